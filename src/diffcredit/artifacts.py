@@ -1,0 +1,92 @@
+"""Where weights, images and features are kept: one folder a study, written atomically.
+
+A file is there whole or not at all, so that a process killed at any moment leaves nothing half-written.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.errors import DiffcreditError
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside ``path``; on success it replaces ``path`` in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; results are for whoever may read the folder
+        temporary.chmod(0o644)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside ``path``; on success it becomes ``path``, which must not exist yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if path.exists():
+            raise DiffcreditError(f"{path}: already exists; artifacts are never overwritten")
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
+    """Named arrays as one safetensors file."""
+    from safetensors.numpy import save_file
+
+    with atomic_file(path) as temporary:
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        save_file(contiguous, temporary, dict(metadata) if metadata else None)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    from safetensors.numpy import load_file
+
+    return load_file(path)
+
+
+def canonical_json(value: Any) -> str:
+    """One text for one value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def fingerprint(value: Any) -> str:
+    """The SHA-256 of a JSON value's canonical text."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def fingerprint_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """The SHA-256 of named arrays: names, types, shapes and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}\x1f{array.dtype.str}\x1f{array.shape}\x1f".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
