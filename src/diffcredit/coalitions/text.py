@@ -1,0 +1,22 @@
+"""A coalition as text: one character a contributor, "1" for a member."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from diffcredit.coalitions.design import BoolArray
+from diffcredit.errors import UserError
+
+
+def encode(coalition: ArrayLike) -> str:
+    """(n,) booleans as "0101…", n characters in the order of the contributors."""
+    row = np.asarray(coalition)
+    if row.ndim != 1 or not np.isin(row, (0, 1)).all():
+        raise UserError(f"coalition of shape {row.shape}: expected one vector of booleans")
+    return "".join("1" if member else "0" for member in row)
+
+
+def decode(text: str) -> BoolArray:
+    """The inverse of :func:`encode`: (n,) booleans."""
+    if not text or set(text) - {"0", "1"}:
+        raise UserError(f"coalition {text!r}: expected one 0 or 1 a contributor")
+    return np.array([character == "1" for character in text], dtype=np.bool_)

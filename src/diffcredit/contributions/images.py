@@ -1,0 +1,94 @@
+"""Files to pixels: any accepted image becomes an RGB square, or says why it cannot.
+
+Files come from strangers. The size is read from the header and checked before a pixel is decoded, and only
+formats that Pillow decodes by itself, without outside programs, are opened.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+MAX_PIXELS = 64_000_000
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+
+_ACCEPTED = {".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
+_ACCEPTED |= {".ppm", ".pgm", ".pbm", ".pnm"}
+# images that cannot be read: they name themselves instead of being passed over
+_REFUSED = {".avif", ".heic", ".heif", ".jp2", ".jxl", ".tga"}
+ENDINGS = frozenset(_ACCEPTED | _REFUSED)
+"""File name endings that say "this is an image"."""
+
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
+
+
+class UnreadableImage(Exception):
+    """Why an image could not be read, without its name."""
+
+
+def open_image(path: Path) -> Image.Image:
+    """An image whose header alone has been read."""
+    if not path.is_file():
+        raise UnreadableImage("not a regular file")
+    if path.stat().st_size == 0:
+        raise UnreadableImage("the file is empty (0 bytes)")
+    try:
+        return Image.open(path, formats=FORMATS)
+    except UnidentifiedImageError:
+        raise UnreadableImage(f"not an image in an accepted format ({', '.join(FORMATS)})") from None
+
+
+def square_pixels(image: Image.Image, resolution: int) -> NDArray[np.uint8]:
+    """(resolution, resolution, 3) uint8 RGB: the central square of ``image``, resized with antialiasing.
+
+    That is the shorter side resized to ``resolution`` and the longer one cropped around its centre. EXIF
+    orientation is applied, transparency becomes white, CMYK is converted without its colour profile, and of
+    an animation the first frame counts.
+    """
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise UnreadableImage(
+            f"{width} x {height} pixels; at most {MAX_PIXELS // 10**6} megapixels are accepted"
+        )
+    if width * height == 0:
+        raise UnreadableImage("the image has no pixels")
+    # Pillow turns TIFFs upright while it loads them, so size and orientation are only now what they seem
+    image.load()
+    width, height = image.size
+    orientation = image.getexif().get(ExifTags.Base.Orientation)
+    side = min(width, height)
+    left, upper = (width - side) / 2, (height - side) / 2
+    fitted = _rgb(image).resize(
+        (resolution, resolution), Image.Resampling.BICUBIC, box=(left, upper, left + side, upper + side)
+    )
+    if orientation in _UPRIGHT:
+        fitted = fitted.transpose(_UPRIGHT[orientation])
+    return np.asarray(fitted)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode in _SIXTEEN_BIT or (image.mode == "I" and image.format == "PPM"):
+        # Pillow's own conversion clips 16-bit grey at 255 instead of scaling it
+        grey = np.array(image).astype(np.uint32)
+        if "transparency" in image.info:
+            grey[grey == image.info["transparency"]] = 65535
+        return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F", "LAB", "HSV"):
+        raise UnreadableImage(
+            f"pixel type {image.mode} has no fixed range; 8- and 16-bit images are accepted"
+        )
+    if image.has_transparency_data:
+        colours = image.convert("RGBA")
+        white = Image.new("RGBA", colours.size, "white")
+        return Image.alpha_composite(white, colours).convert("RGB")
+    return image.convert("RGB")

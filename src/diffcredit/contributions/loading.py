@@ -1,0 +1,184 @@
+"""From a source's records to contributions: who is held out, decoding, assembly."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.contributions.images import UnreadableImage, square_pixels
+from diffcredit.contributions.records import Contributions
+from diffcredit.contributions.sources import BUNDLED, SOURCES, Record, detect
+from diffcredit.errors import UserError
+from diffcredit.seeds import derive_seed
+
+RESOLUTIONS = range(4, 1025)
+
+
+def load_contributions(
+    path: str | Path | None = None,
+    *,
+    source: str = "auto",
+    contributor: str = "contributor",
+    resolution: int = 32,
+    holdout: float | str | Path | None = None,
+    unreadable: Literal["stop", "skip"] = "stop",
+    seed: int = 0,
+) -> Contributions:
+    """Reads, checks and decodes a set of images with their contributors.
+
+    :param path: what the source reads; None for the bundled ``openmoji``.
+    :param source: ``folders`` (a folder per contributor), ``imagefolder`` (Hugging Face layout), ``npz``,
+        ``openmoji``, or ``auto``: by what lies at ``path``.
+    :param contributor: the metadata column or array that names the contributors.
+    :param resolution: side of the decoded images in pixels, 4 to 1024.
+    :param holdout: the fraction of each contributor's images to keep out of training, or the path of images
+        that are all kept out and need no contributor. None: what the source itself keeps out, if anything.
+    :param unreadable: whether an image that cannot be read stops the import or is listed in ``skipped``.
+    :param seed: fixes which images a fraction keeps out; a contributor's draw depends on nobody else.
+    """
+    if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution not in RESOLUTIONS:
+        raise UserError(
+            f"resolution: {resolution!r}; {RESOLUTIONS.start} to {RESOLUTIONS.stop - 1} pixels are accepted"
+        )
+    if unreadable not in ("stop", "skip"):
+        raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
+    root = _root(path, source)
+    records = _records(root, source, contributor)
+    if holdout is not None:
+        records = _hold_out(records, holdout, root, seed)
+    if not any(not record.heldout for record in records):
+        raise UserError(f"{root}: no images there")
+
+    skipped: list[str] = []
+    stop = unreadable == "stop"
+    training, images = _decode([r for r in records if not r.heldout], resolution, root, stop, skipped)
+    _, heldout = _decode([r for r in records if r.heldout], resolution, root, stop, skipped)
+    givers = [_giver(record) for record in training]
+    contributors = sorted({_giver(record) for record in records if not record.heldout})
+    _check_contributors(contributors, givers, root)
+    index = {name: i for i, name in enumerate(contributors)}
+    captioned = any(record.caption is not None for record in training)
+    return Contributions(
+        images=images,
+        owner=np.array([index[giver] for giver in givers], dtype=np.int64),
+        contributors=tuple(contributors),
+        names=tuple(record.name for record in training),
+        heldout=heldout,
+        skipped=tuple(skipped),
+        captions=tuple(record.caption or "" for record in training) if captioned else None,
+    )
+
+
+def _root(path: str | Path | None, source: str) -> Path:
+    accepted = ("auto", *SOURCES)
+    if source not in accepted:
+        raise UserError(f"source: {source!r}; {', '.join(accepted)} are accepted")
+    if source == "openmoji":
+        if path is not None:
+            raise UserError(f"path: {path}; the source openmoji is bundled and takes no path")
+        return BUNDLED
+    if path is None:
+        raise UserError(f"path: missing; the source {source} reads a path (only openmoji is bundled)")
+    return _existing(Path(path))
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise UserError(f"{path}: does not exist")
+    return path
+
+
+def _records(path: Path, source: str, contributor: str | None) -> list[Record]:
+    """A source's records, sorted by name."""
+    read = SOURCES[detect(path) if source == "auto" else source]
+    return sorted(read(path, contributor), key=lambda record: record.name)
+
+
+def _hold_out(records: list[Record], holdout: float | str | Path, root: Path, seed: int) -> list[Record]:
+    training = [record for record in records if not record.heldout]
+    if isinstance(holdout, str | Path):
+        place = _existing(Path(holdout))
+        inside, outside = place.resolve(), root.resolve()
+        if inside.is_relative_to(outside) or outside.is_relative_to(inside):
+            raise UserError(
+                f"holdout: {place} and the contributions at {root} overlap; apart they are accepted"
+            )
+        kept_out = [replace(record, heldout=True) for record in _records(place, "auto", None)]
+        if not kept_out:
+            raise UserError(f"holdout: no images at {place}")
+        return training + kept_out
+    if isinstance(holdout, bool) or not isinstance(holdout, int | float) or not 0 <= holdout < 1:
+        raise UserError(f"holdout: {holdout!r}; a fraction from 0 to below 1, or a path, is accepted")
+    return _stratified(training, holdout, seed)
+
+
+def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:
+    """Marks ``fraction`` of each contributor's images, rounded half up, as held out. The draw ranks images by
+    a hash of seed, contributor and name: nobody's draw changes when somebody else joins or leaves."""
+    by_giver: dict[str, list[Record]] = {}
+    for record in training:
+        by_giver.setdefault(_giver(record), []).append(record)
+    kept_out: set[str] = set()
+    for giver, own in by_giver.items():
+        count = int(fraction * len(own) + 0.5)
+        if count == len(own):
+            raise UserError(
+                f"holdout: {fraction} leaves contributor {giver!r}, who gave {len(own)}, no training image"
+            )
+        ranked = sorted(own, key=lambda record: derive_seed(seed, "holdout", _giver(record), record.name))
+        kept_out.update(record.name for record in ranked[:count])
+    return [replace(record, heldout=record.name in kept_out) for record in training]
+
+
+def _giver(record: Record) -> str:
+    assert record.contributor is not None, (
+        f"{record.name}: a source gave a training image without contributor"
+    )
+    return record.contributor
+
+
+def _decode(
+    records: Sequence[Record], resolution: int, root: Path, stop: bool, skipped: list[str]
+) -> tuple[list[Record], NDArray[np.uint8]]:
+    """The records that could be read and their (len, resolution, resolution, 3) pixels, in this order."""
+    pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
+
+    def fill(row: int) -> str | None:
+        try:
+            with records[row].open() as image:
+                pixels[row] = square_pixels(image, resolution)
+        except UnreadableImage as error:
+            return str(error)
+        # on hostile files Pillow's decoders raise more than OSError: SyntaxError, struct.error, IndexError…
+        except Exception as error:
+            return f"cannot be decoded ({type(error).__name__}: {error})"
+        return None
+
+    kept = []
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        for row, why in enumerate(pool.map(fill, range(len(records)))):
+            if why is None:
+                kept.append(row)
+            elif stop:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise UserError(
+                    f"{root}: {records[row].name}: {why}; repair or remove it, or say unreadable: skip"
+                )
+            else:
+                skipped.append(f"{records[row].name}: {why}")
+    if len(kept) < len(records):
+        pixels = pixels[kept]
+    return [records[row] for row in kept], pixels
+
+
+def _check_contributors(contributors: Sequence[str], givers: Sequence[str], root: Path) -> None:
+    if len(contributors) < 2:
+        raise UserError(f"{root}: one contributor, {contributors[0]!r}; at least 2 are accepted")
+    left_out = sorted(set(contributors) - set(givers))
+    if left_out:
+        raise UserError(f"{root}: no training image of contributor {left_out[0]!r} can be read")

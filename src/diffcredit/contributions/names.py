@@ -1,0 +1,27 @@
+"""Contributor names: one spelling for one contributor, safe to print in a table or on a payout."""
+
+import unicodedata
+
+from diffcredit.errors import UserError
+
+# invisible or direction-changing characters let two names look alike; the joiners are part of real spellings
+_REFUSED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = {"\u200c", "\u200d"}
+
+
+def contributor_name(value: str, where: str) -> str:
+    """``value`` stripped and NFC-normalised, any printable Unicode.
+
+    :param where: the place that a ``UserError`` names (file, line or row) when the name is blank or holds a
+        control or invisible character.
+    """
+    name = unicodedata.normalize("NFC", value.strip())
+    if not name:
+        raise UserError(f"{where}: an image without contributor: the contributor's name is blank")
+    for character in name:
+        if unicodedata.category(character) in _REFUSED and character not in _JOINERS:
+            raise UserError(
+                f"{where}: contributor {name!a} holds the control character U+{ord(character):04X}; "
+                "printable characters are accepted"
+            )
+    return name

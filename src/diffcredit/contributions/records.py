@@ -1,0 +1,109 @@
+"""The record of who gave what."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit import artifacts
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """One image that several contributors gave."""
+
+    names: tuple[str, ...]
+    """The identities of the byte-identical images, in the order of the contributions."""
+    contributors: tuple[str, ...]
+    """The two or more contributors who gave them, sorted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """m training images by n contributors, and k held-out images that belong to nobody.
+
+    Two sets are the same when their ``fingerprint`` is.
+    """
+
+    images: NDArray[np.uint8]
+    """(m, h, w, 3) RGB with h = w = the resolution, in an order that follows from ``names`` alone."""
+    owner: NDArray[np.int64]
+    """(m,) each image's index into ``contributors``."""
+    contributors: tuple[str, ...]
+    """n distinct names, sorted."""
+    names: tuple[str, ...]
+    """(m,) each image's identity: a relative path, a row number; unique."""
+    heldout: NDArray[np.uint8]
+    """(k, h, w, 3) images kept out of training; k may be 0."""
+    skipped: tuple[str, ...] = ()
+    """``file: why`` of every image left out because it could not be read."""
+    captions: tuple[str, ...] | None = None
+    """(m,) texts, or None when the images have none."""
+
+    def __post_init__(self) -> None:
+        m = len(self.names)
+        side = self.images.shape[1] if self.images.ndim == 4 else -1
+        for name, array, shape in (
+            ("images", self.images, (m, side, side, 3)),
+            ("heldout", self.heldout, (len(self.heldout), side, side, 3)),
+        ):
+            if array.dtype != np.uint8 or array.shape != shape:
+                raise ValueError(f"{name}: {array.dtype} {array.shape}; expected uint8 of (count, h, h, 3)")
+        if self.owner.shape != (m,) or not np.issubdtype(self.owner.dtype, np.integer):
+            raise ValueError(
+                f"owner: {self.owner.dtype} {self.owner.shape}; expected integers of shape ({m},)"
+            )
+        if m and not 0 <= self.owner.min() <= self.owner.max() < self.n:
+            raise ValueError(f"owner: an index outside 0..{self.n - 1}")
+        if len(set(self.contributors)) != self.n:
+            raise ValueError("contributors: a name stands twice")
+        if len(set(self.names)) != m:
+            raise ValueError("names: an identity stands twice")
+        if self.captions is not None and len(self.captions) != m:
+            raise ValueError(f"captions: {len(self.captions)} for {m} images")
+
+    @property
+    def n(self) -> int:
+        """The number of contributors."""
+        return len(self.contributors)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(n,) how many training images each contributor gave."""
+        return np.bincount(self.owner, minlength=self.n).astype(np.int64)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of contributors, owner, names, images, heldout and captions: of the content alone."""
+        arrays = {"images": self.images, "owner": self.owner.astype(np.int64), "heldout": self.heldout}
+        return artifacts.fingerprint(
+            {
+                "contributors": list(self.contributors),
+                "names": list(self.names),
+                "captions": None if self.captions is None else list(self.captions),
+                "arrays": artifacts.fingerprint_arrays(arrays),
+            }
+        )
+
+    def of(self, coalition: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The sorted indices of the images that a coalition, an (n,) boolean vector, gave."""
+        coalition = np.asarray(coalition)
+        if coalition.shape != (self.n,) or coalition.dtype != np.bool_:
+            raise ValueError(
+                f"coalition: {coalition.dtype} {coalition.shape}; expected booleans of shape ({self.n},)"
+            )
+        return np.flatnonzero(coalition[self.owner]).astype(np.int64)
+
+    def duplicates(self) -> list[Duplicate]:
+        """The images, byte-identical after decoding, that lie under more than one contributor."""
+        alike: dict[bytes, list[int]] = {}
+        for index, image in enumerate(self.images):
+            alike.setdefault(hashlib.sha256(image.tobytes()).digest(), []).append(index)
+        found = []
+        for indices in alike.values():
+            givers = sorted({self.contributors[self.owner[index]] for index in indices})
+            if len(givers) > 1:
+                found.append(Duplicate(tuple(self.names[index] for index in indices), tuple(givers)))
+        return found

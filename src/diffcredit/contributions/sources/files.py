@@ -1,0 +1,56 @@
+"""The files of a folder, never outside it and never in the file system's order."""
+
+import os
+import unicodedata
+from pathlib import Path
+from typing import NoReturn
+
+from diffcredit.contributions.images import ENDINGS
+from diffcredit.errors import UserError
+
+
+def files_below(root: Path) -> dict[str, Path]:
+    """Every file at any depth by its relative, NFC-normalised posix path; hidden files and folders are passed
+    over. A linked folder stops the walk: it leads outside, or gives the same images twice."""
+    if not root.is_dir():
+        raise UserError(f"{root}: not a folder")
+    found: dict[str, Path] = {}
+    for folder, subfolders, files in os.walk(root, onerror=_refuse):
+        here = Path(folder)
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        for name in subfolders:
+            if (here / name).is_symlink():
+                raise UserError(f"{here / name}: a link to a folder; folders themselves are accepted")
+        for name in files:
+            if not name.startswith("."):
+                path = here / name
+                identity = _identity(path, root)
+                if identity in found:
+                    raise UserError(
+                        f"{path}: another file has the same name in another Unicode form; rename one"
+                    )
+                found[identity] = path
+    return found
+
+
+def is_image(path: Path) -> bool:
+    return path.suffix.lower() in ENDINGS
+
+
+def check_inside(path: Path, root: Path) -> None:
+    """``path`` came from ``files_below(root)``, so only the file itself may be a link."""
+    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+        raise UserError(f"{path}: a link that leads out of {root}; files inside it are accepted")
+
+
+def _identity(path: Path, root: Path) -> str:
+    identity = unicodedata.normalize("NFC", path.relative_to(root).as_posix())
+    try:
+        identity.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{str(path)!a}: the file name is not valid UTF-8; rename the file") from None
+    return identity
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise UserError(f"{error.filename}: {error.strerror}")

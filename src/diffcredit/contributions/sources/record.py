@@ -1,0 +1,31 @@
+"""What a source tells about one image before it is decoded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from PIL import Image
+
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    """The image's identity within its source: unique, the same on every machine."""
+    contributor: str | None
+    """None only for held-out images."""
+    open: Callable[[], Image.Image]
+    """Opens the image lazily, so that its size can be checked before it is decoded; called from threads."""
+    caption: str | None = None
+    heldout: bool = False
+    """Whether the source itself keeps this image out of training."""
+
+
+class Source(Protocol):
+    """A way to find contributions.
+
+    ``contributor`` names the column or array that holds the contributors; None means that nobody needs to be
+    named (held-out images). The records may come in any order.
+    """
+
+    def __call__(self, path: Path, contributor: str | None) -> list[Record]: ...

@@ -1,0 +1,7 @@
+"""Evaluations to credits with intervals. Needs numpy and scipy alone, and works on any set function."""
+
+from diffcredit.credit.credits import Credits
+from diffcredit.credit.critical_value import robust_critical_value
+from diffcredit.credit.estimate import METHODS, estimate
+
+__all__ = ["METHODS", "Credits", "estimate", "robust_critical_value"]

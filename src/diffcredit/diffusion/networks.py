@@ -1,0 +1,82 @@
+"""Building a diffusers U-Net, fresh or from stored tensors whose shapes may have been pruned."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from diffusers import UNet2DModel
+from diffusers.models.downsampling import Downsample2D
+from diffusers.models.upsampling import Upsample2D
+from torch import Tensor, nn
+
+from diffcredit.errors import UserError
+
+
+def build(config: Mapping[str, Any], seed: int) -> UNet2DModel:
+    """A freshly initialised network; the same weights for the same seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return UNet2DModel(**config).eval()
+
+
+def reinitialise(network: nn.Module, seed: int) -> None:
+    """Draws every layer's weights anew, in place, as on construction; pruned shapes stay."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear | nn.GroupNorm):
+                module.reset_parameters()
+
+
+def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: str) -> UNet2DModel:
+    """The network of ``config`` with the stored ``tensors``, each layer taking its width from its tensor.
+
+    A pruned network's widths are in no config, so they are read off the weights: exact, and no code is
+    stored with them. ``origin`` names the file in errors.
+    """
+    with torch.device("meta"):
+        network = UNet2DModel(**config)
+    expected = {name: tensor.ndim for name, tensor in network.state_dict().items()}
+    if expected != {name: tensor.ndim for name, tensor in tensors.items()}:
+        odd = sorted(set(expected) ^ set(tensors))
+        raise UserError(
+            f"{origin}: not the weights of this architecture"
+            + (f"; {len(odd)} tensors are missing or unknown, such as {odd[0]!r}" if odd else "; tensors of other rank")
+        )
+    for name, module in network.named_modules():
+        weight = tensors.get(f"{name}.weight")
+        if weight is None:
+            continue
+        if isinstance(module, nn.Conv2d):
+            module.out_channels, module.in_channels = weight.shape[0], weight.shape[1] * module.groups
+        elif isinstance(module, nn.Linear):
+            module.out_features, module.in_features = weight.shape
+        elif isinstance(module, nn.GroupNorm):
+            module.num_channels = weight.shape[0]
+    for module in network.modules():
+        for key, parameter in list(module._parameters.items()):
+            if parameter is not None:
+                module._parameters[key] = nn.Parameter(torch.empty(0, device="meta"))
+    _assign(network, tensors)
+    sync_resamplers(network)
+    return network.eval()
+
+
+def _assign(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        path, _, key = name.rpartition(".")
+        module = network.get_submodule(path)
+        module._parameters[key] = nn.Parameter(tensor.clone())
+
+
+def sync_resamplers(network: nn.Module) -> None:
+    """Resampling layers check their input against widths that pruning does not update; read them off again."""
+    for module in network.modules():
+        if isinstance(module, Upsample2D | Downsample2D):
+            convolution = module.conv
+            if isinstance(convolution, nn.Conv2d):
+                module.channels, module.out_channels = convolution.in_channels, convolution.out_channels
+
+
+def parameter_count(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())

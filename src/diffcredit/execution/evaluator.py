@@ -1,0 +1,88 @@
+"""An evaluation: a coalition's model is made, its images are generated, its properties measured."""
+
+import platform
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from diffcredit.coalitions import decode
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.settings import Sampling
+from diffcredit.execution.tasks import Task, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Evaluation, Value
+from diffcredit.properties.measuring import Measurement, measure_all
+from diffcredit.retraining.protocol import Retraining
+from diffcredit.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class ModelEvaluator:
+    """Evaluates coalitions with a prepared retraining and fitted properties.
+
+    All coalitions start from the same initial noises (common random numbers); what is random in a coalition's
+    training follows from (study seed, coalition, replicate).
+    """
+
+    retraining: Retraining
+    sampling: Sampling
+    properties: Sequence[Any]
+    seed: int
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        remaining = deque(tasks)
+        while remaining:
+            coalitions = np.stack([decode(task.coalition) for task in remaining])
+            seeds = [derive_seed(self.seed, task.coalition, task.replicate) for task in remaining]
+            models = self.retraining.models_for(coalitions, seeds)
+            while remaining:
+                started = utc_now()
+                try:
+                    evaluation = self._evaluate(remaining[0], models, started)
+                except Exception:
+                    # a generator that raised is spent: the failure is recorded, the others get a new one
+                    yield failed_evaluation(remaining.popleft(), traceback.format_exc(), worker_name(), started)
+                    break
+                remaining.popleft()
+                yield evaluation
+
+    def _evaluate(self, task: Task, models: Iterator[DiffusionModel], started: str) -> Evaluation:
+        clock = [time.perf_counter()]
+        model = next(models)
+        clock.append(time.perf_counter())
+        images = model.sample(self.sampling.seeds, self.sampling.steps, self.sampling.batch_size)
+        clock.append(time.perf_counter())
+        measurements = measure_all(self.properties, images, model)
+        clock.append(time.perf_counter())
+        training, sampling, measuring = np.diff(clock).tolist()
+        return Evaluation(
+            coalition=task.coalition,
+            replicate=task.replicate,
+            purpose=task.purpose,
+            status="done",
+            values=tuple(_value(measurement) for measurement in measurements),
+            error=None,
+            numerics=numerics(model.device),
+            seconds={"training": training, "sampling": sampling, "measuring": measuring},
+            worker=worker_name(),
+            started=started,
+            finished=utc_now(),
+            versions=package_versions(),
+        )
+
+
+def _value(measurement: Measurement) -> Value:
+    return Value(measurement.property, measurement.value, error=measurement.error)
+
+
+def numerics(device: torch.device) -> dict[str, Any]:
+    """The class within which outputs are bitwise equal: device, type of numbers, threads, path of the code."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    threads = torch.get_num_threads() if device.type == "cpu" else None
+    return {"device": f"{device.type} {name}", "dtype": "float32", "threads": threads, "path": "eager"}

@@ -1,0 +1,28 @@
+"""Evaluations in this very process, one after another."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from diffcredit.errors import UserError
+from diffcredit.execution.tasks import EvaluatorFactory, Task, evaluate_one
+from diffcredit.execution.threads import limited_threads
+from diffcredit.ledger import Evaluation
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Runs tasks here with ``threads`` threads; between two results the caller has its own number back."""
+
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise UserError(f"threads: {self.threads}; must be at least 1")
+
+    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task]) -> Iterator[Evaluation]:
+        evaluator = None
+        for task in tasks:
+            with limited_threads(self.threads):
+                evaluator = evaluator or factory()
+                evaluation = evaluate_one(evaluator, task)
+            yield evaluation

@@ -1,0 +1,91 @@
+"""What is to be evaluated, who evaluates it, and where that runs.
+
+An executor carries tasks to evaluators; it knows nothing of models or images. Whatever the executor, the same
+task gives the same values, bit for bit.
+"""
+
+import os
+import platform
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Evaluation
+
+
+@dataclass(frozen=True)
+class Task:
+    """One evaluation to be made; ``coalition`` is a text of n characters 0 and 1."""
+
+    coalition: str
+    replicate: int
+    purpose: str
+
+
+class Evaluator(Protocol):
+    """What a worker builds once and calls for each batch of tasks."""
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        """One evaluation for each task, in order. What fails within becomes a failed evaluation."""
+        ...
+
+
+EvaluatorFactory = Callable[[], Evaluator]
+"""Builds the evaluator in its worker. Travels between processes: a frozen dataclass with ``__call__``, or a
+``functools.partial`` of a module's function."""
+
+
+class Executor(Protocol):
+    """Where evaluations run."""
+
+    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task]) -> Iterator[Evaluation]:
+        """One evaluation for each task, as they come, in any order.
+
+        A task is taken from ``tasks`` only when a worker is free for it, after all results so far have been
+        yielded: the tasks may depend on the results. No evaluator is built before the first task. Closing
+        the iterator stops the work.
+        """
+        ...
+
+
+def evaluate_one(evaluator: Evaluator, task: Task) -> Evaluation:
+    """The task's evaluation; an evaluator that raises, or answers another task, gives a failed one."""
+    started = utc_now()
+    try:
+        (evaluation,) = evaluator.evaluate([task])
+        answered = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
+        if answered != task:
+            raise ValueError(f"the evaluator answered {answered} when asked for {task}")
+    except Exception:
+        return failed_evaluation(task, traceback.format_exc(), worker_name(), started)
+    return evaluation
+
+
+def failed_evaluation(task: Task, error: str, worker: str, started: str) -> Evaluation:
+    return Evaluation(
+        coalition=task.coalition,
+        replicate=task.replicate,
+        purpose=task.purpose,
+        status="failed",
+        values=(),
+        error=error,
+        numerics={},
+        seconds={},
+        worker=worker,
+        started=started,
+        finished=utc_now(),
+        versions=package_versions(),
+    )
+
+
+def worker_name(pid: int | None = None) -> str:
+    """``machine:process``, of this process unless another is given."""
+    return f"{platform.node()}:{os.getpid() if pid is None else pid}"
+
+
+def utc_now() -> str:
+    """The time in ISO 8601, to the millisecond: ``2025-01-31T12:00:00.000+00:00``."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

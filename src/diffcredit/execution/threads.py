@@ -1,0 +1,40 @@
+"""How many threads a computation may use.
+
+Sums over several threads are added in another order, so the number of threads belongs to the numerics class
+of a value: every executor sets it, and sets it alike.
+"""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from threadpoolctl import threadpool_limits
+
+_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@contextmanager
+def limited_threads(threads: int) -> Generator[None]:
+    """Computes with ``threads`` threads within, and with as many as before afterwards.
+
+    Libraries that are already loaded are told directly; those loaded within (torch is imported only by who
+    needs it) read the environment.
+    """
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    torch = sys.modules.get("torch")
+    torch_before = torch.get_num_threads() if torch is not None else None
+    os.environ.update(dict.fromkeys(_VARIABLES, str(threads)))
+    try:
+        with threadpool_limits(threads):
+            if torch is not None:
+                torch.set_num_threads(threads)
+            yield
+    finally:
+        if torch is not None:
+            torch.set_num_threads(torch_before)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

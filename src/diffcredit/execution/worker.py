@@ -1,0 +1,63 @@
+"""What runs inside a worker process.
+
+It is sent the factory and then tasks, one at a time; it answers with ``Ready`` or ``CannotStart`` and then
+with one evaluation for each task. It ends when the connection does.
+"""
+
+import os
+import signal
+import threading
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from diffcredit.errors import UserError
+from diffcredit.execution.tasks import Evaluator, evaluate_one
+from diffcredit.execution.threads import limited_threads
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The evaluator is built."""
+
+
+@dataclass(frozen=True)
+class CannotStart:
+    """The factory raised: a user's mistake with its message, or something else with its traceback."""
+
+    message: str
+    users_mistake: bool
+
+
+def work(connection: Connection, threads: int, driver: int) -> None:
+    """A worker's life; ``driver`` is the process that started it."""
+    # Ctrl-C reaches every process of the terminal; the driver alone decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with, args=(driver,), daemon=True).start()
+    with limited_threads(threads), suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        evaluator = _build(connection)
+        while evaluator is not None:
+            connection.send(evaluate_one(evaluator, connection.recv()))
+
+
+def _build(connection: Connection) -> Evaluator | None:
+    try:
+        # received, not given at the start, so that what the factory imports finds the threads limited
+        evaluator = connection.recv()()
+    except UserError as error:
+        connection.send(CannotStart(str(error), users_mistake=True))
+    except Exception:
+        connection.send(CannotStart(traceback.format_exc(), users_mistake=False))
+    else:
+        connection.send(Ready())
+        return evaluator
+    return None
+
+
+def _leave_with(driver: int) -> None:
+    """Ends this process when the driver is gone, which may have been killed without a chance to say so."""
+    while os.getppid() == driver:
+        time.sleep(0.5)
+    os._exit(1)

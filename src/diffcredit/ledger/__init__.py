@@ -1,0 +1,18 @@
+"""The durable record of evaluations."""
+
+from diffcredit.ledger.differences import differences
+from diffcredit.ledger.game import Game, game_of
+from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
+from diffcredit.ledger.store import Ledger, NonDeterminism
+
+__all__ = [
+    "Evaluation",
+    "Game",
+    "Ledger",
+    "NonDeterminism",
+    "PropertyRecord",
+    "Recipe",
+    "Value",
+    "differences",
+    "game_of",
+]

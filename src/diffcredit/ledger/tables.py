@@ -1,0 +1,108 @@
+"""The ledger's tables, the same in every database.
+
+Rows are only ever added. A recipe's coalition and replicate succeed once, an evaluation's property is valued
+once: two partial unique indices say so. Failed attempts stand beside the success, as many as there were.
+"""
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+schema_version = Table("schema_version", metadata, Column("version", Integer, nullable=False))
+
+studies = Table(
+    "studies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("settings", JSON, nullable=False),
+)
+
+recipes = Table(
+    "recipes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_id", ForeignKey(studies.c.id), nullable=False),
+    Column("name", String, nullable=False),
+    Column("settings", JSON, nullable=False),
+    Column("weights", String, nullable=False),
+    UniqueConstraint("study_id", "name"),
+)
+
+properties = Table(
+    "properties",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_id", ForeignKey(studies.c.id), nullable=False),
+    Column("name", String, nullable=False),
+    Column("settings", JSON, nullable=False),
+    Column("higher_is_better", Boolean, nullable=False),
+    Column("state", String, nullable=False),
+    UniqueConstraint("study_id", "name"),
+)
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("recipe_id", ForeignKey(recipes.c.id), nullable=False, index=True),
+    Column("coalition", Text, nullable=False),
+    Column("replicate", Integer, nullable=False),
+    Column("purpose", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("error", Text),
+    Column("numerics", JSON, nullable=False),
+    Column("seconds", JSON, nullable=False),
+    Column("versions", JSON, nullable=False),
+    Column("worker", String, nullable=False),
+    Column("started", String, nullable=False),
+    Column("finished", String, nullable=False),
+    CheckConstraint("(status = 'done') = (error IS NULL)", name="failed_has_error"),
+)
+_done = evaluations.c.status == "done"
+Index(
+    "one_success",
+    evaluations.c.recipe_id,
+    evaluations.c.coalition,
+    evaluations.c.replicate,
+    unique=True,
+    sqlite_where=_done,
+    postgresql_where=_done,
+)
+
+values = Table(
+    "property_values",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("evaluation_id", ForeignKey(evaluations.c.id), nullable=False, index=True),
+    Column("property_id", ForeignKey(properties.c.id), nullable=False),
+    Column("value", Double),
+    Column("standard_error", Double),
+    Column("error", Text),
+    CheckConstraint("(value IS NULL) <> (error IS NULL)", name="value_or_error"),
+)
+_valued = values.c.error.is_(None)
+Index(
+    "one_value",
+    values.c.evaluation_id,
+    values.c.property_id,
+    unique=True,
+    sqlite_where=_valued,
+    postgresql_where=_valued,
+)

@@ -1,0 +1,168 @@
+"""What is made once a study and kept in its folder: the base model, the prepared retraining, fitted properties.
+
+A file's name carries the fingerprint of what it was made from, so that a changed setting makes another file
+and never takes up a stale one.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.kept import kept_model
+from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.errors import UserError
+from diffcredit.ledger import PropertyRecord
+from diffcredit.plugins import build, settings_of
+from diffcredit.properties import PROPERTIES, Context
+from diffcredit.retraining import RETRAININGS
+from diffcredit.retraining.protocol import Ground, Retraining
+from diffcredit.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+
+def device_of(study: "Study") -> torch.device:
+    """The study's device; ``auto`` is the first CUDA device, or else the CPU."""
+    name = study.config.device
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"{study.file}: device: {name!r} is unknown; accepted: auto, cpu, cuda, cuda:1, …") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"{study.file}: device: {name!r}, but torch sees no CUDA device here; accepted: auto, cpu")
+    return device
+
+
+def base_model(study: "Study") -> DiffusionModel:
+    """The model of the study file, trained on all contributions."""
+    model, seed = study.config.model, study.config.seed
+    return kept_model(
+        study.folder / "models" / f"base-{base_identity(study)[:12]}",
+        DDPM.load,
+        lambda: DDPM.create(model.preset, study.config.contributions.resolution, derive_seed(seed, "base")),
+        study.contributions,
+        model.train,
+        seed=derive_seed(seed, "train"),
+        on_step=lambda done, total: study.progress("training the base model", done, total),
+        device=device_of(study),
+    )
+
+
+def base_identity(study: "Study") -> str:
+    return fingerprint([study.contributions.fingerprint, study.config.model.model_dump(mode="json"), study.config.seed])
+
+
+def prepared_retraining(study: "Study") -> Retraining:
+    """The study file's retraining, ready to make coalitions' models."""
+    retraining = build_retraining(study)
+    ground = Ground(
+        base=study.base,
+        contributions=study.contributions,
+        training=study.config.model.train,
+        seed=study.config.seed,
+        folder=study.folder / "models",
+        progress=study.progress,
+    )
+    retraining.prepare(ground)
+    return retraining
+
+
+def build_retraining(study: "Study") -> Retraining:
+    section = study.config.retraining
+    return build(
+        section.method,
+        section.options,
+        RETRAININGS,
+        where=f"{study.file}: retraining",
+        beside=study.file.parent,
+    )
+
+
+def build_properties(study: "Study") -> list[Any]:
+    """The study file's properties, not yet fitted."""
+    properties = []
+    for index, section in enumerate(study.config.properties):
+        where = f"{study.file}: properties.{index}"
+        prop = build(section.name, section.options, PROPERTIES, where=where, beside=study.file.parent)
+        if not hasattr(prop, "measure") and not hasattr(prop, "measure_model"):
+            raise UserError(f"{where}: {section.name!r} has neither measure(images) nor measure_model(model)")
+        if section.label is not None or not hasattr(prop, "name"):
+            prop.name = section.label or section.name.rpartition(":")[2]
+        properties.append(prop)
+    return properties
+
+
+def fitted_properties(study: "Study") -> list[Any]:
+    """The study file's properties; what one has to learn it learns once, from the base model's images."""
+    properties = build_properties(study)
+    for index, prop in enumerate(properties):
+        if hasattr(prop, "fit"):
+            file = _state_file(study, index, prop)
+            if not file.exists():
+                study.progress("fitting properties", index, len(properties))
+                state = prop.fit(Context(generated_images(study), study.contributions))
+                write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
+            prop.restore(read_arrays(file))
+    return properties
+
+
+def _state_file(study: "Study", index: int, prop: Any) -> Any:
+    settings = settings_of(prop, study.config.properties[index].options)
+    sampling = dataclasses.asdict(study.config.sampling)
+    identity = fingerprint([base_identity(study), sampling, study.config.properties[index].name, settings])
+    return study.folder / "models" / f"property-{identity[:12]}.safetensors"
+
+
+def generated_images(study: "Study") -> Images:
+    """The base model's images from the study's initial noises, (m, h, w, 3)."""
+    sampling = study.config.sampling
+    identity = fingerprint([base_identity(study), dataclasses.asdict(sampling)])
+    file = study.folder / "models" / f"generated-{identity[:12]}.safetensors"
+    if not file.exists():
+        study.progress("sampling the base model", 0, sampling.images)
+        write_arrays(file, {"images": study.base.sample(sampling.seeds, sampling.steps, sampling.batch_size)})
+        study.progress("sampling the base model", sampling.images, sampling.images)
+    return read_arrays(file)["images"]
+
+
+def property_records(study: "Study") -> list[PropertyRecord]:
+    """What the ledger keeps of each property."""
+    records = []
+    for index, (section, prop) in enumerate(zip(study.config.properties, study.properties, strict=True)):
+        file = _state_file(study, index, prop)
+        records.append(
+            PropertyRecord(
+                name=prop.name,
+                settings={"name": section.name, **settings_of(prop, section.options)},
+                higher_is_better=getattr(prop, "higher_is_better", True),
+                state=fingerprint_arrays(read_arrays(file)) if hasattr(prop, "fit") else "",
+            )
+        )
+    return records
+
+
+def recipe_settings(study: "Study") -> dict[str, Any]:
+    """All that fixes an evaluation's images but its coalition and replicate, as the ledger keeps it."""
+    config, contributions = study.config, study.contributions
+    retraining = build_retraining(study)
+    return {
+        "data": {
+            "fingerprint": contributions.fingerprint,
+            "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
+            "resolution": config.contributions.resolution,
+        },
+        "model": config.model.model_dump(mode="json"),
+        "retraining": {
+            "method": config.retraining.method,
+            **settings_of(retraining, config.retraining.options),
+        },
+        "sampling": dataclasses.asdict(config.sampling),
+        "seed": config.seed,
+    }

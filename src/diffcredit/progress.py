@@ -1,0 +1,10 @@
+"""How long work tells how far it is."""
+
+from collections.abc import Callable
+
+Progress = Callable[[str, int, int], None]
+"""``progress(what, done, total)``, called at every step of a stage."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Tells nobody."""

@@ -1,0 +1,42 @@
+"""How colourful images are, by the measure of Hasler and Süsstrunk (2003)."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from diffcredit.properties.protocol import Images
+
+
+@dataclass
+class Colourfulness:
+    """The mean colourfulness of the generated images, or a ``percentile`` (0 to 100) of it."""
+
+    percentile: Annotated[float, Ge(0), Le(100)] | None = None
+
+    name = "colourfulness"
+    title = "Colourfulness"
+    higher_is_better = True
+    unit = "Hasler–Süsstrunk M3"
+    explanation = (
+        "How vivid the generated images are: 0 is grey, 15 slightly, 45 quite, 80 and more extremely colourful."
+    )
+
+    def measure(self, images: Images) -> float:
+        values = colourfulness(images)
+        return float(values.mean() if self.percentile is None else np.percentile(values, self.percentile))
+
+
+def colourfulness(images: Images) -> NDArray[np.float64]:
+    """M3 of each image: (m, h, w, 3) uint8 → (m,).
+
+    With rg = R − G and yb = (R + G)/2 − B over an image's pixels, on the scale 0 to 255:
+    M3 = √(σ_rg² + σ_yb²) + 0.3 √(μ_rg² + μ_yb²).
+    """
+    red, green, blue = np.moveaxis(images.astype(np.float64), -1, 0)
+    opponents = np.stack([red - green, (red + green) / 2 - blue]).reshape(2, len(images), -1)
+    spread = np.sqrt(opponents.var(axis=-1).sum(axis=0))
+    centre = np.sqrt(np.square(opponents.mean(axis=-1)).sum(axis=0))
+    return spread + 0.3 * centre

@@ -1,0 +1,32 @@
+"""A feature space for images that needs no download: coarse layout, edges and colours."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.properties.protocol import Images
+
+GRID = 4  # layout cells a side
+ORIENTATIONS = 4
+
+
+def pixel_features(images: Images) -> NDArray[np.float64]:
+    """(m, h, w, 3) uint8 → (m, 4·4·3 + 4·4·4): mean colour of each cell of a 4 × 4 grid, and the strength of
+    edges in four orientations in each cell, both on the scale 0 to 1.
+
+    h and w must be multiples of 4.
+    """
+    x = images.astype(np.float64) / 255
+    layout = _cells(x)
+    grey = x.mean(axis=-1)
+    vertical, horizontal = np.gradient(grey, axis=(1, 2))
+    strength = np.hypot(vertical, horizontal)
+    # an edge has no direction, so angles count modulo π
+    sector = np.floor((np.arctan2(vertical, horizontal) % np.pi) / np.pi * ORIENTATIONS).astype(int) % ORIENTATIONS
+    edges = _cells(strength[..., None] * (sector[..., None] == np.arange(ORIENTATIONS)))
+    return np.concatenate([layout, edges], axis=1)
+
+
+def _cells(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means over a GRID × GRID partition: (m, h, w, c) → (m, GRID·GRID·c)."""
+    m, h, w, c = x.shape
+    return x.reshape(m, GRID, h // GRID, GRID, w // GRID, c).mean(axis=(2, 4)).reshape(m, -1)

@@ -1,0 +1,60 @@
+"""How well a model denoises images it was not trained on."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from annotated_types import Ge
+
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.errors import UserError
+from diffcredit.properties.protocol import Context, State
+
+
+@dataclass
+class HeldoutLoss:
+    """Mean denoising loss (L_simple) on the held-out images, at ``time_steps`` evenly spaced time steps.
+
+    Each image keeps its noise at each time step, the same for every model, so that only models differ.
+    """
+
+    time_steps: Annotated[int, Ge(1)] = 10
+    seed: int = 0
+    batch_size: Annotated[int, Ge(1)] = 256
+
+    name = "heldout_loss"
+    title = "Held-out loss"
+    higher_is_better = False
+    unit = "mean squared error"
+    explanation = (
+        "How far the model is off when it denoises images that were kept out of training; lower is better, so a "
+        "negative credit helps."
+    )
+
+    def fit(self, context: Context) -> State:
+        if not len(context.contributions.heldout):
+            raise UserError(
+                "heldout_loss: the study keeps no images out of training; give contributions.holdout a share "
+                "such as 0.1 or a folder of images"
+            )
+        return {"images": context.contributions.heldout}
+
+    def restore(self, state: State) -> None:
+        self.images = np.asarray(state["images"])
+
+    @torch.no_grad()
+    def measure_model(self, model: DiffusionModel) -> float:
+        """The mean over images and time steps t_j = ⌊(j + ½) T / J⌋, j = 0..J−1."""
+        model.network.eval()
+        data = model.encode(self.images)
+        generator = torch.Generator().manual_seed(self.seed)
+        losses = []
+        for j in range(self.time_steps):
+            t = int((j + 0.5) * model.time_steps / self.time_steps)
+            noise = torch.randn(data.x.shape, generator=generator).to(model.device)
+            for start in range(0, len(data), self.batch_size):
+                rows = torch.arange(start, min(start + self.batch_size, len(data)))
+                steps = torch.full((len(rows),), t, device=model.device)
+                losses.append(model.loss(data.select(rows), steps, noise[rows.to(model.device)]))
+        return float(torch.cat(losses).double().mean())

@@ -1,0 +1,160 @@
+"""Fills a report from a study: its credits, its pictures, what they cost and what they hold for."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.coalitions import decode
+from diffcredit.execution.tasks import utc_now
+from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Evaluation
+from diffcredit.preparation import generated_images
+from diffcredit.report.pictures import image_grid
+from diffcredit.report.records import CreditTable, Picture, Report
+from diffcredit.report.standings import standings
+from diffcredit.report.tables import credit_tables
+from diffcredit.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+GRID_IMAGES, GRID_COLUMNS, GRID_PIXELS = 32, 8, 64
+STRIP_IMAGES, STRIP_PIXELS = 8, 32
+TOP_SHARE = 0.2
+
+
+def compose(study: "Study") -> Report:
+    """The report of all evaluations so far. Retrains one model, without the top contributors, unless kept."""
+    tables = tuple(_worded(table, study) for table in credit_tables(study))
+    with study.ledger(create=False) as ledger:
+        evaluations = ledger.evaluations(study.name, study.recipe)
+        recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+    return Report(
+        study=study.name,
+        created=utc_now(),
+        version=package_versions().get("diffcredit", "unknown"),
+        tables=tables,
+        samples=tuple(_samples(study, tables[0])),
+        thumbnails=_thumbnails(study),
+        settings=recipe.settings,
+        cost=_cost(evaluations),
+        scope=_scope(study),
+        notes=tuple(_notes(study, tables, evaluations)),
+        fingerprints={
+            "data": study.contributions.fingerprint,
+            "recipe": recipe.fingerprint,
+            "starting weights": recipe.weights or "none",
+        },
+    )
+
+
+def _worded(table: CreditTable, study: "Study") -> CreditTable:
+    """The table with the words that its property has for readers."""
+    prop = next(prop for prop in study.properties if prop.name == table.property)
+    words = {key: getattr(prop, key) for key in ("title", "unit", "explanation") if hasattr(prop, key)}
+    if table.title != type(prop).__dict__.get("name", table.title):  # two settings of one property: keep its label
+        words.pop("title", None)
+    return dataclasses.replace(table, **words)
+
+
+def _samples(study: "Study", table: CreditTable) -> list[Picture]:
+    """Grids from the same initial noises: the base model; everybody; without the top contributors."""
+    order = [row.contributor for row in standings(table)]
+    top = order[: max(1, round(TOP_SHARE * len(order)))]
+    without = "".join("0" if name in top else "1" for name in table.contributors)
+    seeds = f"seeds {study.config.sampling.seed} to {study.config.sampling.seed + GRID_IMAGES - 1}"
+    names = ", ".join(top)
+    return [
+        Picture("The base model", f"Images of the model trained on all contributions, {seeds}.", _grid(generated_images(study))),
+        Picture(
+            "Everybody",
+            "The coalition of all contributors, through the study's retraining, from the same noises: F(all).",
+            _grid(coalition_images(study, "1" * len(order))),
+        ),
+        Picture(
+            f"Without the top {len(top)}" if len(top) > 1 else "Without the top contributor",
+            f"The same retraining without {names}, who have the highest credit for {table.title}; same noises.",
+            _grid(coalition_images(study, without)),
+        ),
+    ]
+
+
+def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
+    """Images of a coalition's model (its first replicate), (m, h, w, 3), kept once made."""
+    sampling = dataclasses.replace(study.config.sampling, images=min(GRID_IMAGES, study.config.sampling.images))
+    identity = fingerprint([study.retraining.weights, study.recipe, coalition, dataclasses.asdict(sampling)])
+    file = study.folder / "models" / f"pictures-{identity[:12]}.safetensors"
+    if not file.exists():
+        study.progress("retraining for the pictures", 0, 1)
+        seed = derive_seed(study.config.seed, coalition, 0)
+        (model,) = study.retraining.models_for(decode(coalition)[None], [seed])
+        write_arrays(file, {"images": model.sample(sampling.seeds, sampling.steps, sampling.batch_size)})
+        study.progress("retraining for the pictures", 1, 1)
+    return read_arrays(file)["images"]
+
+
+def _grid(images: NDArray[np.uint8]) -> bytes:
+    return image_grid(images[:GRID_IMAGES], GRID_COLUMNS, scale=max(1, GRID_PIXELS // images.shape[1]))
+
+
+def _thumbnails(study: "Study") -> dict[str, bytes]:
+    """A strip of each contributor's first images."""
+    contributions = study.contributions
+    strips = {}
+    for index, name in enumerate(contributions.contributors):
+        images = contributions.images[contributions.owner == index][:STRIP_IMAGES]
+        strips[name] = image_grid(images, STRIP_IMAGES, scale=max(1, STRIP_PIXELS // images.shape[1]))
+    return strips
+
+
+def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
+    done = [evaluation for evaluation in evaluations if evaluation.status == "done"]
+    seconds: Counter[str] = Counter()
+    for evaluation in done:
+        seconds.update(evaluation.seconds)
+    devices = sorted({str(evaluation.numerics.get("device")) for evaluation in done})
+    return {
+        "evaluations": len(done),
+        "failed attempts": len(evaluations) - len(done),
+        **{f"seconds {stage}": round(total, 1) for stage, total in seconds.items()},
+        "workers": len({evaluation.worker for evaluation in done}),
+        "devices": ", ".join(devices),
+    }
+
+
+def _scope(study: "Study") -> tuple[str, ...]:
+    config, sampling = study.config, study.config.sampling
+    train = config.model.train
+    return (
+        f"This base model: {config.model.family} {config.model.preset} at {config.contributions.resolution} px, "
+        f"trained for {train.steps:,} steps from seed {config.seed}.",
+        f"This retraining: {config.retraining.method}. Every value, F(none) and F(all) included, belongs to one game, "
+        "the one this retraining plays; another retraining plays another game.",
+        f"These {sampling.images:,} initial noises, the same for every coalition, and {sampling.steps} steps of "
+        f"{sampling.scheduler.upper()}. More evaluations do not shrink the uncertainty that comes from them.",
+        "F(none) is the untrained network of the same architecture. It sets the level that all credits share, not "
+        "the differences between contributors.",
+    )
+
+
+def _notes(study: "Study", tables: Sequence[CreditTable], evaluations: Sequence[Evaluation]) -> list[str]:
+    notes = []
+    for duplicate in study.contributions.duplicates():
+        notes.append(
+            f"The same image was given by {', '.join(duplicate.contributors)} ({', '.join(duplicate.names)}): copying "
+            "and account splitting change credits."
+        )
+    if study.contributions.skipped:
+        notes.append(f"{len(study.contributions.skipped)} unreadable images were skipped: {'; '.join(study.contributions.skipped[:5])}.")
+    for table in tables:
+        if table.failed:
+            notes.append(f"{table.title}: {table.failed} evaluations failed and are left out; nothing was filled in.")
+    classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done"}
+    if len(classes) > 1:
+        notes.append(f"The evaluations come from {len(classes)} numerics classes (devices, threads); they agree only to rounding.")
+    return notes

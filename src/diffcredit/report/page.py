@@ -1,0 +1,168 @@
+"""The report as one HTML file that needs nothing but a browser.
+
+Everything is inline, and a content security policy allows nothing else: no request leaves the page, and of
+all scripts and styles only the two whose hashes it names take effect, whatever the names of contributors say.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from diffcredit.artifacts import write_text
+from diffcredit.report.numbers import (
+    NARROW_SPACE,
+    credit_decimals,
+    decimals_for,
+    duration,
+    number,
+    percent,
+    plain,
+    typical_half_width,
+)
+from diffcredit.report.pictures import data_uri, png_size
+from diffcredit.report.plot import Plot, plot
+from diffcredit.report.records import CreditTable, Report
+from diffcredit.report.spreadsheet import credits_csv
+from diffcredit.report.standings import (
+    Standing,
+    average_credit,
+    credit_sum,
+    standings,
+    sums_to_total,
+    total,
+)
+
+
+@dataclass(frozen=True)
+class PropertyView:
+    """One property as the page shows it."""
+
+    table: CreditTable
+    standings: tuple[Standing, ...]
+    plot: Plot
+    average: float
+    sum: float
+    total: float
+    sum_holds: bool
+    half_width: float | None
+    decimals: int
+    share_decimals: int
+
+    @property
+    def more(self) -> list[str]:
+        """Contributors above the average beyond their interval, most helpful first."""
+        return [row.contributor for row in self.standings if row.versus_average == "more"]
+
+    @property
+    def less(self) -> list[str]:
+        """Contributors below the average beyond their interval, least helpful first."""
+        return [row.contributor for row in reversed(self.standings) if row.versus_average == "less"]
+
+    @property
+    def harmful(self) -> list[str]:
+        return [row.contributor for row in reversed(self.standings) if row.harms]
+
+    @property
+    def unknown(self) -> int:
+        return sum(not row.interval_known for row in self.standings)
+
+    @property
+    def total_helps(self) -> bool:
+        return self.total >= 0 if self.table.higher_is_better else self.total <= 0
+
+
+def _view(table: CreditTable) -> PropertyView:
+    half_width, whole = typical_half_width(table), total(table)
+    return PropertyView(
+        table=table,
+        standings=standings(table),
+        plot=plot(table),
+        average=average_credit(table),
+        sum=credit_sum(table),
+        total=whole,
+        sum_holds=sums_to_total(table),
+        half_width=half_width,
+        decimals=credit_decimals(table),
+        share_decimals=min(3, decimals_for(100 * half_width / abs(whole))) if half_width and whole else 1,
+    )
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A contributor's thumbnails: embedded once, used in the table of every property."""
+
+    id: str
+    uri: str
+    width: int
+    height: int
+
+
+def _strips(report: Report) -> dict[str, Strip]:
+    return {
+        contributor: Strip(
+            f"strip-{i}", data_uri(png, "image/png"), *png_size(png, f"thumbnail of {contributor!r}")
+        )
+        for i, (contributor, png) in enumerate(report.thumbnails.items())
+    }
+
+
+def _hash(text: str) -> str:
+    """A content security policy's source expression for one inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def render(report: Report) -> str:
+    """The page's HTML. Every text of ``report`` is escaped; none of it reaches the script or the style."""
+    templates = files("diffcredit.report") / "templates"
+    script = (templates / "report.js").read_text(encoding="utf-8")
+    style = (templates / "report.css").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("diffcredit.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "plain": plain,
+        "duration": duration,
+        "png": lambda png: data_uri(png, "image/png"),
+    }
+    images = {
+        contributor: count
+        for table in report.tables
+        for contributor, count in zip(table.contributors, table.images, strict=True)
+    }
+    return environment.get_template("report.html.jinja").render(
+        report=report,
+        views=[_view(table) for table in report.tables],
+        strips=_strips(report),
+        contributors=len(images),
+        images=sum(images.values()),
+        csv=data_uri(credits_csv(report.tables).encode(), "text/csv;charset=utf-8"),
+        thin=NARROW_SPACE,
+        policy="; ".join(
+            (
+                "default-src 'none'",
+                "img-src data:",
+                f"script-src {_hash(script)}",
+                f"style-src {_hash(style)}",
+                "base-uri 'none'",
+                "form-action 'none'",
+            )
+        ),
+        script=Markup(script),
+        style=Markup(style),
+    )
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Writes ``report`` as one self-contained HTML file, whole or not at all."""
+    write_text(path, render(report))

@@ -1,0 +1,81 @@
+"""Where things stand on the dot-and-interval plot: all positions in percent of the axis.
+
+Percentages, not pixels, let the page draw one plot for every screen width without shrinking its text.
+"""
+
+import math
+from dataclasses import dataclass
+
+from diffcredit.report.numbers import decimals_for, number
+from diffcredit.report.records import CreditTable
+from diffcredit.report.standings import Standing, average_credit, standings
+
+# up to this many contributors every row has its name; beyond, only the first and last ENDS have
+NAMED = 40
+ENDS = 15
+
+
+@dataclass(frozen=True)
+class Row:
+    standing: Standing
+    dot: float
+    left: float | None
+    right: float | None
+    named: bool
+
+
+@dataclass(frozen=True)
+class Plot:
+    """``rows`` most helpful first; ``ticks`` are (position, label); ``zero`` is None when out of range."""
+
+    rows: tuple[Row, ...]
+    ticks: tuple[tuple[float, str], ...]
+    average: float
+    zero: float | None
+
+    @property
+    def unnamed(self) -> int:
+        return sum(not row.named for row in self.rows)
+
+
+def nice_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
+    """At most ``most`` multiples of 1, 2 or 5 × 10ᵏ within [low, high]; at least two of them."""
+    rough = (high - low) / (most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
+    return tuple(i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1))
+
+
+def plot(table: CreditTable) -> Plot:
+    """The axis spans the intervals and the average, not zero: a high level must not hide differences."""
+    order = standings(table)
+    average = average_credit(table)
+    shown = [average, *table.credit, *(x for row in order if row.interval_known for x in (row.low, row.high))]
+    low, high = min(shown), max(shown)
+    if high - low <= 1e-12 * max(abs(low), abs(high)):
+        low, high = low - (abs(low) / 10 or 1), high + (abs(high) / 10 or 1)
+    margin = 0.04 * (high - low)
+    low, high = low - margin, high + margin
+
+    def position(value: float) -> float:
+        return round(100 * (value - low) / (high - low), 3)
+
+    ticks = nice_ticks(low, high)
+    # one digit less than an uncertainty of this size would get: steps are 1, 2 or 5 times a power of ten
+    decimals = max(0, decimals_for((ticks[1] - ticks[0]) * (1 + 1e-9)) - 1)
+    everybody = len(order) <= NAMED
+    return Plot(
+        rows=tuple(
+            Row(
+                standing=row,
+                dot=position(row.credit),
+                left=position(row.low) if row.interval_known else None,
+                right=position(row.high) if row.interval_known else None,
+                named=everybody or i < ENDS or i >= len(order) - ENDS,
+            )
+            for i, row in enumerate(order)
+        ),
+        ticks=tuple((position(tick), number(tick, decimals)) for tick in ticks),
+        average=position(average),
+        zero=position(0.0) if low <= 0 <= high else None,
+    )

@@ -1,0 +1,96 @@
+"""What a report is made of: plain records that anybody can fill."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diffcredit.errors import UserError
+
+
+@dataclass(frozen=True)
+class CreditTable:
+    """The credits of n contributors for one property.
+
+    ``images``, ``credit``, ``low`` and ``high`` have length n, in the order of ``contributors``. An interval
+    that is not finite is not known yet and is shown as such. ``confidence`` is a fraction, e.g. 0.95;
+    ``empty`` is F(∅) and ``full`` is F(N). ``evaluations`` counts those the credits rest on and ``failed``
+    those left out because they failed.
+    """
+
+    property: str
+    title: str
+    explanation: str
+    higher_is_better: bool
+    unit: str
+    contributors: tuple[str, ...]
+    images: tuple[int, ...]
+    credit: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    confidence: float
+    empty: float
+    full: float
+    evaluations: int
+    failed: int
+    method: str
+    diagnostics: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        n = len(self.contributors)
+        if n == 0:
+            raise UserError(f"credits of {self.property!r}: no contributors; at least one is needed")
+        if len(set(self.contributors)) < n:
+            raise UserError(f"credits of {self.property!r}: a contributor occurs twice; names must be unique")
+        for name in ("images", "credit", "low", "high"):
+            if (length := len(getattr(self, name))) != n:
+                raise UserError(f"credits of {self.property!r}: {name} has {length} values, expected {n}")
+        for name, values in (("credit", self.credit), ("empty", [self.empty]), ("full", [self.full])):
+            if not all(math.isfinite(value) for value in values):
+                raise UserError(f"credits of {self.property!r}: {name} has a value that is not finite")
+        for contributor, low, high in zip(self.contributors, self.low, self.high, strict=True):
+            if low > high:
+                raise UserError(
+                    f"credits of {self.property!r}: {contributor!r} has low {low} above high {high}"
+                )
+        if not 0 < self.confidence < 1:
+            raise UserError(
+                f"credits of {self.property!r}: confidence is {self.confidence}, expected one in (0, 1)"
+            )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A ready PNG with its words; the caption doubles as its text alternative."""
+
+    title: str
+    caption: str
+    png: bytes
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything the page says.
+
+    ``thumbnails`` maps a contributor to a PNG strip of their images; ``settings`` may nest mappings and
+    lists; ``scope`` says in sentences what the credits hold for, ``notes`` what the reader should beware of.
+    """
+
+    study: str
+    created: str
+    version: str
+    tables: tuple[CreditTable, ...]
+    samples: tuple[Picture, ...]
+    thumbnails: Mapping[str, bytes]
+    settings: Mapping[str, Any]
+    cost: Mapping[str, float | int | str]
+    scope: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.tables:
+            raise UserError(f"report of {self.study!r}: no credits; at least one property is needed")
+        names = [table.property for table in self.tables]
+        if len(set(names)) < len(names):
+            raise UserError(f"report of {self.study!r}: a property occurs twice among {', '.join(names)}")

@@ -1,0 +1,127 @@
+"""The pipeline: contributions → base model → retraining → properties → evaluations → credits.
+
+Every stage is made on first use, kept in the study's results folder and found there by the next run: a study
+can be cut off at any moment and taken up again.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from diffcredit.coalitions import encode, make_design
+from diffcredit.config import StudyConfig, read_config
+from diffcredit.contributions import Contributions, load_contributions
+from diffcredit.credit import Credits, estimate
+from diffcredit.execution import Evaluator, Executor, Task
+from diffcredit.ledger import Evaluation, Ledger, Recipe, game_of
+from diffcredit.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.retraining.protocol import Retraining
+
+
+class Study:
+    """Contributions, a model, a retraining, properties and a design: everything that fixes the credits."""
+
+    def __init__(self, config: StudyConfig, file: Path, progress: Progress = silent) -> None:
+        self.config, self.file, self.progress = config, file, progress
+        self.name, self.recipe, self.folder = config.name, config.retraining.recipe, config.results_folder
+
+    @classmethod
+    def load(cls, path: str | Path, progress: Progress = silent) -> Self:
+        """The study of a study file, or of a folder with a ``study.yaml``."""
+        file = Path(path) / "study.yaml" if Path(path).is_dir() else Path(path)
+        return cls(read_config(file), file, progress)
+
+    # 1. Who gave what.
+    @cached_property
+    def contributions(self) -> Contributions:
+        return load_contributions(**dict(self.config.contributions), seed=self.config.seed)
+
+    # 2. The model trained on all of it.
+    @cached_property
+    def base(self) -> "DiffusionModel":
+        return self._preparation.base_model(self)
+
+    # 3. The way to a coalition's model.
+    @cached_property
+    def retraining(self) -> "Retraining":
+        return self._preparation.prepared_retraining(self)
+
+    # 4. What is measured on a model.
+    @cached_property
+    def properties(self) -> list[Any]:
+        return self._preparation.fitted_properties(self)
+
+    # 5. Which coalitions are evaluated: the endpoints, then the design's.
+    def tasks(self) -> Iterator[Task]:
+        n, design = self.contributions.n, self.config.design
+        for replicate in range(design.endpoints):
+            yield Task("0" * n, replicate, "endpoint")
+            yield Task("1" * n, replicate, "endpoint")
+        times: Counter[str] = Counter()
+        coalitions = make_design(design.distribution, design.seed).draw(n, 0, self.config.stop.evaluations)
+        for coalition in map(encode, coalitions):
+            yield Task(coalition, times[coalition], "estimate")  # drawn again: a replicate with its own seed
+            times[coalition] += 1
+
+    # 6. Evaluations, each in the ledger before anybody hears of it.
+    def run(self, executor: Executor) -> Iterator[Evaluation]:
+        """Evaluates what the ledger lacks, and yields each evaluation once it is recorded."""
+        with self.ledger() as ledger:
+            settings = self._preparation.recipe_settings(self)
+            ledger.register_study(self.name, {"contributors": list(self.contributions.contributors)})
+            ledger.check_recipe_settings(self.name, self.recipe, settings)  # before the training, not after
+            ledger.register_recipe(self.name, Recipe(self.recipe, settings, self.retraining.weights))
+            for record in self._preparation.property_records(self):
+                ledger.register_property(self.name, record)
+            done = {task_of(e) for e in ledger.evaluations(self.name, self.recipe, status="done")}
+            pending = (task for task in self.tasks() if task not in done)
+            for evaluation in executor.run(self.evaluator, pending):
+                ledger.record(self.name, self.recipe, evaluation)
+                yield evaluation
+
+    # 7. Credits from all evaluations so far.
+    def credits(self, method: str = "shapley", confidence: float = 0.95) -> dict[str, Credits]:
+        with self.ledger(create=False) as ledger:
+            evaluations = ledger.evaluations(self.name, self.recipe)
+            names = [record.name for record in ledger.properties(self.name)]
+        games = {name: game_of(evaluations, name) for name in names}
+        return {
+            name: estimate(
+                game.coalitions,
+                game.values,
+                empty=game.empty,
+                full=game.full,
+                method=method,
+                size_distribution=self.config.design.distribution,
+                confidence=confidence,
+            )
+            for name, game in games.items()
+        }
+
+    # Where the record is, and what a worker needs.
+    def ledger(self, *, create: bool = True) -> Ledger:
+        return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
+
+    def evaluator(self) -> Evaluator:
+        from diffcredit.execution.evaluator import ModelEvaluator
+
+        return ModelEvaluator(self.retraining, self.config.sampling, self.properties, self.config.seed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A study travels to a worker as its settings; the worker finds what was prepared in the folder."""
+        return Study, (self.config, self.file)
+
+    @property
+    def _preparation(self) -> Any:
+        from diffcredit import preparation  # brings torch, which reading a ledger does not need
+
+        return preparation
+
+
+def task_of(evaluation: Evaluation) -> Task:
+    return Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)

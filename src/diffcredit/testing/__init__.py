@@ -1,0 +1,1 @@
+"""Synthetic games and conformance suites, for our tests and for those of plug-ins."""

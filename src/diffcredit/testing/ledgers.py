@@ -1,0 +1,234 @@
+"""What any database must do to be a ledger: checks to run against a new kind of database.
+
+Each check takes ``open_ledger``, which opens one database that is empty at first and the same at every call::
+
+    @pytest.mark.parametrize("check", LEDGER_CHECKS)
+    def test_conformance(check, tmp_path):
+        check(lambda: Ledger.open(tmp_path / "ledger.db"))
+"""
+
+import math
+import struct
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.ledger import Evaluation, Ledger, NonDeterminism, PropertyRecord, Recipe, Value
+
+OpenLedger = Callable[[], Ledger]
+
+STUDY = "openmoji"
+SETTINGS = {"data": {"resolution": 32}, "retraining": {"method": "sparsified", "steps": 100}, "seed": 0}
+RECIPE = Recipe("sparsified", SETTINGS, weights="abc")
+QUALITY = PropertyRecord("quality", {"clusters": 20}, higher_is_better=True, state="def")
+DIVERSITY = PropertyRecord("diversité «½»", {}, higher_is_better=False)
+
+
+def evaluation(coalition: str = "0110", quality: float = 0.5, diversity: float = 2.5) -> Evaluation:
+    """A done evaluation of :data:`RECIPE` with one value for each of the two properties."""
+    return Evaluation(
+        coalition=coalition,
+        replicate=0,
+        purpose="estimate",
+        status="done",
+        values=(Value(QUALITY.name, quality, standard_error=0.1), Value(DIVERSITY.name, diversity)),
+        error=None,
+        numerics={"device": "cpu", "threads": 1},
+        seconds={"training": 1.25, "sampling": 0.1, "measuring": 0.0},
+        worker="machine:17",
+        started="2025-01-31T12:00:00.000+00:00",
+        finished="2025-01-31T12:00:01.350+00:00",
+        versions={"torch": "2.6.0"},
+    )
+
+
+def failure(coalition: str = "0110", error: str = "Traceback: out of memory") -> Evaluation:
+    """A failed attempt at the same."""
+    return replace(evaluation(coalition), status="failed", values=(), error=error)
+
+
+def register(ledger: Ledger) -> None:
+    ledger.register_study(STUDY, {"contributors": ["a", "b", "c", "d"]})
+    ledger.register_recipe(STUDY, RECIPE)
+    ledger.register_property(STUDY, QUALITY)
+    ledger.register_property(STUDY, DIVERSITY)
+
+
+def check_what_is_recorded_comes_back(open_ledger: OpenLedger) -> None:
+    recorded = [evaluation("0110"), failure("1111"), replace(evaluation("1111", 1.5), purpose="endpoint")]
+    with open_ledger() as ledger:
+        register(ledger)
+        assert all(ledger.record(STUDY, RECIPE.name, item) for item in recorded)
+    with open_ledger() as ledger:
+        assert ledger.evaluations(STUDY, RECIPE.name) == recorded
+        assert ledger.evaluations(STUDY, RECIPE.name, status="failed") == recorded[1:2]
+        assert ledger.evaluations(STUDY, RECIPE.name, status="done", purpose="estimate") == recorded[:1]
+        assert ledger.evaluations(STUDY, RECIPE.name, purpose="truth") == []
+        assert ledger.studies() == {STUDY: {"contributors": ["a", "b", "c", "d"]}}
+        assert ledger.recipes(STUDY) == [RECIPE]
+        assert ledger.properties(STUDY) == [QUALITY, DIVERSITY]
+
+
+def check_order_of_recording_is_kept(open_ledger: OpenLedger) -> None:
+    coalitions = [f"{(37 * i) % 64:06b}" for i in range(64)]
+    with open_ledger() as ledger:
+        register(ledger)
+        for coalition in coalitions:
+            ledger.record(STUDY, RECIPE.name, evaluation(coalition))
+        assert [item.coalition for item in ledger.evaluations(STUDY, RECIPE.name)] == coalitions
+
+
+def check_numbers_come_back_bit_for_bit(open_ledger: OpenLedger) -> None:
+    numbers = [0.1 + 0.2, -1 / 3, 5e-324, sys.float_info.max, sys.float_info.epsilon, 2.0**53 + 2, 3.0, 0.0]
+    with open_ledger() as ledger:
+        register(ledger)
+        for index, number in enumerate(numbers):
+            ledger.record(STUDY, RECIPE.name, evaluation(f"{index:04b}", quality=number, diversity=-number))
+        recorded = ledger.evaluations(STUDY, RECIPE.name)
+    for number, item in zip(numbers, recorded, strict=True):
+        back = [value.value for value in item.values]
+        # minus zero is kept as zero
+        assert struct.pack("<2d", *back) == struct.pack("<2d", number, -number if number else 0.0), number
+
+
+def check_a_success_happens_once(open_ledger: OpenLedger) -> None:
+    with open_ledger() as ledger:
+        register(ledger)
+        assert ledger.record(STUDY, RECIPE.name, failure())
+        assert ledger.record(STUDY, RECIPE.name, evaluation(quality=0.5))
+        again = replace(evaluation(quality=0.5), worker="another:1", purpose="pilot")
+        assert not ledger.record(STUDY, RECIPE.name, again)
+        _expect(
+            NonDeterminism,
+            ["0110", "quality", "0.5 ± 0.1", repr(0.1 + 0.4 + 1e-9)],
+            lambda: ledger.record(STUDY, RECIPE.name, evaluation(quality=0.1 + 0.4 + 1e-9)),
+        )
+        assert ledger.record(STUDY, RECIPE.name, replace(evaluation(quality=0.7), replicate=1))
+        recorded = ledger.evaluations(STUDY, RECIPE.name)
+    assert recorded == [failure(), evaluation(quality=0.5), replace(evaluation(quality=0.7), replicate=1)]
+
+
+def check_values_may_come_later(open_ledger: OpenLedger) -> None:
+    """A property measured later, or measured again after an error, joins the evaluation it belongs to."""
+    late = PropertyRecord("late", {}, higher_is_better=True)
+    both = evaluation()
+    quality, diversity = both.values
+    error = Value(diversity.property, None, error="no features")
+    with open_ledger() as ledger:
+        register(ledger)
+        assert ledger.record(STUDY, RECIPE.name, replace(both, values=(quality, error)))
+        assert not ledger.record(STUDY, RECIPE.name, replace(both, values=(quality, error)))
+        assert ledger.record(STUDY, RECIPE.name, both)
+        assert ledger.evaluations(STUDY, RECIPE.name) == [both]
+        assert not ledger.record(STUDY, RECIPE.name, replace(both, values=(error,)))
+        ledger.register_property(STUDY, late)
+        assert ledger.record(STUDY, RECIPE.name, replace(both, values=(Value("late", 7.0),)))
+        assert ledger.evaluations(STUDY, RECIPE.name) == [
+            replace(both, values=(quality, diversity, Value("late", 7.0)))
+        ]
+
+
+def check_an_evaluation_is_there_whole_or_not_at_all(open_ledger: OpenLedger) -> None:
+    unknown = replace(evaluation(), values=(*evaluation().values, Value("unheard", 1.0)))
+    with open_ledger() as ledger:
+        register(ledger)
+        _expect(UserError, ["unheard", "quality"], lambda: ledger.record(STUDY, RECIPE.name, unknown))
+        for number in (math.nan, math.inf, -math.inf):
+            for value in (Value(QUALITY.name, number), Value(QUALITY.name, 1.0, standard_error=number)):
+                item = replace(evaluation(), values=(value,))
+                _expect(
+                    DiffcreditError, ["0110", "quality"], lambda i=item: ledger.record(STUDY, RECIPE.name, i)
+                )
+        assert ledger.evaluations(STUDY, RECIPE.name) == []
+
+
+def check_changes_under_the_same_name_are_refused(open_ledger: OpenLedger) -> None:
+    changed = {"data": {"resolution": 32}, "retraining": {"method": "lora", "steps": 200}}
+    named = ["sparsified", 'retraining.method "sparsified" → "lora"', "retraining.steps 100 → 200"]
+    named += ["seed 0 → (absent)", "another name"]
+    with open_ledger() as ledger:
+        register(ledger)
+        register(ledger)
+        ledger.check_recipe_settings(STUDY, RECIPE.name, SETTINGS)
+        ledger.check_recipe_settings(STUDY, "new", changed)
+        ledger.check_recipe_settings("new", RECIPE.name, changed)
+        _expect(UserError, named, lambda: ledger.check_recipe_settings(STUDY, RECIPE.name, changed))
+        _expect(UserError, named, lambda: ledger.register_recipe(STUDY, replace(RECIPE, settings=changed)))
+        _expect(
+            UserError,
+            ["weights", "abc", "xyz"],
+            lambda: ledger.register_recipe(STUDY, replace(RECIPE, weights="xyz")),
+        )
+        for other, words in (
+            (replace(QUALITY, settings={"clusters": 8}), ["clusters 20 → 8"]),
+            (replace(QUALITY, higher_is_better=False), ["higher_is_better true → false"]),
+            (replace(QUALITY, state="xyz"), ["state", "def", "xyz"]),
+        ):
+            _expect(UserError, ["quality", *words], lambda o=other: ledger.register_property(STUDY, o))
+        _expect(UserError, ["contributors"], lambda: ledger.register_study(STUDY, {"contributors": ["a"]}))
+        assert ledger.recipes(STUDY) == [RECIPE]
+        assert ledger.properties(STUDY) == [QUALITY, DIVERSITY]
+
+
+def check_studies_and_recipes_do_not_mix(open_ledger: OpenLedger) -> None:
+    truth = Recipe("from_scratch", {"seed": 0})
+    with open_ledger() as ledger:
+        register(ledger)
+        ledger.register_recipe(STUDY, truth)
+        ledger.register_study("other", {})
+        ledger.register_recipe("other", replace(RECIPE, weights="xyz"))
+        ledger.register_property("other", replace(QUALITY, state="xyz"))
+        only_quality = replace(evaluation(quality=3.0), values=(Value(QUALITY.name, 3.0),))
+        assert ledger.record(STUDY, RECIPE.name, evaluation(quality=1.0))
+        assert ledger.record(STUDY, truth.name, evaluation(quality=2.0))
+        assert ledger.record("other", RECIPE.name, only_quality)
+        assert ledger.evaluations(STUDY, RECIPE.name) == [evaluation(quality=1.0)]
+        assert ledger.evaluations(STUDY, truth.name) == [evaluation(quality=2.0)]
+        assert ledger.evaluations("other", RECIPE.name) == [only_quality]
+        _expect(UserError, ["lora", "sparsified", "from_scratch"], lambda: ledger.evaluations(STUDY, "lora"))
+        _expect(UserError, ["unheard", "openmoji", "other"], lambda: ledger.recipes("unheard"))
+
+
+def check_writers_take_turns(open_ledger: OpenLedger) -> None:
+    """Several writers record the same evaluations: each evaluation is added by one of them."""
+    with open_ledger() as ledger:
+        register(ledger)
+    items = [evaluation(f"{index:05b}", quality=index / 3) for index in range(32)]
+
+    def write(_writer: int) -> int:
+        with open_ledger() as own:
+            return sum(own.record(STUDY, RECIPE.name, item) for item in items)
+
+    with ThreadPoolExecutor(4) as writers:
+        added = sum(writers.map(write, range(4)))
+    with open_ledger() as ledger:
+        recorded = ledger.evaluations(STUDY, RECIPE.name)
+    assert added == len(items)
+    assert sorted(recorded, key=lambda item: item.coalition) == items
+
+
+LEDGER_CHECKS: tuple[Callable[[OpenLedger], None], ...] = (
+    check_what_is_recorded_comes_back,
+    check_order_of_recording_is_kept,
+    check_numbers_come_back_bit_for_bit,
+    check_a_success_happens_once,
+    check_values_may_come_later,
+    check_an_evaluation_is_there_whole_or_not_at_all,
+    check_changes_under_the_same_name_are_refused,
+    check_studies_and_recipes_do_not_mix,
+    check_writers_take_turns,
+)
+
+
+def _expect(kind: type[DiffcreditError], words: list[str], action: Callable[[], object]) -> None:
+    """The action raises an error of this kind whose message holds all these words."""
+    try:
+        action()
+        message = None
+    except kind as error:
+        message = str(error)
+    assert message is not None, f"no {kind.__name__} was raised"
+    missing = [word for word in words if word not in message]
+    assert not missing, f"{missing} not in: {message}"

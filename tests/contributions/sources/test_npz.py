@@ -1,0 +1,102 @@
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from diffcredit.contributions import load_contributions
+from diffcredit.errors import UserError
+
+from ..pictures import flat
+
+IMAGES = np.stack([np.full((6, 6), value, np.uint8) for value in (5, 6, 7, 8)])
+ARTISTS = np.array(["bob", "Ada ", "bob", "Ada"])
+
+
+def load(path, **arrays):
+    np.savez(path / "a.npz", **arrays)
+    return load_contributions(path / "a.npz", contributor="artist", resolution=4)
+
+
+@pytest.mark.parametrize("images", [IMAGES, IMAGES[..., None], np.repeat(IMAGES[..., None], 3, axis=3)])
+def test_grey_and_colour_arrays(tmp_path, images):
+    found = load(tmp_path, images=images, artist=ARTISTS)
+    assert flat(found.images) == [(5, 5, 5), (6, 6, 6), (7, 7, 7), (8, 8, 8)]
+    assert found.contributors == ("Ada", "bob")
+    assert found.owner.tolist() == [1, 0, 1, 0]
+    assert found.names == ("00000000", "00000001", "00000002", "00000003")
+
+
+def test_colours_keep_their_channels(tmp_path):
+    images = np.zeros((2, 4, 4, 3), np.uint8)
+    images[0, :, :, 0], images[1, 1, 2] = 200, (1, 2, 3)
+    assert np.array_equal(load(tmp_path, images=images, artist=np.array(["a", "b"])).images, images)
+
+
+def test_integer_contributors(tmp_path):
+    assert load(tmp_path, images=IMAGES, artist=np.array([3, 11, 3, 11])).contributors == ("11", "3")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"images": IMAGES}, "no array 'artist'; there are: images"),
+        ({"pictures": IMAGES, "artist": ARTISTS}, "no array 'images'; there are: pictures, artist"),
+        ({"images": IMAGES, "artist": ARTISTS[:3]}, r"artist has shape \(3,\); one value for each of the 4"),
+        ({"images": IMAGES, "artist": ARTISTS[:, None]}, r"artist has shape \(4, 1\)"),
+        ({"images": IMAGES, "artist": np.ones(4)}, "artist is float64; texts or integers"),
+        (
+            {"images": IMAGES, "artist": np.array(list("aabb"), dtype=object)},
+            "not a readable .npz of plain arrays",
+        ),
+        (
+            {"images": IMAGES, "artist": np.array(["a", "b", " ", "a"])},
+            r"artist\[2\]: an image without contributor",
+        ),
+        ({"images": IMAGES.astype(float), "artist": ARTISTS}, "images is float64"),
+        ({"images": IMAGES[0], "artist": ARTISTS}, r"images is uint8 \(6, 6\)"),
+        ({"images": np.zeros((4, 6, 6, 4), np.uint8), "artist": ARTISTS}, r"images is uint8 \(4, 6, 6, 4\)"),
+        ({"images": np.zeros((4, 0, 6), np.uint8), "artist": ARTISTS}, "00000000: the image has no pixels"),
+        ({"images": IMAGES[:0], "artist": ARTISTS[:0]}, "no images there"),
+    ],
+)
+def test_arrays_that_do_not_fit(tmp_path, arrays, message):
+    with pytest.raises(UserError, match=f"{tmp_path / 'a.npz'}: .*{message}|{tmp_path / 'a.npz'}: {message}"):
+        load(tmp_path, **arrays)
+
+
+def single_array(path):
+    with path.open("wb") as file:
+        np.save(file, IMAGES)
+
+
+def truncated(path):
+    np.savez_compressed(path, images=np.random.default_rng(0).integers(0, 256, (9, 9, 9), dtype=np.uint8))
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def claims_an_exabyte(path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (2**20,) * 3}
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+        archive.writestr("artist.npy", header.getvalue())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        single_array,
+        truncated,
+        claims_an_exabyte,
+        lambda path: path.write_text("text"),
+        lambda path: path.touch(),
+        lambda path: path.mkdir(),
+    ],
+)
+def test_what_is_no_npz(tmp_path, make):
+    make(tmp_path / "a.npz")
+    with pytest.raises(UserError, match=f"{tmp_path / 'a.npz'}: "):
+        load_contributions(tmp_path / "a.npz", source="npz", contributor="artist")

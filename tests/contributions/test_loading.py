@@ -1,0 +1,209 @@
+import random
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from diffcredit.contributions import load_contributions
+from diffcredit.errors import UserError
+
+from .pictures import BLUE, GREEN, RED, colour_of, flat, jsonl, paint, paint_many
+
+NAMES = [f"{who}/{index:02d}.png" for who in ("ada", "bob", "cyd") for index in range(10)]
+ENDINGS = ("png", "jpg", "gif", "webp", "tiff", "bmp")
+
+
+def test_order_never_depends_on_the_file_system(tmp_path):
+    shuffled = random.Random(1).sample(NAMES, len(NAMES))
+    paint_many(tmp_path / "one", NAMES)
+    paint_many(tmp_path / "two", shuffled)
+    jsonl(tmp_path / "three/metadata.jsonl", [{"file_name": n, "contributor": n[:3]} for n in shuffled])
+    paint_many(tmp_path / "three", shuffled)
+    one, two, three = (load_contributions(tmp_path / name, resolution=4) for name in ("one", "two", "three"))
+    assert one.names == tuple(NAMES)
+    assert flat(one.images) == [colour_of(name) for name in NAMES]
+    assert one.fingerprint == two.fingerprint == three.fingerprint
+
+
+def test_auto_finds_the_source(tmp_path):
+    paint_many(tmp_path / "folders", NAMES)
+    assert load_contributions(tmp_path / "folders").contributors == ("ada", "bob", "cyd")
+    paint_many(tmp_path / "meta", ["a.png", "b.png"])
+    rows = [{"file_name": f"{letter}.png", "contributor": letter} for letter in "ab"]
+    metadata = jsonl(tmp_path / "meta/metadata.jsonl", rows)
+    assert load_contributions(tmp_path / "meta").contributors == ("a", "b")
+    assert load_contributions(metadata).contributors == ("a", "b")
+    images = np.zeros((2, 8, 8), np.uint8)
+    np.savez(tmp_path / "arrays.npz", images=images, contributor=np.array(["x", "y"]))
+    assert load_contributions(str(tmp_path / "arrays.npz")).contributors == ("x", "y")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UserError, match=r"notes\.txt: a folder, .* or an \.npz file is accepted"):
+        load_contributions(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"path": "nowhere"}, "nowhere: does not exist"),
+        ({"path": None}, "path: missing"),
+        ({"source": "parquet"}, "source: 'parquet'; auto, folders, imagefolder, npz, openmoji are accepted"),
+        ({"source": "openmoji"}, "takes no path"),
+        ({"resolution": 3}, "resolution: 3; 4 to 1024"),
+        ({"resolution": 1025}, "resolution: 1025"),
+        ({"resolution": 32.0}, r"resolution: 32\.0"),
+        ({"resolution": True}, "resolution: True"),
+        ({"unreadable": "ignore"}, "unreadable: 'ignore'; stop or skip"),
+        ({"holdout": 1.0}, r"holdout: 1\.0; a fraction"),
+        ({"holdout": -0.1}, r"holdout: -0\.1; a fraction"),
+        ({"holdout": float("nan")}, "holdout: nan; a fraction"),
+        ({"holdout": True}, "holdout: True"),
+        ({"holdout": "nowhere"}, "nowhere: does not exist"),
+        ({"holdout": 0.96}, r"holdout: 0\.96 leaves contributor 'ada', who gave 10, no training image"),
+    ],
+)
+def test_what_cannot_be_followed(tmp_path, options, message):
+    paint_many(tmp_path, NAMES)
+    with pytest.raises(UserError, match=message):
+        load_contributions(**({"path": tmp_path} | options))
+
+
+def test_one_contributor_makes_no_game(tmp_path):
+    paint(tmp_path / "ada/1.png")
+    with pytest.raises(UserError, match=f"{tmp_path}: one contributor, 'ada'; at least 2"):
+        load_contributions(tmp_path)
+    shutil.rmtree(tmp_path / "ada")
+    with pytest.raises(UserError, match=f"{tmp_path}: no images there"):
+        load_contributions(tmp_path)
+
+
+def spoil(path, how):
+    whole = path.read_bytes()
+    if how == "truncated":
+        path.write_bytes(whole[: len(whole) // 2])
+    elif how == "corrupt":
+        path.write_bytes(whole[:50] + bytes(byte ^ 255 for byte in whole[50:]))
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        path.write_text("this is no image")
+
+
+@pytest.mark.parametrize(
+    ("how", "ending"),
+    [
+        *((how, ending) for how in ("truncated", "empty", "text") for ending in ENDINGS),
+        # the others carry no checksum: whatever stands there is an image
+        *(("corrupt", ending) for ending in ("png", "jpg", "gif")),
+    ],
+)
+def test_an_unreadable_image_names_itself(tmp_path, how, ending):
+    paint_many(tmp_path, NAMES)
+    bad = tmp_path / f"bob/bad.{ending}"
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(bad)
+    assert len(load_contributions(tmp_path).names) == 31
+    spoil(bad, how)
+    with pytest.raises(UserError, match=f"{tmp_path}: bob/bad.{ending}: .*unreadable: skip"):
+        load_contributions(tmp_path)
+    kept = load_contributions(tmp_path, unreadable="skip", resolution=4)
+    assert kept.names == tuple(NAMES)
+    assert flat(kept.images) == [colour_of(name) for name in NAMES]
+    assert len(kept.skipped) == 1
+    assert kept.skipped[0].startswith(f"bob/bad.{ending}: ")
+
+
+def test_skipping_never_loses_a_contributor(tmp_path):
+    paint_many(tmp_path, NAMES)
+    (tmp_path / "eve").mkdir()
+    (tmp_path / "eve/1.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    with pytest.raises(UserError, match=r"eve/1\.heic: not an image in an accepted format"):
+        load_contributions(tmp_path)
+    with pytest.raises(UserError, match="no training image of contributor 'eve' can be read"):
+        load_contributions(tmp_path, unreadable="skip")
+
+
+def heldout_names(root, **options):
+    kept = load_contributions(root, resolution=4, **options)
+    return kept, set(NAMES) - set(kept.names)
+
+
+def test_a_fraction_is_held_out_of_each_contributor(tmp_path):
+    paint_many(tmp_path, NAMES)
+    kept, out = heldout_names(tmp_path, holdout=0.25, seed=5)
+    assert kept.counts.tolist() == [7, 7, 7]  # 2.5 rounds up to 3
+    assert sorted(flat(kept.heldout)) == sorted(colour_of(name) for name in out)
+    assert heldout_names(tmp_path, holdout=0.25, seed=5)[0].fingerprint == kept.fingerprint
+    assert heldout_names(tmp_path, holdout=0.25, seed=6)[1] != out
+    assert heldout_names(tmp_path, holdout=0)[1] == set()
+
+
+def test_the_draw_is_not_the_same_position_for_everybody(tmp_path):
+    paint_many(tmp_path, NAMES)
+    _, out = heldout_names(tmp_path, holdout=0.3, seed=0)
+    assert (
+        len(
+            {tuple(sorted(name[4:] for name in out if name.startswith(who))) for who in ("ada", "bob", "cyd")}
+        )
+        == 3
+    )
+
+
+def test_a_newcomer_does_not_change_what_is_held_out_of_the_others(tmp_path):
+    paint_many(tmp_path, NAMES)
+    _, before = heldout_names(tmp_path, holdout=0.3)
+    paint_many(tmp_path, [f"aaa/{index}.png" for index in range(7)])
+    kept, after = heldout_names(tmp_path, holdout=0.3)
+    assert kept.n == 4
+    assert after == before
+
+
+def test_a_path_of_held_out_images_needs_no_contributors(tmp_path):
+    paint_many(tmp_path / "data", NAMES)
+    paint(tmp_path / "loose/b.png", BLUE)
+    paint(tmp_path / "loose/deep/a.png", RED)
+    kept = load_contributions(tmp_path / "data", holdout=tmp_path / "loose", resolution=4)
+    assert flat(kept.heldout) == [BLUE, RED]
+    assert len(kept.names) == 30
+
+    paint(tmp_path / "listed/z.png", GREEN)
+    jsonl(tmp_path / "listed/metadata.jsonl", [{"file_name": "z.png"}])
+    for place in ("listed", "listed/metadata.jsonl"):
+        assert flat(load_contributions(tmp_path / "data", holdout=str(tmp_path / place)).heldout) == [GREEN]
+
+    np.savez(tmp_path / "arrays.npz", images=np.full((2, 8, 8), 9, np.uint8))
+    arrays = load_contributions(tmp_path / "data", holdout=tmp_path / "arrays.npz", resolution=4)
+    assert flat(arrays.heldout) == [(9, 9, 9)] * 2
+
+
+def test_unreadable_held_out_images_are_named_too(tmp_path):
+    paint_many(tmp_path / "data", NAMES)
+    paint(tmp_path / "out/a.png", BLUE)
+    (tmp_path / "out/b.png").touch()
+    with pytest.raises(UserError, match=r"b\.png: the file is empty"):
+        load_contributions(tmp_path / "data", holdout=tmp_path / "out")
+    kept = load_contributions(tmp_path / "data", holdout=tmp_path / "out", unreadable="skip")
+    assert flat(kept.heldout) == [BLUE]
+    assert len(kept.skipped) == 1
+
+
+@pytest.mark.parametrize("place", [".", "data", "data/ada"])
+def test_held_out_images_lie_apart(tmp_path, place):
+    paint_many(tmp_path / "data", NAMES)
+    with pytest.raises(UserError, match="overlap"):
+        load_contributions(tmp_path / "data", holdout=tmp_path / place)
+
+
+def test_an_empty_held_out_path(tmp_path):
+    paint_many(tmp_path / "data", NAMES)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UserError, match=f"holdout: no images at {tmp_path / 'out'}"):
+        load_contributions(tmp_path / "data", holdout=tmp_path / "out")
+
+
+def test_copies_under_two_names_are_reported(tmp_path):
+    paint_many(tmp_path, NAMES)
+    shutil.copy(tmp_path / "ada/03.png", tmp_path / "cyd/mine.png")
+    (duplicate,) = load_contributions(tmp_path).duplicates()
+    assert duplicate.names == ("ada/03.png", "cyd/mine.png")
+    assert duplicate.contributors == ("ada", "cyd")

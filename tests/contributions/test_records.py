@@ -1,0 +1,105 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from diffcredit.contributions import Contributions, Duplicate
+
+
+def build(**changes) -> Contributions:
+    images = np.arange(5 * 4 * 4 * 3, dtype=np.uint8).reshape(5, 4, 4, 3)
+    fields = {
+        "images": images,
+        "owner": np.array([0, 2, 1, 2, 0]),
+        "contributors": ("ada", "bob", "cyd"),
+        "names": ("1", "2", "3", "4", "5"),
+        "heldout": images[:2] + 100,
+        "captions": ("", "a", "b", "c", "d"),
+    }
+    return Contributions(**(fields | changes))
+
+
+def test_counts():
+    assert build().n == 3
+    assert build().counts.tolist() == [2, 1, 2]
+    assert build(contributors=("ada", "bob", "cyd", "dan")).counts.tolist() == [2, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("coalition", "indices"),
+    [([0, 0, 0], []), ([1, 0, 0], [0, 4]), ([0, 1, 1], [1, 2, 3]), ([1, 1, 1], [0, 1, 2, 3, 4])],
+)
+def test_images_of_a_coalition(coalition, indices):
+    found = build().of(np.array(coalition, dtype=bool))
+    assert found.tolist() == indices
+    assert found.dtype == np.int64
+
+
+@pytest.mark.parametrize("wrong", [np.ones(2, bool), np.ones((1, 3), bool), np.array([0, 1, 2])])
+def test_what_is_no_coalition(wrong):
+    with pytest.raises(ValueError, match=r"expected booleans of shape \(3,\)"):
+        build().of(wrong)
+
+
+def test_fingerprint_is_the_contents():
+    base = build()
+    assert len(base.fingerprint) == 64
+    assert build().fingerprint == base.fingerprint
+    assert build(skipped=("x.png: why",)).fingerprint == base.fingerprint
+    assert build(images=np.asfortranarray(base.images)).fingerprint == base.fingerprint
+    other = base.images.copy()
+    other[3, 1, 1, 1] ^= 1
+    held = base.heldout.copy()
+    held[0, 0, 0, 0] ^= 1
+    changed = [
+        build(images=other),
+        build(heldout=held),
+        build(heldout=held[:0]),
+        build(owner=np.array([0, 2, 1, 2, 1])),
+        build(names=("1", "2", "3", "4", "6")),
+        build(contributors=("ada", "bob", "dan")),
+        build(captions=None),
+        build(captions=("a", "a", "b", "c", "d")),
+        build(captions=("", "", "", "", "")),
+    ]
+    assert len({base.fingerprint, *(c.fingerprint for c in changed)}) == len(changed) + 1
+
+
+def test_it_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        build().names = ()  # ty: ignore[invalid-assignment]
+
+
+def test_duplicates_across_contributors_only():
+    base = build()
+    assert base.duplicates() == []
+    copied = base.images.copy()
+    copied[4] = copied[0]  # ada's own twice: nobody else's business
+    assert build(images=copied).duplicates() == []
+    copied[3] = copied[0]
+    copied[2] = copied[1]
+    assert build(images=copied).duplicates() == [
+        Duplicate(names=("1", "4", "5"), contributors=("ada", "cyd")),
+        Duplicate(names=("2", "3"), contributors=("bob", "cyd")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"images": np.zeros((5, 4, 4), np.uint8)}, "images"),
+        ({"images": np.zeros((5, 4, 5, 3), np.uint8)}, "images"),
+        ({"images": np.zeros((5, 4, 4, 3), np.float32)}, "images"),
+        ({"heldout": np.zeros((1, 8, 8, 3), np.uint8)}, "heldout"),
+        ({"owner": np.array([0, 1])}, "owner"),
+        ({"owner": np.array([0, 1, 2, 3, 0])}, "owner"),
+        ({"owner": np.array([0, 1, 2, -1, 0])}, "owner"),
+        ({"owner": np.array([0.0, 1, 2, 1, 0])}, "owner"),
+        ({"names": ("1", "2", "3", "4", "4")}, "names"),
+        ({"contributors": ("ada", "bob", "bob")}, "contributors"),
+        ({"captions": ("a",)}, "captions"),
+    ],
+)
+def test_records_that_contradict_themselves(change, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        build(**change)

@@ -1,0 +1,120 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from diffcredit.coalitions import make_design
+from diffcredit.credit import Credits, estimate
+from diffcredit.errors import UserError
+
+N = 6
+COALITIONS = make_design("uniform").draw(N, 0, 40)
+VALUES = np.random.default_rng(0).normal(size=40) + COALITIONS @ np.arange(N)
+
+
+def credits_of(*values, empty=0.0, full=1.0):
+    array = np.array(values, dtype=float)
+    return Credits(array, array, array, array, "exact", 3, 0.95, empty, full, {})
+
+
+def test_shares_average_and_ranks():
+    credits = credits_of(3, -1, 3, 5, empty=-2.0, full=8.0)
+    assert credits.average == 2.5
+    np.testing.assert_allclose(credits.shares, [0.3, -0.1, 0.3, 0.5])
+    assert credits.rank().tolist() == [2, 4, 2, 1]
+    assert credits.rank(higher_is_better=False).tolist() == [2, 1, 2, 4]
+    assert np.isnan(credits_of(1, -1, empty=2.0, full=2.0).shares).all()
+
+
+@pytest.mark.parametrize("method", ["shapley", "kernelshap"])
+def test_empty_and_full_rows_are_replicates_of_the_endpoints(method):
+    rows = np.concatenate([COALITIONS, np.zeros((1, N), bool), np.ones((2, N), bool)])
+    mixed = estimate(rows, [*VALUES, 1.0, 14.0, 17.0], empty=0.0, full=16.0, method=method)
+    apart = estimate(COALITIONS, VALUES, empty=[0.0, 1.0], full=[16.0, 14.0, 17.0], method=method)
+    np.testing.assert_allclose(mixed.values, apart.values)
+    np.testing.assert_allclose(mixed.standard_error, apart.standard_error)
+    assert mixed.evaluations == apart.evaluations == 40
+    assert mixed.empty == 0.5
+    assert mixed.values.sum() == pytest.approx((16 + 14 + 17) / 3 - 0.5)
+
+
+def test_integers_serve_as_booleans():
+    as_integers = estimate(COALITIONS.astype(int).tolist(), VALUES.tolist(), empty=0, full=15)
+    np.testing.assert_array_equal(as_integers.values, estimate(COALITIONS, VALUES, empty=0, full=15).values)
+
+
+def broken(index, value):
+    values = VALUES.copy()
+    values[index] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "shaply"}, "unknown; choose one of exact, kernelshap, shapley"),
+        ({"size_distribution": "flat"}, "unknown; choose one of exhaustive, kernel, uniform"),
+        ({"confidence": 95}, "between 0 and 1"),
+        ({"values": VALUES[:-1]}, r"\(40, 6\) and values of shape \(39,\)"),
+        ({"coalitions": COALITIONS[0]}, r"expected \(m, n\) and \(m,\)"),
+        ({"coalitions": COALITIONS * 2}, "expected booleans"),
+        ({"coalitions": COALITIONS[:, :1]}, "at least 2"),
+        ({"values": broken(7, np.nan)}, r"values\[7\]: nan for the coalition [01]{6};"),
+        ({"values": broken(3, np.inf)}, r"values\[3\]: inf"),
+        ({"empty": np.nan}, "empty: nan"),
+        ({"full": [1.0, np.inf]}, "full: "),
+        ({"full": []}, "full: "),
+        (
+            {"coalitions": COALITIONS[:4], "values": VALUES[:4]},
+            "4 evaluations of 6 contributors: shapley needs 6, 2 more",
+        ),
+        ({"coalitions": COALITIONS[:0], "values": VALUES[:0]}, "more"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(change, message):
+    arguments = {"coalitions": COALITIONS, "values": VALUES, "empty": 0.0, "full": 1.0} | change
+    with pytest.raises(UserError, match=message):
+        estimate(**arguments)
+
+
+def test_a_nan_names_its_coalition():
+    text = "".join("01"[int(member)] for member in COALITIONS[7])
+    with pytest.raises(UserError, match=f"coalition {text};"):
+        estimate(COALITIONS, broken(7, np.nan), empty=0, full=1)
+
+
+def test_one_coalition_alone_tells_nothing():
+    with pytest.raises(UserError, match="none tells one contributor from another"):
+        estimate(np.tile([True, False], (8, 1)), np.arange(8.0), empty=0, full=1)
+
+
+@pytest.mark.parametrize("method", ["shapley", "kernelshap"])
+@pytest.mark.parametrize(
+    ("drawn", "stated"),
+    [("kernel", "uniform"), ("uniform", "kernel"), ("exhaustive", "uniform"), ("uniform", "exhaustive")],
+)
+def test_sizes_that_contradict_the_stated_design_are_refused(method, drawn, stated):
+    coalitions = make_design(drawn).draw(14, 0, 400)
+    values = np.random.default_rng(0).normal(size=400)
+    with pytest.raises(UserError, match=f"size_distribution '{stated}': contradicts"):
+        estimate(coalitions, values, empty=0, full=1, method=method, size_distribution=stated)
+
+
+@pytest.mark.parametrize("design", ["uniform", "kernel", "exhaustive"])
+def test_sizes_of_the_stated_design_are_never_refused(design):
+    generator = np.random.default_rng(0)
+    for seed in range(40):
+        n, m = int(generator.integers(5, 15)), int(generator.integers(8, 30))
+        coalitions = make_design(design, seed).draw(n, 0, m)
+        estimate(coalitions, generator.normal(size=m), empty=0, full=1, size_distribution=design)
+
+
+def test_needs_neither_torch_nor_sklearn():
+    code = (
+        "import sys, diffcredit.credit, diffcredit.coalitions, diffcredit.validation.statistics, "
+        "diffcredit.testing.games\n"
+        "sys.exit(', '.join({'torch', 'sklearn', 'diffusers', 'matplotlib'} & set(sys.modules)) or None)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

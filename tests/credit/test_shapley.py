@@ -1,0 +1,248 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from diffcredit.coalitions import make_design
+from diffcredit.credit import estimate
+from diffcredit.testing import games
+
+
+def ends(game, n, replicates=1):
+    return {
+        "empty": game(np.zeros((replicates, n), dtype=bool)),
+        "full": game(np.ones((replicates, n), dtype=bool)),
+    }
+
+
+def size_columns(coalitions):
+    n, s = coalitions.shape[1], coalitions.sum(axis=1)
+    t = s / n
+    return np.stack([np.ones_like(t), t, t**2, np.log(s + 0.5), np.log(n - s + 0.5)], axis=1)
+
+
+@pytest.mark.parametrize("design", ["uniform", "kernel"])
+@pytest.mark.parametrize(("n", "m"), [(2, 4), (3, 6), (12, 60), (40, 25), (60, 300)])
+def test_credits_sum_to_the_difference_of_the_endpoints(design, n, m):
+    game = games.noisy(games.learning(n, seed=1), 0.3, seed=2)
+    coalitions = make_design(design).draw(n, 0, m)
+    credits = estimate(
+        coalitions, 50 + game(coalitions), empty=[-3.0, -2.0], full=60.0, size_distribution=design
+    )
+    assert credits.values.sum() == pytest.approx(62.5, abs=1e-9)
+    assert credits.average == pytest.approx(62.5 / n)
+    assert (credits.low < credits.values).all()
+    assert (credits.values < credits.high).all()
+
+
+def test_noise_free_additive_games_are_recovered():
+    n = 15
+    weights = np.random.default_rng(0).normal(size=n)
+    game = games.additive(weights, offset=3)
+    coalitions = make_design("uniform").draw(n, 0, 60)
+    credits = estimate(coalitions, game(coalitions), **ends(game, n))
+    np.testing.assert_allclose(credits.values, weights, atol=1e-7)
+    assert (credits.high - credits.low).max() < 1e-3
+
+
+def test_any_function_of_the_size_in_the_regressors_changes_nothing():
+    n = 10
+    coalitions = make_design("uniform").draw(n, 0, 80)
+    values = games.noisy(games.learning(n), 0.1)(coalitions)
+    curved = values + size_columns(coalitions) @ [5.0, -20.0, 30.0, 7.0, -9.0]
+    plain, bent = (estimate(coalitions, y, empty=0.0, full=1.0) for y in (values, curved))
+    np.testing.assert_allclose(plain.values, bent.values, atol=1e-9)
+    np.testing.assert_allclose(plain.low, bent.low, atol=1e-9)
+
+
+def test_units_and_names_do_not_matter():
+    n = 10
+    coalitions = make_design("uniform").draw(n, 0, 80)
+    values = games.noisy(games.learning(n), 0.1)(coalitions)
+    base = estimate(coalitions, values, empty=0.0, full=1.0)
+    scaled = estimate(coalitions, 1000 * values + 7, empty=7.0, full=1007.0)
+    np.testing.assert_allclose(scaled.values, 1000 * base.values, rtol=1e-6)
+    np.testing.assert_allclose(scaled.high, 1000 * base.high, rtol=1e-6)
+    order = np.random.default_rng(0).permutation(n)
+    rows = np.random.default_rng(1).permutation(80)
+    renamed = estimate(coalitions[rows][:, order], values[rows], empty=0.0, full=1.0)
+    np.testing.assert_allclose(renamed.values, base.values[order], rtol=1e-6)
+    np.testing.assert_allclose(renamed.standard_error, base.standard_error[order], rtol=1e-5)
+
+
+def test_error_falls_with_evaluations_and_with_replicates():
+    n = 12
+    weights = np.random.default_rng(3).normal(size=n)
+    errors = []
+    for m in (60, 600, 6000):
+        noisy = games.noisy(games.additive(weights), 2.0, seed=m)
+        coalitions = make_design("uniform").draw(n, 0, m)
+        # Endpoints without noise: the contrasts are what more coalitions sharpen.
+        credits = estimate(coalitions, noisy(coalitions), empty=0.0, full=weights.sum())
+        errors.append(np.sqrt(np.mean((credits.values - weights) ** 2)))
+    assert errors[1] < errors[0] / 2
+    assert errors[2] < errors[1] / 2
+    coalitions = np.tile(make_design("uniform").draw(n, 0, 110), (100, 1))
+    credits = estimate(coalitions, noisy(coalitions), empty=0.0, full=weights.sum())
+    np.testing.assert_allclose(credits.values, weights, atol=0.15)
+
+
+def test_lambda_maximises_the_restricted_likelihood():
+    n, m = 9, 70
+    coalitions = make_design("uniform", 2).draw(n, 0, m)
+    values = games.noisy(games.additive(np.random.default_rng(1).normal(size=n)), 1.5, seed=1)(coalitions)
+    b = size_columns(coalitions)
+    x = coalitions - coalitions.mean(axis=1, keepdims=True)
+
+    def deviance(logs):
+        """The textbook form: log|V| + log|BᵀV⁻¹B| + yᵀPy for V = τ²x̃x̃ᵀ + σ²I."""
+        v = np.exp(logs[0]) * x @ x.T + np.exp(logs[1]) * np.eye(m)
+        inverse = np.linalg.inv(v)
+        inner = b.T @ inverse @ b
+        p = inverse - inverse @ b @ np.linalg.solve(inner, b.T @ inverse)
+        return np.linalg.slogdet(v)[1] + np.linalg.slogdet(inner)[1] + values @ p @ values
+
+    best = minimize(deviance, [0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-10}).x
+    diagnostics = estimate(coalitions, values, empty=0.0, full=1.0).diagnostics
+    assert diagnostics["tau"] == pytest.approx(np.exp(best[0] / 2), rel=1e-3)
+    assert diagnostics["sigma"] == pytest.approx(np.exp(best[1] / 2), rel=1e-3)
+    assert diagnostics["lambda"] == pytest.approx(np.exp(best[1] - best[0]), rel=1e-3)
+
+
+def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
+    n, m = 7, 120
+    coalitions = make_design("uniform", 5).draw(n, 0, m)
+    # Slopes in single contributors only, so that the two fits differ beyond their noise.
+    sizes = coalitions.sum(axis=1)
+    tilted = np.where(sizes == 1, coalitions @ np.arange(7.0), 0.0)
+    values = tilted + 0.05 * np.random.default_rng(0).normal(size=m)
+    credits = estimate(coalitions, values, empty=0.0, full=2.0)
+    ridge = credits.diagnostics["lambda"]
+    # n − 1 = 6 distinct sizes: four size regressors. Penalised normal equations with them unpenalised.
+    b = size_columns(coalitions)[:, :4]
+    x = coalitions - coalitions.mean(axis=1, keepdims=True)
+
+    def linear_map(weights):
+        full = np.concatenate([b, x], axis=1)
+        penalty = np.diag([0.0] * 4 + [ridge] * n)
+        return np.linalg.solve(
+            full.T @ (full * weights[:, None]) + penalty, (full * weights[:, None]).T
+        ), full
+
+    weights = 1 / (sizes * (n - sizes))
+    weights = weights * (x**2).sum() / (weights[:, None] * x**2).sum()
+    plain, full = linear_map(np.ones(m))
+    weighted, _ = linear_map(weights)
+    hat = full @ plain
+    deleted = (values - hat @ values) / (1 - np.diag(hat))
+    difference = (weighted - plain)[4:]
+    d = difference @ values
+    omega = max(0.0, 1 - (difference**2 @ deleted**2).sum() / (d @ d))
+    assert 0.1 < omega < 1
+    assert credits.diagnostics["stein_weight"] == pytest.approx(omega, rel=1e-6)
+    expected = plain[4:] @ values + omega * d
+    np.testing.assert_allclose(credits.values, expected - expected.mean() + 2.0 / n, atol=1e-8)
+
+
+def test_the_stein_step_finds_the_shapley_value_where_slopes_depend_on_the_size():
+    # Contributors 0–3 count when alone, and only then: the unweighted fit gives single contributors far too
+    # little weight.
+    n = 8
+
+    def game(x):
+        s = x.sum(axis=1)
+        return np.where(s == 1, 3.0 * x[:, :4].any(axis=1), 0.0)
+
+    truth = games.brute_force_shapley(game, n)
+    coalitions = np.tile(make_design("uniform").draw(n, 0, 700), (4, 1))
+    credits = estimate(coalitions, game(coalitions), **ends(game, n))
+    assert credits.diagnostics["stein_weight"] > 0.9
+    np.testing.assert_allclose(credits.values, truth, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "m", "deviation"),
+    [
+        ("learning", 12, 60, 1.0),
+        ("learning", 12, 200, 3.0),
+        ("additive", 20, 200, 2.0),
+        ("additive", 16, 60, 4.0),
+    ],
+)
+def test_intervals_cover_at_their_rate(kind, n, m, deviation):
+    covered, correlations = [], []
+    for seed in range(220):
+        if kind == "learning":
+            game = games.learning(n, seed % 10)
+            truth = TRUTHS.setdefault((n, seed % 10), None)
+            if truth is None:
+                truth = TRUTHS[n, seed % 10] = games.brute_force_shapley(game, n)
+        else:
+            truth = np.random.default_rng(seed).normal(size=n)
+            game = games.additive(truth)
+        noisy = games.noisy(game, deviation * truth.std(), seed)
+        coalitions = make_design("uniform", seed).draw(n, 0, m)
+        credits = estimate(coalitions, noisy(coalitions), **ends(noisy, n))
+        covered.append((credits.low <= truth) & (truth <= credits.high))
+        correlations.append(
+            (credits.diagnostics["predicted_correlation"], np.corrcoef(credits.values, truth)[0, 1])
+        )
+    assert 0.92 <= np.mean(covered) <= 0.99
+    predicted, realised = np.mean(correlations, axis=0)
+    assert realised - 0.12 < predicted < realised + 0.05
+
+
+TRUTHS: dict[tuple[int, int], np.ndarray | None] = {}
+
+
+def test_fewer_evaluations_than_contributors_beat_guessing_and_cover():
+    n, m = 60, 40
+    covered, correlations = [], []
+    for seed in range(60):
+        truth = np.random.default_rng(seed).normal(size=n)
+        noisy = games.noisy(games.additive(truth), 1.0, seed)
+        coalitions = make_design("uniform", seed).draw(n, 0, m)
+        credits = estimate(coalitions, noisy(coalitions), **ends(noisy, n))
+        covered.append((credits.low <= truth) & (truth <= credits.high))
+        correlations.append(np.corrcoef(credits.values, truth)[0, 1])
+    assert np.mean(covered) >= 0.92
+    assert np.mean(correlations) > 0.4
+
+
+def test_contributors_who_do_not_differ_get_the_average_and_a_width():
+    n, m = 30, 200
+    noisy = games.noisy(games.additive(np.ones(n)), 1.0, seed=0)
+    coalitions = make_design("uniform").draw(n, 0, m)
+    credits = estimate(coalitions, noisy(coalitions), empty=0.0, full=float(n))
+    unshrunk = estimate(coalitions, noisy(coalitions), empty=0.0, full=float(n), method="kernelshap")
+    assert np.abs(credits.values - 1).max() < np.abs(unshrunk.values - 1).max() / 3
+    assert ((credits.low <= 1) & (credits.high >= 1)).all()
+    assert (credits.high - credits.low).min() > 0.05
+
+
+def test_values_all_equal_are_shared_equally():
+    coalitions = make_design("uniform").draw(6, 0, 30)
+    for constant in (0.0, 5.0):
+        credits = estimate(coalitions, np.full(30, constant), empty=constant, full=constant + 3)
+        np.testing.assert_allclose(credits.values, 0.5, atol=1e-9)
+        assert all(np.isfinite(number) for number in credits.diagnostics.values())
+        assert np.isfinite(credits.high).all()
+
+
+def test_confidence_widens_and_replicated_endpoints_narrow_the_interval():
+    n = 10
+    noisy = games.noisy(games.learning(n), 0.3)
+    coalitions = make_design("uniform").draw(n, 0, 400)
+    values = noisy(coalitions)
+    widths = [
+        (c.high - c.low).mean()
+        for c in (
+            estimate(coalitions, values, empty=0.0, full=1.0, confidence=p) for p in (0.5, 0.8, 0.95, 0.99)
+        )
+    ]
+    assert (np.diff(widths) > 0).all()
+    once = estimate(coalitions, values, empty=0.0, full=1.0)
+    often = estimate(coalitions, values, **ends(noisy, n, replicates=200))
+    assert often.diagnostics["level_standard_error"] == pytest.approx(0.3 * (2 / 200) ** 0.5 / n, rel=0.15)
+    sigma = once.diagnostics["sigma"]
+    assert once.diagnostics["level_standard_error"] == pytest.approx(2**0.5 * sigma / n)
+    assert (often.high - often.low).mean() < (once.high - once.low).mean()

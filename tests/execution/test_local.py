@@ -1,0 +1,219 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from toy_evaluators import CannotBuild, Interrupted, Mortal, Raising, Slow, Threads, Toy
+
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.execution import InProcess, LocalWorkers, Task, local
+
+TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
+
+
+def values(evaluations):
+    return sorted(
+        (
+            item.coalition,
+            item.replicate,
+            item.purpose,
+            item.status,
+            tuple(value.value for value in item.values),
+        )
+        for item in evaluations
+    )
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Fails when the condition has not come true within a time that only a hanging process needs."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def pids(folder: Path) -> list[int]:
+    return [int(file.name) for file in folder.iterdir()]
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended but was not yet collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_same_results_as_in_process_from_other_processes():
+    here = list(InProcess().run(Toy(), TASKS))
+    there = list(LocalWorkers(workers=2).run(Toy(), TASKS))
+    assert values(there) == values(here)
+    assert len({item.worker for item in there} - {here[0].worker}) == 2
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_threads_and_numbers_are_those_of_in_process(eager):
+    (here,) = InProcess(threads=2).run(Threads(eager), TASKS[:1])
+    (there,) = LocalWorkers(workers=1, threads=2).run(Threads(eager), TASKS[:1])
+    assert there.numerics == {"threads": [2], "torch_loaded": eager}
+    assert here.numerics["threads"] == [2]
+    assert there.values == here.values
+
+
+def test_tasks_are_taken_only_when_a_worker_is_free():
+    taken, received = 0, 0
+
+    def tasks():
+        nonlocal taken
+        for index in range(12):
+            taken += 1
+            assert taken - received <= 2
+            yield Task(f"{index:04b}", 0, "estimate")
+
+    for _ in LocalWorkers(workers=2).run(Toy(), tasks()):
+        received += 1
+    assert (taken, received) == (12, 12)
+
+
+def test_no_more_workers_than_tasks_and_none_for_none(tmp_path):
+    assert list(LocalWorkers(workers=2).run(CannotBuild("raises", tmp_path), [])) == []
+    assert len({item.worker for item in LocalWorkers(workers=8).run(Toy(), TASKS[:1])}) == 1
+
+
+def test_a_killed_workers_task_is_repeated(tmp_path):
+    results = list(LocalWorkers(workers=2, retries=2).run(Mortal(tmp_path, times=2), TASKS[::2]))
+    assert values(results) == values(InProcess().run(Toy(), TASKS[::2]))
+    assert len(pids(tmp_path)) == 2
+
+
+def test_a_task_that_kills_every_worker_fails_alone(tmp_path):
+    results = list(LocalWorkers(workers=1, retries=1).run(Mortal(tmp_path, times=99), TASKS[::2]))
+    (failed,) = [item for item in results if item.status == "failed"]
+    assert failed.coalition == "11"
+    assert "SIGKILL" in failed.error
+    assert "2 workers died" in failed.error
+    assert failed.worker.endswith(f":{max(tmp_path.iterdir(), key=lambda f: f.stat().st_mtime_ns).name}")
+    assert values(item for item in results if item is not failed) == values(
+        InProcess().run(Toy(), TASKS[0:6:2])
+    )
+
+
+def test_what_the_evaluator_raises_is_a_failed_evaluation():
+    results = list(LocalWorkers(workers=1).run(Raising(), TASKS[::2]))
+    assert [item.status for item in results] == ["done", "failed", "failed", "failed"]
+    assert "the GPU is on fire" in results[3].error
+    assert len({item.worker for item in results if item.status == "failed"}) == 1
+
+
+def test_a_factory_that_raises_ends_the_run(tmp_path):
+    with pytest.raises(DiffcreditError, match=r"(?s)Traceback.*no such checkpoint") as raised:
+        list(LocalWorkers(workers=1).run(CannotBuild("raises", tmp_path), TASKS))
+    assert not isinstance(raised.value, UserError)
+    with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):
+        list(LocalWorkers(workers=1).run(CannotBuild("mistake", tmp_path), TASKS))
+    assert len(pids(tmp_path)) == 2
+    assert multiprocessing.active_children() == []
+
+
+def test_a_factory_that_kills_its_process_ends_the_run(tmp_path):
+    with pytest.raises(DiffcreditError, match=r"before they are ready.*SIGKILL"):
+        list(LocalWorkers(workers=1, retries=1).run(CannotBuild("dies", tmp_path), TASKS))
+    assert len(pids(tmp_path)) == 2
+
+
+def test_a_factory_that_cannot_travel_leaves_no_worker():
+    with pytest.raises((AttributeError, TypeError), match="pickle"):
+        list(LocalWorkers(workers=1).run(lambda: Toy(), TASKS))
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_an_interrupt_ends_the_workers(tmp_path, monkeypatch, stubborn):
+    monkeypatch.setattr(local, "_PATIENCE", 0.2)
+
+    def tasks():
+        yield from TASKS[:2]
+        wait_until(lambda: len(pids(tmp_path)) == 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(LocalWorkers(workers=3).run(Slow(tmp_path, stubborn), tasks()))
+    assert [alive(pid) for pid in pids(tmp_path)] == [False, False]
+    assert multiprocessing.active_children() == []
+
+
+def test_closing_the_run_ends_its_workers():
+    run = LocalWorkers(workers=2).run(Toy(), TASKS)
+    next(run)
+    assert len(multiprocessing.active_children()) == 2
+    run.close()
+    assert multiprocessing.active_children() == []
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from toy_evaluators import Slow
+from diffcredit.execution import LocalWorkers, Task
+
+if __name__ == "__main__":
+    tasks = [Task("00", 0, "pilot"), Task("01", 0, "pilot")]
+    list(LocalWorkers(workers=2).run(Slow(Path(sys.argv[1])), tasks))
+"""
+
+
+@pytest.fixture
+def driver(tmp_path):
+    """A process whose two workers are at work, in a group of its own as in a terminal."""
+    started = tmp_path / "started"
+    started.mkdir()
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        [sys.executable, script, started],
+        env=environment,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: len(pids(started)) == 2)
+    yield process, pids(started)
+    for pid in (process.pid, *pids(started)):
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_killed_driver_leaves_no_workers(driver):
+    process, workers = driver
+    assert all(alive(pid) for pid in workers)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(alive(pid) for pid in workers))
+
+
+def test_an_interrupt_does_not_touch_a_worker():
+    (item,) = LocalWorkers(workers=1, retries=0).run(Interrupted(), TASKS[:1])
+    assert item.status == "done"
+
+
+def test_an_interrupt_from_the_terminal_ends_driver_and_workers(driver):
+    process, workers = driver
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("KeyboardInterrupt") == 1
+    assert not any(alive(pid) for pid in workers)
+
+
+def test_refuses_senseless_numbers():
+    for wrong in ({"workers": 0}, {"workers": 1, "threads": 0}, {"workers": 1, "retries": -1}):
+        with pytest.raises(UserError, match="must be at least"):
+            LocalWorkers(**wrong)

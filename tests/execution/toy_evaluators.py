@@ -1,0 +1,140 @@
+"""Evaluators for tests; worker processes import them by name."""
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diffcredit.errors import UserError
+from diffcredit.execution import Task
+from diffcredit.execution.tasks import utc_now, worker_name
+from diffcredit.ledger import Evaluation, Value
+
+
+def done(task: Task, value: float, **numerics: Any) -> Evaluation:
+    return Evaluation(
+        coalition=task.coalition,
+        replicate=task.replicate,
+        purpose=task.purpose,
+        status="done",
+        values=(Value("value", value),),
+        error=None,
+        numerics=numerics,
+        seconds={},
+        worker=worker_name(),
+        started=utc_now(),
+        finished=utc_now(),
+    )
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Is its own factory; the subclasses say what an evaluation is."""
+
+    def __call__(self) -> "Toy":
+        return self
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        for task in tasks:
+            yield self.one(task)
+
+    def one(self, task: Task) -> Evaluation:
+        return done(task, int(task.coalition, 2) / 7 + task.replicate)
+
+
+@dataclass(frozen=True)
+class Slow(Toy):
+    """Leaves its process id in a folder and never ends; if stubborn, not even when politely asked."""
+
+    folder: Path
+    stubborn: bool = False
+
+    def one(self, task: Task) -> Evaluation:
+        if self.stubborn:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (self.folder / str(os.getpid())).touch()
+        time.sleep(600)
+        return done(task, 0.0)
+
+
+@dataclass(frozen=True)
+class Interrupted(Toy):
+    """Gets the interrupt that Ctrl-C sends to every process of a terminal."""
+
+    def one(self, task: Task) -> Evaluation:
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class Mortal(Toy):
+    """Kills its process at coalition 11 until it has done so ``times`` times."""
+
+    folder: Path
+    times: int
+
+    def one(self, task: Task) -> Evaluation:
+        if task.coalition == "11" and len(list(self.folder.iterdir())) < self.times:
+            (self.folder / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class Raising(Toy):
+    """Raises at coalition 11, answers another task at 10, gives two answers at 01."""
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        (task,) = tasks
+        if task.coalition == "11":
+            raise RuntimeError("the GPU is on fire")
+        yield self.one(Task("00", 0, "truth") if task.coalition == "10" else task)
+        if task.coalition == "01":
+            yield self.one(task)
+
+
+@dataclass(frozen=True)
+class CannotBuild(Toy):
+    """A factory that raises, or takes its process with it."""
+
+    way: str
+    folder: Path
+
+    def __call__(self) -> "Toy":
+        (self.folder / str(os.getpid())).touch()
+        if self.way == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.way == "mistake":
+            raise UserError("retraining.steps: -1; must be at least 1")
+        raise RuntimeError("no such checkpoint")
+
+
+@dataclass(frozen=True)
+class Threads(Toy):
+    """Tells how many threads it was given, and sums whose last bits may depend on them."""
+
+    eager: bool
+
+    def __call__(self) -> "Toy":
+        if self.eager:
+            import torch  # noqa: F401
+        return self
+
+    def one(self, task: Task) -> Evaluation:
+        loaded = "torch" in sys.modules
+        import numpy as np
+        import torch
+        from threadpoolctl import threadpool_info
+
+        # torch's own count, that of its matrix products, and those of every library that has its own
+        counts = {torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())}
+        counts |= {
+            int(n) for n in re.findall(r"get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
+        }
+        total = torch.linspace(0, 1, 2_000_003).sin().sum().item() + np.ones((300, 300)).dot(np.ones(300))[0]
+        return done(task, total, threads=sorted(counts), torch_loaded=loaded)

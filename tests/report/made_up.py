@@ -1,0 +1,67 @@
+"""Made-up records with numbers that can be checked by hand."""
+
+import io
+from typing import Any
+
+from PIL import Image
+
+from diffcredit.report import CreditTable, Picture, Report
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '=HYPERLINK("http://example.com","x")',
+    "\"><img src=x onerror='alert(1)'>",
+    'O\'Neil & Søns, "Ltd"',
+    "line\nbreak",
+    "نور الهدى",
+    "山田 🎨",
+    "{{ 7 * 7 }}",
+)
+
+
+def png(width: int = 6, height: int = 2) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (200, 30, 60)).save(file, "PNG")
+    return file.getvalue()
+
+
+def table(
+    credit: tuple[float, ...] = (1.0, 4.0, 3.0), half_width: float = 0.5, **changes: Any
+) -> CreditTable:
+    """Contributors A, B, C, … with these credits, F(∅) = 10 and F(N) = 10 + their sum."""
+    n = len(credit)
+    values: dict[str, Any] = {
+        "property": "colourfulness",
+        "title": "Colourfulness",
+        "explanation": "How vivid the images are.",
+        "higher_is_better": True,
+        "unit": "",
+        "contributors": tuple(chr(ord("A") + i) for i in range(n)) if n <= 26 else tuple(map(str, range(n))),
+        "images": tuple(range(10, 10 + n)),
+        "credit": credit,
+        "low": tuple(c - half_width for c in credit),
+        "high": tuple(c + half_width for c in credit),
+        "confidence": 0.95,
+        "empty": 10.0,
+        "full": 10.0 + sum(credit),
+        "evaluations": 64,
+        "failed": 0,
+        "method": "shapley",
+        "diagnostics": {"r_squared": 0.9},
+    }
+    return CreditTable(**values | changes)
+
+
+def report(*tables: CreditTable, **changes: Any) -> Report:
+    values: dict[str, Any] = {
+        "study": "made up",
+        "created": "2025-01-01",
+        "version": "0.1.0",
+        "tables": tables,
+        "samples": (Picture("Base model", "Sixteen images.", png()),),
+        "thumbnails": {},
+        "settings": {"model": {"family": "ddpm", "train": {"steps": 20000}}, "properties": [{"name": "fid"}]},
+        "cost": {"evaluations": 64, "training_seconds": 7260.0},
+        "scope": ("This base model.",),
+    }
+    return Report(**values | changes)

@@ -1,0 +1,111 @@
+"""The page in a real browser; skipped where there is none."""
+
+import shutil
+from itertools import pairwise
+
+import pytest
+
+from diffcredit.report import write_report
+
+from .made_up import HOSTILE, png, report, table
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, tmp_path):
+    """Two properties over contributors B, a, C2, C10; anything the page complains about or requests fails."""
+    names = ("B", "a", "C10", "C2")
+    first = table((3.0, 1.0, 4.0, 2.0), contributors=names, images=(9, 100, 20, 20))
+    second = table(
+        (-1.0, -2.0, -3.0, -4.0), contributors=names, property="fid", title="FID", higher_is_better=False
+    )
+    write_report(report(first, second, thumbnails={"a": png()}), tmp_path / "report.html")
+    page = browser.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on(
+        "request",
+        lambda request: complaints.extend(
+            [] if request.url.startswith(("file:", "data:")) else [request.url]
+        ),
+    )
+    page.goto((tmp_path / "report.html").as_uri())
+    yield page
+    page.close()
+    assert complaints == []
+
+
+def order(page, panel):
+    return page.locator(f"{panel} tbody bdi").all_text_contents()
+
+
+def press(page, label):
+    page.locator("#property-1 thead").get_by_role("button", name=label, exact=True).click()
+    return order(page, "#property-1")
+
+
+def test_pressing_a_heading_sorts_and_pressing_again_turns_round(page):
+    assert order(page, "#property-1") == ["C10", "B", "C2", "a"]
+    assert press(page, "Contributor") == ["a", "B", "C2", "C10"]
+    heading = page.locator("#property-1 th[aria-sort=ascending]")
+    assert heading.locator("button").text_content() == "Contributor"
+    assert press(page, "Contributor") == ["C10", "C2", "B", "a"]
+    # as numbers, not as text; equal counts keep the order of rank
+    assert press(page, "Images") == ["a", "C10", "C2", "B"]
+    assert press(page, "Images") == ["B", "C10", "C2", "a"]
+    assert press(page, "Rank") == ["C10", "B", "C2", "a"]
+    assert press(page, "Credit") == ["C10", "B", "C2", "a"]
+    assert press(page, "Credit") == ["a", "C2", "B", "C10"]
+    assert page.locator("#property-1 th[aria-sort=descending]").count() == 0
+    assert order(page, "#property-2") == ["C2", "C10", "a", "B"]
+
+
+def test_tabs_show_one_property_by_mouse_and_keys(page):
+    first, second = page.locator("#property-1"), page.locator("#property-2")
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+    page.get_by_role("tab", name="FID").click()
+    assert (first.is_visible(), second.is_visible()) == (False, True)
+    page.keyboard.press("ArrowRight")
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+    assert page.get_by_role("tab", name="Colourfulness").get_attribute("aria-selected") == "true"
+    page.emulate_media(media="print")
+    assert (first.is_visible(), second.is_visible()) == (True, True)
+
+
+def test_dots_stand_where_their_credits_are(page):
+    boxes = page.locator("#property-1 .plot-body .dot").evaluate_all(
+        "dots => dots.map(dot => dot.getBoundingClientRect()).map(box => (box.left + box.right) / 2)"
+    )
+    # credits 4, 3, 2, 1 from the top: equal steps to the left
+    steps = [a - b for a, b in pairwise(boxes)]
+    assert steps[0] > 50
+    assert steps == pytest.approx([steps[0]] * 3, abs=0.5)
+
+
+def test_a_phone_needs_no_sideways_scrolling(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_hostile_names_run_nothing(browser, tmp_path):
+    hostile = table(tuple(float(-i) for i in range(len(HOSTILE))), contributors=HOSTILE)
+    write_report(report(hostile, study=HOSTILE[0], notes=HOSTILE), tmp_path / "report.html")
+    page = browser.new_page()
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.goto((tmp_path / "report.html").as_uri())
+    assert order(page, "#property-1") == list(HOSTILE)
+    assert dialogs == []
+    page.close()

@@ -1,0 +1,77 @@
+import math
+
+import pytest
+
+from diffcredit.report.standings import average_credit, credit_sum, standings, sums_to_total
+
+from .made_up import table
+
+
+def test_higher_is_better_ranks_the_largest_credit_first():
+    assert [(row.contributor, row.rank) for row in standings(table((1.0, 4.0, 3.0)))] == [
+        ("B", 1),
+        ("C", 2),
+        ("A", 3),
+    ]
+
+
+def test_lower_is_better_ranks_the_most_negative_credit_first():
+    rows = standings(table((-1.0, -4.0, 2.0), higher_is_better=False))
+    assert [row.contributor for row in rows] == ["B", "A", "C"]
+
+
+def test_equal_credits_share_a_rank_and_keep_the_order_of_the_table():
+    rows = standings(table((2.0, 5.0, 5.0, 1.0, 2.0)))
+    assert [(row.contributor, row.rank) for row in rows] == [("B", 1), ("C", 1), ("A", 3), ("E", 3), ("D", 5)]
+
+
+def test_shares_are_fractions_of_the_total_change():
+    rows = standings(table((1.0, 4.0, 3.0)))
+    assert [row.share for row in rows] == [0.5, 0.375, 0.125]
+    fallen = standings(table((-1.0, -3.0), higher_is_better=False))
+    assert [(row.contributor, row.share) for row in fallen] == [("B", 0.75), ("A", 0.25)]
+
+
+def test_a_total_of_zero_has_no_shares():
+    assert [row.share for row in standings(table((1.0, -1.0), full=10.0))] == [None, None]
+
+
+@pytest.mark.parametrize(("higher_is_better", "expected"), [(True, "more"), (False, "less")])
+def test_only_intervals_that_exclude_the_average_stand_out(higher_is_better, expected):
+    # the average is 2; A's interval [3.5, 4.5] lies above it, the others include it
+    rows = standings(
+        table((4.0, 1.0, 1.0), low=(3.5, 0.0, 0.0), high=(4.5, 2.0, 2.5), higher_is_better=higher_is_better)
+    )
+    assert {row.contributor: row.versus_average for row in rows} == {
+        "A": expected,
+        "B": "unsettled",
+        "C": "unsettled",
+    }
+
+
+def test_equal_credits_known_exactly_do_not_stand_out_by_rounding():
+    rows = standings(table((0.1,) * 7, half_width=0.0))
+    assert {row.versus_average for row in rows} == {"unsettled"}
+
+
+def test_an_unknown_interval_never_stands_out():
+    rows = standings(table((100.0, 0.0), low=(math.nan, -1.0), high=(math.nan, 1.0)))
+    assert [(row.interval_known, row.versus_average) for row in rows] == [
+        (False, "unsettled"),
+        (True, "less"),
+    ]
+
+
+def test_harm_is_an_interval_wholly_on_the_unhelpful_side_of_zero():
+    credit = (2.0, 0.2, -2.0)
+    assert [row.contributor for row in standings(table(credit)) if row.harms] == ["C"]
+    lower = standings(table(credit, higher_is_better=False))
+    assert [row.contributor for row in lower if row.harms] == ["A"]
+
+
+def test_the_sum_check_accepts_rounding_and_nothing_more():
+    exact = table((0.1, 0.2, 0.3), empty=0.0, full=0.6)
+    assert credit_sum(exact) == pytest.approx(0.6)
+    assert average_credit(exact) == pytest.approx(0.2)
+    assert sums_to_total(exact)
+    assert not sums_to_total(table((0.1, 0.2, 0.3), empty=0.0, full=0.60001))
