@@ -50,7 +50,7 @@ def test_uniform_spreads_a_prefix_shorter_than_a_block_over_the_sizes(m):
     n = 258
     for seed in range(5):
         t = np.sort(make_design("uniform", seed).draw(n, 0, m).sum(axis=1)) / n
-        # Kolmogorov's distance to the uniform; random sizes would exceed 3/m half of the time or more.
+        # Kolmogorov's distance to the uniform; that of independent sizes shrinks as 1/√m only.
         grid = np.arange(m)
         assert max(abs(t - grid / m).max(), abs(t - (grid + 1) / m).max()) < 3 / m
 
@@ -89,7 +89,7 @@ def test_uniform_members_are_uniform_over_contributors_and_pairs():
 def test_excluded_coalitions_never_come(name):
     n = 6
     excluded = np.array(
-        [np.isin(np.arange(n), c) for c in list(combinations(range(n), 3))[:19] + [(0,), (1,)]]
+        [np.isin(np.arange(n), c) for c in [*list(combinations(range(n), 3))[:19], (0,), (1,)]]
     )
     for exclude in (excluded, list(excluded), [row.tolist() for row in excluded], iter(excluded)):
         rows = make_design(name, seed=4).draw(n, 0, 41, exclude)

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from diffcredit.coalitions import make_design
+from diffcredit.coalitions import DESIGNS, make_design
 from diffcredit.credit import Credits, estimate
 from diffcredit.errors import UserError
 
@@ -99,6 +99,17 @@ def test_sizes_that_contradict_the_stated_design_are_refused(method, drawn, stat
     values = np.random.default_rng(0).normal(size=400)
     with pytest.raises(UserError, match=f"size_distribution '{stated}': contradicts"):
         estimate(coalitions, values, empty=0, full=1, method=method, size_distribution=stated)
+
+
+def test_sizes_the_stated_design_never_draws_are_refused(monkeypatch):
+    class Triples:
+        @staticmethod
+        def size_probabilities(n):
+            return (np.arange(1, n) == 3).astype(float)
+
+    monkeypatch.setitem(DESIGNS, "triples", lambda seed: Triples())
+    with pytest.raises(UserError, match="'triples': never draws coalitions of size 1"):
+        estimate(COALITIONS, VALUES, empty=0, full=1, size_distribution="triples")
 
 
 @pytest.mark.parametrize("design", ["uniform", "kernel", "exhaustive"])

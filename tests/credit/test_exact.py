@@ -47,7 +47,6 @@ def test_all_coalitions_give_the_shapley_value_for_few_and_more_contributors(n, 
     )
 
 
-# Powers of two below 2^10: weights and values on the grid keep ties exact and numbers tame.
 values_of = st.lists(st.integers(-1000, 1000), min_size=16, max_size=16)
 
 

@@ -34,6 +34,31 @@ def test_equals_the_closed_form_on_random_tables(design, n, m, seed):
     assert credits.values.sum() == pytest.approx(full - empty, abs=1e-9)
 
 
+@pytest.mark.parametrize("design", ["kernel", "uniform"])
+def test_the_sampling_variance_is_the_jackknifes(design):
+    # HC3 is the sum of the squared changes when one row is left out.
+    n, m = 6, 40
+    generator = np.random.default_rng(1)
+    coalitions, values = make_design(design, 1).draw(n, 0, m), generator.normal(size=m)
+    sizes = coalitions.sum(axis=1)
+    weights = 1 / (sizes * (n - sizes)) if design == "uniform" else np.ones(m)
+    whole = closed_form(coalitions, values, weights, 0.0, 1.0)
+    changes = [
+        closed_form(coalitions[kept], values[kept], weights[kept], 0.0, 1.0) - whole
+        for kept in (np.arange(m) != row for row in range(m))
+    ]
+    # So many replicates that the endpoints' variance vanishes.
+    credits = estimate(
+        coalitions,
+        values,
+        empty=[0.0] * 10**5,
+        full=[1.0] * 10**5,
+        method="kernelshap",
+        size_distribution=design,
+    )
+    np.testing.assert_allclose(credits.standard_error**2, np.sum(np.square(changes), axis=0), rtol=1e-6)
+
+
 def test_an_untrained_endpoint_far_off_the_line_changes_nothing_exact():
     game = games.random_game(6, seed=1)
     coalitions = make_design("exhaustive").draw(6, 0, 62)
@@ -82,7 +107,7 @@ def test_too_few_or_unhelpful_evaluations_are_refused():
 
 
 def test_uniform_sizes_are_weighted_back_to_the_kernel():
-    # 105 = lcm(7, 21, 35) rows of every size: each coalition of a size equally often, every size equally often.
+    # 105 = lcm(7, 21, 35) rows of every size, each coalition of a size equally often.
     n = 7
     rows = make_design("exhaustive").draw(n, 0, 126)
     coalitions = np.concatenate([np.resize(rows[rows.sum(axis=1) == size], (105, n)) for size in range(1, n)])

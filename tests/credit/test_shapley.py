@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 from diffcredit.coalitions import make_design
-from diffcredit.credit import estimate
+from diffcredit.credit import estimate, robust_critical_value
 from diffcredit.testing import games
 
 
@@ -141,6 +141,16 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     assert credits.diagnostics["stein_weight"] == pytest.approx(omega, rel=1e-6)
     expected = plain[4:] @ values + omega * d
     np.testing.assert_allclose(credits.values, expected - expected.mean() + 2.0 / n, atol=1e-8)
+
+    slopes = plain[4:] + omega * difference
+    variance = slopes**2 @ deleted**2 + 2 * credits.diagnostics["sigma"] ** 2 / n**2
+    shrinkage = credits.diagnostics["tau"] ** 2 * ((slopes @ x - np.eye(n) + 1 / n) ** 2).sum(axis=1)
+    v_d = difference**2 @ deleted**2
+    tilt = (1 - omega) ** 2 * (d @ d - v_d.sum() + v_d.sum() * (2 / (n - 1)) ** 0.5) * v_d / v_d.sum()
+    np.testing.assert_allclose(credits.standard_error**2, variance + shrinkage + tilt, rtol=1e-6)
+    half = robust_critical_value((shrinkage + tilt) / variance) * np.sqrt(variance)
+    np.testing.assert_allclose(credits.high - credits.values, half, rtol=1e-6)
+    np.testing.assert_allclose(credits.values - credits.low, half, rtol=1e-6)
 
 
 def test_the_stein_step_finds_the_shapley_value_where_slopes_depend_on_the_size():

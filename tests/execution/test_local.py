@@ -112,7 +112,9 @@ def test_what_the_evaluator_raises_is_a_failed_evaluation():
 
 
 def test_a_factory_that_raises_ends_the_run(tmp_path):
-    with pytest.raises(DiffcreditError, match=r"(?s)Traceback.*no such checkpoint") as raised:
+    with pytest.raises(
+        DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint"
+    ) as raised:
         list(LocalWorkers(workers=1).run(CannotBuild("raises", tmp_path), TASKS))
     assert not isinstance(raised.value, UserError)
     with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):

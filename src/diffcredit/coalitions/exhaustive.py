@@ -38,7 +38,8 @@ class Exhaustive:
             rows = rows[[row.tobytes() not in excluded for row in rows]]
         if start + count > len(rows):
             raise UserError(
-                f"coalitions {start} to {start + count}: the exhaustive design of {n} contributors has {len(rows)}"
+                f"coalitions {start} to {start + count}: "
+                f"the exhaustive design of {n} contributors has {len(rows)}"
             )
         return rows[start : start + count]
 

@@ -31,7 +31,7 @@ def robust_critical_value(m2: ArrayLike, confidence: float = 0.95) -> FloatArray
 
 
 def tangent_point(c: FloatArray) -> FloatArray:
-    """t₀ = b₀², where the chord from (0, r(0)) touches r as a function of t = b²: r(b₀) − r(0) = b₀/2 · r′(b₀).
+    """t₀ = b₀², where the chord from (0, r(0)) touches r over t = b²: r(b₀) − r(0) = b₀/2 · r′(b₀).
 
     r is first convex in t (for c > √3), then concave: its least concave majorant, the worst non-coverage for
     a given E[t], is the chord up to t₀ and r itself beyond.
@@ -66,7 +66,9 @@ def _root(
     """Elementwise zeros of an increasing function, given with its slope: Newton's steps where they at least
     halve the last one and stay between the ends, halvings elsewhere."""
     x, length = (low + high) / 2, high - low
-    while (length > 1e-10 * high).any():
+    for _ in range(200):
+        if (length <= 1e-10 * high).all():
+            break
         value, slope = function(x)
         low, high = np.where(value <= 0, x, low), np.where(value <= 0, high, x)
         newton = x - np.divide(value, slope, out=np.zeros_like(x), where=slope > 0)

@@ -22,8 +22,8 @@ def kernelshap(table: Table, confidence: float) -> Credits:
     fit = regress(table.centred, np.empty((m, 0)), importance_weights(table))
     if len(fit.d) < n - 1:
         raise UserError(
-            f"{m} evaluations of {n} contributors: kernelshap needs coalitions that tell all contributors apart, "
-            f"at least {n - 1 - len(fit.d)} more"
+            f"{m} evaluations of {n} contributors: kernelshap needs coalitions that tell all contributors "
+            f"apart, at least {n - 1 - len(fit.d)} more"
         )
     t = table.sizes / n
     empty, full = float(table.empty.mean()), float(table.full.mean())

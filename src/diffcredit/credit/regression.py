@@ -35,7 +35,7 @@ class Regression:
     v: FloatArray
 
     def linear_map(self, ridge: float) -> FloatArray:
-        """L (n, m): the slopes are L y. Their rows annihilate the nuisance regressors, their columns sum to 0."""
+        """L (n, m): the slopes are L y. L annihilates the nuisance regressors; its columns sum to 0."""
         return (self.v * (self.d / (self.d**2 + ridge))) @ self.u.T * self.root
 
     def leverages(self, ridge: float) -> FloatArray:

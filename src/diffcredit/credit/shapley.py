@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.critical_value import robust_critical_value
@@ -96,31 +95,35 @@ def restricted_likelihood(fit: Regression, values: FloatArray) -> VarianceCompon
     """σ² and λ = σ²/τ² by REML: y = size effects + x̃β + ε, β ~ (0, τ²I), ε ~ (0, σ²I).
 
     −2ℓ(λ) = Σ_k log(1 + d_k²/λ) + ν log(S(λ)/ν), S(λ) = Σ_k a_k²/(1 + d_k²/λ) + RSS, with a = Uᵀy and
-    ν = m − p. λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance, and its posterior mean under a flat
-    prior is about 2σ²/Σd² (Armstrong, Kolesár and Plagborg-Møller 2022, section 4.2); shrinking all the way
-    would leave intervals without width.
+    ν = m − p. λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would leave intervals without
+    width, so τ² ≥ 2σ²/Σd², after the truncation of Armstrong, Kolesár and Plagborg-Møller (2022).
     """
-    coordinates = fit.u.T @ values
-    residual = fit.residuals(values, 0.0)
+    squares = (fit.u.T @ values) ** 2
+    unexplained = float((fit.residuals(values, 0.0) ** 2).sum())
     degrees = len(values) - fit.nuisance.shape[1]
-    information = float((fit.d**2).sum())
+    information = fit.d**2
 
-    def noise_at(log_ridge: FloatArray) -> FloatArray:
-        shrunk = coordinates**2 / (1 + fit.d**2 / np.exp(log_ridge)[..., None])
+    def scatter(ridge: float) -> float:
         # All values equal: any positive number serves, and the likelihood then asks for the largest λ.
-        return np.maximum((shrunk.sum(axis=-1) + residual @ residual) / degrees, 1e-200)
+        return max(float((squares * ridge / (ridge + information)).sum()) + unexplained, 1e-200)
 
-    def deviance(log_ridge: FloatArray) -> FloatArray:
-        determinant = np.log1p(fit.d**2 / np.exp(log_ridge)[..., None]).sum(axis=-1)
-        return determinant + degrees * np.log(noise_at(log_ridge))
+    def deviance(ridge: float) -> float:
+        return float(np.log1p(information / ridge).sum()) + degrees * np.log(scatter(ridge))
 
-    # A grid first: the deviance may have two minima.
-    grid = np.linspace(np.log(1e-10 * information / len(fit.d)), np.log(information / 2), 100)
-    best = int(np.argmin(deviance(grid)))
-    bracket = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(lambda z: float(deviance(np.float64(z))), bounds=bracket, method="bounded").x
-    log_ridge = min((np.float64(found), grid[best]), key=lambda z: float(deviance(z)))
-    return VarianceComponents(float(noise_at(log_ridge)), float(np.exp(log_ridge)))
+    def slope(ridge: float) -> float:
+        """λ times the derivative of the deviance."""
+        explained = float((squares * ridge * information / (ridge + information) ** 2).sum())
+        return degrees * explained / scatter(ridge) - float((information / (ridge + information)).sum())
+
+    # A grid first, since the deviance may have two minima; then halvings by its slope, which fix λ to the
+    # last digits where its values could not.
+    grid = np.geomspace(1e-10 * information.mean(), information.sum() / 2, 101)
+    best = int(np.argmin([deviance(float(ridge)) for ridge in grid]))
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 100)])
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    return VarianceComponents(scatter(high) / degrees, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +151,6 @@ def stein_step(difference: FloatArray, values: FloatArray, deleted: FloatArray) 
 
 
 def predicted_correlation(squared_errors: FloatArray, spread: float) -> float:
-    """ρ̂ = √(1 − mean V/(τ²(1 − 1/n))): the correlation with the true credits to expect, 0 when noise rules."""
+    """ρ̂ = √(1 − mean V/(τ²(1 − 1/n))): the correlation with the true credits to expect, 0 at worst."""
     explained = 1 - float(squared_errors.mean()) / (spread * (1 - 1 / len(squared_errors)))
     return max(0.0, explained) ** 0.5

@@ -60,7 +60,8 @@ class Table:
         missing = evaluations - len(self.values)
         if missing > 0:
             raise UserError(
-                f"{len(self.values)} evaluations of {self.n} contributors: {reason} needs {evaluations}, {missing} more"
+                f"{len(self.values)} evaluations of {self.n} contributors: "
+                f"{reason} needs {evaluations}, {missing} more"
             )
 
 
@@ -107,7 +108,7 @@ def importance_weights(table: Table) -> FloatArray:
     drawn = size_probabilities(table.size_distribution, table.n)
     counts = np.bincount(table.sizes - 1, minlength=table.n - 1)
     _check_sizes(counts, drawn, table.size_distribution)
-    return (size_probabilities("kernel", table.n) / drawn)[table.sizes - 1]
+    return size_probabilities("kernel", table.n)[table.sizes - 1] / drawn[table.sizes - 1]
 
 
 def _endpoint(name: str, given: float | Sequence[float], from_table: FloatArray) -> FloatArray:
@@ -119,6 +120,9 @@ def _endpoint(name: str, given: float | Sequence[float], from_table: FloatArray)
 
 def _check_sizes(counts: NDArray[np.intp], drawn: FloatArray, name: str) -> None:
     """Pearson's chi-square over neighbouring sizes, merged until each group expects 5 evaluations."""
+    impossible = np.flatnonzero((counts > 0) & (drawn == 0))
+    if len(impossible):
+        raise UserError(f"size_distribution {name!r}: never draws coalitions of size {impossible[0] + 1}")
     expected = counts.sum() * drawn
     group = np.floor(np.cumsum(expected) / LEAST_EXPECTED - 1e-9).astype(np.intp)
     # The last group may expect fewer than 5: it joins its neighbour.
@@ -128,11 +132,6 @@ def _check_sizes(counts: NDArray[np.intp], drawn: FloatArray, name: str) -> None
     statistic = ((seen - wanted) ** 2 / wanted).sum()
     if len(wanted) > 1 and chi2.sf(statistic, len(wanted) - 1) < LEAST_PROBABILITY:
         raise UserError(
-            f"size_distribution {name!r}: contradicts the coalitions' sizes (mean {_mean(counts):.2f}, expected "
-            f"{_mean(expected):.2f}; chi-square {statistic:.0f} with {len(wanted) - 1} degrees of freedom); "
-            "name the design they were drawn with"
+            f"size_distribution {name!r}: contradicts the coalitions' sizes (chi-square {statistic:.0f} with "
+            f"{len(wanted) - 1} degrees of freedom); name the design they were drawn with"
         )
-
-
-def _mean(counts: NDArray[np.generic]) -> float:
-    return float(counts @ np.arange(1, len(counts) + 1) / counts.sum())

@@ -68,7 +68,7 @@ class DDPM:
         """uint8 (m, h, w, 3) → [−1, 1] (m, 3, h, w); captions do not concern an unconditional model."""
         x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float() / 127.5 - 1.0
         x = x.contiguous().to(self.device)
-        return Batch(x, x.flip(-1))
+        return Batch(x, x.flip(-1), torch.arange(len(x)))
 
     def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
         return self.network(x_t, t).sample

@@ -17,10 +17,12 @@ Images = NDArray[np.uint8]
 @dataclass(frozen=True)
 class Batch:
     """Encoded training data: ``x`` and its mirror image ``flipped``, both (m, c, h, w), and what conditions
-    them, (m, …), if anything does. Latents of a mirrored image are not mirrored latents, hence both."""
+    them, (m, …), if anything does. Latents of a mirrored image are not mirrored latents, hence both. ``rows``
+    (m,) are the images' places among all contributions, on the CPU: their identity in every selection."""
 
     x: Tensor
     flipped: Tensor
+    rows: Tensor
     condition: Tensor | None = None
 
     def __len__(self) -> int:
@@ -28,12 +30,13 @@ class Batch:
 
     def select(self, index: Tensor | NDArray[np.int64], flip: Tensor | None = None) -> "Batch":
         """The rows of ``index`` (k,), mirrored where ``flip`` (k,) is true."""
+        rows = self.rows[torch.as_tensor(index)]
         index = torch.as_tensor(index, device=self.x.device)
         x, mirrored = self.x[index], self.flipped[index]
         if flip is not None:
             flip = flip.to(x.device)[:, None, None, None]
             x, mirrored = torch.where(flip, mirrored, x), torch.where(flip, x, mirrored)
-        return Batch(x, mirrored, None if self.condition is None else self.condition[index])
+        return Batch(x, mirrored, rows, None if self.condition is None else self.condition[index])
 
 
 class DiffusionModel(Protocol):

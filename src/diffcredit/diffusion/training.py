@@ -75,7 +75,7 @@ def draw(data: Batch, step: int, settings: Training, seed: int, time_steps: int)
     size, total = settings.batch_size, len(data)
     first, offset = divmod(step * size, total)
     epochs = range(first, ((step + 1) * size - 1) // total + 1)
-    index = torch.cat([_order(seed, epoch, total) for epoch in epochs])[offset : offset + size]
+    index = torch.cat([_order(data.rows, seed, epoch) for epoch in epochs])[offset : offset + size]
     generator = torch.Generator().manual_seed(derive_seed(seed, "step", step))
     t = torch.randint(0, time_steps, (size,), generator=generator)
     noise = torch.randn((size, *data.x.shape[1:]), generator=generator)
@@ -84,8 +84,11 @@ def draw(data: Batch, step: int, settings: Training, seed: int, time_steps: int)
     return batch, t.to(data.x.device), noise.to(data.x.device)
 
 
-def _order(seed: int, epoch: int, total: int) -> Tensor:
-    return torch.randperm(total, generator=torch.Generator().manual_seed(derive_seed(seed, "epoch", epoch)))
+def _order(rows: Tensor, seed: int, epoch: int) -> Tensor:
+    """The epoch's order of the images ``rows`` (m,): one random order of all images, restricted to these."""
+    generator = torch.Generator().manual_seed(derive_seed(seed, "epoch", epoch))
+    keys = torch.rand(int(rows.max()) + 1, generator=generator, dtype=torch.float64)
+    return keys[rows].argsort()
 
 
 def learning_rate(settings: Training, step: int) -> float:

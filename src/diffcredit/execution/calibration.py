@@ -28,7 +28,7 @@ def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling)
     few = dataclasses.replace(training, steps=STEPS)
     sample = model.example()["sample"]
     x = torch.zeros((training.batch_size, *sample.shape[1:]), device=model.device)
-    data = Batch(x, x)
+    data = Batch(x, x, torch.arange(len(x)))
     step = _seconds(lambda: train(model, data, few, seed=0), model) / STEPS
     batch = min(sampling.batch_size, sampling.images)
     one = _seconds(lambda: model.sample(range(batch), STEPS, batch), model) / STEPS

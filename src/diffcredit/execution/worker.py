@@ -49,7 +49,8 @@ def _build(connection: Connection) -> Evaluator | None:
     except UserError as error:
         connection.send(CannotStart(str(error), users_mistake=True))
     except Exception:
-        connection.send(CannotStart(traceback.format_exc(), users_mistake=False))
+        message = f"a worker could not build its evaluator:\n{traceback.format_exc()}"
+        connection.send(CannotStart(message, users_mistake=False))
     else:
         connection.send(Ready())
         return evaluator

@@ -18,9 +18,9 @@ def additive(weights: Sequence[float], offset: float = 0.0) -> Game:
 
 
 def unanimity(members: Sequence[int], value: float = 1.0) -> Game:
-    """F(S) = value when S holds all ``members``, else 0. Shapley values: value / |members| for each member."""
+    """F(S) = value when S holds all ``members``, else 0. Shapley values: value / |members| each."""
     carrier = list(members)
-    return lambda coalitions: value * coalitions[:, carrier].all(axis=1)
+    return lambda coalitions: np.where(coalitions[:, carrier].all(axis=1), value, 0.0)
 
 
 def airport(costs: Sequence[float]) -> Game:
