@@ -133,9 +133,7 @@ Neither OpenMoji nor its designers endorse this software or the credits computed
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("npz", type=Path)
     parser.add_argument("output", type=Path)
     arguments = parser.parse_args()

@@ -1,6 +1,5 @@
 """What a study file may say, validated. Every error names the file, the key, the value and what is accepted."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -110,7 +109,7 @@ class StudyConfig(_Section):
         """The same with relative paths taken from ``folder``, the study file's."""
 
         def absolute(path: Any) -> Any:
-            return Path(os.path.abspath(folder / path)) if isinstance(path, Path) else path
+            return (folder / path).resolve() if isinstance(path, Path) else path
 
         contributions = self.contributions.model_copy(
             update={

@@ -14,9 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from diffcredit.errors import UserError
 
 
-def build(
-    reference: str, options: Mapping[str, Any], registry: Mapping[str, str], *, where: str, beside: Path
-) -> Any:
+def build(reference: str, options: Mapping[str, Any], registry: Mapping[str, str], *, where: str, beside: Path) -> Any:
     """The object that ``reference`` names, made with ``options``.
 
     ``registry`` maps our short names to their classes; anything with a colon is a plug-in, looked for beside
@@ -30,9 +28,9 @@ def build(
         if name not in accepted:
             raise UserError(f"{where}.{name}: unknown; {reference} accepts {', '.join(accepted) or 'no options'}")
     for name, parameter in signature.parameters.items():
-        if parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            if name not in options:
-                raise UserError(f"{where}.{name}: missing; {reference} needs it")
+        needed = parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        if needed and name not in options:
+            raise UserError(f"{where}.{name}: missing; {reference} needs it")
     hints = typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)
     values = {name: _checked(value, hints.get(name, Any), f"{where}.{name}") for name, value in options.items()}
     return factory(**values)

@@ -5,6 +5,7 @@ and never takes up a stale one.
 """
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def base_model(study: "Study") -> DiffusionModel:
     """The model of the study file, trained on all contributions."""
     model, seed = study.config.model, study.config.seed
     return kept_model(
-        study.folder / "models" / f"base-{base_identity(study)[:12]}",
+        base_folder(study),
         DDPM.load,
         lambda: DDPM.create(model.preset, study.config.contributions.resolution, derive_seed(seed, "base")),
         study.contributions,
@@ -53,6 +54,10 @@ def base_model(study: "Study") -> DiffusionModel:
         on_step=lambda done, total: study.progress("training the base model", done, total),
         device=device_of(study),
     )
+
+
+def base_folder(study: "Study") -> Path:
+    return study.folder / "models" / f"base-{base_identity(study)[:12]}"
 
 
 def base_identity(study: "Study") -> str:
@@ -113,7 +118,7 @@ def fitted_properties(study: "Study") -> list[Any]:
     return properties
 
 
-def _state_file(study: "Study", index: int, prop: Any) -> Any:
+def _state_file(study: "Study", index: int, prop: Any) -> Path:
     settings = settings_of(prop, study.config.properties[index].options)
     sampling = dataclasses.asdict(study.config.sampling)
     identity = fingerprint([base_identity(study), sampling, study.config.properties[index].name, settings])

@@ -78,7 +78,7 @@ class Study:
             ledger.register_recipe(self.name, Recipe(self.recipe, settings, self.retraining.weights))
             for record in self._preparation.property_records(self):
                 ledger.register_property(self.name, record)
-            done = {task_of(e) for e in ledger.evaluations(self.name, self.recipe, status="done")}
+            done = self.done()
             pending = (task for task in self.tasks() if task not in done)
             for evaluation in executor.run(self.evaluator, pending):
                 ledger.record(self.name, self.recipe, evaluation)
@@ -103,7 +103,20 @@ class Study:
             for name, game in games.items()
         }
 
-    # Where the record is, and what a worker needs.
+    # How far it is, where the record is, and what a worker needs.
+    @property
+    def wanted(self) -> int:
+        """How many evaluations the study asks for, endpoints included."""
+        return 2 * self.config.design.endpoints + self.config.stop.evaluations
+
+    def done(self) -> set[Task]:
+        """The tasks whose evaluations are in the ledger; none where there is no ledger yet."""
+        with self.ledger() as ledger:
+            if self.name not in ledger.studies() or self.recipe not in [r.name for r in ledger.recipes(self.name)]:
+                return set()
+            evaluations = ledger.evaluations(self.name, self.recipe, status="done")
+        return {Task(e.coalition, e.replicate, e.purpose) for e in evaluations}
+
     def ledger(self, *, create: bool = True) -> Ledger:
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
 
@@ -121,7 +134,3 @@ class Study:
         from diffcredit import preparation  # brings torch, which reading a ledger does not need
 
         return preparation
-
-
-def task_of(evaluation: Evaluation) -> Task:
-    return Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)

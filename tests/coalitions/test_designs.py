@@ -88,9 +88,7 @@ def test_uniform_members_are_uniform_over_contributors_and_pairs():
 @pytest.mark.parametrize("name", list(DESIGNS))
 def test_excluded_coalitions_never_come(name):
     n = 6
-    excluded = np.array(
-        [np.isin(np.arange(n), c) for c in [*list(combinations(range(n), 3))[:19], (0,), (1,)]]
-    )
+    excluded = np.array([np.isin(np.arange(n), c) for c in [*list(combinations(range(n), 3))[:19], (0,), (1,)]])
     for exclude in (excluded, list(excluded), [row.tolist() for row in excluded], iter(excluded)):
         rows = make_design(name, seed=4).draw(n, 0, 41, exclude)
         assert not set(keys(rows)) & set(keys(excluded))

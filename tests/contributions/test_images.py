@@ -98,9 +98,7 @@ def test_transparency_becomes_white(tmp_path):
     assert (pixels(key) == 255).all()
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [(0, 0), (65535, 255), (257 * 100, 100), (257 * 100 + 200, 101)]
-)
+@pytest.mark.parametrize(("value", "expected"), [(0, 0), (65535, 255), (257 * 100, 100), (257 * 100 + 200, 101)])
 @pytest.mark.parametrize("ending", ["png", "tiff"])
 def test_sixteen_bit_grey_is_scaled(tmp_path, value, expected, ending):
     image = Image.fromarray(np.full((8, 8), value, np.uint16))
@@ -142,9 +140,7 @@ def test_pixel_types_without_a_range_are_refused(tmp_path, mode):
 def test_of_an_animation_the_first_frame_counts(tmp_path, ending):
     first, second = Image.new("RGB", (8, 8), RED), Image.new("RGB", (8, 8), BLUE)
     path = tmp_path / f"a.{ending}"
-    first.save(
-        path, save_all=True, append_images=[second], **({"lossless": True} if ending == "webp" else {})
-    )
+    first.save(path, save_all=True, append_images=[second], **({"lossless": True} if ending == "webp" else {}))
     with Image.open(path) as image:
         assert image.n_frames == 2
     assert (pixels(path) == RED).all()

@@ -141,12 +141,7 @@ def test_a_fraction_is_held_out_of_each_contributor(tmp_path):
 def test_the_draw_is_not_the_same_position_for_everybody(tmp_path):
     paint_many(tmp_path, NAMES)
     _, out = heldout_names(tmp_path, holdout=0.3, seed=0)
-    assert (
-        len(
-            {tuple(sorted(name[4:] for name in out if name.startswith(who))) for who in ("ada", "bob", "cyd")}
-        )
-        == 3
-    )
+    assert len({tuple(sorted(name[4:] for name in out if name.startswith(who))) for who in ("ada", "bob", "cyd")}) == 3
 
 
 def test_a_newcomer_does_not_change_what_is_held_out_of_the_others(tmp_path):

@@ -42,9 +42,7 @@ def test_all_coalitions_give_the_shapley_value(name, method):
 @pytest.mark.parametrize("n", [2, 3, 10])
 def test_all_coalitions_give_the_shapley_value_for_few_and_more_contributors(n, method):
     game = games.random_game(n, seed=n)
-    np.testing.assert_allclose(
-        from_all(game, n, method).values, games.brute_force_shapley(game, n), atol=1e-8
-    )
+    np.testing.assert_allclose(from_all(game, n, method).values, games.brute_force_shapley(game, n), atol=1e-8)
 
 
 values_of = st.lists(st.integers(-1000, 1000), min_size=16, max_size=16)
@@ -71,9 +69,7 @@ def test_efficiency_and_linearity(method, a, b, scale):
 def test_symmetry_and_null_player(method, a):
     # F depends on contributors 0 and 1 through their number alone, and not at all on contributor 3.
     def game(coalitions):
-        return np.array(a, dtype=float)[
-            coalitions[:, 0].astype(int) + coalitions[:, 1] + 4 * coalitions[:, 2]
-        ]
+        return np.array(a, dtype=float)[coalitions[:, 0].astype(int) + coalitions[:, 1] + 4 * coalitions[:, 2]]
 
     credits = from_all(game, 4, method).values
     assert credits[0] == pytest.approx(credits[1], abs=1e-8)

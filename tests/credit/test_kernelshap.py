@@ -25,12 +25,8 @@ def test_equals_the_closed_form_on_random_tables(design, n, m, seed):
     sizes = coalitions.sum(axis=1)
     kernel = np.array([1 / (s * (n - s)) for s in sizes])
     weights = kernel / kernel.sum() if design == "uniform" else np.ones(m)
-    credits = estimate(
-        coalitions, values, empty=empty, full=full, method="kernelshap", size_distribution=design
-    )
-    np.testing.assert_allclose(
-        credits.values, closed_form(coalitions, values, weights, empty, full), atol=1e-8
-    )
+    credits = estimate(coalitions, values, empty=empty, full=full, method="kernelshap", size_distribution=design)
+    np.testing.assert_allclose(credits.values, closed_form(coalitions, values, weights, empty, full), atol=1e-8)
     assert credits.values.sum() == pytest.approx(full - empty, abs=1e-9)
 
 

@@ -25,9 +25,7 @@ def size_columns(coalitions):
 def test_credits_sum_to_the_difference_of_the_endpoints(design, n, m):
     game = games.noisy(games.learning(n, seed=1), 0.3, seed=2)
     coalitions = make_design(design).draw(n, 0, m)
-    credits = estimate(
-        coalitions, 50 + game(coalitions), empty=[-3.0, -2.0], full=60.0, size_distribution=design
-    )
+    credits = estimate(coalitions, 50 + game(coalitions), empty=[-3.0, -2.0], full=60.0, size_distribution=design)
     assert credits.values.sum() == pytest.approx(62.5, abs=1e-9)
     assert credits.average == pytest.approx(62.5 / n)
     assert (credits.low < credits.values).all()
@@ -124,9 +122,7 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     def linear_map(weights):
         full = np.concatenate([b, x], axis=1)
         penalty = np.diag([0.0] * 4 + [ridge] * n)
-        return np.linalg.solve(
-            full.T @ (full * weights[:, None]) + penalty, (full * weights[:, None]).T
-        ), full
+        return np.linalg.solve(full.T @ (full * weights[:, None]) + penalty, (full * weights[:, None]).T), full
 
     weights = 1 / (sizes * (n - sizes))
     weights = weights * (x**2).sum() / (weights[:, None] * x**2).sum()
@@ -193,9 +189,7 @@ def test_intervals_cover_at_their_rate(kind, n, m, deviation):
         coalitions = make_design("uniform", seed).draw(n, 0, m)
         credits = estimate(coalitions, noisy(coalitions), **ends(noisy, n))
         covered.append((credits.low <= truth) & (truth <= credits.high))
-        correlations.append(
-            (credits.diagnostics["predicted_correlation"], np.corrcoef(credits.values, truth)[0, 1])
-        )
+        correlations.append((credits.diagnostics["predicted_correlation"], np.corrcoef(credits.values, truth)[0, 1]))
     assert 0.92 <= np.mean(covered) <= 0.99
     predicted, realised = np.mean(correlations, axis=0)
     assert realised - 0.12 < predicted < realised + 0.05
@@ -245,9 +239,7 @@ def test_confidence_widens_and_replicated_endpoints_narrow_the_interval():
     values = noisy(coalitions)
     widths = [
         (c.high - c.low).mean()
-        for c in (
-            estimate(coalitions, values, empty=0.0, full=1.0, confidence=p) for p in (0.5, 0.8, 0.95, 0.99)
-        )
+        for c in (estimate(coalitions, values, empty=0.0, full=1.0, confidence=p) for p in (0.5, 0.8, 0.95, 0.99))
     ]
     assert (np.diff(widths) > 0).all()
     once = estimate(coalitions, values, empty=0.0, full=1.0)

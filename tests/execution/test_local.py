@@ -99,9 +99,7 @@ def test_a_task_that_kills_every_worker_fails_alone(tmp_path):
     assert "SIGKILL" in failed.error
     assert "2 workers died" in failed.error
     assert failed.worker.endswith(f":{max(tmp_path.iterdir(), key=lambda f: f.stat().st_mtime_ns).name}")
-    assert values(item for item in results if item is not failed) == values(
-        InProcess().run(Toy(), TASKS[0:6:2])
-    )
+    assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), TASKS[0:6:2]))
 
 
 def test_what_the_evaluator_raises_is_a_failed_evaluation():
@@ -112,9 +110,7 @@ def test_what_the_evaluator_raises_is_a_failed_evaluation():
 
 
 def test_a_factory_that_raises_ends_the_run(tmp_path):
-    with pytest.raises(
-        DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint"
-    ) as raised:
+    with pytest.raises(DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint") as raised:
         list(LocalWorkers(workers=1).run(CannotBuild("raises", tmp_path), TASKS))
     assert not isinstance(raised.value, UserError)
     with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):

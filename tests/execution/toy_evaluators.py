@@ -133,8 +133,6 @@ class Threads(Toy):
 
         # torch's own count, that of its matrix products, and those of every library that has its own
         counts = {torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())}
-        counts |= {
-            int(n) for n in re.findall(r"get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
-        }
+        counts |= {int(n) for n in re.findall(r"get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())}
         total = torch.linspace(0, 1, 2_000_003).sin().sum().item() + np.ones((300, 300)).dot(np.ones(300))[0]
         return done(task, total, threads=sorted(counts), torch_loaded=loaded)

@@ -92,9 +92,7 @@ def test_the_database_itself_refuses_a_second_success_and_a_partial_row(path):
     with Ledger.open(path) as ledger:
         register(ledger)
         ledger.record(STUDY, RECIPE.name, evaluation())
-        copied = (
-            "recipe_id, coalition, replicate, purpose, error, numerics, seconds, versions, worker, started"
-        )
+        copied = "recipe_id, coalition, replicate, purpose, error, numerics, seconds, versions, worker, started"
         again = f"INSERT INTO evaluations ({copied}, finished, status) SELECT {copied}, finished, "
         with ledger._engine.begin() as connection:
             with pytest.raises(IntegrityError, match="UNIQUE"):
@@ -103,14 +101,10 @@ def test_the_database_itself_refuses_a_second_success_and_a_partial_row(path):
                 connection.execute(text(f"{again} 'failed' FROM evaluations"))
             with pytest.raises(IntegrityError, match="FOREIGN KEY"):
                 connection.execute(
-                    text(
-                        "INSERT INTO property_values (evaluation_id, property_id, value) VALUES (99, 1, 0.5)"
-                    )
+                    text("INSERT INTO property_values (evaluation_id, property_id, value) VALUES (99, 1, 0.5)")
                 )
             with pytest.raises(IntegrityError, match="value_or_error"):
-                connection.execute(
-                    text("INSERT INTO property_values (evaluation_id, property_id) VALUES (1, 1)")
-                )
+                connection.execute(text("INSERT INTO property_values (evaluation_id, property_id) VALUES (1, 1)"))
 
 
 def test_is_durable(path):

@@ -25,9 +25,7 @@ def png(width: int = 6, height: int = 2) -> bytes:
     return file.getvalue()
 
 
-def table(
-    credit: tuple[float, ...] = (1.0, 4.0, 3.0), half_width: float = 0.5, **changes: Any
-) -> CreditTable:
+def table(credit: tuple[float, ...] = (1.0, 4.0, 3.0), half_width: float = 0.5, **changes: Any) -> CreditTable:
     """Contributors A, B, C, … with these credits, F(∅) = 10 and F(N) = 10 + their sum."""
     n = len(credit)
     values: dict[str, Any] = {

@@ -27,9 +27,7 @@ def page(browser, tmp_path):
     """Two properties over contributors B, a, C2, C10; anything the page complains about or requests fails."""
     names = ("B", "a", "C10", "C2")
     first = table((3.0, 1.0, 4.0, 2.0), contributors=names, images=(9, 100, 20, 20))
-    second = table(
-        (-1.0, -2.0, -3.0, -4.0), contributors=names, property="fid", title="FID", higher_is_better=False
-    )
+    second = table((-1.0, -2.0, -3.0, -4.0), contributors=names, property="fid", title="FID", higher_is_better=False)
     write_report(report(first, second, thumbnails={"a": png()}), tmp_path / "report.html")
     page = browser.new_page()
     complaints: list[str] = []
@@ -37,9 +35,7 @@ def page(browser, tmp_path):
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on(
         "request",
-        lambda request: complaints.extend(
-            [] if request.url.startswith(("file:", "data:")) else [request.url]
-        ),
+        lambda request: complaints.extend([] if request.url.startswith(("file:", "data:")) else [request.url]),
     )
     page.goto((tmp_path / "report.html").as_uri())
     yield page

@@ -84,9 +84,7 @@ def hostile_page() -> Page:
         render(
             report(
                 credits_,
-                table(
-                    tuple(float(i) for i in range(len(HOSTILE))), contributors=HOSTILE, property=HOSTILE[0]
-                ),
+                table(tuple(float(i) for i in range(len(HOSTILE))), contributors=HOSTILE, property=HOSTILE[0]),
                 study=HOSTILE[0],
                 created=HOSTILE[2],
                 version=HOSTILE[2],

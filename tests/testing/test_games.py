@@ -21,19 +21,13 @@ def shapley_by_permutations(game, n):
 @pytest.mark.parametrize("seed", range(3))
 def test_brute_force_equals_the_mean_over_orders(seed):
     game = games.random_game(5, seed)
-    np.testing.assert_allclose(
-        games.brute_force_shapley(game, 5), shapley_by_permutations(game, 5), atol=1e-12
-    )
+    np.testing.assert_allclose(games.brute_force_shapley(game, 5), shapley_by_permutations(game, 5), atol=1e-12)
 
 
 def test_known_answers():
     weights = [3.0, -1.0, 0.0, 2.0]
-    np.testing.assert_allclose(
-        games.brute_force_shapley(games.additive(weights, offset=7), 4), weights, atol=1e-12
-    )
-    np.testing.assert_allclose(
-        games.brute_force_shapley(games.unanimity([0, 2], value=4), 4), [2, 0, 2, 0], atol=1e-12
-    )
+    np.testing.assert_allclose(games.brute_force_shapley(games.additive(weights, offset=7), 4), weights, atol=1e-12)
+    np.testing.assert_allclose(games.brute_force_shapley(games.unanimity([0, 2], value=4), 4), [2, 0, 2, 0], atol=1e-12)
     # Costs 6, 2, 3: the first 2 shared by three, the next 1 by two, the last 3 by one.
     np.testing.assert_allclose(
         games.brute_force_shapley(games.airport([6, 2, 3]), 3),
@@ -53,9 +47,7 @@ def test_learning_saturates():
     nested = np.tril(np.ones((11, 10), dtype=bool), -1)
     values = game(nested)
     assert values[0] == 0
-    many = np.array([game(np.random.default_rng(k).permuted(nested, axis=1)) for k in range(200)]).mean(
-        axis=0
-    )
+    many = np.array([game(np.random.default_rng(k).permuted(nested, axis=1)) for k in range(200)]).mean(axis=0)
     steps = np.diff(many)
     assert (steps > 0).all()
     assert steps[0] > 2 * steps[4] > 2 * steps[9]

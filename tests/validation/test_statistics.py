@@ -15,9 +15,7 @@ def test_lds_is_spearmans_correlation_of_the_sums():
     credits, coalitions, noise = table()
     values = coalitions @ credits + noise
     sums = [sum(c for c, member in zip(credits, row, strict=True) if member) for row in coalitions]
-    assert linear_datamodeling_score(credits, coalitions, values) == pytest.approx(
-        spearmanr(sums, values).statistic
-    )
+    assert linear_datamodeling_score(credits, coalitions, values) == pytest.approx(spearmanr(sums, values).statistic)
 
 
 def test_lds_of_a_monotone_transform_is_one():

@@ -28,9 +28,7 @@ class Exhaustive:
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
         _check_small(n)
         check_request(n, start, count)
-        generator = np.random.Generator(
-            np.random.PCG64(derive_seed("coalitions", "exhaustive", self.seed, n))
-        )
+        generator = np.random.Generator(np.random.PCG64(derive_seed("coalitions", "exhaustive", self.seed, n)))
         codes = 1 + np.argsort(generator.random(2**n - 2), kind="stable")
         rows = (codes[:, None] >> np.arange(n) & 1).astype(np.bool_)
         excluded = set[bytes]().union(*excluded_by_size(n, exclude).values())
@@ -38,8 +36,7 @@ class Exhaustive:
             rows = rows[[row.tobytes() not in excluded for row in rows]]
         if start + count > len(rows):
             raise UserError(
-                f"coalitions {start} to {start + count}: "
-                f"the exhaustive design of {n} contributors has {len(rows)}"
+                f"coalitions {start} to {start + count}: the exhaustive design of {n} contributors has {len(rows)}"
             )
         return rows[start : start + count]
 

@@ -57,9 +57,7 @@ def square_pixels(image: Image.Image, resolution: int) -> NDArray[np.uint8]:
     """
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise UnreadableImage(
-            f"{width} x {height} pixels; at most {MAX_PIXELS // 10**6} megapixels are accepted"
-        )
+        raise UnreadableImage(f"{width} x {height} pixels; at most {MAX_PIXELS // 10**6} megapixels are accepted")
     if width * height == 0:
         raise UnreadableImage("the image has no pixels")
     # Pillow turns TIFFs upright while it loads them, so size and orientation are only now what they seem
@@ -84,9 +82,7 @@ def _rgb(image: Image.Image) -> Image.Image:
             grey[grey == image.info["transparency"]] = 65535
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F", "LAB", "HSV"):
-        raise UnreadableImage(
-            f"pixel type {image.mode} has no fixed range; 8- and 16-bit images are accepted"
-        )
+        raise UnreadableImage(f"pixel type {image.mode} has no fixed range; 8- and 16-bit images are accepted")
     if image.has_transparency_data:
         colours = image.convert("RGBA")
         white = Image.new("RGBA", colours.size, "white")

@@ -105,9 +105,7 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path, se
         place = _existing(Path(holdout))
         inside, outside = place.resolve(), root.resolve()
         if inside.is_relative_to(outside) or outside.is_relative_to(inside):
-            raise UserError(
-                f"holdout: {place} and the contributions at {root} overlap; apart they are accepted"
-            )
+            raise UserError(f"holdout: {place} and the contributions at {root} overlap; apart they are accepted")
         kept_out = [replace(record, heldout=True) for record in _records(place, "auto", None)]
         if not kept_out:
             raise UserError(f"holdout: no images at {place}")
@@ -127,18 +125,14 @@ def _stratified(training: list[Record], fraction: float, seed: int) -> list[Reco
     for giver, own in by_giver.items():
         count = int(fraction * len(own) + 0.5)
         if count == len(own):
-            raise UserError(
-                f"holdout: {fraction} leaves contributor {giver!r}, who gave {len(own)}, no training image"
-            )
+            raise UserError(f"holdout: {fraction} leaves contributor {giver!r}, who gave {len(own)}, no training image")
         ranked = sorted(own, key=lambda record: derive_seed(seed, "holdout", _giver(record), record.name))
         kept_out.update(record.name for record in ranked[:count])
     return [replace(record, heldout=record.name in kept_out) for record in training]
 
 
 def _giver(record: Record) -> str:
-    assert record.contributor is not None, (
-        f"{record.name}: a source gave a training image without contributor"
-    )
+    assert record.contributor is not None, f"{record.name}: a source gave a training image without contributor"
     return record.contributor
 
 
@@ -166,9 +160,7 @@ def _decode(
                 kept.append(row)
             elif stop:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise UserError(
-                    f"{root}: {records[row].name}: {why}; repair or remove it, or say unreadable: skip"
-                )
+                raise UserError(f"{root}: {records[row].name}: {why}; repair or remove it, or say unreadable: skip")
             else:
                 skipped.append(f"{records[row].name}: {why}")
     if len(kept) < len(records):

@@ -52,9 +52,7 @@ class Contributions:
             if array.dtype != np.uint8 or array.shape != shape:
                 raise ValueError(f"{name}: {array.dtype} {array.shape}; expected uint8 of (count, h, h, 3)")
         if self.owner.shape != (m,) or not np.issubdtype(self.owner.dtype, np.integer):
-            raise ValueError(
-                f"owner: {self.owner.dtype} {self.owner.shape}; expected integers of shape ({m},)"
-            )
+            raise ValueError(f"owner: {self.owner.dtype} {self.owner.shape}; expected integers of shape ({m},)")
         if m and not 0 <= self.owner.min() <= self.owner.max() < self.n:
             raise ValueError(f"owner: an index outside 0..{self.n - 1}")
         if len(set(self.contributors)) != self.n:
@@ -91,9 +89,7 @@ class Contributions:
         """The sorted indices of the images that a coalition, an (n,) boolean vector, gave."""
         coalition = np.asarray(coalition)
         if coalition.shape != (self.n,) or coalition.dtype != np.bool_:
-            raise ValueError(
-                f"coalition: {coalition.dtype} {coalition.shape}; expected booleans of shape ({self.n},)"
-            )
+            raise ValueError(f"coalition: {coalition.dtype} {coalition.shape}; expected booleans of shape ({self.n},)")
         return np.flatnonzero(coalition[self.owner]).astype(np.int64)
 
     def duplicates(self) -> list[Duplicate]:

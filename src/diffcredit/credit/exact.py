@@ -27,9 +27,7 @@ def exact(table: Table, confidence: float) -> Credits:
     if (replicates == 0).any():
         missing = np.flatnonzero(replicates == 0)
         example = encode(missing[0] >> np.arange(n) & 1)
-        raise UserError(
-            f"coalitions: {len(missing)} of 2^{n} − 2 are missing, {example} among them; exact needs all"
-        )
+        raise UserError(f"coalitions: {len(missing)} of 2^{n} − 2 are missing, {example} among them; exact needs all")
     means = np.bincount(codes, outcomes) / replicates
 
     coalitions = (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.bool_)

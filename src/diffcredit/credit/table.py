@@ -60,8 +60,7 @@ class Table:
         missing = evaluations - len(self.values)
         if missing > 0:
             raise UserError(
-                f"{len(self.values)} evaluations of {self.n} contributors: "
-                f"{reason} needs {evaluations}, {missing} more"
+                f"{len(self.values)} evaluations of {self.n} contributors: {reason} needs {evaluations}, {missing} more"
             )
 
 
@@ -76,9 +75,7 @@ def read_table(
     x = np.asarray(coalitions)
     y = np.asarray(values, dtype=np.float64)
     if x.ndim != 2 or y.shape != x.shape[:1]:
-        raise UserError(
-            f"coalitions of shape {x.shape} and values of shape {y.shape}: expected (m, n) and (m,)"
-        )
+        raise UserError(f"coalitions of shape {x.shape} and values of shape {y.shape}: expected (m, n) and (m,)")
     if x.shape[1] < 2:
         raise UserError(f"contributors: {x.shape[1]}; credits are shared between at least 2")
     if not np.isin(x, (0, 1)).all():
@@ -86,9 +83,7 @@ def read_table(
     x = x.astype(np.bool_)
     if not np.isfinite(y).all():
         row = int(np.argmin(np.isfinite(y)))
-        raise UserError(
-            f"values[{row}]: {y[row]} for the coalition {encode(x[row])}; expected finite numbers"
-        )
+        raise UserError(f"values[{row}]: {y[row]} for the coalition {encode(x[row])}; expected finite numbers")
     sizes = x.sum(axis=1)
     inner = (sizes > 0) & (sizes < x.shape[1])
     return Table(

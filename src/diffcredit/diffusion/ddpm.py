@@ -5,14 +5,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from diffusers import DDIMScheduler, UNet2DModel
+from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from diffcredit.artifacts import canonical_json
 from diffcredit.diffusion import networks
@@ -20,7 +20,8 @@ from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.errors import UserError
 
-SCHEDULE = {"num_train_timesteps": 1000, "beta_start": 1e-4, "beta_end": 0.02, "beta_schedule": "linear"}
+TIME_STEPS = 1000
+SCHEDULE = {"num_train_timesteps": TIME_STEPS, "beta_start": 1e-4, "beta_end": 0.02, "beta_schedule": "linear"}
 
 
 class DDPM:
@@ -28,11 +29,13 @@ class DDPM:
 
     family = "ddpm"
 
-    def __init__(self, network: UNet2DModel, config: Mapping[str, Any]) -> None:
+    network: nn.Module
+
+    def __init__(self, network: nn.Module, config: Mapping[str, Any]) -> None:
         self.network = network
         self.config = dict(config)  # of the unpruned architecture
         self.scheduler = DDIMScheduler(**SCHEDULE, clip_sample=True)
-        self.time_steps: int = SCHEDULE["num_train_timesteps"]
+        self.time_steps = TIME_STEPS
 
     @classmethod
     def create(cls, preset: str, resolution: int, seed: int) -> Self:
@@ -74,7 +77,7 @@ class DDPM:
         return self.network(x_t, t).sample
 
     def loss(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
-        x_t = self.scheduler.add_noise(batch.x, noise, t)  # √ᾱ_t x + √(1 − ᾱ_t) noise
+        x_t = self.scheduler.add_noise(batch.x, noise, cast(torch.IntTensor, t))  # √ᾱ_t x + √(1 − ᾱ_t) noise
         return (self.predict(x_t, t, batch.condition) - noise).square().mean(dim=(1, 2, 3))
 
     @torch.no_grad()
@@ -91,7 +94,7 @@ class DDPM:
         x = torch.stack(noises).to(self.device)
         for t in self.scheduler.timesteps:
             noise = self.predict(x, t.expand(len(x)).to(x.device))
-            x = self.scheduler.step(noise, t, x, eta=0.0).prev_sample
+            x = self.scheduler.step(noise, t, x, eta=0.0, return_dict=False)[0]
         pixels = ((x.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
         return pixels.permute(0, 2, 3, 1).cpu().numpy()
 
@@ -121,10 +124,14 @@ class DDPM:
             description = json.loads((directory / "config.json").read_text(encoding="utf-8"))
             tensors = load_file(file)
         except FileNotFoundError as error:
-            raise UserError(f"{error.filename or file}: no such file; a saved model has config.json and model.safetensors") from None
+            raise UserError(
+                f"{error.filename or file}: no such file; a saved model has config.json and model.safetensors"
+            ) from None
         except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{directory}: the saved model is corrupt ({error})") from None
         if description.get("family") != cls.family:
-            raise UserError(f"{directory / 'config.json'}: family {description.get('family')!r}; accepted: {cls.family!r}")
+            raise UserError(
+                f"{directory / 'config.json'}: family {description.get('family')!r}; accepted: {cls.family!r}"
+            )
         config = description["network"]
         return cls(networks.rebuild(config, tensors, str(file)), config)

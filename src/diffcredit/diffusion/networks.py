@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from diffusers import UNet2DModel
 from diffusers.models.downsampling import Downsample2D
+from diffusers.models.unets.unet_2d import UNet2DModel
 from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -129,15 +129,15 @@ class _Run:
         self._update_average()
 
     def _update_average(self) -> None:
-        if not self.average:
-            return
         if self.settings.ema is not None:
             weight = 1 - min(self.settings.ema, (1 + self.step) / (10 + self.step))
-        else:
+        elif self.settings.average_tail is not None:
             first = self.settings.steps - max(1, round(self.settings.average_tail * self.settings.steps))
             if self.step <= first:
                 return
             weight = 1 / (self.step - first)  # the running mean of the tail
+        else:
+            return
         torch._foreach_lerp_(self.average, [parameter.detach() for parameter in self.parameters], weight)
 
     def finish(self) -> None:
@@ -177,7 +177,7 @@ class _Run:
 
 
 @contextmanager
-def _interruption(active: bool) -> Iterator[threading.Event]:
+def _interruption(active: bool) -> Generator[threading.Event]:
     """Turns Ctrl-C into an event that the loop looks at between steps, when the state is whole.
 
     Only where a checkpoint can be written, and in the main thread (Python lets no other handle signals).

@@ -39,7 +39,14 @@ class ModelEvaluator:
         remaining = deque(tasks)
         while remaining:
             coalitions = np.stack([decode(task.coalition) for task in remaining])
-            seeds = [derive_seed(self.seed, *([task.coalition] if __import__('os').environ.get('NOCRN') else []), task.replicate) for task in remaining]
+            seeds = [
+                derive_seed(
+                    self.seed,
+                    *([task.coalition] if __import__("os").environ.get("NOCRN") else []),
+                    task.replicate,
+                )
+                for task in remaining
+            ]
             models = self.retraining.models_for(coalitions, seeds)
             while remaining:
                 started = utc_now()

@@ -148,9 +148,7 @@ class Ledger:
                 query = query.filter_by(purpose=purpose)
             rows = connection.execute(query.order_by(tables.evaluations.c.id)).all()
             measured = _values(connection, query.with_only_columns(tables.evaluations.c.id))
-        return [
-            Evaluation(**_without_keys(row), values=tuple(measured.get(row.id, {}).values())) for row in rows
-        ]
+        return [Evaluation(**_without_keys(row), values=tuple(measured.get(row.id, {}).values())) for row in rows]
 
     def studies(self) -> dict[str, dict[str, Any]]:
         """The studies' settings by name, in the order in which they were registered."""
@@ -162,9 +160,7 @@ class Ledger:
         """A study's recipes in the order in which they were registered."""
         with self._engine.begin() as connection:
             self._study_id(connection, study)
-            return [
-                Recipe(**_without_keys(row)) for row in connection.execute(_of_study(tables.recipes, study))
-            ]
+            return [Recipe(**_without_keys(row)) for row in connection.execute(_of_study(tables.recipes, study))]
 
     def properties(self, study: str) -> list[PropertyRecord]:
         """A study's properties in the order in which they were registered."""

@@ -70,7 +70,11 @@ def _samples(study: "Study", table: CreditTable) -> list[Picture]:
     seeds = f"seeds {study.config.sampling.seed} to {study.config.sampling.seed + GRID_IMAGES - 1}"
     names = ", ".join(top)
     return [
-        Picture("The base model", f"Images of the model trained on all contributions, {seeds}.", _grid(generated_images(study))),
+        Picture(
+            "The base model",
+            f"Images of the model trained on all contributions, {seeds}.",
+            _grid(generated_images(study)),
+        ),
         Picture(
             "Everybody",
             "The coalition of all contributors, through the study's retraining, from the same noises: F(all).",
@@ -150,11 +154,14 @@ def _notes(study: "Study", tables: Sequence[CreditTable], evaluations: Sequence[
             "and account splitting change credits."
         )
     if study.contributions.skipped:
-        notes.append(f"{len(study.contributions.skipped)} unreadable images were skipped: {'; '.join(study.contributions.skipped[:5])}.")
+        first = "; ".join(study.contributions.skipped[:5])
+        notes.append(f"{len(study.contributions.skipped)} unreadable images were skipped: {first}.")
     for table in tables:
         if table.failed:
             notes.append(f"{table.title}: {table.failed} evaluations failed and are left out; nothing was filled in.")
     classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done"}
     if len(classes) > 1:
-        notes.append(f"The evaluations come from {len(classes)} numerics classes (devices, threads); they agree only to rounding.")
+        notes.append(
+            f"The evaluations come from {len(classes)} numerics classes (devices, threads), equal to rounding only."
+        )
     return notes

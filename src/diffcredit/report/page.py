@@ -104,9 +104,7 @@ class Strip:
 
 def _strips(report: Report) -> dict[str, Strip]:
     return {
-        contributor: Strip(
-            f"strip-{i}", data_uri(png, "image/png"), *png_size(png, f"thumbnail of {contributor!r}")
-        )
+        contributor: Strip(f"strip-{i}", data_uri(png, "image/png"), *png_size(png, f"thumbnail of {contributor!r}"))
         for i, (contributor, png) in enumerate(report.thumbnails.items())
     }
 

@@ -19,9 +19,7 @@ def image_grid(images: NDArray[np.uint8], columns: int, scale: int = 1) -> bytes
     so that the grid sits on a light and on a dark page.
     """
     if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8 or len(images) == 0:
-        raise UserError(
-            f"image grid: images are {images.dtype} {images.shape}, expected uint8 (m, h, w, 3) with m ≥ 1"
-        )
+        raise UserError(f"image grid: images are {images.dtype} {images.shape}, expected uint8 (m, h, w, 3) with m ≥ 1")
     if columns < 1 or scale < 1:
         raise UserError(f"image grid: columns={columns}, scale={scale}; both must be at least 1")
     columns = min(columns, len(images))

@@ -50,13 +50,9 @@ class CreditTable:
                 raise UserError(f"credits of {self.property!r}: {name} has a value that is not finite")
         for contributor, low, high in zip(self.contributors, self.low, self.high, strict=True):
             if low > high:
-                raise UserError(
-                    f"credits of {self.property!r}: {contributor!r} has low {low} above high {high}"
-                )
+                raise UserError(f"credits of {self.property!r}: {contributor!r} has low {low} above high {high}")
         if not 0 < self.confidence < 1:
-            raise UserError(
-                f"credits of {self.property!r}: confidence is {self.confidence}, expected one in (0, 1)"
-            )
+            raise UserError(f"credits of {self.property!r}: confidence is {self.confidence}, expected one in (0, 1)")
 
 
 @dataclass(frozen=True)

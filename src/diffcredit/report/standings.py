@@ -69,10 +69,7 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
         low, high = table.low[i], table.high[i]
         known = math.isfinite(low) and math.isfinite(high)
         above, below = known and low > average + tolerance, known and high < average - tolerance
-        if not (above or below):
-            versus_average = "unsettled"
-        else:
-            versus_average = "more" if above == table.higher_is_better else "less"
+        side = "more" if above == table.higher_is_better else "less"
         result.append(
             Standing(
                 contributor=table.contributors[i],
@@ -82,7 +79,7 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
                 low=float(low),
                 high=float(high),
                 share=float(table.credit[i] / whole) if whole else None,
-                versus_average=versus_average,
+                versus_average=side if above or below else "unsettled",
                 harms=known and (high < 0 if table.higher_is_better else low > 0),
             )
         )

@@ -13,6 +13,7 @@ from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.progress import Progress
 
+
 @dataclass(frozen=True)
 class Ground:
     """What a retraining starts from: the base model and how it was trained, the contributions, the study's

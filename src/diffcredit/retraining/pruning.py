@@ -5,6 +5,7 @@ multiples of its groups, so widths move in steps.
 """
 
 import copy
+from typing import Any, cast
 
 import torch
 import torch_pruning
@@ -47,10 +48,10 @@ def prune(network: nn.Module, ratio: float, example: Example) -> nn.Module:
     pruned = copy.deepcopy(network).cpu()
     pruner = torch_pruning.pruner.MagnitudePruner(
         pruned,
-        example,
+        cast(Any, example),  # named inputs, which its annotation leaves out
         importance=torch_pruning.importance.MagnitudeImportance(p=2),
         pruning_ratio=ratio,
-        ignored_layers=[pruned.conv_out],  # its channels are the image's
+        ignored_layers=[pruned.get_submodule("conv_out")],  # its channels are the image's
         # the library's defaults for these are shared between calls
         pruning_ratio_dict={},
         channel_groups={},

@@ -138,9 +138,7 @@ def check_an_evaluation_is_there_whole_or_not_at_all(open_ledger: OpenLedger) ->
         for number in (math.nan, math.inf, -math.inf):
             for value in (Value(QUALITY.name, number), Value(QUALITY.name, 1.0, standard_error=number)):
                 item = replace(evaluation(), values=(value,))
-                _expect(
-                    DiffcreditError, ["0110", "quality"], lambda i=item: ledger.record(STUDY, RECIPE.name, i)
-                )
+                _expect(DiffcreditError, ["0110", "quality"], lambda i=item: ledger.record(STUDY, RECIPE.name, i))
         assert ledger.evaluations(STUDY, RECIPE.name) == []
 
 

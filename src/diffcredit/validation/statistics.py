@@ -20,9 +20,7 @@ def linear_datamodeling_score(credits: ArrayLike, coalitions: ArrayLike, values:
         np.asarray(values, np.float64),
     )
     if c.ndim != 1 or x.shape != (*y.shape, *c.shape):
-        raise UserError(
-            f"LDS: credits {c.shape}, coalitions {x.shape}, values {y.shape}; expected (n,), (m, n), (m,)"
-        )
+        raise UserError(f"LDS: credits {c.shape}, coalitions {x.shape}, values {y.shape}; expected (n,), (m, n), (m,)")
     for name, array in (("credits", c), ("values", y)):
         if not np.isfinite(array).all():
             raise UserError(f"LDS: {name}[{int(np.argmin(np.isfinite(array)))}] is not a finite number")

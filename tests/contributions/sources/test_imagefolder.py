@@ -70,9 +70,7 @@ def changed(line, **values):
 
 
 def without(line, column):
-    return [
-        {k: v for k, v in row.items() if number != line or k != column} for number, row in enumerate(ROWS, 1)
-    ]
+    return [{k: v for k, v in row.items() if number != line or k != column} for number, row in enumerate(ROWS, 1)]
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,7 @@ def truncated(path):
 
 def claims_an_exabyte(path):
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "|u1", "fortran_order": False, "shape": (2**20,) * 3}
-    )
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (2**20,) * 3})
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("images.npy", header.getvalue())
         archive.writestr("artist.npy", header.getvalue())

@@ -35,9 +35,7 @@ def test_training_and_held_out_emoji_are_disjoint(emoji):
 
 
 def test_one_skin_tone_an_emoji():
-    codes = [
-        code for part in ("images", "heldout") for row in metadata(part) for code in row["hexcode"].split("-")
-    ]
+    codes = [code for part in ("images", "heldout") for row in metadata(part) for code in row["hexcode"].split("-")]
     assert not {"1F3FB", "1F3FC", "1F3FD", "1F3FE", "1F3FF"} & set(codes)
 
 
@@ -57,9 +55,7 @@ def test_designers_differ_in_colourfulness(emoji):
     red, green, blue = np.moveaxis(emoji.images.reshape(len(emoji.images), -1, 3).astype(float), -1, 0)
     rg, yb = red - green, (red + green) / 2 - blue
     colourfulness = np.hypot(rg.std(1), yb.std(1)) + 0.3 * np.hypot(rg.mean(1), yb.mean(1))
-    means = {
-        name: colourfulness[emoji.owner == index].mean() for index, name in enumerate(emoji.contributors)
-    }
+    means = {name: colourfulness[emoji.owner == index].mean() for index, name in enumerate(emoji.contributors)}
     assert min(means, key=means.__getitem__) == "Rana Cakir"  # clocks
     assert max(means, key=means.__getitem__) == "Emily Jäger"  # smileys
     assert max(means.values()) > 8 * min(means.values())
@@ -84,9 +80,7 @@ def test_licence_and_attribution_travel_with_the_images(emoji):
     for name in (*emoji.contributors, "https://openmoji.org", "CC BY-SA 4.0", "Changes made"):
         assert name in attribution
     for name, count in zip(emoji.contributors, emoji.counts, strict=True):
-        assert any(
-            line.startswith(f"| {name} |") and f"| {count} | 8 |" in line for line in attribution.splitlines()
-        )
+        assert any(line.startswith(f"| {name} |") and f"| {count} | 8 |" in line for line in attribution.splitlines())
 
 
 def test_the_bundle_is_small():

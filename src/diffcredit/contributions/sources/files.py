@@ -26,9 +26,7 @@ def files_below(root: Path) -> dict[str, Path]:
                 path = here / name
                 identity = _identity(path, root)
                 if identity in found:
-                    raise UserError(
-                        f"{path}: another file has the same name in another Unicode form; rename one"
-                    )
+                    raise UserError(f"{path}: another file has the same name in another Unicode form; rename one")
                 found[identity] = path
     return found
 

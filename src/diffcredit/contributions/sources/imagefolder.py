@@ -35,9 +35,7 @@ def imagefolder(path: Path, contributor: str | None) -> list[Record]:
         where = f"{metadata}:{line}"
         name = _file_name(row, where)
         if name in lines:
-            raise UserError(
-                f"{where}: {name} stands in line {lines[name]} already; one row an image is accepted"
-            )
+            raise UserError(f"{where}: {name} stands in line {lines[name]} already; one row an image is accepted")
         if name not in files:
             raise UserError(f"{where}: {name} does not exist in {folder} (hidden files are not read)")
         check_inside(files[name], folder)
@@ -100,9 +98,7 @@ def _csv_rows(metadata: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 if not values:
                     continue
                 if len(values) != len(columns):
-                    raise UserError(
-                        f"{metadata}:{reader.line_num}: {len(values)} values for {len(columns)} columns"
-                    )
+                    raise UserError(f"{metadata}:{reader.line_num}: {len(values)} values for {len(columns)} columns")
                 yield reader.line_num, dict(zip(columns, values, strict=True))
         except csv.Error as error:
             raise UserError(f"{metadata}:{reader.line_num}: not valid CSV: {error}") from None

@@ -21,22 +21,14 @@ def npz(path: Path, contributor: str | None) -> list[Record]:
     ``contributor`` holds m texts or integers. A row's number is its identity."""
     wanted = ["images"] if contributor is None else ["images", contributor]
     images, *rest = _read(path, wanted)
-    if (
-        images.dtype != np.uint8
-        or images.ndim not in (3, 4)
-        or (images.ndim == 4 and images.shape[3] not in (1, 3))
-    ):
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] not in (1, 3)):
         raise UserError(
             f"{path}: images is {images.dtype} {images.shape}; uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3) "
             "is accepted"
         )
     if images.ndim == 4 and images.shape[3] == 1:
         images = images[..., 0]
-    givers = (
-        [None] * len(images)
-        if contributor is None
-        else _contributors(rest[0], len(images), path, contributor)
-    )
+    givers = [None] * len(images) if contributor is None else _contributors(rest[0], len(images), path, contributor)
     # a fixed width: names sort as numbers do, and more rows do not rename the earlier ones
     return [
         Record(f"{row:08d}", giver, partial(Image.fromarray, image))
@@ -62,7 +54,5 @@ def _contributors(values: NDArray[Any], m: int, path: Path, column: str) -> list
     if values.dtype.kind not in "Uiu":
         raise UserError(f"{path}: {column} is {values.dtype}; texts or integers are accepted")
     if values.shape != (m,):
-        raise UserError(
-            f"{path}: {column} has shape {values.shape}; one value for each of the {m} images is accepted"
-        )
+        raise UserError(f"{path}: {column} has shape {values.shape}; one value for each of the {m} images is accepted")
     return [contributor_name(str(value), f"{path}: {column}[{row}]") for row, value in enumerate(values)]

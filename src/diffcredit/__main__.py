@@ -1,0 +1,5 @@
+"""``python -m diffcredit``."""
+
+from diffcredit.cli import main
+
+main()

@@ -1,0 +1,43 @@
+"""The command line: one file a command."""
+
+import sys
+
+import typer
+
+from diffcredit.cli import credits, demo, init, plan, report, run, status
+from diffcredit.cli.console import complain
+from diffcredit.errors import DiffcreditError, UserError
+
+app = typer.Typer(
+    name="diffcredit",
+    help="Credits the data contributors of diffusion models: Shapley values with honest error bars.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, init, plan, run, status, credits, report):
+    app.command()(getattr(command, command.__name__.rpartition(".")[2]))
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"diffcredit {installed('diffcredit')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Runs a command. Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 stopped by Ctrl-C."""
+    try:
+        app()
+    except UserError as error:
+        complain(error)
+        sys.exit(2)
+    except DiffcreditError as error:
+        complain(error)
+        sys.exit(1)

@@ -1,0 +1,104 @@
+"""What all commands share: how they print, show progress and complain."""
+
+import time
+from types import TracebackType
+from typing import Annotated, Self
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
+
+console = Console()
+errors = Console(stderr=True)
+
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or a folder with a study.yaml.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker processes. Default: the CPU's cores, or one with a GPU.", show_default=False),
+]
+
+PLAIN_SECONDS = 10.0  # between two lines of progress where there is no terminal
+
+
+def complain(error: Exception) -> None:
+    """One line on standard error."""
+    errors.print(f"[bold red]error:[/] {escape(' '.join(str(error).split()))}", soft_wrap=True, highlight=False)
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
+
+
+class _Left(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        return Text(f"{duration(left)} left" if left else "", style="progress.remaining")
+
+
+class Bars:
+    """A progress callable: a bar for each stage with rate and time left; plain lines where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeElapsedColumn(),
+            _Left(),
+            console=console,
+            speed_estimate_period=60,
+            disable=not console.is_terminal,
+        )
+        self._tasks: dict[str, tuple[TaskID, float, int]] = {}
+        self._printed = 0.0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = (self._progress.add_task(what, total=total), time.monotonic(), done)
+        bar, since, first = self._tasks[what]
+        self._progress.update(bar, completed=done, total=total)
+        if not console.is_terminal:
+            self._line(what, done, total, time.monotonic() - since, done - first)
+
+    def _line(self, what: str, done: int, total: int, elapsed: float, steps: int) -> None:
+        now = time.monotonic()
+        if done < total and now - self._printed < PLAIN_SECONDS:
+            return
+        self._printed = now
+        rate = steps / elapsed if elapsed > 0 and steps else 0.0
+        left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
+        speed = f", {rate:.1f}/s" if rate else ""
+        console.print(f"{what}: {done}/{total}{speed}{left}", highlight=False)

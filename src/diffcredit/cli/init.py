@@ -1,0 +1,129 @@
+"""``diffcredit init``: a study file from a folder of images."""
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diffcredit.cli.console import console
+from diffcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from diffcredit.contributions import Contributions
+
+HOLDOUT, FEWEST = 0.1, 5  # a tenth is held out where everybody gave enough images for that to leave some
+
+TEMPLATE = """\
+# A study: everything that fixes the credits. Relative paths start from this file's folder.
+name: {name}
+seed: 0
+
+contributions:
+  path: {path}
+  source: {source}            # folders, imagefolder, npz, openmoji
+{contributor}  resolution: {resolution}
+{holdout}
+model:
+  family: ddpm
+  preset: {preset}             # tiny (CPU, 16 px), small (GPU, 32 to 64 px), ddpm-cifar (GPU, 32 px)
+  train: {{steps: {steps}, batch_size: {batch}, learning_rate: {rate}, schedule: cosine, ema: {ema}}}
+
+retraining:                   # a coalition's model: sparsified, fine_tune or from_scratch
+  method: sparsified
+  parameters: 0.55            # share of the parameters that pruning keeps
+  recover_steps: {recover}
+  steps: {tune}
+
+sampling: {{scheduler: ddim, steps: {ddim}, images: {images}, seed: 0}}
+
+properties:                   # or your own: my_module:MyProperty
+{properties}
+design: {{distribution: uniform, seed: 0, endpoints: 3}}
+stop: {{evaluations: {evaluations}}}
+"""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Settings that fit a machine."""
+
+    preset: str
+    resolution: int
+    steps: int
+    batch: int
+    rate: float
+    ema: float
+    recover: int
+    tune: int
+    ddim: int
+    images: int
+
+
+CPU = Scale("tiny", 16, steps=3000, batch=32, rate=2e-3, ema=0.995, recover=800, tune=60, ddim=20, images=64)
+GPU = Scale("small", 32, steps=20000, batch=64, rate=2e-4, ema=0.9995, recover=10000, tune=1000, ddim=50, images=1024)
+
+
+def init(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Images: a folder per contributor, an imagefolder, or an .npz."),
+    ],
+    contributor: Annotated[
+        str, typer.Option(help="The metadata column, or array, that names the contributors.")
+    ] = "contributor",
+    output: Annotated[Path, typer.Option(help="The study file to write.")] = Path("study.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the study file.")] = False,
+) -> None:
+    """Write a study file for a folder of images, with settings that fit this machine."""
+    import torch
+
+    from diffcredit.artifacts import write_text
+    from diffcredit.contributions import load_contributions
+    from diffcredit.contributions.sources import detect
+
+    if output.exists() and not force:
+        raise UserError(f"{output}: exists already; choose another --output, or --force to overwrite it")
+    scale = GPU if torch.cuda.is_available() else CPU
+    contributions = load_contributions(folder, contributor=contributor, resolution=scale.resolution, unreadable="skip")
+    write_text(output, study_text(folder, detect(folder), contributor, contributions, output, scale))
+    console.print(
+        f"{output}: {len(contributions.images):,} images of {contributions.n} contributors "
+        f"({contributions.counts.min()} to {contributions.counts.max()} each). "
+        f"Next: diffcredit plan {output}, then diffcredit run {output}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    for line in contributions.skipped:
+        console.print(f"unreadable: {line}; the run stops there unless contributions.unreadable is skip", markup=False)
+
+
+def study_text(
+    folder: Path,
+    source: str,
+    contributor: str,
+    contributions: "Contributions",
+    output: Path,
+    scale: Scale,
+) -> str:
+    """The study file for these contributions."""
+    enough = contributions.counts.min() >= FEWEST
+    properties = ["colourfulness", "cluster_entropy"]
+    if enough:
+        properties.insert(0, "heldout_loss")
+    return TEMPLATE.format(
+        name=re.sub(r"[^\w.-]+", "-", folder.resolve().stem).strip("-.") or "study",
+        path=json.dumps(os.path.relpath(folder.resolve(), output.resolve().parent), ensure_ascii=False),
+        source=source,
+        contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
+        holdout=f"  holdout: {HOLDOUT}                # kept out of training, a tenth of everybody's\n"
+        if enough
+        else "",
+        properties="".join(f"  - name: {name}\n" for name in properties),
+        evaluations=max(60, 10 * contributions.n),
+        **asdict(scale),
+    )

@@ -1,0 +1,85 @@
+"""``diffcredit plan``: what a study will cost, before anything runs."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diffcredit.cli.console import StudyArgument, WorkersOption, console, duration
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the work: what it is, how long all of it takes, and whether it is done already."""
+
+    what: str
+    seconds: float
+    done: bool = False
+
+
+def plan(
+    study: StudyArgument,
+    workers: WorkersOption = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each evaluation.")] = 1,
+) -> None:
+    """Foresee a study's cost from a few timed steps on this machine; nothing is trained or kept."""
+    from rich.table import Table
+
+    from diffcredit.study import Study
+
+    loaded = Study.load(study)
+    stages = foresee(loaded, workers, threads)
+    grid = Table(box=None)
+    grid.add_column("stage")
+    grid.add_column("time", justify="right")
+    for stage in stages:
+        grid.add_row(stage.what, "done" if stage.done else duration(stage.seconds))
+    grid.add_row("left in all", duration(sum(stage.seconds for stage in stages if not stage.done)), style="bold")
+    console.print(grid)
+
+
+def foresee(study: "Study", workers: int | None, threads: int) -> list[Stage]:
+    """The stages of a study with their times here. Measuring properties is not timed; it is short for ours."""
+    from diffcredit.cli.run import make_executor
+    from diffcredit.diffusion.ddpm import DDPM
+    from diffcredit.execution import LocalWorkers
+    from diffcredit.execution.calibration import measure_speed
+    from diffcredit.execution.threads import limited_threads
+    from diffcredit.preparation import base_folder, build_properties, build_retraining, device_of
+
+    config, training, sampling = study.config, study.config.model.train, study.config.sampling
+    build_properties(study)  # so that a mistake in the study file shows now
+    executor = make_executor(study, workers, threads)
+    side_by_side = executor.workers if isinstance(executor, LocalWorkers) else 1
+    untrained = DDPM.create(config.model.preset, config.contributions.resolution, seed=0).to(device_of(study))
+    base = measure_speed(untrained, training, sampling)
+    rehearsal = build_retraining(study).rehearse(untrained, training)
+    all_threads = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
+    with limited_threads(threads):
+        alone = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
+    left = study.wanted - len(study.done())
+    each = rehearsal.coalition.steps * alone.training_step + alone.sampling
+    stages = [
+        Stage(
+            f"base model: {training.steps:,} steps, then {sampling.images:,} images",
+            training.steps * base.training_step + base.sampling,
+            done=base_folder(study).exists(),
+        )
+    ]
+    if rehearsal.preparation is not None:
+        steps = rehearsal.preparation.steps
+        stages.append(
+            Stage(
+                f"preparing the retraining: {steps:,} steps",
+                steps * all_threads.training_step,
+                done=left < study.wanted,
+            )
+        )
+    what = (
+        f"{left:,} evaluations of {study.wanted:,}, {duration(each)} each ({rehearsal.coalition.steps:,} steps, "
+        f"{sampling.images:,} images), {side_by_side} at a time"
+    )
+    return [*stages, Stage(what, left * each / side_by_side, done=left <= 0)]

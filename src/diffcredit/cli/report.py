@@ -1,0 +1,30 @@
+"""``diffcredit report``: the HTML report of a study."""
+
+from typing import TYPE_CHECKING
+
+from diffcredit.cli.console import Bars, StudyArgument, console
+
+if TYPE_CHECKING:
+    from diffcredit.report import CreditTable
+    from diffcredit.study import Study
+
+
+def report(study: StudyArgument) -> None:
+    """Write report.html and credits.csv from all evaluations so far."""
+    from diffcredit.study import Study
+
+    with Bars() as bars:
+        loaded = Study.load(study, bars)
+        write_results(loaded)
+    console.print(f"Report: {loaded.folder / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def write_results(study: "Study") -> "tuple[CreditTable, ...]":
+    """Writes the study's report.html and credits.csv; its credit tables."""
+    from diffcredit.report import write_credits_csv, write_report
+    from diffcredit.report.composing import compose
+
+    filled = compose(study)
+    write_credits_csv(filled.tables, study.folder / "credits.csv")
+    write_report(filled, study.folder / "report.html")
+    return filled.tables

@@ -1,0 +1,92 @@
+"""``diffcredit run``: runs or resumes a study."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console
+
+if TYPE_CHECKING:
+    from diffcredit.execution import Executor
+    from diffcredit.study import Study
+
+
+def run(
+    study: StudyArgument,
+    workers: WorkersOption = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each evaluation; part of its numerics.")] = 1,
+) -> None:
+    """Run a study, or resume it: train, prune, evaluate coalitions, write credits.csv and report.html."""
+    from diffcredit.study import Study
+
+    with stopping_gently(), Bars() as bars:
+        run_study(Study.load(study, bars), workers, threads)
+
+
+@contextmanager
+def stopping_gently() -> Generator[None]:
+    """Ctrl-C ends a run with exit code 130 and a word on how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Stopped. What was finished is recorded; the same command goes on from there.")
+        raise typer.Exit(130) from None
+
+
+def run_study(study: "Study", workers: int | None, threads: int) -> None:
+    """The study from wherever it stands to its report, with progress, and the credits printed."""
+    from diffcredit.cli.credits import print_credits
+    from diffcredit.cli.report import write_results
+
+    contributions = study.contributions
+    console.print(
+        f"{study.name}: {len(contributions.images):,} images of {contributions.n} contributors, "
+        f"{len(contributions.heldout):,} held out",
+        highlight=False,
+    )
+    for line in contributions.skipped:
+        console.print(f"skipped {line}", markup=False, highlight=False)
+    for duplicate in contributions.duplicates()[:5]:
+        console.print(
+            f"the same image from {', '.join(duplicate.contributors)}: {', '.join(duplicate.names)}",
+            markup=False,
+        )
+    evaluate(study, make_executor(study, workers, threads))
+    tables = write_results(study)
+    print_credits(tables)
+    console.print(
+        f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def evaluate(study: "Study", executor: "Executor") -> None:
+    """All evaluations that the ledger lacks, with progress."""
+    finished, failed = len(study.done()), 0
+    for evaluation in study.run(executor):
+        finished += evaluation.status == "done"
+        if evaluation.status == "failed":
+            failed += 1
+            reason = (evaluation.error or "").strip().splitlines()[-1]
+            console.print(f"coalition {evaluation.coalition} failed: {reason}", markup=False, highlight=False)
+        study.progress("evaluating coalitions", finished, study.wanted)
+    if failed:
+        console.print(
+            f"{failed} evaluations failed; they are in the ledger with their errors, and the next run tries them again."
+        )
+
+
+def make_executor(study: "Study", workers: int | None, threads: int) -> "Executor":
+    """Local workers, as many as asked for; by default the CPU's cores, or this process alone with a GPU."""
+    from diffcredit.execution import InProcess, LocalWorkers
+
+    if workers is None:
+        from diffcredit.preparation import device_of
+
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = max(1, cores // threads) if device_of(study).type == "cpu" else 1
+    return LocalWorkers(workers, threads) if workers > 1 else InProcess(threads)
