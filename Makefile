@@ -1,0 +1,56 @@
+# Every target sets up what it needs in .venv, and does nothing again when that is up to date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.run-ready
+DEV_READY := $(VENV)/.dev-ready
+DOCS_READY := $(VENV)/.docs-ready
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+.PHONY: demo test test-slow test-gpu lint format bench docs clean
+
+demo: $(RUN_READY)  ## credits twelve emoji designers, in minutes on a CPU
+	$(BIN)/diffcredit demo
+
+test: $(DEV_READY)  ## the default test suite, without what is slow or needs a GPU
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(DEV_READY)  ## what takes minutes: the demo's claims, kills at random moments
+	$(BIN)/python -m pytest -m slow -rA --durations=0
+
+test-gpu: $(DEV_READY)  ## what needs a CUDA device
+	$(BIN)/python -m pytest -m gpu -rA
+
+lint: $(DEV_READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/ty check --python $(VENV)
+
+format: $(DEV_READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV_READY)
+	$(BIN)/python -m benchmarks
+
+docs: $(DOCS_READY)
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) dist build site results diffcredit-demo .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN_READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) .
+	@touch $@
+
+$(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) ".[dev,postgres]"
+	@touch $@ $(RUN_READY)
+
+$(DOCS_READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) ".[docs]"
+	@touch $@ $(RUN_READY)
