@@ -62,7 +62,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mappi
     from safetensors.numpy import save_file
 
     with atomic_file(path) as temporary:
-        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
         save_file(contiguous, temporary, dict(metadata) if metadata else None)
 
 
@@ -86,7 +86,7 @@ def fingerprint_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
     """The SHA-256 of named arrays: names, types, shapes and bytes, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+        array = np.asarray(arrays[name])
         digest.update(f"{name}\x1f{array.dtype.str}\x1f{array.shape}\x1f".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

@@ -1,13 +1,28 @@
 """What a study file may say, validated. Every error names the file, the key, the value and what is accepted."""
 
+import dataclasses
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.errors import UserError
+from diffcredit.yamlfile import read_yaml
+
+LONGEST_VALUE = 80  # characters of a value that a message repeats
+
+
+def _without_nul(path: Any) -> Any:
+    if "\0" in str(path):
+        raise ValueError("a path without the character NUL is accepted")
+    return path
+
+
+_Path = Annotated[Path, AfterValidator(_without_nul)]
 
 
 class _Section(BaseModel):
@@ -28,10 +43,10 @@ class ContributionsSection(_Section):
     """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`."""
 
     source: str = "auto"
-    path: Path | None = None
+    path: _Path | None = None
     contributor: str = "contributor"
     resolution: int = 32
-    holdout: float | Path | None = None
+    holdout: float | _Path | None = None
     unreadable: Literal["stop", "skip"] = "stop"
 
 
@@ -39,6 +54,13 @@ class ModelSection(_Section):
     family: Literal["ddpm"] = "ddpm"
     preset: str
     train: Training
+
+    @field_validator("preset")
+    @classmethod
+    def _known(cls, preset: str) -> str:
+        if preset not in PRESETS:
+            raise ValueError(f"accepted: {', '.join(PRESETS)}")
+        return preset
 
 
 class RetrainingSection(_Component):
@@ -65,11 +87,14 @@ class PropertySection(_Component):
 
 
 class DesignSection(_Section):
-    """Which coalitions: a ``distribution`` of their sizes, and how often each endpoint is evaluated."""
+    """Which coalitions: a ``distribution`` of their sizes, and how often F(all) is evaluated.
+
+    F(all) is in every credit, so its noise is worth averaging; F(none) is an untrained network and has none.
+    """
 
     distribution: Literal["uniform", "kernel", "exhaustive"] = "uniform"
     seed: int = 0
-    endpoints: Annotated[int, Field(ge=1)] = 1
+    full_replicates: Annotated[int, Field(ge=1)] = 3
 
 
 class StopSection(_Section):
@@ -79,7 +104,7 @@ class StopSection(_Section):
 class StudyConfig(_Section):
     """A study: everything that fixes the numbers, and where they are kept."""
 
-    name: Annotated[str, Field(pattern=r"^[\w][\w .-]*$", max_length=100)]
+    name: Annotated[str, Field(max_length=100)]
     seed: Annotated[int, Field(ge=0)] = 0
     contributions: ContributionsSection
     model: ModelSection
@@ -88,9 +113,23 @@ class StudyConfig(_Section):
     properties: Annotated[tuple[PropertySection, ...], Field(min_length=1)]
     design: DesignSection = DesignSection()
     stop: StopSection = StopSection()
-    results: Path | None = None
-    ledger: str | None = None
+    results: _Path | None = None
+    ledger: Annotated[str, AfterValidator(_without_nul)] | None = None
     device: str = "auto"
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(r"\w[\w .-]*", name):
+            raise ValueError("letters, digits, spaces and . _ - are accepted, a letter or digit first")
+        return name
+
+    @field_validator("device")
+    @classmethod
+    def _names_a_device(cls, device: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
+            raise ValueError("accepted: auto, cpu, cuda, cuda:1, …")
+        return device
 
     @field_validator("properties")
     @classmethod
@@ -117,34 +156,98 @@ class StudyConfig(_Section):
                 "holdout": absolute(self.contributions.holdout),
             }
         )
+        ledger = self.ledger
+        if ledger is not None and "://" not in ledger:
+            ledger = str(absolute(Path(ledger)))
         results = absolute(self.results_folder)
-        return self.model_copy(update={"contributions": contributions, "results": results})
+        return self.model_copy(update={"contributions": contributions, "results": results, "ledger": ledger})
 
 
 def read_config(file: Path) -> StudyConfig:
     """The study file ``file``, with its relative paths resolved."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UserError(f"{file}: cannot be read ({reason}); a study file is expected") from None
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"{file}: not valid YAML ({' '.join(str(error).split())})") from None
+    content = read_yaml(file)
     if not isinstance(content, dict):
-        raise UserError(f"{file}: a study file is a mapping with the keys {', '.join(StudyConfig.model_fields)}")
+        raise UserError(f"{file}: a study file is a mapping with the keys {', '.join(_keys(StudyConfig))}")
     try:
-        return StudyConfig.model_validate(content).resolved(file.parent)
+        config = StudyConfig.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"{file}: " + "; ".join(_sentence(problem) for problem in error.errors()[:3])) from None
+        raise UserError(f"{file}: {_sentences(error.errors())}") from None
+    if keys := list(_misplaced_booleans(content, config)):
+        raise UserError(f"{file}: {keys[0]}: true and false are not accepted; a number is expected")
+    return config.resolved(file.parent)
 
 
-def _sentence(problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"]) or "study"
-    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{key}: unknown key"
-    if problem["type"] in ("missing", "missing_argument"):
-        return f"{key}: missing"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}: {problem['input']!r} is not accepted; {message[0].lower() + message[1:]}"
+def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
+    """The keys where true or false was given and taken for the number 1 or 0."""
+    if isinstance(given, bool) and not isinstance(taken, bool):
+        yield key
+    elif isinstance(given, dict):
+        for name, value in given.items():
+            yield from _misplaced_booleans(value, getattr(taken, name, value), f"{key}.{name}" if key else name)
+
+
+_SECTIONS: dict[str, type] = {
+    "contributions": ContributionsSection,
+    "model": ModelSection,
+    "train": Training,
+    "retraining": RetrainingSection,
+    "sampling": Sampling,
+    "properties": PropertySection,
+    "design": DesignSection,
+    "stop": StopSection,
+}
+
+
+def _keys(section: type) -> list[str]:
+    if issubclass(section, BaseModel):
+        return [field.alias or name for name, field in section.model_fields.items()]
+    return [field.name for field in dataclasses.fields(section)]
+
+
+def _sentences(problems: Iterable[Any]) -> str:
+    """Each key's problem, in words; at most three of them."""
+    reasons: dict[str, list[str]] = {}
+    values: dict[str, str] = {}
+    for problem in problems:
+        if problem["type"] == "too_short" and problem["input"]:
+            continue  # only because its items are wrong, which other problems say
+        key, section = _key(problem["loc"])
+        value, reason = _problem(problem, section)
+        values[key] = value
+        reasons.setdefault(key, []).append(reason)
+    return "; ".join(f"{key}: {values[key]}{' or '.join(reasons[key])}" for key in list(reasons)[:3])
+
+
+def _key(location: tuple[int | str, ...]) -> tuple[str, type | None]:
+    """The key as a study file's reader would write it, and the section there, if it is one."""
+    parts: list[str] = []
+    section: type | None = StudyConfig
+    for part in location:
+        parts.append(str(part))
+        section = section if isinstance(part, int) else _SECTIONS.get(part)
+        if section is None:  # what follows names the alternatives of a type, not keys
+            break
+    return ".".join(parts) or "study", section
+
+
+def _problem(problem: Any, section: type | None) -> tuple[str, str]:
+    """What was given, and why it is not accepted."""
+    kind = problem["type"]
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        *above, _ = problem["loc"]
+        return "", f"unknown key; accepted: {', '.join(_keys(_key(tuple(above))[1] or StudyConfig))}"
+    mapping = f"a mapping with the keys {', '.join(_keys(section))} is expected" if section else ""
+    if kind in ("missing", "missing_argument"):
+        return "", f"missing; {mapping or 'a value is expected'}"
+    text = repr(problem["input"])
+    value = text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    if kind in ("model_type", "dataclass_type"):
+        reason = mapping
+    elif kind in ("tuple_type", "too_short"):
+        reason = "a list of at least one is expected"
+    elif kind == "path_type":
+        reason = "a path"
+    else:
+        message = problem["msg"].removeprefix("Value error, ")
+        reason = message[0].lower() + message[1:]
+    return f"{value} is not accepted; ", reason

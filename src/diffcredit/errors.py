@@ -1,5 +1,8 @@
 """The errors a user may meet, and what the command line does with them."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 
 class DiffcreditError(Exception):
     """Something failed; the message says what. The command line prints it in one line and exits with 1."""
@@ -8,6 +11,15 @@ class DiffcreditError(Exception):
 class UserError(DiffcreditError):
     """Something the user said cannot be followed; the message names the file, the key, the value and what
     is accepted. The command line prints it in one line and exits with 2."""
+
+
+@contextmanager
+def located(where: object) -> Generator[None]:
+    """Puts ``where``, such as the study file, before the message of a user's mistake that comes from within."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 class DiffcreditWarning(UserWarning):

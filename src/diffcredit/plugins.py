@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
+from diffcredit.artifacts import canonical_json
 from diffcredit.errors import UserError
 
 
@@ -22,23 +24,44 @@ def build(reference: str, options: Mapping[str, Any], registry: Mapping[str, str
     class, and ``where`` (file and key) starts every error.
     """
     factory = _load(reference, registry, where, beside)
-    signature = inspect.signature(factory)
-    accepted = [name for name in signature.parameters if name not in ("args", "kwargs")]
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        raise UserError(f"{where}: {reference!r} is {factory!r}; a class is expected") from None
+    named = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for name in options:
-        if name not in accepted:
-            raise UserError(f"{where}.{name}: unknown; {reference} accepts {', '.join(accepted) or 'no options'}")
-    for name, parameter in signature.parameters.items():
-        needed = parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        if needed and name not in options:
+        if name not in named and not takes_any:
+            raise UserError(f"{where}.{name}: unknown; {reference} accepts {', '.join(named) or 'no options'}")
+    for name, parameter in named.items():
+        if parameter.default is parameter.empty and name not in options:
             raise UserError(f"{where}.{name}: missing; {reference} needs it")
-    hints = typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)
+    hints = _hints(factory)
     values = {name: _checked(value, hints.get(name, Any), f"{where}.{name}") for name, value in options.items()}
-    return factory(**values)
+    try:
+        component = factory(**values)
+    except (TypeError, ValueError) as error:  # how a class refuses options that its annotations allow
+        raise UserError(f"{where}: {dict(options)} is not accepted by {reference}; {error}") from error
+    if not _is_json(settings_of(component, options)):
+        raise UserError(f"{where}: {reference} has fields that the ledger cannot keep; {_JSON} are accepted")
+    return component
 
 
 def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """What fixes a component's numbers: all fields of a dataclass, or else the options it was given."""
     return dataclasses.asdict(component) if dataclasses.is_dataclass(component) else dict(options)
+
+
+_JSON = "texts, finite numbers, true, false, null, lists and mappings of them"
+
+
+def _is_json(value: Any) -> bool:
+    """Whether the ledger can keep ``value`` and fingerprint it."""
+    try:
+        canonical_json(value).encode()
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _load(reference: str, registry: Mapping[str, str], where: str, beside: Path) -> Any:
@@ -51,13 +74,27 @@ def _load(reference: str, registry: Mapping[str, str], where: str, beside: Path)
         sys.path.append(str(beside))
     try:
         return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"{where}: {reference!r} cannot be loaded ({error})") from error
+    except Exception as error:  # what is imported is a user's code, which may raise anything
+        raise UserError(f"{where}: {reference!r} cannot be loaded ({type(error).__name__}: {error})") from error
+
+
+def _hints(factory: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)
+    except (NameError, TypeError):  # names that only a type checker imports: those options go unchecked
+        return {}
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
+    if not _is_json(value):
+        raise UserError(f"{where}: {value!r} is not accepted; {_JSON} are accepted")
     try:
-        return TypeAdapter(hint).validate_python(value)
+        checked = TypeAdapter(hint).validate_python(value)
+    except PydanticUserError:  # a hint that tells pydantic nothing
+        return value
     except ValidationError as error:
         reasons = dict.fromkeys(problem["msg"] for problem in error.errors())
         raise UserError(f"{where}: {value!r} is not accepted; {' or '.join(reasons)}") from None
+    if isinstance(value, bool) and not isinstance(checked, bool):
+        raise UserError(f"{where}: true and false are not accepted; a number is expected")
+    return checked

@@ -15,12 +15,12 @@ from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, w
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.protocol import DiffusionModel, Images
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.ledger import PropertyRecord
 from diffcredit.plugins import build, settings_of
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.retraining import RETRAININGS
-from diffcredit.retraining.protocol import Ground, Retraining
+from diffcredit.retraining.protocol import Ground, Rehearsal, Retraining
 from diffcredit.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -32,13 +32,33 @@ def device_of(study: "Study") -> torch.device:
     name = study.config.device
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"{study.file}: device: {name!r} is unknown; accepted: auto, cpu, cuda, cuda:1, …") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"{study.file}: device: {name!r}, but torch sees no CUDA device here; accepted: auto, cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        seen = torch.cuda.device_count() or "no"
+        raise UserError(f"{study.file}: device: {name!r}, but torch sees {seen} CUDA devices here; accepted: auto, cpu")
     return device
+
+
+def check(study: "Study") -> None:
+    """Finds mistakes that would otherwise show only after hours of training."""
+    contributions, images = study.contributions, study.config.sampling.images
+    device_of(study)
+    for index, prop in enumerate(build_properties(study)):
+        if hasattr(prop, "check"):
+            with located(f"{study.file}: properties.{index}"):
+                prop.check(contributions, images)
+    list(study.tasks())
+    if not base_folder(study).exists():
+        untrained_and_rehearsal(study)
+
+
+def untrained_and_rehearsal(study: "Study") -> tuple[DiffusionModel, Rehearsal]:
+    """The study's model before its training, and what its retraining will train."""
+    config, retraining = study.config, build_retraining(study)
+    with located(study.file):
+        model = DDPM.create(config.model.preset, config.contributions.resolution, derive_seed(config.seed, "base"))
+        model = model.to(device_of(study))
+        return model, retraining.rehearse(model, config.model.train)
 
 
 def base_model(study: "Study") -> DiffusionModel:
@@ -80,14 +100,12 @@ def prepared_retraining(study: "Study") -> Retraining:
 
 
 def build_retraining(study: "Study") -> Retraining:
-    section = study.config.retraining
-    return build(
-        section.method,
-        section.options,
-        RETRAININGS,
-        where=f"{study.file}: retraining",
-        beside=study.file.parent,
-    )
+    section, where = study.config.retraining, f"{study.file}: retraining"
+    retraining = build(section.method, section.options, RETRAININGS, where=where, beside=study.file.parent)
+    for method in ("prepare", "rehearse", "models_for"):
+        if not callable(getattr(retraining, method, None)):
+            raise UserError(f"{where}: {section.method!r} has no method {method}; a Retraining is expected")
+    return retraining
 
 
 def build_properties(study: "Study") -> list[Any]:
@@ -98,8 +116,13 @@ def build_properties(study: "Study") -> list[Any]:
         prop = build(section.name, section.options, PROPERTIES, where=where, beside=study.file.parent)
         if not hasattr(prop, "measure") and not hasattr(prop, "measure_model"):
             raise UserError(f"{where}: {section.name!r} has neither measure(images) nor measure_model(model)")
+        if hasattr(prop, "fit") and not hasattr(prop, "restore"):
+            raise UserError(f"{where}: {section.name!r} has fit(context) but no restore(state)")
         if section.label is not None or not hasattr(prop, "name"):
-            prop.name = section.label or section.name.rpartition(":")[2]
+            # also where the class is frozen: the name is the study's, not one of its settings
+            object.__setattr__(prop, "name", section.label or section.name.rpartition(":")[2])
+        if prop.name in [other.name for other in properties]:
+            raise UserError(f"{where}: {prop.name!r} is there twice; tell them apart with 'as: another-name'")
         properties.append(prop)
     return properties
 
@@ -112,7 +135,8 @@ def fitted_properties(study: "Study") -> list[Any]:
             file = _state_file(study, index, prop)
             if not file.exists():
                 study.progress("fitting properties", index, len(properties))
-                state = prop.fit(Context(generated_images(study), study.contributions))
+                with located(f"{study.file}: properties.{index}"):
+                    state = prop.fit(Context(generated_images(study), study.contributions))
                 write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
             prop.restore(read_arrays(file))
     return properties

@@ -9,5 +9,10 @@ def derive_seed(*parts: int | str) -> int:
     ``derive_seed(study_seed, coalition_bits, replicate)`` is an evaluation's seed: not the worker's, not the
     batch's, not the order of execution's.
     """
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    text = "\x1f".join(_escaped(f"{type(part).__name__}:{part}") for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def _escaped(text: str) -> str:
+    """``text`` without the separator, so that no part reads as two: names of files may contain anything."""
+    return text.replace("\x1e", "\x1e\x1e").replace("\x1f", "\x1e.")

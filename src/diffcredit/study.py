@@ -4,6 +4,7 @@ Every stage is made on first use, kept in the study's results folder and found t
 can be cut off at any moment and taken up again.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
@@ -14,8 +15,9 @@ from diffcredit.coalitions import encode, make_design
 from diffcredit.config import StudyConfig, read_config
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.credit import Credits, estimate
+from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Evaluator, Executor, Task
-from diffcredit.ledger import Evaluation, Ledger, Recipe, game_of
+from diffcredit.ledger import Evaluation, Ledger, NoLedger, Recipe, game_of
 from diffcredit.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class Study:
     # 1. Who gave what.
     @cached_property
     def contributions(self) -> Contributions:
-        return load_contributions(**dict(self.config.contributions), seed=self.config.seed)
+        with located(f"{self.file}: contributions"):
+            return load_contributions(**dict(self.config.contributions), seed=self.config.seed)
 
     # 2. The model trained on all of it.
     @cached_property
@@ -59,11 +62,12 @@ class Study:
     # 5. Which coalitions are evaluated: the endpoints, then the design's.
     def tasks(self) -> Iterator[Task]:
         n, design = self.contributions.n, self.config.design
-        for replicate in range(design.endpoints):
-            yield Task("0" * n, replicate, "endpoint")
+        yield Task("0" * n, 0, "endpoint")
+        for replicate in range(design.full_replicates):
             yield Task("1" * n, replicate, "endpoint")
         times: Counter[str] = Counter()
-        coalitions = make_design(design.distribution, design.seed).draw(n, 0, self.config.stop.evaluations)
+        with located(f"{self.file}: stop.evaluations"):
+            coalitions = make_design(design.distribution, design.seed).draw(n, 0, self.config.stop.evaluations)
         for coalition in map(encode, coalitions):
             yield Task(coalition, times[coalition], "estimate")  # drawn again: a replicate with its own seed
             times[coalition] += 1
@@ -71,6 +75,7 @@ class Study:
     # 6. Evaluations, each in the ledger before anybody hears of it.
     def run(self, executor: Executor) -> Iterator[Evaluation]:
         """Evaluates what the ledger lacks, and yields each evaluation once it is recorded."""
+        self._preparation.check(self)
         with self.ledger() as ledger:
             settings = self._preparation.recipe_settings(self)
             ledger.register_study(self.name, {"contributors": list(self.contributions.contributors)})
@@ -86,32 +91,44 @@ class Study:
 
     # 7. Credits from all evaluations so far.
     def credits(self, method: str = "shapley", confidence: float = 0.95) -> dict[str, Credits]:
+        """Each property's credits. One without enough values is left out with a warning; all, an error."""
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe)
             names = [record.name for record in ledger.properties(self.name)]
-        games = {name: game_of(evaluations, name) for name in names}
-        return {
-            name: estimate(
-                game.coalitions,
-                game.values,
-                empty=game.empty,
-                full=game.full,
-                method=method,
-                size_distribution=self.config.design.distribution,
-                confidence=confidence,
-            )
-            for name, game in games.items()
-        }
+        credits, reasons = {}, {}
+        for name in names:
+            game = game_of(evaluations, name)
+            try:
+                credits[name] = estimate(
+                    game.coalitions,
+                    game.values,
+                    empty=game.empty[:1],  # an untrained network: the same in every replicate
+                    full=game.full,
+                    method=method,
+                    size_distribution=self.config.design.distribution,
+                    confidence=confidence,
+                )
+            except UserError as error:
+                reasons[name] = str(error)
+        if not credits:
+            raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
+        for name, reason in reasons.items():
+            warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
+        return credits
 
     # How far it is, where the record is, and what a worker needs.
     @property
     def wanted(self) -> int:
         """How many evaluations the study asks for, endpoints included."""
-        return 2 * self.config.design.endpoints + self.config.stop.evaluations
+        return 1 + self.config.design.full_replicates + self.config.stop.evaluations
 
     def done(self) -> set[Task]:
         """The tasks whose evaluations are in the ledger; none where there is no ledger yet."""
-        with self.ledger() as ledger:
+        try:
+            ledger = self.ledger(create=False)
+        except NoLedger:
+            return set()
+        with ledger:
             if self.name not in ledger.studies() or self.recipe not in [r.name for r in ledger.recipes(self.name)]:
                 return set()
             evaluations = ledger.evaluations(self.name, self.recipe, status="done")

@@ -113,7 +113,7 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     sizes = coalitions.sum(axis=1)
     tilted = np.where(sizes == 1, coalitions @ np.arange(7.0), 0.0)
     values = tilted + 0.05 * np.random.default_rng(0).normal(size=m)
-    credits = estimate(coalitions, values, empty=0.0, full=2.0)
+    credits = estimate(coalitions, values, empty=[0.0], full=[2.0])
     ridge = credits.diagnostics["lambda"]
     # n − 1 = 6 distinct sizes: four size regressors. Penalised normal equations with them unpenalised.
     b = size_columns(coalitions)[:, :4]
@@ -242,9 +242,13 @@ def test_confidence_widens_and_replicated_endpoints_narrow_the_interval():
         for c in (estimate(coalitions, values, empty=0.0, full=1.0, confidence=p) for p in (0.5, 0.8, 0.95, 0.99))
     ]
     assert (np.diff(widths) > 0).all()
-    once = estimate(coalitions, values, empty=0.0, full=1.0)
+    once = estimate(coalitions, values, empty=[0.0], full=[1.0])
+    known = estimate(coalitions, values, empty=0.0, full=1.0)
+    half_known = estimate(coalitions, values, empty=0.0, full=[1.0])
     often = estimate(coalitions, values, **ends(noisy, n, replicates=200))
     assert often.diagnostics["level_standard_error"] == pytest.approx(0.3 * (2 / 200) ** 0.5 / n, rel=0.15)
     sigma = once.diagnostics["sigma"]
     assert once.diagnostics["level_standard_error"] == pytest.approx(2**0.5 * sigma / n)
-    assert (often.high - often.low).mean() < (once.high - once.low).mean()
+    assert half_known.diagnostics["level_standard_error"] == pytest.approx(sigma / n)
+    assert known.diagnostics["level_standard_error"] == 0
+    assert (known.high - known.low).mean() < (often.high - often.low).mean() < (once.high - once.low).mean()

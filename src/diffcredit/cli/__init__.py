@@ -1,12 +1,14 @@
 """The command line: one file a command."""
 
 import sys
+import warnings
+from typing import Any
 
 import typer
 
 from diffcredit.cli import credits, demo, init, plan, report, run, status
 from diffcredit.cli.console import complain
-from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 
 app = typer.Typer(
     name="diffcredit",
@@ -25,14 +27,15 @@ def _options(
     version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
 ) -> None:
     if version:
-        from importlib.metadata import version as installed
+        from diffcredit.execution.versions import package_versions
 
-        typer.echo(f"diffcredit {installed('diffcredit')}")
+        typer.echo(f"diffcredit {package_versions().get('diffcredit', '(not installed)')}")
         raise typer.Exit
 
 
 def main() -> None:
     """Runs a command. Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 stopped by Ctrl-C."""
+    warnings.showwarning = _show_warning
     try:
         app()
     except UserError as error:
@@ -41,3 +44,16 @@ def main() -> None:
     except DiffcreditError as error:
         complain(error)
         sys.exit(1)
+    except OSError as error:  # a full disk, a folder that may not be written
+        complain(f"{error.filename}: {error.strerror}" if error.filename else error)
+        sys.exit(1)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+    if issubclass(category, DiffcreditWarning):
+        complain(message, "warning")
+    else:
+        _show_other_warning(message, category, *rest, **named)
+
+
+_show_other_warning = warnings.showwarning

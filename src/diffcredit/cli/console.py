@@ -6,7 +6,6 @@ from typing import Annotated, Self
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -31,9 +30,15 @@ WorkersOption = Annotated[
 PLAIN_SECONDS = 10.0  # between two lines of progress where there is no terminal
 
 
-def complain(error: Exception) -> None:
+def say(text: str) -> None:
+    """A line as it is: names and paths are data, never markup, and no line is broken."""
+    console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def complain(message: object, kind: str = "error") -> None:
     """One line on standard error."""
-    errors.print(f"[bold red]error:[/] {escape(' '.join(str(error).split()))}", soft_wrap=True, highlight=False)
+    line = Text.assemble((f"{kind}: ", "bold red"), " ".join(str(message).split()))
+    errors.print(line, soft_wrap=True, highlight=False)
 
 
 def duration(seconds: float) -> str:
@@ -63,7 +68,7 @@ class Bars:
 
     def __init__(self) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             _Rate(),
@@ -101,4 +106,4 @@ class Bars:
         rate = steps / elapsed if elapsed > 0 and steps else 0.0
         left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
         speed = f", {rate:.1f}/s" if rate else ""
-        console.print(f"{what}: {done}/{total}{speed}{left}", highlight=False)
+        say(f"{what}: {done}/{total}{speed}{left}")

@@ -2,9 +2,10 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -42,9 +43,19 @@ def credits(
     if format is Format.csv:
         typer.echo(credits_csv(tables), nl=False)
     elif format is Format.json:
-        typer.echo(json.dumps([dataclasses.asdict(table) for table in tables], indent=2, ensure_ascii=False))
+        content = [_finite(dataclasses.asdict(table)) for table in tables]
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print_credits(tables)
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with null in place of numbers that JSON does not know: intervals that are not known yet."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_credits(tables: "Sequence[CreditTable]") -> None:
@@ -57,22 +68,26 @@ def print_credits(tables: "Sequence[CreditTable]") -> None:
 
     for table in tables:
         direction = "higher is better" if table.higher_is_better else "lower is better: a negative credit helps"
-        grid = Table(title=f"\n{table.title} ({direction})", title_justify="left", title_style="bold", box=None)
+        title = Text(f"\n{table.title} ({direction})", "bold")
+        grid = Table(title=title, title_justify="left", box=None)
         for name in (
             "rank",
             "contributor",
             "images",
             "credit",
-            f"{table.confidence:.0%} interval",
+            f"{100 * table.confidence:g}% interval",
             "share",
             "",
         ):
-            grid.add_column(name, justify="left" if name == "contributor" else "right", no_wrap=True)
+            if name == "contributor":  # long names fold, so that no one is cut short
+                grid.add_column(name, overflow="fold", min_width=12)
+            else:
+                grid.add_column(name, justify="right", no_wrap=True)
         digits = credit_decimals(table)
         rows = standings(table)
         for row in rows:
             interval = f"{number(row.low, digits)} to {number(row.high, digits)}" if row.interval_known else "not known"
-            mark = {"more": "above average", "less": "below average", "unsettled": ""}[row.versus_average]
+            mark = {"more": "helps more", "less": "helps less", "unsettled": ""}[row.versus_average]
             grid.add_row(
                 str(row.rank),
                 Text(row.contributor),  # a name is data, never markup
@@ -88,5 +103,6 @@ def print_credits(tables: "Sequence[CreditTable]") -> None:
             f"{number(table.empty, digits)}; average {number(average_credit(table), digits)}; "
             f"{table.evaluations} evaluations, {table.failed} failed; {table.method}",
             highlight=False,
+            soft_wrap=True,
             style="dim",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import console
+from diffcredit.cli.console import say
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ sampling: {{scheduler: ddim, steps: {ddim}, images: {images}, seed: 0}}
 
 properties:                   # or your own: my_module:MyProperty
 {properties}
-design: {{distribution: uniform, seed: 0, endpoints: 3}}
+design: {{distribution: uniform, seed: 0}}
 stop: {{evaluations: {evaluations}}}
 """
 
@@ -90,16 +90,13 @@ def init(
     scale = GPU if torch.cuda.is_available() else CPU
     contributions = load_contributions(folder, contributor=contributor, resolution=scale.resolution, unreadable="skip")
     write_text(output, study_text(folder, detect(folder), contributor, contributions, output, scale))
-    console.print(
+    say(
         f"{output}: {len(contributions.images):,} images of {contributions.n} contributors "
         f"({contributions.counts.min()} to {contributions.counts.max()} each). "
-        f"Next: diffcredit plan {output}, then diffcredit run {output}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        f"Next: diffcredit plan {output}, then diffcredit run {output}"
     )
     for line in contributions.skipped:
-        console.print(f"unreadable: {line}; the run stops there unless contributions.unreadable is skip", markup=False)
+        say(f"unreadable: {line}; the run stops there unless contributions.unreadable is skip")
 
 
 def study_text(
@@ -116,7 +113,7 @@ def study_text(
     if enough:
         properties.insert(0, "heldout_loss")
     return TEMPLATE.format(
-        name=re.sub(r"[^\w.-]+", "-", folder.resolve().stem).strip("-.") or "study",
+        name=json.dumps(study_name(folder.resolve()), ensure_ascii=False),
         path=json.dumps(os.path.relpath(folder.resolve(), output.resolve().parent), ensure_ascii=False),
         source=source,
         contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
@@ -127,3 +124,9 @@ def study_text(
         evaluations=max(60, 10 * contributions.n),
         **asdict(scale),
     )
+
+
+def study_name(place: Path) -> str:
+    """A study's name after where its images are: what a name may hold, and no more of it than fits."""
+    name = place.name if place.is_dir() else place.stem
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:100] or "study"

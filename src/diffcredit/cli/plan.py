@@ -28,10 +28,12 @@ def plan(
     """Foresee a study's cost from a few timed steps on this machine; nothing is trained or kept."""
     from rich.table import Table
 
+    from diffcredit.cli.run import stopping_gently
     from diffcredit.study import Study
 
     loaded = Study.load(study)
-    stages = foresee(loaded, workers, threads)
+    with stopping_gently():
+        stages = foresee(loaded, workers, threads)
     grid = Table(box=None)
     grid.add_column("stage")
     grid.add_column("time", justify="right")
@@ -44,19 +46,17 @@ def plan(
 def foresee(study: "Study", workers: int | None, threads: int) -> list[Stage]:
     """The stages of a study with their times here. Measuring properties is not timed; it is short for ours."""
     from diffcredit.cli.run import make_executor
-    from diffcredit.diffusion.ddpm import DDPM
     from diffcredit.execution import LocalWorkers
     from diffcredit.execution.calibration import measure_speed
     from diffcredit.execution.threads import limited_threads
-    from diffcredit.preparation import base_folder, build_properties, build_retraining, device_of
+    from diffcredit.preparation import base_folder, check, untrained_and_rehearsal
 
-    config, training, sampling = study.config, study.config.model.train, study.config.sampling
-    build_properties(study)  # so that a mistake in the study file shows now
+    training, sampling = study.config.model.train, study.config.sampling
+    check(study)
     executor = make_executor(study, workers, threads)
     side_by_side = executor.workers if isinstance(executor, LocalWorkers) else 1
-    untrained = DDPM.create(config.model.preset, config.contributions.resolution, seed=0).to(device_of(study))
+    untrained, rehearsal = untrained_and_rehearsal(study)
     base = measure_speed(untrained, training, sampling)
-    rehearsal = build_retraining(study).rehearse(untrained, training)
     all_threads = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
     with limited_threads(threads):
         alone = measure_speed(rehearsal.model, rehearsal.coalition, sampling)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from diffcredit.cli.console import Bars, StudyArgument, console
+from diffcredit.cli.console import Bars, StudyArgument, say
 
 if TYPE_CHECKING:
     from diffcredit.report import CreditTable
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 def report(study: StudyArgument) -> None:
     """Write report.html and credits.csv from all evaluations so far."""
+    from diffcredit.cli.run import stopping_gently
     from diffcredit.study import Study
 
-    with Bars() as bars:
+    with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         write_results(loaded)
-    console.print(f"Report: {loaded.folder / 'report.html'}", highlight=False, soft_wrap=True)
+    say(f"Report: {loaded.folder / 'report.html'}")
 
 
 def write_results(study: "Study") -> "tuple[CreditTable, ...]":

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console
+from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, say
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
     from diffcredit.study import Study
+
+MOST_LINES = 5  # of one kind before a run begins
 
 
 def run(
@@ -32,7 +34,7 @@ def stopping_gently() -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print("Stopped. What was finished is recorded; the same command goes on from there.")
+        say("Stopped. What was finished is recorded; the same command goes on from there.")
         raise typer.Exit(130) from None
 
 
@@ -42,26 +44,21 @@ def run_study(study: "Study", workers: int | None, threads: int) -> None:
     from diffcredit.cli.report import write_results
 
     contributions = study.contributions
-    console.print(
+    say(
         f"{study.name}: {len(contributions.images):,} images of {contributions.n} contributors, "
-        f"{len(contributions.heldout):,} held out",
-        highlight=False,
+        f"{len(contributions.heldout):,} held out"
     )
     for line in contributions.skipped:
-        console.print(f"skipped {line}", markup=False, highlight=False)
-    for duplicate in contributions.duplicates()[:5]:
-        console.print(
-            f"the same image from {', '.join(duplicate.contributors)}: {', '.join(duplicate.names)}",
-            markup=False,
-        )
+        say(f"skipped {line}")
+    duplicates = contributions.duplicates()
+    for duplicate in duplicates[:MOST_LINES]:
+        say(f"the same image from {', '.join(duplicate.contributors)}: {', '.join(duplicate.names)}")
+    if len(duplicates) > MOST_LINES:
+        say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")
     evaluate(study, make_executor(study, workers, threads))
     tables = write_results(study)
     print_credits(tables)
-    console.print(
-        f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}")
 
 
 def evaluate(study: "Study", executor: "Executor") -> None:
@@ -72,12 +69,10 @@ def evaluate(study: "Study", executor: "Executor") -> None:
         if evaluation.status == "failed":
             failed += 1
             reason = (evaluation.error or "").strip().splitlines()[-1]
-            console.print(f"coalition {evaluation.coalition} failed: {reason}", markup=False, highlight=False)
+            say(f"coalition {evaluation.coalition} failed: {reason}")
         study.progress("evaluating coalitions", finished, study.wanted)
     if failed:
-        console.print(
-            f"{failed} evaluations failed; they are in the ledger with their errors, and the next run tries them again."
-        )
+        say(f"{failed} evaluations failed; the ledger has their errors, and the next run tries them again.")
 
 
 def make_executor(study: "Study", workers: int | None, threads: int) -> "Executor":

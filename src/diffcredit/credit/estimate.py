@@ -33,7 +33,8 @@ def estimate(
     coalitions: (m, n) booleans. A repeated coalition is a replicate; the empty and the full coalition join
     the endpoints' replicates.
     values: (m,), F(S) of one property.
-    empty, full: F(∅) and F(N), a number or replicates of it; the mean is used.
+    empty, full: F(∅) and F(N). A sequence (even of one) holds noisy evaluations; their mean is used, and their
+    noise widens all intervals alike. A plain number is taken as known exactly.
     method: ``shapley`` (size-adjusted ridge with a Stein step, robust empirical-Bayes intervals),
     ``kernelshap`` (constrained least squares) or ``exact`` (from all coalitions).
     size_distribution: the design the coalitions were drawn with; ``exact`` does not use it.

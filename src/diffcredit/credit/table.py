@@ -19,12 +19,16 @@ LEAST_EXPECTED = 5.0
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """coalitions (m, n) without empty and full ones, values (m,), replicates of F(∅) (r,) and F(N) (r,)."""
+    """coalitions (m, n) without empty and full ones, values (m,), replicates of F(∅) (r,) and F(N) (r,).
+
+    ``known`` says of F(∅) and of F(N) whether it is an exact number and not a noisy evaluation.
+    """
 
     coalitions: BoolArray
     values: FloatArray
     empty: FloatArray
     full: FloatArray
+    known: tuple[bool, bool]
     size_distribution: str
 
     @property
@@ -49,12 +53,15 @@ class Table:
     def endpoint_variances(self, noise: float) -> tuple[float, float]:
         """The variances of the means of F(∅) and of F(N), where one evaluation has variance ``noise``.
 
-        (noise + Σ_k (F_k − F̄)²) / r estimates the endpoint's own variance: the evaluations' noise counts as
-        one observation beside the replicates' r − 1, so that one replicate needs no special rule and many
-        speak for themselves.
+        0 where the endpoint is known. Else (noise + Σ_k (F_k − F̄)²) / r estimates the endpoint's own variance:
+        the evaluations' noise counts as one observation beside the replicates' r − 1, so that one replicate
+        needs no special rule and many speak for themselves.
         """
-        empty, full = ((noise + ((e - e.mean()) ** 2).sum()) / len(e) ** 2 for e in (self.empty, self.full))
-        return float(empty), float(full)
+        empty, full = (
+            0.0 if known else float((noise + ((e - e.mean()) ** 2).sum()) / len(e) ** 2)
+            for e, known in zip((self.empty, self.full), self.known, strict=True)
+        )
+        return empty, full
 
     def require(self, evaluations: int, reason: str) -> None:
         missing = evaluations - len(self.values)
@@ -91,6 +98,7 @@ def read_table(
         y[inner],
         _endpoint("empty", empty, y[sizes == 0]),
         _endpoint("full", full, y[sizes == x.shape[1]]),
+        (np.ndim(empty) == 0 and (sizes > 0).all(), np.ndim(full) == 0 and (sizes < x.shape[1]).all()),
         size_distribution,
     )
 
@@ -108,7 +116,9 @@ def importance_weights(table: Table) -> FloatArray:
 
 def _endpoint(name: str, given: float | Sequence[float], from_table: FloatArray) -> FloatArray:
     replicates = np.concatenate([np.atleast_1d(np.asarray(given, dtype=np.float64)), from_table])
-    if replicates.ndim != 1 or replicates.size == 0 or not np.isfinite(replicates).all():
+    if replicates.size == 0:
+        raise UserError(f"{name}: no value of the {name} coalition; at least one is expected")
+    if replicates.ndim != 1 or not np.isfinite(replicates).all():
         raise UserError(f"{name}: {given}; expected a finite number or a sequence of them")
     return replicates
 

@@ -18,7 +18,7 @@ from diffcredit.artifacts import canonical_json
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.protocol import Batch, Images
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
 
 TIME_STEPS = 1000
 SCHEDULE = {"num_train_timesteps": TIME_STEPS, "beta_start": 1e-4, "beta_end": 0.02, "beta_schedule": "linear"}
@@ -95,6 +95,8 @@ class DDPM:
         for t in self.scheduler.timesteps:
             noise = self.predict(x, t.expand(len(x)).to(x.device))
             x = self.scheduler.step(noise, t, x, eta=0.0, return_dict=False)[0]
+        if not torch.isfinite(x).all():
+            raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
         pixels = ((x.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
         return pixels.permute(0, 2, 3, 1).cpu().numpy()
 
@@ -119,19 +121,20 @@ class DDPM:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        file = directory / "model.safetensors"
+        config_file, weights_file = directory / "config.json", directory / "model.safetensors"
+        for file in (config_file, weights_file):
+            if not file.is_file():
+                raise UserError(f"{file}: no such file; a saved model has config.json and model.safetensors")
         try:
-            description = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-            tensors = load_file(file)
-        except FileNotFoundError as error:
-            raise UserError(
-                f"{error.filename or file}: no such file; a saved model has config.json and model.safetensors"
-            ) from None
-        except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{directory}: the saved model is corrupt ({error})") from None
-        if description.get("family") != cls.family:
-            raise UserError(
-                f"{directory / 'config.json'}: family {description.get('family')!r}; accepted: {cls.family!r}"
-            )
-        config = description["network"]
-        return cls(networks.rebuild(config, tensors, str(file)), config)
+            description = json.loads(config_file.read_text(encoding="utf-8"))
+            family, schedule, config = (description[key] for key in ("family", "schedule", "network"))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{config_file}: not the description of a saved model ({error!r})") from None
+        for key, value, accepted in (("family", family, cls.family), ("schedule", schedule, SCHEDULE)):
+            if value != accepted:
+                raise UserError(f"{config_file}: {key} {value!r}; accepted: {accepted!r}")
+        try:
+            tensors = load_file(weights_file)
+        except SafetensorError as error:
+            raise UserError(f"{weights_file}: the saved weights are corrupt ({error})") from None
+        return cls(networks.rebuild(config, tensors, str(weights_file)), config)

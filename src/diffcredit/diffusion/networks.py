@@ -43,6 +43,12 @@ def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: st
             f"{origin}: not the weights of this architecture"
             + (f"; {len(odd)} tensors are missing or unknown, such as {odd[0]!r}" if odd else "; tensors of other rank")
         )
+    for name, tensor in network.state_dict().items():
+        if any(stored > full for stored, full in zip(tensors[name].shape, tensor.shape, strict=True)):
+            raise UserError(
+                f"{origin}: not the weights of this architecture; {name!r} has the shape "
+                f"{tuple(tensors[name].shape)}, where at most {tuple(tensor.shape)} fits"
+            )
     for name, module in network.named_modules():
         weight = tensors.get(f"{name}.weight")
         if weight is None:

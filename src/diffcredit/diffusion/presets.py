@@ -12,7 +12,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "up_block_types": ("UpBlock2D", "UpBlock2D", "UpBlock2D"),
         "attention_head_dim": 16,
     },
-    # For one small GPU, at 32 to 64 px. 14.6 M parameters.
+    # For one small GPU, at 32 to 64 px. 9.0 M parameters.
     "small": {
         "block_out_channels": (64, 128, 128, 128),
         "layers_per_block": 2,

@@ -19,7 +19,8 @@ class Training:
     last iterate at the end; at most one of them may be given.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # a misspelt key in a study file is an error
+    # a misspelt key in a study file is an error
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     steps: PositiveInt
     batch_size: PositiveInt = 64
@@ -42,9 +43,9 @@ class Sampling:
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     images: PositiveInt = 1024
-    steps: PositiveInt = 100
+    steps: Annotated[int, Ge(1), Le(1000)] = 100  # no more than there are time steps
     scheduler: Literal["ddim"] = "ddim"
-    seed: Annotated[int, Ge(0)] = 0
+    seed: Annotated[int, Ge(0), Lt(2**62)] = 0  # torch takes 64 bits
     batch_size: PositiveInt = 256
 
     @property

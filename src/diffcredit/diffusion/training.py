@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from diffcredit.artifacts import atomic_file, canonical_json
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
-from diffcredit.errors import DiffcreditError
+from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.seeds import derive_seed
 
 CHECKPOINT_SECONDS = 15.0
@@ -47,7 +47,12 @@ def train(
     """
     run = _Run(model, settings, identity=canonical_json([seed, len(data), repr(settings)]))
     if checkpoint is not None and checkpoint.exists():
-        run.restore(checkpoint)
+        try:
+            run.restore(checkpoint)
+        except (SafetensorError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{checkpoint}: not a checkpoint of this training ({error}); remove it to train from the start"
+            ) from None
     model.network.train()
     last_save = time.monotonic()
     with _interruption(checkpoint is not None) as interrupted:
@@ -114,7 +119,7 @@ class _Run:
     def __init__(self, model: DiffusionModel, settings: Training, identity: str) -> None:
         self.model, self.settings, self.identity, self.step = model, settings, identity, 0
         self.names, self.parameters = zip(*model.network.named_parameters(), strict=True)
-        self.optimizer = torch.optim.Adam(self.parameters, lr=settings.learning_rate)
+        self.optimizer = torch.optim.Adam(self.parameters, lr=settings.learning_rate, fused=True)
         averages = settings.ema is not None or settings.average_tail is not None
         self.average = [parameter.detach().clone() for parameter in self.parameters] if averages else []
         self.loss_sum = torch.zeros((), device=model.device)
@@ -132,7 +137,7 @@ class _Run:
         if self.step % LOSS_CHECK_STEPS == 0 or self.step == self.settings.steps:
             if not torch.isfinite(self.loss_sum):
                 raise TrainingDiverged(
-                    f"the training loss became {float(loss)} by step {self.step} of {self.settings.steps}; "
+                    f"the training loss became {loss.item()} by step {self.step} of {self.settings.steps}; "
                     f"a learning rate under {self.settings.learning_rate:g} usually helps"
                 )
             self.loss_sum.zero_()
@@ -177,7 +182,9 @@ class _Run:
                 for index, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
                     parameter.copy_(file.get_tensor(f"weights/{name}"))
                     self.optimizer.state[parameter] = {
-                        "step": torch.tensor(float(metadata["step"])),
+                        "step": torch.tensor(
+                            float(metadata["step"]), device=parameter.device
+                        ),  # where fused Adam has it
                         "exp_avg": file.get_tensor(f"mean/{name}"),
                         "exp_avg_sq": file.get_tensor(f"square/{name}"),
                     }

@@ -38,16 +38,7 @@ class ModelEvaluator:
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
         remaining = deque(tasks)
         while remaining:
-            coalitions = np.stack([decode(task.coalition) for task in remaining])
-            seeds = [
-                derive_seed(
-                    self.seed,
-                    *([task.coalition] if __import__("os").environ.get("NOCRN") else []),
-                    task.replicate,
-                )
-                for task in remaining
-            ]
-            models = self.retraining.models_for(coalitions, seeds)
+            models = self._models(list(remaining))
             while remaining:
                 started = utc_now()
                 try:
@@ -58,6 +49,11 @@ class ModelEvaluator:
                     break
                 remaining.popleft()
                 yield evaluation
+
+    def _models(self, tasks: Sequence[Task]) -> Iterator[DiffusionModel]:
+        coalitions = np.stack([decode(task.coalition) for task in tasks])
+        seeds = [derive_seed(self.seed, task.coalition, task.replicate) for task in tasks]
+        yield from self.retraining.models_for(coalitions, seeds)
 
     def _evaluate(self, task: Task, models: Iterator[DiffusionModel], started: str) -> Evaluation:
         clock = [time.perf_counter()]

@@ -1,5 +1,6 @@
 """The durable record of evaluations."""
 
+from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.differences import differences
 from diffcredit.ledger.game import Game, game_of
 from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
@@ -9,6 +10,7 @@ __all__ = [
     "Evaluation",
     "Game",
     "Ledger",
+    "NoLedger",
     "NonDeterminism",
     "PropertyRecord",
     "Recipe",

@@ -11,6 +11,10 @@ from diffcredit.ledger import tables
 from diffcredit.ledger.sqlite import prepare_sqlite
 
 
+class NoLedger(UserError):
+    """There is no ledger yet where one was to be read."""
+
+
 def connect(url: str | Path, *, create: bool) -> tuple[Engine, str]:
     """The database at a file path or SQLAlchemy URL, and the name by which messages call it.
 
@@ -23,7 +27,7 @@ def connect(url: str | Path, *, create: bool) -> tuple[Engine, str]:
     if file is not None and create:
         file.parent.mkdir(parents=True, exist_ok=True)
     elif file is not None and not file.exists():
-        raise UserError(f"{name}: there is no ledger")
+        raise NoLedger(f"{name}: there is no ledger")
     try:
         engine = create_engine(address, json_serializer=canonical_json)
     except ModuleNotFoundError as error:
@@ -71,6 +75,8 @@ def _prepare_schema(engine: Engine, name: str, create: bool) -> None:
         if not present and create:
             tables.metadata.create_all(connection)
             connection.execute(insert(tables.schema_version).values(version=tables.SCHEMA_VERSION))
+        elif not present:
+            raise NoLedger(f"{name}: there is no ledger")
         elif tables.schema_version.name not in present:
             raise UserError(f"{name}: is a database but no ledger; give a ledger or a new file")
         version = connection.execute(select(tables.schema_version.c.version)).scalar_one()

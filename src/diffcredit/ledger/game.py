@@ -29,7 +29,8 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     rows: list[tuple[list[bool], float]] = []
     endpoints: dict[bool, list[float]] = {False: [], True: []}
     lacking = 0
-    for evaluation in sorted(evaluations, key=lambda e: (e.coalition, e.replicate)):
+    ordered = sorted(evaluations, key=lambda e: (e.coalition, e.replicate))
+    for evaluation in ordered:
         if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
             continue
         value = next((v.value for v in evaluation.values if v.property == prop), None)
@@ -39,8 +40,9 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
             endpoints["1" in evaluation.coalition].append(value)
         else:
             rows.append(([member == "1" for member in evaluation.coalition], value))
+    n = len(ordered[0].coalition) if ordered else 0
     return Game(
-        coalitions=np.array([coalition for coalition, _ in rows], dtype=bool),
+        coalitions=np.array([coalition for coalition, _ in rows], dtype=bool).reshape(len(rows), n),
         values=np.array([value for _, value in rows], dtype=np.float64),
         empty=tuple(endpoints[False]),
         full=tuple(endpoints[True]),

@@ -7,6 +7,7 @@ import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
+from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.properties.features import pixel_features
 from diffcredit.properties.protocol import Context, Images, State
@@ -32,15 +33,19 @@ class ClusterEntropy:
         "model's own images. 0 means all of one kind."
     )
 
+    def check(self, contributions: Contributions, images: int) -> None:
+        if images < self.clusters:
+            raise UserError(
+                f"cluster_entropy.clusters: {self.clusters} clusters of {images} generated images; "
+                f"accepted: at most sampling.images"
+            )
+        pixel_features(contributions.images[:1])  # refuses a resolution that it cannot divide
+
     def fit(self, context: Context) -> State:
         from sklearn.cluster import AgglomerativeClustering
 
+        self.check(context.contributions, len(context.generated))
         features = pixel_features(context.generated)
-        if len(features) < self.clusters:
-            raise UserError(
-                f"cluster_entropy.clusters: {self.clusters} clusters of {len(features)} generated images; "
-                f"accepted: at most sampling.images"
-            )
         labels = AgglomerativeClustering(self.clusters, linkage="ward").fit_predict(features)
         return {"centres": np.stack([features[labels == k].mean(axis=0) for k in range(self.clusters)])}
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.errors import UserError
 from diffcredit.properties.protocol import Images
 
 GRID = 4  # layout cells a side
@@ -13,8 +14,13 @@ def pixel_features(images: Images) -> NDArray[np.float64]:
     """(m, h, w, 3) uint8 → (m, 4·4·3 + 4·4·4): mean colour of each cell of a 4 × 4 grid, and the strength of
     edges in four orientations in each cell, both on the scale 0 to 1.
 
-    h and w must be multiples of 4.
+    Raises a UserError unless h and w are multiples of 4.
     """
+    if images.shape[1] % GRID or images.shape[2] % GRID:
+        raise UserError(
+            f"contributions.resolution: images of {images.shape[1]} × {images.shape[2]} px do not divide into "
+            f"{GRID} × {GRID} cells, which the property needs; accepted: multiples of {GRID}"
+        )
     x = images.astype(np.float64) / 255
     layout = _cells(x)
     grey = x.mean(axis=-1)

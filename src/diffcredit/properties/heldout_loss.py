@@ -5,8 +5,9 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 
+from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.properties.protocol import Context, State
@@ -20,7 +21,7 @@ class HeldoutLoss:
     """
 
     time_steps: Annotated[int, Ge(1)] = 10
-    seed: int = 0
+    seed: Annotated[int, Ge(0), Lt(2**62)] = 0
     batch_size: Annotated[int, Ge(1)] = 256
 
     name = "heldout_loss"
@@ -32,12 +33,15 @@ class HeldoutLoss:
         "negative credit helps."
     )
 
-    def fit(self, context: Context) -> State:
-        if not len(context.contributions.heldout):
+    def check(self, contributions: Contributions, images: int) -> None:
+        if not len(contributions.heldout):
             raise UserError(
                 "heldout_loss: the study keeps no images out of training; give contributions.holdout a share "
                 "such as 0.1 or a folder of images"
             )
+
+    def fit(self, context: Context) -> State:
+        self.check(context.contributions, len(context.generated))
         return {"images": context.contributions.heldout}
 
     def restore(self, state: State) -> None:

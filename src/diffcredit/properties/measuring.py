@@ -27,7 +27,8 @@ def measure_all(properties: Sequence[Any], images: Images, model: Any) -> list[M
 
 def _measure(prop: Any, images: Images, model: Any) -> Measurement:
     try:
-        value = prop.measure_model(model) if needs_model(prop) else prop.measure(images)
+        # a copy, since what one property writes into its images must not change another's
+        value = prop.measure_model(model) if needs_model(prop) else prop.measure(images.copy())
         return Measurement(prop.name, checked(prop.name, value))
     except Exception:  # a user's code may raise anything, and the other properties must survive it
         return Measurement(prop.name, error=traceback.format_exc(limit=8))

@@ -28,6 +28,8 @@ class Property(Protocol):
     ``higher_is_better`` (default true) orders the ranks; ``title``, ``unit`` and ``explanation`` are for
     readers. A property that learns something from the study has ``fit``, which returns it as named arrays; they
     are kept with the study and handed to ``restore`` in every worker, so that all measure with the same state.
+    One that not every study can have has ``check``, which raises a UserError before anything is trained, given
+    the contributions and the number of generated images.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Property(Protocol):
     title: ClassVar[str]
     unit: ClassVar[str]
     explanation: ClassVar[str]
+
+    def check(self, contributions: Contributions, images: int) -> None: ...
 
     def fit(self, context: Context) -> State: ...
 

@@ -1,6 +1,7 @@
 """Fills a report from a study: its credits, its pictures, what they cost and what they hold for."""
 
 import dataclasses
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.coalitions import decode
+from diffcredit.contributions.records import Duplicate
+from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.versions import package_versions
-from diffcredit.ledger import Evaluation
+from diffcredit.ledger import Evaluation, game_of
 from diffcredit.preparation import generated_images
 from diffcredit.report.pictures import image_grid
 from diffcredit.report.records import CreditTable, Picture, Report
@@ -33,6 +36,7 @@ def compose(study: "Study") -> Report:
     tables = tuple(_worded(table, study) for table in credit_tables(study))
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe)
+        measured = [prop.name for prop in ledger.properties(study.name)]
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
     return Report(
         study=study.name,
@@ -44,7 +48,7 @@ def compose(study: "Study") -> Report:
         settings=recipe.settings,
         cost=_cost(evaluations),
         scope=_scope(study),
-        notes=tuple(_notes(study, tables, evaluations)),
+        notes=tuple(_notes(study, tables, measured, evaluations)),
         fingerprints={
             "data": study.contributions.fingerprint,
             "recipe": recipe.fingerprint,
@@ -55,7 +59,7 @@ def compose(study: "Study") -> Report:
 
 def _worded(table: CreditTable, study: "Study") -> CreditTable:
     """The table with the words that its property has for readers."""
-    prop = next(prop for prop in study.properties if prop.name == table.property)
+    prop = next((prop for prop in study.properties if prop.name == table.property), None)  # None: of an earlier file
     words = {key: getattr(prop, key) for key in ("title", "unit", "explanation") if hasattr(prop, key)}
     if table.title != type(prop).__dict__.get("name", table.title):  # two settings of one property: keep its label
         words.pop("title", None)
@@ -67,25 +71,27 @@ def _samples(study: "Study", table: CreditTable) -> list[Picture]:
     order = [row.contributor for row in standings(table)]
     top = order[: max(1, round(TOP_SHARE * len(order)))]
     without = "".join("0" if name in top else "1" for name in table.contributors)
-    seeds = f"seeds {study.config.sampling.seed} to {study.config.sampling.seed + GRID_IMAGES - 1}"
-    names = ", ".join(top)
-    return [
-        Picture(
-            "The base model",
-            f"Images of the model trained on all contributions, {seeds}.",
-            _grid(generated_images(study)),
-        ),
-        Picture(
+    sampling = study.config.sampling
+    seeds = f"seeds {sampling.seed} to {sampling.seed + min(GRID_IMAGES, sampling.images) - 1}"
+    base = f"Images of the model trained on all contributions, {seeds}."
+    pictures = [Picture("The base model", base, _grid(generated_images(study)))]
+    for title, caption, coalition in (
+        (
             "Everybody",
             "The coalition of all contributors, through the study's retraining, from the same noises: F(all).",
-            _grid(coalition_images(study, "1" * len(order))),
+            "1" * len(order),
         ),
-        Picture(
+        (
             f"Without the top {len(top)}" if len(top) > 1 else "Without the top contributor",
-            f"The same retraining without {names}, who have the highest credit for {table.title}; same noises.",
-            _grid(coalition_images(study, without)),
+            f"The same retraining without {', '.join(top)}, who helped most with {table.title}; same noises.",
+            without,
         ),
-    ]
+    ):
+        try:
+            pictures.append(Picture(title, caption, _grid(coalition_images(study, coalition))))
+        except Exception as error:  # a retraining that fails for one coalition must not cost the report
+            warnings.warn(f"{title}: no picture ({error})", DiffcreditWarning, stacklevel=2)
+    return pictures
 
 
 def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
@@ -146,12 +152,25 @@ def _scope(study: "Study") -> tuple[str, ...]:
     )
 
 
-def _notes(study: "Study", tables: Sequence[CreditTable], evaluations: Sequence[Evaluation]) -> list[str]:
+def _notes(
+    study: "Study", tables: Sequence[CreditTable], measured: Sequence[str], evaluations: Sequence[Evaluation]
+) -> list[str]:
     notes = []
+    for name in measured:
+        if name not in [table.property for table in tables]:
+            game = game_of(evaluations, name)
+            notes.append(
+                f"{name}: no credits, for there are too few values: {len(game.values)}, while {game.lacking} lack "
+                "because measuring failed or the property was added later."
+            )
+    copied: dict[tuple[str, ...], list[Duplicate]] = {}
     for duplicate in study.contributions.duplicates():
+        copied.setdefault(duplicate.contributors, []).append(duplicate)
+    for contributors, duplicates in copied.items():
+        what = "The same image was" if len(duplicates) == 1 else f"The same {len(duplicates)} images were"
         notes.append(
-            f"The same image was given by {', '.join(duplicate.contributors)} ({', '.join(duplicate.names)}): copying "
-            "and account splitting change credits."
+            f"{what} given by {', '.join(contributors)} (such as {', '.join(duplicates[0].names)}): copying and "
+            "account splitting change credits."
         )
     if study.contributions.skipped:
         first = "; ".join(study.contributions.skipped[:5])

@@ -18,7 +18,7 @@ def credit_tables(study: "Study", method: str = "shapley", confidence: float = 0
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
     images = recipe.settings["data"]["images"]
     done = {(e.coalition, e.replicate) for e in evaluations if e.status == "done"}
-    failed = sum((e.coalition, e.replicate) not in done for e in evaluations)
+    failed = len({(e.coalition, e.replicate) for e in evaluations} - done)
     return tuple(
         CreditTable(
             property=prop.name,
@@ -40,4 +40,5 @@ def credit_tables(study: "Study", method: str = "shapley", confidence: float = 0
             diagnostics=credits[prop.name].diagnostics,
         )
         for prop in properties
+        if prop.name in credits
     )

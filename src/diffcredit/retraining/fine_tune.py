@@ -13,7 +13,6 @@ from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.diffusion.training import train
 from diffcredit.retraining.protocol import Ground, Rehearsal
-from diffcredit.seeds import derive_seed
 
 
 @dataclass
@@ -37,7 +36,7 @@ class FineTune:
 
     def start_from(self, start: DiffusionModel, ground: Ground) -> None:
         """Makes ``start`` the model that every coalition is fine-tuned from."""
-        self._start, self._contributions = start, ground.contributions
+        self._start, self._ground = start, ground
         self._data = start.encode(ground.contributions.images, ground.contributions.captions)
         self._training = self.training(ground.training)
         self.weights = start.fingerprint
@@ -60,8 +59,8 @@ class FineTune:
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         for coalition, seed in zip(coalitions, seeds, strict=True):
             if not coalition.any():
-                yield self._start.untrained(derive_seed(seed, "untrained"))
+                yield self._ground.untrained(self._start)
                 continue
             model = self._start.clone()
-            train(model, self._data.select(self._contributions.of(coalition)), self._training, seed=seed)
+            train(model, self._data.select(self._ground.contributions.of(coalition)), self._training, seed=seed)
             yield model

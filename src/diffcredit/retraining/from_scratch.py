@@ -35,8 +35,9 @@ class FromScratch:
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         for coalition, seed in zip(coalitions, seeds, strict=True):
-            model = self._ground.base.untrained(derive_seed(seed, "untrained"))
-            if coalition.any():
-                data = self._data.select(self._ground.contributions.of(coalition))
-                train(model, data, self._training, seed=seed)
+            if not coalition.any():
+                yield self._ground.untrained(self._ground.base)
+                continue
+            model = self._ground.base.untrained(derive_seed(seed, "initial weights"))
+            train(model, self._data.select(self._ground.contributions.of(coalition)), self._training, seed=seed)
             yield model

@@ -12,6 +12,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.progress import Progress
+from diffcredit.seeds import derive_seed
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,13 @@ class Ground:
     seed: int
     folder: Path
     progress: Progress
+
+    def untrained(self, like: DiffusionModel) -> DiffusionModel:
+        """The model of no contributor: ``like``'s architecture with the study's one set of fresh weights.
+
+        One network a study, so that F(none) is a number and not one more source of noise.
+        """
+        return like.untrained(derive_seed(self.seed, "untrained"))
 
 
 @dataclass(frozen=True)

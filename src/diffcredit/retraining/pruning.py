@@ -1,7 +1,7 @@
 """Structured pruning of a diffusers U-Net by magnitude, with torch-pruning.
 
 Whole channels go, so the smaller network is dense and faster on any hardware. Channels of a GroupNorm go in
-multiples of its groups, so widths move in steps.
+multiples of its groups, those of an attention in multiples of its heads, so widths move in steps.
 """
 
 import copy
@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 import torch_pruning
+from diffusers.models.attention_processor import Attention
 from torch import nn
 
 from diffcredit.diffusion.networks import parameter_count, sync_resamplers
@@ -52,10 +53,21 @@ def prune(network: nn.Module, ratio: float, example: Example) -> nn.Module:
         importance=torch_pruning.importance.MagnitudeImportance(p=2),
         pruning_ratio=ratio,
         ignored_layers=[pruned.get_submodule("conv_out")],  # its channels are the image's
-        # the library's defaults for these are shared between calls
-        pruning_ratio_dict={},
-        channel_groups={},
+        # the library's defaults for these are shared between calls, and it writes to them
+        in_channel_groups={},
+        out_channel_groups=_heads(pruned),
     )
     pruner.step()
     sync_resamplers(pruned)
     return pruned.eval()
+
+
+def _heads(network: nn.Module) -> dict[nn.Module, int]:
+    """The number of heads that each projection's channels belong to: every head must lose as many."""
+    attentions = [module for module in network.modules() if isinstance(module, Attention)]
+    return {
+        projection: attention.heads
+        for attention in attentions
+        for projection in (attention.to_q, attention.to_k, attention.to_v)
+        if projection is not None
+    }

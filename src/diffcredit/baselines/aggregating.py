@@ -1,0 +1,36 @@
+"""From scores of training images to credits of contributors."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from diffcredit.baselines.protocol import FloatArray
+from diffcredit.contributions import Contributions
+from diffcredit.errors import UserError
+
+How = Literal["sum", "mean", "max"]
+
+_WAYS: dict[str, Callable[[FloatArray], float]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
+
+
+def aggregate(scores: ArrayLike, contributions: Contributions, how: How) -> FloatArray:
+    """(n,): the sum, mean or max of each contributor's images' ``scores`` (m,).
+
+    Influence-like scores add up, so their sum is the custom; similarities do not, so their mean or max is.
+    """
+    if how not in _WAYS:
+        raise UserError(f"how: {how!r}; accepted: {', '.join(_WAYS)}")
+    s = np.asarray(scores, dtype=np.float64)
+    if s.shape != contributions.owner.shape:
+        raise UserError(
+            f"scores of shape {s.shape}: one for each of the {len(contributions.owner)} training images is accepted"
+        )
+    if not np.isfinite(s).all():
+        worst = contributions.names[int(np.argmin(np.isfinite(s)))]
+        raise UserError(f"scores: that of {worst} is not a finite number")
+    if (contributions.counts == 0).any():
+        nobody = contributions.contributors[int(np.argmin(contributions.counts))]
+        raise UserError(f"contributor {nobody!r} gave no training image; credits need at least one of everybody")
+    return np.array([_WAYS[how](s[contributions.owner == i]) for i in range(contributions.n)], dtype=np.float64)

@@ -1,0 +1,44 @@
+"""The property of a coalition's own training images: no model at all, and the control for every surrogate."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.coalitions import BoolArray
+from diffcredit.contributions import Contributions
+from diffcredit.errors import UserError
+from diffcredit.properties.measuring import checked, needs_model
+
+
+@dataclass(frozen=True, eq=False)
+class RealData:
+    """G(S) = ``prop`` of the training images that S gave, as if a model made exactly its training images.
+
+    ``prop`` is fitted already and measures images. Each coalition is measured once and remembered. Nobody's
+    images are no images, so G(∅) is undefined.
+    """
+
+    prop: Any
+    contributions: Contributions
+    _known: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if needs_model(self.prop):
+            raise UserError(
+                f"property {self.prop.name!r} measures the model itself; real data has no model, and a property "
+                "with measure(images) is accepted"
+            )
+
+    def __call__(self, coalitions: BoolArray) -> NDArray[np.float64]:
+        return np.array([self._value(coalition) for coalition in coalitions], dtype=np.float64)
+
+    def _value(self, coalition: BoolArray) -> float:
+        key = coalition.tobytes()
+        if key not in self._known:
+            rows = self.contributions.of(coalition)
+            if len(rows) == 0:
+                raise UserError(f"property {self.prop.name!r} of real data: the empty coalition has no images")
+            self._known[key] = checked(self.prop.name, self.prop.measure(self.contributions.images[rows]))
+        return self._known[key]

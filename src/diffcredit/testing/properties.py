@@ -1,0 +1,165 @@
+"""What a property must do, to be run by whoever writes one::
+
+def test_warmth():
+    check_property(Warmth())
+"""
+
+import copy
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diffcredit.artifacts import canonical_json, read_arrays, write_arrays
+from diffcredit.contributions import Contributions
+from diffcredit.errors import DiffcreditError
+from diffcredit.properties import Context, Images
+from diffcredit.properties.measuring import checked, needs_model
+from diffcredit.testing.conformance import ConformanceError, attempt, require
+
+
+def check_property(prop: Any, *, context: Context | None = None) -> None:
+    """Raises a ConformanceError unless ``prop`` follows :class:`diffcredit.properties.Property`.
+
+    context: what it is fitted to and measured on; None: random images of 16 × 16 pixels. ``prop`` itself is
+    left as it is.
+    """
+    context = context or random_context()
+    _check_words(prop)
+    if callable(getattr(prop, "check", None)):
+        m = len(context.generated)
+        attempt(f"property {prop.name!r}: check(contributions, {m})", lambda: prop.check(context.contributions, m))
+    measured = _check_fitting(prop, context)
+    if needs_model(prop):
+        _check_measuring_models(measured, context)
+    else:
+        _check_measuring_images(measured, context)
+
+
+def random_context(resolution: int = 16) -> Context:
+    """64 generated images, 24 training images of three contributors and 8 held-out ones, all noise."""
+    generator = np.random.Generator(np.random.PCG64(0))
+    pixels = generator.integers(0, 256, (96, resolution, resolution, 3), dtype=np.uint8)
+    contributions = Contributions(
+        images=pixels[:24],
+        owner=np.repeat(np.arange(3), 8),
+        contributors=("a", "b", "c"),
+        names=tuple(f"{index:02d}" for index in range(24)),
+        heldout=pixels[24:32],
+    )
+    return Context(pixels[32:], contributions)
+
+
+def _check_words(prop: Any) -> None:
+    name = getattr(prop, "name", None)
+    require(isinstance(name, str) and bool(name.strip()), f"`name` is {name!r}; a text is expected")
+    renamed = copy.deepcopy(prop)
+    attempt("setting `name`, as a study file's `as` does,", lambda: object.__setattr__(renamed, "name", "another"))
+    methods = [method for method in ("measure", "measure_model") if callable(getattr(prop, method, None))]
+    require(
+        len(methods) == 1,
+        f"property {name!r} has {' and '.join(methods) or 'no method to measure with'}; one of measure(images) and "
+        "measure_model(model) is expected",
+    )
+    better = getattr(prop, "higher_is_better", True)
+    require(isinstance(better, bool), f"property {name!r}: higher_is_better is {better!r}; True or False is expected")
+    for word in ("title", "unit", "explanation"):
+        text = getattr(prop, word, "")
+        require(isinstance(text, str), f"property {name!r}: {word} is {text!r}; a text is expected")
+    if dataclasses.is_dataclass(prop) and not isinstance(prop, type):
+        settings = dataclasses.asdict(prop)
+        attempt(
+            f"property {name!r}: writing its fields as JSON, which fingerprints them,", lambda: canonical_json(settings)
+        )
+
+
+def _check_fitting(prop: Any, context: Context) -> list[Any]:
+    """Copies of ``prop`` that must measure alike: two that were only restored from a file, as in two workers,
+    and one that was fitted itself."""
+    fits, restores = (callable(getattr(prop, method, None)) for method in ("fit", "restore"))
+    require(fits == restores, f"property {prop.name!r} has one of fit(context) and restore(state); both or none")
+    copies = [copy.deepcopy(prop) for _ in range(3)]
+    if not fits:
+        return copies
+    what = f"property {prop.name!r}: "
+    fitted = copies[2]
+    before = _bytes(context)
+    state = attempt(f"{what}fit(context)", lambda: fitted.fit(context))
+    require(_bytes(context) == before, f"{what}fit(context) changes the images of its context")
+    require(
+        isinstance(state, Mapping) and all(isinstance(key, str) for key in state),
+        f"{what}fit(context) returns {type(state).__name__}; a mapping from names to arrays is expected",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "state.safetensors"
+        arrays = {key: np.asarray(array) for key, array in state.items()}
+        attempt(f"{what}saving what fit(context) returned", lambda: write_arrays(file, arrays))
+        for one in copies:
+            attempt(f"{what}restore(state)", lambda one=one: one.restore(read_arrays(file)))
+    return copies
+
+
+def _check_measuring_images(copies: list[Any], context: Context) -> None:
+    shape = context.generated.shape[1:]
+    sets = {
+        "all generated images": context.generated,
+        "7 generated images": context.generated[:7],
+        "1 generated image": context.generated[:1],
+        "the training images": context.contributions.images,
+        "black images": np.zeros((5, *shape), dtype=np.uint8),
+        "white images": np.full((5, *shape), 255, dtype=np.uint8),
+    }
+
+    def measure(one: Any, label: str) -> Any:
+        before = sets[label].tobytes()
+        value = one.measure(sets[label])
+        require(sets[label].tobytes() == before, f"property {one.name!r} changes the images it measures ({label})")
+        return value
+
+    _check_values(copies, list(sets), measure)
+
+
+def _check_measuring_models(copies: list[Any], context: Context) -> None:
+    from diffcredit.diffusion.ddpm import DDPM
+
+    resolution = context.generated.shape[1]
+    models = {f"an untrained model (seed {seed})": DDPM.create("tiny", resolution, seed) for seed in range(2)}
+
+    def measure(one: Any, label: str) -> Any:
+        before = models[label].fingerprint
+        value = one.measure_model(models[label])
+        require(models[label].fingerprint == before, f"property {one.name!r} changes the model it measures ({label})")
+        return value
+
+    _check_values(copies, list(models), measure)
+
+
+def _check_values(copies: list[Any], labels: list[str], measure: Callable[[Any, str], Any]) -> None:
+    """Finite numbers, the same again and from every copy."""
+    first = [_value(copies[0], label, measure) for label in labels]
+    whom = ("measured again", "in another worker", "by the one that was fitted")
+    for one, who in zip(copies, whom, strict=True):
+        for label, value in zip(labels, first, strict=True):
+            other = _value(one, label, measure)
+            require(
+                other == value,
+                f"property {one.name!r} of {label} is {value!r} at first and {other!r} {who}; it must follow from the "
+                "input and what fit(context) returned alone",
+            )
+
+
+def _value(one: Any, label: str, measure: Callable[[Any, str], Any]) -> float:
+    value = attempt(f"property {one.name!r}: measuring {label}", lambda: measure(one, label))
+    try:
+        return checked(one.name, value)
+    except DiffcreditError as error:
+        raise ConformanceError(f"{error} ({label})") from None
+
+
+def _bytes(context: Context) -> tuple[bytes, ...]:
+    contributions = context.contributions
+    arrays: tuple[Images, ...] = (context.generated, contributions.images, contributions.heldout)
+    return tuple(array.tobytes() for array in arrays)

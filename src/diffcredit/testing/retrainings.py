@@ -1,0 +1,149 @@
+"""What a retraining must do, to be run by whoever writes one::
+
+def test_my_retraining():
+    check_retraining(MyRetraining(steps=3))
+"""
+
+import copy
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.artifacts import canonical_json, fingerprint_arrays
+from diffcredit.progress import silent
+from diffcredit.testing.conformance import attempt, require
+
+if TYPE_CHECKING:
+    from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.retraining.protocol import Ground, Retraining
+
+COALITIONS = {"the first alone": (1, 0, 0), "two": (1, 0, 1), "nobody": (0, 0, 0), "everybody": (1, 1, 1)}
+SEEDS = (11, 12, 13, 14)
+
+
+def check_retraining(retraining: "Retraining") -> None:
+    """Raises a ConformanceError unless ``retraining`` follows :class:`diffcredit.retraining.protocol.Retraining`.
+
+    Runs it on a tiny DDPM of 16 × 16 pixels; give it few steps. ``retraining`` itself is left as it is.
+    """
+    if dataclasses.is_dataclass(retraining) and not isinstance(retraining, type):
+        settings = dataclasses.asdict(retraining)
+        attempt("writing its fields as JSON, which fingerprints them,", lambda: canonical_json(settings))
+    with tempfile.TemporaryDirectory() as folder:
+        ground = _ground(Path(folder))
+        _check_rehearsal(retraining, ground)
+        before = _identity(ground)
+        # two of them, as in two workers: the second finds what the first kept in the folder
+        one, two = (_prepared(retraining, ground) for _ in range(2))
+        require(
+            one.weights == two.weights,
+            f"`weights` is {one.weights!r} at first and {two.weights!r} when prepared again from the same folder",
+        )
+        require(_identity(ground) == before, "prepare changes the base model or the contributions' images")
+        models = _models(one, SEEDS)
+        require(_identity(ground) == before, "models_for changes the base model or the contributions' images")
+        _check_models(models, two)
+
+
+def _ground(folder: Path) -> "Ground":
+    from diffcredit.diffusion.ddpm import DDPM
+    from diffcredit.diffusion.settings import Training
+    from diffcredit.diffusion.training import train
+    from diffcredit.retraining.protocol import Ground
+    from diffcredit.testing.properties import random_context
+
+    contributions = random_context().contributions
+    base, training = DDPM.create("tiny", 16, seed=1), Training(steps=2, batch_size=4, learning_rate=1e-3)
+    train(base, base.encode(contributions.images), training, seed=2)
+    return Ground(base, contributions, training, seed=3, folder=folder, progress=silent)
+
+
+def _identity(ground: "Ground") -> tuple[str, str]:
+    return ground.base.fingerprint, fingerprint_arrays({"images": ground.contributions.images})
+
+
+def _check_rehearsal(retraining: Any, ground: "Ground") -> None:
+    from diffcredit.diffusion.settings import Training
+    from diffcredit.retraining.protocol import Rehearsal
+
+    untrained = ground.base.untrained(0)
+    what = "rehearse(untrained, training)"
+    rehearsal = attempt(what, lambda: copy.deepcopy(retraining).rehearse(untrained, ground.training))
+    require(isinstance(rehearsal, Rehearsal), f"{what} returns {type(rehearsal).__name__}; a Rehearsal is expected")
+    require(
+        isinstance(rehearsal.coalition, Training) and isinstance(rehearsal.preparation, Training | None),
+        f"{what}: `coalition` must be Training settings, and `preparation` too or None",
+    )
+
+
+def _prepared(retraining: Any, ground: "Ground") -> Any:
+    prepared = copy.deepcopy(retraining)
+    attempt("prepare(ground)", lambda: prepared.prepare(ground))
+    weights = attempt("`weights`", lambda: prepared.weights)
+    require(
+        isinstance(weights, str), f"`weights` is {type(weights).__name__}; a text is expected, empty if from nothing"
+    )
+    return prepared
+
+
+def _models(prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2, 3)) -> list[NDArray[np.float32]]:
+    """The weights of the models of :data:`COALITIONS`, asked for in another ``order`` but returned in theirs."""
+    coalitions = np.array(list(COALITIONS.values()), dtype=np.bool_)
+    labels = list(COALITIONS)
+    asked = attempt(
+        "models_for(coalitions, seeds)", lambda: prepared.models_for(coalitions[list(order)], [seeds[i] for i in order])
+    )
+    weights: dict[int, NDArray[np.float32]] = {}
+    iterator = iter(asked)
+    for index in order:
+        model: Any = attempt(f"models_for: the model of {labels[index]}", lambda: next(iterator, None))
+        require(model is not None, f"models_for gives {len(weights)} models for {len(order)} coalitions; one each")
+        # read at once: a retraining may put the next coalition's weights into the same model
+        weights[index] = _weights(model, labels[index])
+    require(next(iterator, None) is None, f"models_for gives more than {len(order)} models for {len(order)} coalitions")
+    return [weights[index] for index in range(len(order))]
+
+
+def _weights(model: "DiffusionModel", label: str) -> NDArray[np.float32]:
+    parameters = attempt(f"the model of {label}: `network`", lambda: list(model.network.parameters()))
+    weights = np.concatenate([parameter.detach().cpu().numpy().ravel() for parameter in parameters])
+    require(bool(np.isfinite(weights).all()), f"the model of {label} has weights that are not finite")
+    images = attempt(f"sampling the model of {label}", lambda: model.sample([0, 1], 2))
+    require(
+        images.shape == (2, 16, 16, 3) and images.dtype == np.uint8,
+        f"the model of {label} makes images {images.dtype} {images.shape}; uint8 (m, 16, 16, 3) expected",
+    )
+    return weights
+
+
+def _check_models(models: list[NDArray[np.float32]], other: Any) -> None:
+    again, reordered = _models(other, SEEDS), _models(other, SEEDS, order=(2, 3, 1, 0))
+    reseeded = _models(other, [seed + 100 for seed in SEEDS])
+    alone, pair, *_ = _models(other, [SEEDS[0]] * len(SEEDS))
+    for label, first, second, moved, seeded in zip(COALITIONS, models, again, reordered, reseeded, strict=True):
+        require(
+            np.array_equal(first, second),
+            f"the model of {label} differs from worker to worker; it must follow from ground, coalition and seed",
+        )
+        require(
+            _distance(first, moved) <= 0.1 * _distance(first, seeded) + 1e-6 * float(np.linalg.norm(first)),
+            f"the model of {label} depends on which coalitions come before it; it must follow from its own seed",
+        )
+    nobody = list(COALITIONS).index("nobody")
+    require(
+        np.array_equal(models[nobody], reseeded[nobody]),
+        "the model of nobody depends on the seed; it is one network a study, such as ground.untrained(start) gives",
+    )
+    require(
+        not np.array_equal(alone, pair),
+        "different coalitions get the same model from the same seed; the coalition's images must matter",
+    )
+
+
+def _distance(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    return float(np.linalg.norm(a - b)) if a.shape == b.shape else float("inf")

@@ -1,0 +1,36 @@
+"""Contributions with a pattern a contributor, so that it is known whose images look like whose."""
+
+import numpy as np
+
+from diffcredit.contributions import Contributions
+
+COUNTS = (5, 3, 8, 4)
+
+
+def contributions(seed=0, size=8):
+    """Four contributors: each image is its contributor's random pattern with a little noise."""
+    generator = np.random.default_rng(seed)
+    patterns = generator.integers(0, 256, (len(COUNTS), size, size, 3))
+    owner = np.repeat(np.arange(len(COUNTS)), COUNTS)
+    return Contributions(
+        images=near(patterns[owner], generator),
+        owner=owner,
+        contributors=("ada", "bo", "cy", "di"),
+        names=tuple(f"{index:02d}" for index in range(len(owner))),
+        heldout=np.zeros((0, size, size, 3), dtype=np.uint8),
+    )
+
+
+def near(images, generator):
+    """The images with every pixel off by 20 at most."""
+    return np.clip(images + generator.integers(-20, 21, images.shape), 0, 255).astype(np.uint8)
+
+
+def permuted(given, order):
+    return Contributions(
+        images=given.images[order],
+        owner=given.owner[order],
+        contributors=given.contributors,
+        names=tuple(given.names[index] for index in order),
+        heldout=given.heldout,
+    )

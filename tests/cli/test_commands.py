@@ -1,0 +1,349 @@
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from diffcredit.cli import main
+from diffcredit.execution.versions import package_versions
+from tiny_study import CONFIG, ENVIRONMENT, changed, command, files_below, images_of, rows, run_here, write_study
+
+
+@pytest.fixture
+def diffcredit(monkeypatch, capsys):
+    """Runs a command in this process: its exit code, output and complaint."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["diffcredit", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        output = capsys.readouterr()
+        return ended.value.code or 0, output.out, output.err
+
+    return call
+
+
+SMALL = {
+    "contributions": {"path": "images", "resolution": 16},
+    "properties": ["colourfulness"],
+    "retraining": {"method": "fine_tune", "steps": 1},
+    "stop.evaluations": 8,
+}
+
+
+def test_as_a_module():
+    result = subprocess.run(command("--version"), capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    assert result.stdout == f"diffcredit {package_versions().get('diffcredit', '(not installed)')}\n"
+    failed = subprocess.run(command("run", "nowhere.yaml"), capture_output=True, text=True, env=ENVIRONMENT)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr == (
+        "error: nowhere.yaml: cannot be read (No such file or directory); a study file is expected\n"
+    )
+
+
+def test_help_names_every_command(diffcredit):
+    code, out, _ = diffcredit("--help")
+    assert code == 0
+    for name in ("demo", "init", "plan", "run", "status", "credits", "report"):
+        assert f" {name} " in out
+        assert diffcredit(name, "--help")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["rum"], ["run"], ["run", "x.yaml", "--workers", "0"], ["credits", "x.yaml", "--confidence", "95"]]
+)
+def test_wrong_usage(diffcredit, arguments):
+    code, out, err = diffcredit(*arguments)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["plan", "run", "status", "credits", "report"])
+def test_a_bad_study_file_is_one_line(diffcredit, tmp_path, name):
+    file = write_study(tmp_path, {"sampling.imgs": 3})
+    code, out, err = diffcredit(name, file)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {file}: sampling.imgs: unknown key; accepted: ")
+    assert err.count("\n") == 1
+    assert files_below(tmp_path) == {"study.yaml"}
+
+
+def test_run_to_the_report(diffcredit, tmp_path):
+    """From nothing to credits: plain lines where there is no terminal, files where the study file says."""
+    images_of(tmp_path / "images", ["ada", "[red]bob", "=cem()"])
+    file = write_study(tmp_path, SMALL)
+    code, out, err = diffcredit("run", file, "--workers", 1)
+    assert (code, err) == (0, "")
+    assert out.startswith("tiny: 18 images of 3 contributors, 0 held out\n")
+    assert "training the base model: 2/2" in out
+    assert "evaluating coalitions: 10/10" in out
+    assert "[red]bob" in out  # a name is data, never markup
+    assert "\x1b" not in out
+    assert out.endswith(f"Report: {tmp_path}/results/report.html\nTable:  {tmp_path}/results/credits.csv\n")
+    table = list(csv.reader(io.StringIO((tmp_path / "results/credits.csv").read_text(encoding="utf-8"))))
+    assert sorted(row[1] for row in table[1:]) == ["'=cem()", "[red]bob", "ada"]
+
+    code, again, _ = diffcredit("run", file, "--workers", 1)
+    assert code == 0
+    assert "training" not in again
+    assert "evaluating" not in again
+
+
+def test_the_same_image_twice_is_told(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    for index in range(6):
+        (tmp_path / f"images/bob/{index}.png").write_bytes((tmp_path / f"images/ada/{index}.png").read_bytes())
+    code, out, _ = diffcredit("run", write_study(tmp_path, SMALL), "--workers", 1)
+    assert code == 0
+    assert out.count("the same image from ada, bob: ada/") == 5
+    assert "and 1 more images from several contributors" in out
+
+
+def test_plan_trains_nothing_and_leaves_nothing(diffcredit, tmp_path):
+    file = write_study(tmp_path)
+    code, out, err = diffcredit("plan", file, "--workers", 2)
+    assert (code, err) == (0, "")
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines[1].startswith("base model: 2 steps, then 4 images")
+    assert lines[2].startswith("preparing the retraining: 2 steps")
+    assert lines[3].startswith("18 evaluations of 18, ")
+    assert "(1 steps, 4 images), 2 at a time" in lines[3]
+    assert lines[4].startswith("left in all")
+    assert files_below(tmp_path) == {"study.yaml"}
+
+
+def test_plan_of_what_is_done(diffcredit, finished):
+    before = files_below(finished)
+    code, out, _ = diffcredit("plan", finished)
+    assert code == 0
+    assert [line.split()[-1] for line in out.splitlines()[1:4]] == ["done"] * 3
+    assert files_below(finished) == before
+
+
+def test_plan_finds_mistakes(diffcredit, tmp_path):
+    code, _, err = diffcredit("plan", write_study(tmp_path, {"properties": ["colorfulness"]}))
+    assert code == 2
+    assert "properties.0: 'colorfulness' is unknown; accepted: colourfulness, " in err
+
+
+def test_status_before_during_and_after(diffcredit, finished, tmp_path):
+    new = write_study(tmp_path / "new")
+    code, out, _ = diffcredit("status", new)
+    assert (code, out) == (0, "sparsified: 0 of 18 evaluations; the model is not ready for them yet\n")
+    assert files_below(new.parent) == {"study.yaml"}
+
+    code, out, _ = diffcredit("status", finished)
+    assert code == 0
+    assert out.splitlines()[1].split()[:4] == ["sparsified", "18", "of", "18"]
+    assert "colourfulness: " in out
+
+    write_study(finished, {"stop.evaluations": 30})  # as if it were still under way
+    assert diffcredit("status", finished)[1].splitlines()[1].split()[:4] == ["sparsified", "18", "of", "32"]
+
+    write_study(finished, {"retraining": {"method": "fine_tune", "name": "[b]other"}})
+    out = diffcredit("status", finished)[1]
+    assert out.startswith("[b]other: 0 of 18 evaluations; the model is not ready for them yet\n")
+    assert "sparsified" in out
+
+
+def test_credits_in_three_forms(diffcredit, finished):
+    table, text, content = (diffcredit("credits", finished, "--format", form) for form in ("table", "csv", "json"))
+    assert [code for code, _, _ in (table, text, content)] == [0, 0, 0]
+    parsed = list(csv.DictReader(io.StringIO(text[1], newline="")))
+    assert len(parsed) == 3 * 12
+    (loss, colour, _) = json.loads(content[1])
+    assert (loss["property"], loss["higher_is_better"], loss["evaluations"]) == ("heldout_loss", False, 16)
+    assert sum(colour["credit"]) == pytest.approx(colour["full"] - colour["empty"], abs=1e-9)
+    credit = dict(zip(colour["contributors"], colour["credit"], strict=True))
+    assert {row["contributor"]: float(row["credit"]) for row in parsed if row["property"] == "colourfulness"} == credit
+    for name in credit:
+        assert table[1].count(name) == 3
+    assert "95% interval" in table[1]
+
+
+def test_credits_of_one_property(diffcredit, finished):
+    code, out, _ = diffcredit("credits", finished, "--property", "colourfulness", "--confidence", 0.999)
+    assert code == 0
+    assert "colourfulness (higher is better)" in out
+    assert "heldout_loss" not in out
+    assert "99.9% interval" in out
+    code, out, err = diffcredit("credits", finished, "--property", "beauty")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: --property: 'beauty' is not measured in this study; "
+        "accepted: heldout_loss, colourfulness, cluster_entropy\n"
+    )
+
+
+def test_credits_that_cannot_be_had(diffcredit, finished, tmp_path):
+    code, _, err = diffcredit("credits", finished, "--method", "guess")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "method 'guess': unknown; choose one of exact, kernelshap, shapley" in err
+    code, _, err = diffcredit("credits", write_study(tmp_path / "new"))
+    assert (code, err) == (2, f"error: {tmp_path}/new/results/ledger.db: there is no ledger\n")
+    write_study(finished, {"name": "other"})
+    code, _, err = diffcredit("credits", finished)
+    assert (code, err) == (2, f"error: {finished}/results/ledger.db: no study 'other'; there is 'tiny'\n")
+
+
+def test_long_names_are_not_cut(diffcredit, tmp_path):
+    long = "Wolfeschlegelsteinhausenbergerdorff " * 3
+    images_of(tmp_path / "images", [long.strip(), "bob"])
+    run_here(write_study(tmp_path, SMALL))
+    out = diffcredit("credits", tmp_path)[1]
+    assert "…" not in out
+    assert max(map(len, out.splitlines()[:5])) <= 80
+    names = "".join(line[6:40] for line in out.splitlines()).replace(" ", "")
+    assert "Wolfeschlegelsteinhausenbergerdorff" * 3 in names
+
+
+def test_report_is_written_again(diffcredit, finished):
+    code, out, _ = diffcredit("report", finished)
+    assert code == 0
+    assert out.endswith(f"Report: {finished}/results/report.html\n")
+    assert (finished / "results/report.html").stat().st_size > 10_000
+    assert (finished / "results/credits.csv").exists()
+
+
+def test_failures_are_told(diffcredit, tmp_path):
+    (tmp_path / "burning.py").write_text(
+        "from diffcredit.retraining.fine_tune import FineTune\n"
+        "class Burning(FineTune):\n"
+        "    def models_for(self, coalitions, seeds):\n"
+        "        for coalition, seed in zip(coalitions, seeds):\n"
+        "            if coalition.sum() == 1:\n"
+        "                raise RuntimeError('[red]fire[/red]')\n"
+        "            yield from super().models_for(coalition[None], [seed])\n"
+    )
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    changes = {**SMALL, "retraining": {"method": "burning:Burning", "steps": 1}, "stop.evaluations": 15}
+    code, out, _ = diffcredit("run", write_study(tmp_path, changes), "--workers", 1)
+    assert code == 0
+    (failed,) = rows(tmp_path, "SELECT count(*) FROM evaluations WHERE status = 'failed'")[0]
+    assert failed == 5  # a third of the sizes 1, 2, 3
+    assert out.count("failed: RuntimeError: [red]fire[/red]") == failed
+    assert f"{failed} evaluations failed; the ledger has their errors, and the next run tries them again." in out
+
+
+@pytest.mark.parametrize("name", ["run", "status", "credits", "report"])
+def test_a_ledger_that_is_no_database(diffcredit, tmp_path, name):
+    file = write_study(tmp_path, {"ledger": "other.db"})
+    (tmp_path / "other.db").write_text("not a database, but long enough to be mistaken for one\n" * 10)
+    code, _, err = diffcredit(name, file)
+    assert code == 2
+    assert err.startswith(f"error: {tmp_path}/other.db: cannot be opened as a ledger (")
+    assert err.count("\n") == 1
+
+
+def test_results_that_cannot_be_written(diffcredit, tmp_path):
+    (tmp_path / "taken").write_text("a file where the folder should be")
+    code, _, err = diffcredit("run", write_study(tmp_path, {**SMALL, "results": "taken/here", **OPENMOJI}))
+    assert code == 1
+    assert err == f"error: {tmp_path}/taken/here: Not a directory\n"
+
+
+OPENMOJI = {"contributions": {"source": "openmoji", "resolution": 16}}
+
+
+def test_a_property_without_credits_is_a_warning(tmp_path):
+    (tmp_path / "silent.py").write_text("class Silent:\n    def measure(self, images):\n        return None\n")
+    images_of(tmp_path / "images", ["ada", "bob"])
+    run_here(write_study(tmp_path, {**SMALL, "properties": ["silent:Silent", "colourfulness"]}))
+    result = subprocess.run(command("credits", tmp_path), capture_output=True, text=True, env=ENVIRONMENT)
+    assert result.returncode == 0
+    assert (
+        result.stderr
+        == "warning: Silent: no credits: empty: no value of the empty coalition; at least one is expected\n"
+    )
+    assert "colourfulness" in result.stdout
+
+
+def few_steps(file: Path) -> None:
+    """Edits a study file down to what a test can wait for."""
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    few = {
+        "device": "cpu",
+        "model.preset": "tiny",
+        "contributions.resolution": 16,
+        "model.train.steps": 2,
+        "retraining.recover_steps": 2,
+        "retraining.steps": 1,
+        "sampling.images": 20,
+        "sampling.steps": 2,
+        "stop.evaluations": 12,
+        "design": CONFIG["design"],
+    }
+    file.write_text(yaml.safe_dump(changed(content, few), allow_unicode=True), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["folders", "imagefolder", "npz"])
+def test_init_writes_a_file_that_run_accepts(diffcredit, tmp_path, kind):
+    place = images_of(tmp_path / "Bilder von \"Zoë\" & 'Co' #1: 写真", ["ada", "bob"], each=5)
+    options = []
+    if kind == "imagefolder":
+        lines = [{"file_name": f"{who}/{i}.png", "made by": who} for who in ("ada", "bob") for i in range(5)]
+        (place / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        options = ["--contributor", "made by"]
+    if kind == "npz":
+        place = tmp_path / "123.npz"  # whose name is a number to YAML
+        images = np.random.default_rng(0).integers(0, 256, (10, 16, 16, 3), dtype=np.uint8)
+        np.savez(place, images=images, contributor=np.array(["ada", "bob"] * 5))
+    output = tmp_path / "studies" / "study.yaml"
+    code, out, _ = diffcredit("init", place, "--output", output, *options)
+    assert code == 0
+    assert out == (
+        f"{output}: 10 images of 2 contributors (5 to 5 each). "
+        f"Next: diffcredit plan {output}, then diffcredit run {output}\n"
+    )
+    content = yaml.safe_load(output.read_text(encoding="utf-8"))
+    assert content["name"] == ("123" if kind == "npz" else "Bilder-von-Zoë-Co-1-写真")
+    assert content["contributions"]["source"] == kind
+    few_steps(output)
+    code, out, err = diffcredit("run", output, "--workers", 1)
+    assert (code, err) == (0, "")
+    assert "8 images of 2 contributors, 2 held out" in out
+
+
+@pytest.mark.parametrize("name", ["123", "true", "null", "1e3", "2024-01-01", "...", "- -", "x" * 200, "v1.2"])
+def test_init_takes_any_folder_name(diffcredit, tmp_path, name):
+    images_of(tmp_path / name, ["ada", "bob"], each=1)
+    file = tmp_path / "study.yaml"
+    assert diffcredit("init", tmp_path / name, "--output", file)[0] == 0
+    assert diffcredit("status", file)[0] == 0
+    assert "heldout_loss" not in file.read_text()  # one image each: nobody can spare one
+
+
+def test_init_overwrites_nothing_unasked(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob"], each=1)
+    file = tmp_path / "study.yaml"
+    file.write_text("mine")
+    code, _, err = diffcredit("init", tmp_path / "images", "--output", file)
+    assert (code, file.read_text()) == (2, "mine")
+    assert err == f"error: {file}: exists already; choose another --output, or --force to overwrite it\n"
+    assert diffcredit("init", tmp_path / "images", "--output", file, "--force")[0] == 0
+    assert file.read_text().startswith("# A study")
+
+
+@pytest.mark.parametrize(("name", "said"), [("nowhere", "does not exist"), ("empty", "no images there")])
+def test_init_of_nothing(diffcredit, tmp_path, name, said):
+    (tmp_path / "empty").mkdir()
+    code, _, err = diffcredit("init", tmp_path / name, "--output", tmp_path / "study.yaml")
+    assert (code, err) == (2, f"error: {tmp_path / name}: {said}\n")
+    assert not (tmp_path / "study.yaml").exists()
+
+
+def test_init_names_what_it_cannot_read(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob"], each=2)
+    (tmp_path / "images/ada/0.png").write_bytes(b"not a picture")
+    code, out, _ = diffcredit("init", tmp_path / "images", "--output", tmp_path / "study.yaml")
+    assert code == 0
+    assert "unreadable: ada/0.png: " in out
+    code, _, err = diffcredit("run", tmp_path / "study.yaml")
+    assert code == 2
+    assert "ada/0.png" in err
+    assert "unreadable: skip" in err

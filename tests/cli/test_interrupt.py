@@ -1,0 +1,51 @@
+"""Ctrl-C ends a run with exit code 130 and a word; what was finished stays, and nobody is left behind."""
+
+import os
+import signal
+
+import pytest
+
+from running_study import BASE, EVALUATING, is_running, read_until, running, workers_of
+from tiny_study import recorded_values, rows, write_study
+
+WORD = "Stopped. What was finished is recorded; the same command goes on from there.\n"
+
+
+def interrupt(process):
+    """What Ctrl-C does: the signal reaches every process of the terminal. The rest of what is told."""
+    os.killpg(process.pid, signal.SIGINT)
+    told = process.communicate(timeout=100)[0]
+    assert process.returncode == 130, told
+    assert told.endswith(WORD)
+    assert "Traceback" not in told
+    return told
+
+
+def test_in_the_base_training(tmp_path):
+    file = write_study(tmp_path, {"model.train.steps": 100_000})
+    with running(file) as process:
+        read_until(process, BASE, 3)
+        interrupt(process)
+    (checkpoint,) = (tmp_path / "results/models").iterdir()
+    assert checkpoint.name.endswith(".checkpoint.safetensors")
+    with running(file) as process:  # goes on where it stood
+        line = next(line for line in process.stdout if line.startswith(BASE))
+        assert int(line.removeprefix(f"{BASE}: ").split("/")[0]) > 3
+        interrupt(process)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_in_the_evaluations(finished, workers):
+    before = recorded_values(finished)
+    file = write_study(finished, {"stop.evaluations": 3000})
+    with running(file, workers) as process:
+        read_until(process, EVALUATING, 3)
+        pids = workers_of(process.pid)
+        assert len(pids) == (workers if workers > 1 else 0)
+        interrupt(process)
+        assert not any(is_running(pid) for pid in pids)
+    after = recorded_values(finished)
+    assert {key: after[key] for key in before} == before
+    assert len(after) >= len(before) + 3 * 3
+    assert len(after) % 3 == 0  # an evaluation with all its properties, or none of it
+    assert rows(finished, "SELECT count(*) FROM evaluations WHERE status <> 'done'") == [(0,)]

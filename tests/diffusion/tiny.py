@@ -1,0 +1,26 @@
+"""A model and images small enough that a training takes moments."""
+
+import numpy as np
+from torch import Tensor
+
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.protocol import DiffusionModel, Images
+
+SIDE = 8
+
+
+def model(seed: int = 0) -> DDPM:
+    return DDPM.create("tiny", SIDE, seed)
+
+
+def images(count: int, seed: int = 0) -> Images:
+    return np.random.default_rng(seed).integers(0, 256, (count, SIDE, SIDE, 3), dtype=np.uint8)
+
+
+def weights(trained: DiffusionModel) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in trained.network.state_dict().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Bitwise."""
+    return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)

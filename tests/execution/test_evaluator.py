@@ -1,0 +1,206 @@
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion import Sampling, Training
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.execution import Task
+from diffcredit.execution.evaluator import ModelEvaluator, numerics
+from diffcredit.progress import silent
+from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.retraining.fine_tune import FineTune
+from diffcredit.retraining.protocol import Ground
+
+TASKS = [Task(coalition, 0, "estimate") for coalition in ("110", "011", "101", "010")]
+SAMPLING = Sampling(images=3, steps=2, seed=5, batch_size=2)
+
+
+class Canvas:
+    """A model whose images are all of one brightness."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, brightness: int) -> None:
+        self.brightness = brightness
+        self.sampled: list[tuple] = []
+
+    def sample(self, seeds: Sequence[int], steps: int, batch_size: int):
+        self.sampled.append((list(seeds), steps, batch_size))
+        if self.brightness == 66:
+            raise RuntimeError("no image comes out")
+        return np.full((len(seeds), 4, 4, 3), self.brightness, dtype=np.uint8)
+
+
+class Painting:
+    """A retraining without training: the brightness tells who takes part. ``bad`` coalitions raise."""
+
+    weights = ""
+
+    def __init__(self, bad: str = "", short: bool = False) -> None:
+        self.bad, self.short, self.seeds = bad, short, {}
+
+    def models_for(self, coalitions: np.ndarray, seeds: Sequence[int]) -> Iterator[Canvas]:
+        assert coalitions.dtype == np.bool_
+        for coalition, seed in zip(coalitions, seeds, strict=True):
+            text = "".join(str(int(member)) for member in coalition)
+            self.seeds.setdefault(text, []).append(seed)
+            if text == self.bad:
+                if self.short:
+                    return
+                raise MemoryError("the GPU is full")
+            yield Canvas(int(text))
+
+
+class PaintingAtOnce(Painting):
+    """Raises when it is asked, not when the models are taken."""
+
+    def models_for(self, coalitions, seeds):
+        return iter(list(super().models_for(coalitions, seeds)))
+
+
+class Brightness:
+    name = "brightness"
+
+    def measure(self, images):
+        return float(images.mean())
+
+
+class Broken:
+    name = "broken"
+
+    def measure(self, images):
+        raise ValueError("no such measure")
+
+
+class OfTheModel:
+    name = "of_the_model"
+
+    def measure_model(self, model):
+        return model.brightness + 0.5
+
+
+def evaluator(retraining=None, properties=None, seed: int = 0) -> ModelEvaluator:
+    return ModelEvaluator(retraining or Painting(), SAMPLING, properties or [Brightness()], seed)
+
+
+def values(evaluations) -> list[float | None]:
+    return [item.values[0].value if item.values else None for item in evaluations]
+
+
+def test_one_evaluation_for_each_task_in_order():
+    results = list(evaluator().evaluate(TASKS))
+    assert [Task(item.coalition, item.replicate, item.purpose) for item in results] == TASKS
+    assert values(results) == [110, 11, 101, 10]
+    assert {item.status for item in results} == {"done"}
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("bad", [task.coalition for task in TASKS])
+def test_a_retraining_that_raises_fails_that_coalition_only(bad, short):
+    expected = {task.coalition: float(task.coalition) for task in TASKS} | {bad: None}
+    results = list(evaluator(Painting(bad, short)).evaluate(TASKS))
+    assert [item.coalition for item in results] == [task.coalition for task in TASKS]
+    assert values(results) == [expected[item.coalition] for item in results]
+    (failed,) = [item for item in results if item.status == "failed"]
+    assert failed.coalition == bad
+    assert failed.values == ()
+    assert ("StopIteration" if short else "MemoryError: the GPU is full") in failed.error
+    assert datetime.fromisoformat(failed.started) <= datetime.fromisoformat(failed.finished)
+
+
+def test_a_retraining_that_raises_at_once_fails_no_later_coalition():
+    results = list(evaluator(PaintingAtOnce("110")).evaluate(TASKS))
+    assert [item.status for item in results] == ["failed", "done", "done", "done"]
+    assert "the GPU is full" in results[0].error
+
+
+def test_a_model_that_cannot_be_sampled_fails_that_coalition_only():
+    class Dark(Painting):
+        def models_for(self, coalitions, seeds):
+            for model in super().models_for(coalitions, seeds):
+                yield Canvas(66) if model.brightness == 11 else model
+
+    results = list(evaluator(Dark()).evaluate(TASKS))
+    assert values(results) == [110, None, 101, 10]
+    assert "no image comes out" in results[1].error
+
+
+def test_a_property_that_fails_leaves_the_others():
+    properties = [Broken(), Brightness(), OfTheModel()]
+    for item, expected in zip(evaluator(properties=properties).evaluate(TASKS), (110, 11, 101, 10), strict=True):
+        assert item.status == "done"
+        broken, brightness, of_the_model = item.values
+        assert (broken.property, broken.value) == ("broken", None)
+        assert "ValueError: no such measure" in broken.error
+        assert (brightness.property, brightness.value, brightness.error) == ("brightness", expected, None)
+        assert (of_the_model.property, of_the_model.value) == ("of_the_model", expected + 0.5)
+
+
+def test_all_coalitions_are_sampled_from_the_same_noises():
+    seen = []
+
+    class Watched(Painting):
+        def models_for(self, coalitions, seeds):
+            for model in super().models_for(coalitions, seeds):
+                seen.append(model)
+                yield model
+
+    list(evaluator(Watched()).evaluate(TASKS))
+    assert [model.sampled for model in seen] == [[([5, 6, 7], 2, 2)]] * 4
+
+
+def test_seeds_follow_from_study_coalition_and_replicate():
+    def seed_of(study: int, coalition: str, replicate: int, company: Sequence[Task] = ()) -> int:
+        retraining = Painting()
+        list(evaluator(retraining, seed=study).evaluate([*company, Task(coalition, replicate, "estimate")]))
+        return retraining.seeds[coalition][-1]
+
+    one = seed_of(0, "110", 0)
+    assert seed_of(0, "110", 0, company=TASKS[1:]) == one
+    assert len({one, seed_of(1, "110", 0), seed_of(0, "110", 1)}) == 3
+
+
+def test_a_failure_before_it_changes_no_seed():
+    calm, troubled = Painting(), Painting(bad="110")
+    list(evaluator(calm).evaluate(TASKS))
+    list(evaluator(troubled).evaluate(TASKS))
+    for coalition in ("011", "101", "010"):
+        assert troubled.seeds[coalition][-1] == calm.seeds[coalition][-1]
+
+
+def test_what_the_record_tells():
+    (item,) = evaluator().evaluate(TASKS[:1])
+    assert item.seconds.keys() == {"training", "sampling", "measuring"}
+    assert all(seconds >= 0 for seconds in item.seconds.values())
+    assert item.numerics == numerics(torch.device("cpu"))
+    assert item.numerics["threads"] == torch.get_num_threads()
+    assert item.versions["torch"] == torch.__version__
+    assert datetime.fromisoformat(item.started) <= datetime.fromisoformat(item.finished)
+
+
+def test_seconds_are_those_of_their_stage(monkeypatch):
+    clock = iter([100.0, 103.0, 110.0, 110.5])
+    monkeypatch.setattr("diffcredit.execution.evaluator.time.perf_counter", lambda: next(clock))
+    (item,) = evaluator().evaluate(TASKS[:1])
+    assert item.seconds == {"training": 3.0, "sampling": 7.0, "measuring": 0.5}
+
+
+def test_real_models_give_the_same_values_again_and_other_ones_for_another_replicate(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    contributions = Contributions(images, np.array([0, 0, 1, 1, 2, 2]), ("a", "b", "c"), tuple("123456"), images[:0])
+
+    def results(tasks):
+        retraining = FineTune(steps=2, batch_size=2, learning_rate=1e-3)
+        base = DDPM.create("tiny", 8, 0)
+        retraining.prepare(Ground(base, contributions, Training(steps=1), 0, tmp_path, silent))
+        return values(ModelEvaluator(retraining, SAMPLING, [Colourfulness()], seed=3).evaluate(tasks))
+
+    tasks = [Task("110", 0, "estimate"), Task("110", 1, "estimate"), Task("000", 0, "endpoint")]
+    first, replicate, nobody = results(tasks)
+    assert results(tasks[::-1]) == [nobody, replicate, first]
+    assert results(tasks[:1]) == [first]
+    assert len({first, replicate, nobody}) == 3

@@ -1,0 +1,128 @@
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.plugins import build
+from diffcredit.properties import PROPERTIES
+from diffcredit.properties.measuring import checked, measure_all
+
+IMAGES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
+
+
+@dataclass
+class Returns:
+    value: Any
+    name: str = "returns"
+
+    def measure(self, images):
+        return self.value
+
+
+class Raises:
+    name = "raises"
+
+    def measure(self, images):
+        raise ZeroDivisionError("the user's own mistake")
+
+
+class OfTheModel:
+    name = "of_the_model"
+
+    def measure_model(self, model):
+        return model + 1
+
+
+class Mean:
+    name = "mean"
+
+    def measure(self, images):
+        return float(images.mean())
+
+
+class Scribbles:
+    name = "scribbles"
+
+    def measure(self, images):
+        images[:] = 0
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    "value", [0.5, 3, -2.0, np.float32(0.25), np.float64(1e300), np.int64(7), Fraction(1, 4)], ids=repr
+)
+def test_numbers_are_kept(value):
+    (measurement,) = measure_all([Returns(value)], IMAGES, None)
+    assert (measurement.property, measurement.value, measurement.error) == ("returns", float(value), None)
+    assert type(measurement.value) is float
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.nan, "returned nan; a finite number"),
+        (math.inf, "returned inf; a finite number"),
+        (np.float32("-inf"), "finite number"),
+        (torch.tensor(0.5), r"returned Tensor tensor\(0.5"),
+        (np.array(0.5), "returned ndarray"),
+        (np.array([0.5]), "returned ndarray"),
+        (True, "returned bool True"),
+        (np.True_, "returned bool"),
+        ("0.5", "returned str '0.5'"),
+        (None, "returned NoneType None"),
+        (1j, "returned complex"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_what_is_no_number_is_an_error_that_says_what_came(value, message):
+    bad, good = measure_all([Returns(value), Mean()], IMAGES, None)
+    assert bad.value is None
+    assert bad.property == "returns"
+    assert re.search(message, bad.error)
+    assert "property 'returns'" in bad.error
+    assert good.value == IMAGES.mean()
+
+
+def test_one_that_raises_leaves_the_others():
+    results = measure_all([Mean(), Raises(), OfTheModel()], IMAGES, 41)
+    assert [result.property for result in results] == ["mean", "raises", "of_the_model"]
+    assert [result.value for result in results] == [IMAGES.mean(), None, 42]
+    assert "ZeroDivisionError: the user's own mistake" in results[1].error
+    assert "in measure" in results[1].error
+
+
+def test_one_that_writes_into_its_images_changes_no_other():
+    before = IMAGES.copy()
+    _, mean = measure_all([Scribbles(), Mean()], IMAGES, None)
+    assert mean.value == before.mean()
+    np.testing.assert_array_equal(IMAGES, before)
+
+
+def test_an_interruption_is_no_failed_measurement():
+    class Interrupted:
+        name = "interrupted"
+
+        def measure(self, images):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_all([Interrupted()], IMAGES, None)
+
+
+def test_a_number_beyond_floats_is_an_error():
+    with pytest.raises(OverflowError):
+        checked("big", 10**400)
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_study_files_find_them_by_name(name, tmp_path):
+    prop = build(name, {}, PROPERTIES, where="properties.0", beside=tmp_path)
+    assert prop.name == name
+    assert isinstance(prop.higher_is_better, bool)
+    for text in (prop.title, prop.unit, prop.explanation):
+        assert text

@@ -1,0 +1,309 @@
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diffcredit.config import StudyConfig, read_config
+from diffcredit.errors import UserError
+from diffcredit.preparation import build_properties, build_retraining
+from diffcredit.study import Study
+from tiny_study import CONFIG, changed, write_study
+
+
+def refusal(file):
+    """What is said against a study file: one line that begins with it."""
+    with pytest.raises(UserError) as raised:
+        read_config(file)
+    message = str(raised.value)
+    assert message.startswith(f"{file}: ")
+    assert "\n" not in message
+    return message.removeprefix(f"{file}: ")
+
+
+def refused_text(tmp_path, text):
+    file = tmp_path / "study.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return refusal(file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        # keys that nobody knows, at every level
+        ({"contributers": 1}, "contributers: unknown key; accepted: name, seed, contributions, model, "),
+        ({"contributions.pth": "x"}, "contributions.pth: unknown key; accepted: source, path, contributor, "),
+        ({"model.presets": "x"}, "model.presets: unknown key; accepted: family, preset, train"),
+        ({"model.train.stepz": 1}, "model.train.stepz: unknown key; accepted: steps, batch_size, learning_rate, "),
+        ({"sampling.imgs": 1}, "sampling.imgs: unknown key; accepted: images, steps, scheduler, seed, "),
+        ({"design.size": 1}, "design.size: unknown key; accepted: distribution, seed, "),
+        ({"stop.any": [1]}, "stop.any: unknown key; accepted: evaluations"),
+        # what is missing
+        ({"model": None}, "model: missing; a mapping with the keys family, preset, train is expected"),
+        ({"name": None}, "name: missing; a value is expected"),
+        ({"model.train.steps": None}, "model.train.steps: missing; a value is expected"),
+        ({"retraining.method": None}, "retraining.method: missing; a value is expected"),
+        ({"properties": [{"clusters": 3}]}, "properties.0.name: missing; a value is expected"),
+        # the wrong type
+        ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, preset, train is expected"),
+        ({"model.train": [1]}, "model.train: [1] is not accepted; a mapping with the keys steps, "),
+        ({"sampling": "ddim"}, "sampling: 'ddim' is not accepted; a mapping with the keys images, "),
+        ({"properties": "colourfulness"}, "properties: 'colourfulness' is not accepted; a list of at least one "),
+        ({"properties": []}, "properties: [] is not accepted; a list of at least one is expected"),
+        ({"properties": [7]}, "properties.0: 7 is not accepted; a mapping with the keys name, as is expected"),
+        ({"name": 5}, "name: 5 is not accepted; input should be a valid string"),
+        ({"model.train.steps": "many"}, "model.train.steps: 'many' is not accepted; input should be a valid integer"),
+        ({"model.train.steps": 2.5}, "model.train.steps: 2.5 is not accepted; input should be a valid integer"),
+        ({"contributions.holdout": [1]}, "contributions.holdout: [1] is not accepted; input should be a valid number"),
+        ({"contributions.path": 3}, "contributions.path: 3 is not accepted; a path"),
+        ({1: 2}, "1: 1 is not accepted; keys should be strings"),
+        # true is not the number 1
+        ({"seed": True}, "seed: true and false are not accepted; a number is expected"),
+        ({"model.train.steps": True}, "model.train.steps: true and false are not accepted"),
+        ({"sampling.seed": False}, "sampling.seed: true and false are not accepted"),
+        # out of range
+        ({"seed": -1}, "seed: -1 is not accepted; input should be greater than or equal to 0"),
+        ({"model.train.steps": 0}, "model.train.steps: 0 is not accepted; input should be greater than or equal to 1"),
+        ({"model.train.learning_rate": 0}, "model.train.learning_rate: 0 is not accepted; input should be greater"),
+        ({"model.train.learning_rate": float("inf")}, "model.train.learning_rate: inf is not accepted; "),
+        ({"model.train.learning_rate": float("nan")}, "model.train.learning_rate: nan is not accepted; "),
+        ({"model.train.ema": 1.0}, "model.train.ema: 1.0 is not accepted; input should be less than 1"),
+        ({"sampling.steps": 1001}, "sampling.steps: 1001 is not accepted; input should be less than or equal to 1000"),
+        ({"sampling.seed": 2**64}, "sampling.seed: 18446744073709551616 is not accepted; "),
+        ({"stop.evaluations": 0}, "stop.evaluations: 0 is not accepted; input should be greater than or equal to 1"),
+        # one of a few
+        ({"model.preset": "huge"}, "model.preset: 'huge' is not accepted; accepted: tiny, small, ddpm-cifar"),
+        ({"model.family": "gan"}, "model.family: 'gan' is not accepted; input should be 'ddpm'"),
+        ({"model.train.schedule": "step"}, "model.train.schedule: 'step' is not accepted; input should be 'constant' "),
+        ({"design.distribution": "normal"}, "design.distribution: 'normal' is not accepted; input should be 'uniform'"),
+        (
+            {"contributions.unreadable": "ask"},
+            "contributions.unreadable: 'ask' is not accepted; input should be 'stop'",
+        ),
+        ({"device": "tpu"}, "device: 'tpu' is not accepted; accepted: auto, cpu, cuda, cuda:1, …"),
+        # together
+        (
+            {"model.train.ema": 0.9, "model.train.average_tail": 0.5},
+            "model.train: {'steps': 2, 'batch_size': 8, 'learning_rate': 0.001, 'ema': 0.9, 'average_tail… is not "
+            "accepted; ema and average_tail both replace the last weights; give one of them",
+        ),
+        (
+            {"properties": ["a", {"name": "a"}]},
+            "properties: ['a', {'name': 'a'}] is not accepted; 'a' is there twice; ",
+        ),
+        # paths
+        ({"results": "a\0b"}, "results: 'a\\x00b' is not accepted; a path without the character NUL is accepted"),
+        ({"ledger": "a\0b"}, "ledger: 'a\\x00b' is not accepted; a path without the character NUL is accepted"),
+    ],
+)
+def test_refused(tmp_path, changes, said):
+    file = tmp_path / "study.yaml"
+    content = changed(CONFIG, {key: value for key, value in changes.items() if isinstance(key, str)})
+    content |= {key: value for key, value in changes.items() if not isinstance(key, str)}
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    assert refusal(file).startswith(said)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path):
+    message = refusal(write_study(tmp_path, {"seed": -1, "sampling.imgs": 1, "model.train.steps": "x"}))
+    assert [part in message for part in ("seed: -1", "sampling.imgs: unknown", "model.train.steps: 'x'")] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "name", ["../escape", "a/b", "a\\b", "/tmp/x", "..", ".", "", "a\n", "a\0b", "~root", "x" * 101, " a", "-rf", "a:b"]
+)
+def test_names_that_are_no_folders(tmp_path, name):
+    assert refusal(write_study(tmp_path, {"name": name})).startswith(f"name: {name!r}"[:60])
+
+
+@pytest.mark.parametrize("name", ["a", "openmoji-demo", "Ünïcode 2", "v1.2_3", "x" * 100])
+def test_the_results_folder_is_below_the_study_file(tmp_path, name):
+    config = read_config(write_study(tmp_path, {"name": name, "results": None}))
+    assert config.results_folder == tmp_path / "results" / name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a study file is a mapping with the keys name, seed, contributions, model, "),
+        ("[1, 2]", "a study file is a mapping with the keys "),
+        ("just words", "a study file is a mapping with the keys "),
+        ("name: [", "not valid YAML (line 1: "),
+        ("name: a\n\tseed: 0", "not valid YAML (line 2: found character '\\t'"),
+        ("name: a\nname: b", "not valid YAML (line 2: the key 'name' is there twice)"),
+        ("a: 1\n---\nb: 2", "not valid YAML (line 2: "),
+        ("name: a\0b", "not valid YAML (unacceptable character #x0000"),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", "cannot be read (not UTF-8 text); a study file is expected"),
+        ("#" * 1_000_001, "over 1,000,000 bytes; a study file is expected"),
+        ("seed: " + "9" * 5000, "not valid YAML (Exceeds the limit"),
+        ("seed: 2020-13-45", "not valid YAML (month must be in 1..12)"),
+        ("seed: !!timestamp x", "not valid YAML ("),
+        ("seed: !!bool x", "not valid YAML ("),
+        ("{[1, 2]: 3}", "not valid YAML (line 1: found unhashable key"),
+        (
+            "!!python/object/apply:os.system ['touch hacked']",
+            "not valid YAML (line 1: could not determine a constructor",
+        ),
+        ("name: !!python/name:os.system", "not valid YAML (line 1: could not determine a constructor"),
+        ("name: !!python/object/new:os.system ['touch hacked']", "not valid YAML (line 1: could not determine a con"),
+        ("[" * 100_000, "not valid YAML (nested too deeply)"),
+        ("name: &a {x: *a}", "over 10,000 values, aliases counted; a study file is expected"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_what_is_no_study_file(tmp_path, monkeypatch, text, said):
+    monkeypatch.chdir(tmp_path)
+    assert refused_text(tmp_path, text).startswith(said)
+    assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
+
+
+def test_a_billion_laughs(tmp_path):
+    """Ten lines that would be 10¹¹ values when written out."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 11)]
+    assert refused_text(tmp_path, "\n".join(lines)).startswith("over 10,000 values")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    assert refusal(tmp_path / "nothing.yaml") == "cannot be read (No such file or directory); a study file is expected"
+    assert refusal(tmp_path) == "cannot be read (Is a directory); a study file is expected"
+    with pytest.raises(UserError, match=r"study\.yaml: cannot be read \(No such file"):
+        Study.load(tmp_path)
+
+
+TEXT = """
+name: words
+contributions: {source: openmoji, resolution: 16, holdout: 1e-1}
+model: {preset: tiny, train: {steps: 2, learning_rate: 1e-4, flip: false}}
+retraining: {method: sparsified, learning_rate: 5E-5}
+properties: [colourfulness, {name: colourfulness, percentile: 90, as: vivid}]
+"""
+
+
+def test_what_a_user_may_write(tmp_path):
+    file = tmp_path / "study.yaml"
+    file.write_text("\ufeff" + TEXT)
+    config = read_config(file)
+    assert config.model.train.learning_rate == 1e-4  # which YAML 1.1 reads as a text
+    assert config.contributions.holdout == 0.1
+    assert config.model.train.flip is False
+    assert config.retraining.options == {"learning_rate": 5e-5}
+    assert config.retraining.recipe == "sparsified"
+    assert [(section.name, section.label) for section in config.properties] == [
+        ("colourfulness", None),
+        ("colourfulness", "vivid"),
+    ]
+    assert config.properties[1].options == {"percentile": 90}
+    assert [prop.name for prop in build_properties(Study.load(file))] == ["colourfulness", "vivid"]
+
+
+def test_quoted_numbers_and_anchors_are_fine(tmp_path):
+    file = tmp_path / "study.yaml"
+    file.write_text(TEXT.replace("1e-4", "'1e-4'").replace("steps: 2", "<<: &few {steps: 2}"))
+    assert read_config(file).model.train.learning_rate == 1e-4
+    assert read_config(file).model.train.steps == 2
+
+
+def test_paths_start_from_the_study_file(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    section = {"path": "data/images", "holdout": "../held out"}
+    file = write_study(tmp_path / "here", {"contributions": section, "results": "out", "ledger": "all.db"})
+    config = read_config(file)
+    assert config.contributions.path == tmp_path / "here/data/images"
+    assert config.contributions.holdout == tmp_path / "held out"
+    assert config.results_folder == tmp_path / "here/out"
+    assert config.ledger == str(tmp_path / "here/all.db")
+    url = "postgresql+psycopg://host/name"
+    assert read_config(write_study(tmp_path, {"ledger": url})).ledger == url
+
+
+def test_the_bundled_study_files_are_valid():
+    from importlib.resources import as_file, files
+
+    with as_file(files("diffcredit.cli") / "demo.yaml") as file:
+        study = Study.load(file)
+        build_retraining(study)
+        assert len(build_properties(study)) == len(study.config.properties)
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from([10**30, -(10**30), 1e300, float("inf"), float("nan"), 0.5]),
+    st.dates(),
+    st.binary(max_size=3),
+    st.text(max_size=5),
+    st.sampled_from(["a:b", "os:getpid", ":", "..", "builtins:dict", "1e3", "\0", "\ud7ff", "auto", "heldout_loss"]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.one_of(st.text(max_size=5), st.integers()), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def places(content, here=()):
+    """The path of every value in nested mappings and lists."""
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        yield (*here, key)
+        yield from places(value, (*here, key))
+
+
+@st.composite
+def mutants(draw):
+    """The valid study with some values replaced, removed or added."""
+    content = changed(CONFIG, {})
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.sampled_from([(), *places(content)]))
+        section = content
+        for key in place[:-1]:
+            section = section[key]
+        action = draw(st.sampled_from(["replace", "remove", "add"]))
+        if action == "add":
+            section = section[place[-1]] if place else section
+            if isinstance(section, dict):
+                section[draw(st.one_of(st.text(max_size=5), st.sampled_from(list(StudyConfig.model_fields))))] = draw(
+                    VALUES
+                )
+        elif place and action == "replace":
+            section[place[-1]] = draw(VALUES)
+        elif place:
+            del section[place[-1]]
+    return content
+
+
+def ends_well(file):
+    """Reading the file and building what it names succeeds, or says in one line why not."""
+    message = f"{file}: "
+    try:
+        study = Study.load(file)
+        build_properties(study)
+        build_retraining(study)
+    except UserError as error:
+        message = str(error)
+    assert message.startswith(f"{file}: ")
+    assert len(message) < 2000
+
+
+@settings(max_examples=300, deadline=None)
+@given(content=mutants())
+def test_any_mutant_is_accepted_or_refused(content, tmp_path_factory):
+    file = tmp_path_factory.getbasetemp() / "mutant.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    ends_well(file)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    start=st.integers(0, 600),
+    length=st.integers(0, 20),
+    put=st.one_of(st.text(max_size=4), st.sampled_from("{}[]*&!|:")),
+)
+def test_any_damaged_text_is_accepted_or_refused(start, length, put, tmp_path_factory):
+    text = yaml.safe_dump(CONFIG)
+    file = tmp_path_factory.getbasetemp() / "damaged.yaml"
+    file.write_bytes((text[:start] + put + text[start + length :]).encode("utf-8", "surrogatepass"))
+    ends_well(file)
