@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -201,7 +201,7 @@ _SECTIONS: dict[str, type] = {
 def _keys(section: type) -> list[str]:
     if issubclass(section, BaseModel):
         return [field.alias or name for name, field in section.model_fields.items()]
-    return [field.name for field in dataclasses.fields(section)]
+    return [field.name for field in dataclasses.fields(cast(Any, section))]
 
 
 def _sentences(problems: Iterable[Any]) -> str:

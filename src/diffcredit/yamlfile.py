@@ -51,9 +51,8 @@ def read_yaml(file: Path) -> Any:
 
 
 def _place(error: Exception) -> str:
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-    if mark is not None:
-        return f"line {mark.line + 1}: {error.problem}"
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
     return "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
 
 

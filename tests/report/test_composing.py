@@ -59,11 +59,10 @@ def test_the_report_of_a_study(finished):
     for words in ("Held-out loss", "Colourfulness", "Diversity", "Hasler–Süsstrunk M3", "nats"):
         assert words in page.text
     samples = [picture for picture in page.pictures if len(picture["alt"]) > 40]
-    assert [bool(re.search(words, picture["alt"])) for words, picture in zip(
-        (r"trained on all contributions, seeds 0 to 3\.$", r"coalition of all contributors.*F\(all\)", r"without .*, .*"),
-        samples,
-        strict=True,
-    )] == [True] * 3  # fmt: skip
+    base, everybody, without = (picture["alt"] for picture in samples)
+    assert base.endswith("trained on all contributions, seeds 0 to 3.")
+    assert re.search(r"coalition of all contributors.*F\(all\)", everybody)
+    assert "The same retraining without " in without
     assert all(picture["src"].startswith("data:image/png;base64,") for picture in samples)
     assert "16 px" in page.text
     assert "failed and are left out" not in page.text
@@ -90,7 +89,7 @@ def test_pictures_are_made_once(finished):
 
 
 def test_copied_images_are_noted(tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "<i>cem</i>".replace("/", "")])
+    images_of(tmp_path / "images", ["ada", "bob", "<i>cem<i>"])
     for index in range(2):
         (tmp_path / f"images/bob/{index}.png").write_bytes((tmp_path / f"images/ada/{index}.png").read_bytes())
     run_here(write_study(tmp_path, SMALL))

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from typing import Any
+from typing import TextIO
 
 import typer
 
@@ -35,7 +35,7 @@ def _options(
 
 def main() -> None:
     """Runs a command. Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 stopped by Ctrl-C."""
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # ty: ignore[invalid-assignment]  (a hook is there to be replaced)
     try:
         app()
     except UserError as error:
@@ -49,11 +49,18 @@ def main() -> None:
         sys.exit(1)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     if issubclass(category, DiffcreditWarning):
         complain(message, "warning")
     else:
-        _show_other_warning(message, category, *rest, **named)
+        _show_other_warning(message, category, filename, lineno, file, line)
 
 
 _show_other_warning = warnings.showwarning

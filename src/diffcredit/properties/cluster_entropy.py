@@ -39,7 +39,6 @@ class ClusterEntropy:
                 f"cluster_entropy.clusters: {self.clusters} clusters of {images} generated images; "
                 f"accepted: at most sampling.images"
             )
-        pixel_features(contributions.images[:1])  # refuses a resolution that it cannot divide
 
     def fit(self, context: Context) -> State:
         from sklearn.cluster import AgglomerativeClustering

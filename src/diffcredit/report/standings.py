@@ -51,15 +51,19 @@ def average_credit(table: CreditTable) -> float:
 
 def sums_to_total(table: CreditTable) -> bool:
     """Whether Σ credit = F(N) − F(∅) up to rounding: true of Shapley values (efficiency)."""
-    scale = max(abs(table.empty), abs(table.full), *map(abs, table.credit))
-    return abs(credit_sum(table) - total(table)) <= TOLERANCE * scale * len(table.credit)
+    return abs(credit_sum(table) - total(table)) <= TOLERANCE * _scale(table) * len(table.credit)
+
+
+def _scale(table: CreditTable) -> float:
+    """The largest magnitude involved, which rounding errors are relative to: that of F, not only of credits."""
+    return max(abs(table.empty), abs(table.full), *map(abs, table.credit))
 
 
 def standings(table: CreditTable) -> tuple[Standing, ...]:
     """All contributors, most helpful first; equal credits keep the table's order."""
     direction = 1 if table.higher_is_better else -1
     average, whole = average_credit(table), total(table)
-    tolerance = TOLERANCE * max(map(abs, table.credit))
+    tolerance = TOLERANCE * _scale(table)
     helpfulness = [direction * credit for credit in table.credit]
     order = sorted(range(len(helpfulness)), key=lambda i: -helpfulness[i])
 
