@@ -1,6 +1,6 @@
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diffcredit.config import StudyConfig, read_config
@@ -290,6 +290,7 @@ def ends_well(file):
 
 @settings(max_examples=300, deadline=None)
 @given(content=mutants())
+@example(content=changed(CONFIG, {"retraining.recover_steps": {0: True}}))
 def test_any_mutant_is_accepted_or_refused(content, tmp_path_factory):
     file = tmp_path_factory.getbasetemp() / "mutant.yaml"
     file.write_text(yaml.safe_dump(content), encoding="utf-8")

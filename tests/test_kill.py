@@ -37,8 +37,14 @@ CHANGES = {
 }
 
 
-def to_the_end(file: Path, workers: int = 2) -> None:
-    with running(file, workers) as process:
+def here_to_the_end(file: Path) -> None:
+    run_here(file)
+    with limited_threads(1):
+        write_results(Study.load(file))
+
+
+def to_the_end(file: Path) -> None:
+    with running(file) as process:
         told = process.communicate(timeout=500)[0]
         assert process.returncode == 0, told
 
@@ -47,9 +53,7 @@ def to_the_end(file: Path, workers: int = 2) -> None:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same study in one process that nobody kills."""
     file = write_study(tmp_path_factory.mktemp("undisturbed"), CHANGES)
-    run_here(file)
-    with limited_threads(1):
-        write_results(Study.load(file))
+    here_to_the_end(file)
     return file.parent
 
 
@@ -79,7 +83,7 @@ def kill_at(file: Path, moments: list[tuple[str, int]], seed: int, workers: int 
 def test_killed_twice(tmp_path, undisturbed):
     file = write_study(tmp_path, CHANGES)
     kill_at(file, [(BASE, 11), (EVALUATING, 5)], seed=0, workers=1)
-    to_the_end(file, workers=1)
+    here_to_the_end(file)
     check(tmp_path, undisturbed)
 
 

@@ -181,7 +181,7 @@ def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
     """The keys where true or false was given and taken for the number 1 or 0."""
     if isinstance(given, bool) and not isinstance(taken, bool):
         yield key
-    elif isinstance(given, dict):
+    elif isinstance(given, dict) and not isinstance(taken, dict):  # a section, not the value of an option
         for name, value in given.items():
             yield from _misplaced_booleans(value, getattr(taken, name, value), f"{key}.{name}" if key else name)
 

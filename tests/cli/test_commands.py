@@ -263,7 +263,7 @@ def test_a_property_without_credits_is_a_warning(tmp_path):
     assert "colourfulness" in result.stdout
 
 
-def few_steps(file: Path) -> None:
+def few_steps(file: Path, *, prune: bool) -> None:
     """Edits a study file down to what a test can wait for."""
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     few = {
@@ -271,13 +271,14 @@ def few_steps(file: Path) -> None:
         "model.preset": "tiny",
         "contributions.resolution": 16,
         "model.train.steps": 2,
-        "retraining.recover_steps": 2,
-        "retraining.steps": 1,
+        "retraining": {**content["retraining"], "recover_steps": 2, "steps": 1},
         "sampling.images": 20,
         "sampling.steps": 2,
         "stop.evaluations": 12,
         "design": CONFIG["design"],
     }
+    if not prune:
+        few["retraining"] = {"method": "fine_tune", "steps": 1}
     file.write_text(yaml.safe_dump(changed(content, few), allow_unicode=True), encoding="utf-8")
 
 
@@ -303,7 +304,7 @@ def test_init_writes_a_file_that_run_accepts(diffcredit, tmp_path, kind):
     content = yaml.safe_load(output.read_text(encoding="utf-8"))
     assert content["name"] == ("123" if kind == "npz" else "Bilder-von-Zoë-Co-1-写真")
     assert content["contributions"]["source"] == kind
-    few_steps(output)
+    few_steps(output, prune=kind == "folders")
     code, out, err = diffcredit("run", output, "--workers", 1)
     assert (code, err) == (0, "")
     assert "8 images of 2 contributors, 2 held out" in out

@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from safetensors import safe_open
 
 from running_study import BASE, EVALUATING, is_running, read_until, running, workers_of
 from tiny_study import recorded_values, rows, write_study
@@ -28,13 +29,11 @@ def test_in_the_base_training(tmp_path):
         interrupt(process)
     (checkpoint,) = (tmp_path / "results/models").iterdir()
     assert checkpoint.name.endswith(".checkpoint.safetensors")
-    with running(file) as process:  # goes on where it stood
-        line = next(line for line in process.stdout if line.startswith(BASE))
-        assert int(line.removeprefix(f"{BASE}: ").split("/")[0]) > 3
-        interrupt(process)
+    with safe_open(checkpoint, framework="np") as saved:
+        assert int(saved.metadata()["step"]) >= 3
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_in_the_evaluations(finished, workers):
     before = recorded_values(finished)
     file = write_study(finished, {"stop.evaluations": 3000})
