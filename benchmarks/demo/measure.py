@@ -98,6 +98,9 @@ def copies(study: Study) -> dict[str, dict[str, object]]:
     found = {}
     for name, c in study.credits().items():
         within = c.low[other] <= c.values[one] <= c.high[other] and c.low[one] <= c.values[other] <= c.high[one]
-        pair = {who: [round(float(x[i]), 5) for x in (c.values, c.low, c.high)] for who, i in ((COPIED, one), (COPIER, other))}
+        pair = {
+            who: [round(float(x[i]), 5) for x in (c.values, c.low, c.high)]
+            for who, i in ((COPIED, one), (COPIER, other))
+        }
         found[name] = {**pair, "within_each_other": bool(within)}
     return found

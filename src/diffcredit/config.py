@@ -102,7 +102,11 @@ class StopSection(_Section):
 
 
 class StudyConfig(_Section):
-    """A study: everything that fixes the numbers, and where they are kept."""
+    """A study: everything that fixes the numbers, and where they are kept.
+
+    ``threads`` is how many a process computes with on a CPU. Sums come out another way with another number, so
+    it belongs to the study and not to the machine.
+    """
 
     name: Annotated[str, Field(max_length=100)]
     seed: Annotated[int, Field(ge=0)] = 0
@@ -116,6 +120,7 @@ class StudyConfig(_Section):
     results: _Path | None = None
     ledger: Annotated[str, AfterValidator(_without_nul)] | None = None
     device: str = "auto"
+    threads: Annotated[int, Field(ge=1)] = 1
 
     @field_validator("name")
     @classmethod

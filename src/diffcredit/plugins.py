@@ -1,6 +1,7 @@
 """From a name in a study file to an object: ours by their short names, users' as ``package.module:Class``."""
 
 import dataclasses
+import hashlib
 import importlib
 import inspect
 import sys
@@ -48,8 +49,14 @@ def build(reference: str, options: Mapping[str, Any], registry: Mapping[str, str
 
 
 def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What fixes a component's numbers: all fields of a dataclass, or else the options it was given."""
-    return dataclasses.asdict(component) if dataclasses.is_dataclass(component) else dict(options)
+    """What fixes a component's numbers: all fields of a dataclass, or else the options it was given; and of a
+    plug-in the hash of its module's file, so that a changed program never passes for the old one."""
+    settings = dataclasses.asdict(component) if dataclasses.is_dataclass(component) else dict(options)
+    module = sys.modules[type(component).__module__]
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__.partition(".")[0] == "diffcredit":  # our own has the package's version
+        return settings
+    return {**settings, "code": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
 
 
 _JSON = "texts, finite numbers, true, false, null, lists and mappings of them"

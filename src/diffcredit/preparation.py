@@ -16,6 +16,7 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.protocol import DiffusionModel, Images
 from diffcredit.errors import UserError, located
+from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
 from diffcredit.plugins import build, settings_of
 from diffcredit.properties import PROPERTIES, Context
@@ -64,16 +65,17 @@ def untrained_and_rehearsal(study: "Study") -> tuple[DiffusionModel, Rehearsal]:
 def base_model(study: "Study") -> DiffusionModel:
     """The model of the study file, trained on all contributions."""
     model, seed = study.config.model, study.config.seed
-    return kept_model(
-        base_folder(study),
-        DDPM.load,
-        lambda: DDPM.create(model.preset, study.config.contributions.resolution, derive_seed(seed, "base")),
-        study.contributions,
-        model.train,
-        seed=derive_seed(seed, "train"),
-        on_step=lambda done, total: study.progress("training the base model", done, total),
-        device=device_of(study),
-    )
+    with limited_threads(study.config.threads):
+        return kept_model(
+            base_folder(study),
+            DDPM.load,
+            lambda: DDPM.create(model.preset, study.config.contributions.resolution, derive_seed(seed, "base")),
+            study.contributions,
+            model.train,
+            seed=derive_seed(seed, "train"),
+            on_step=lambda done, total: study.progress("training the base model", done, total),
+            device=device_of(study),
+        )
 
 
 def base_folder(study: "Study") -> Path:
@@ -95,7 +97,8 @@ def prepared_retraining(study: "Study") -> Retraining:
         folder=study.folder / "models",
         progress=study.progress,
     )
-    retraining.prepare(ground)
+    with limited_threads(study.config.threads):
+        retraining.prepare(ground)
     return retraining
 
 
@@ -156,7 +159,9 @@ def generated_images(study: "Study") -> Images:
     file = study.folder / "models" / f"generated-{identity[:12]}.safetensors"
     if not file.exists():
         study.progress("sampling the base model", 0, sampling.images)
-        write_arrays(file, {"images": study.base.sample(sampling.seeds, sampling.steps, sampling.batch_size)})
+        with limited_threads(study.config.threads):
+            images = study.base.sample(sampling.seeds, sampling.steps, sampling.batch_size)
+        write_arrays(file, {"images": images})
         study.progress("sampling the base model", sampling.images, sampling.images)
     return read_arrays(file)["images"]
 

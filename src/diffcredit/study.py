@@ -102,7 +102,7 @@ class Study:
                 credits[name] = estimate(
                     game.coalitions,
                     game.values,
-                    empty=game.empty[:1],  # an untrained network: the same in every replicate
+                    empty=game.empty[0] if game.empty else (),  # an untrained network: known without noise
                     full=game.full,
                     method=method,
                     size_distribution=self.config.design.distribution,

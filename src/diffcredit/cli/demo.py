@@ -22,4 +22,4 @@ def demo(
     if not file.exists():
         write_text(file, (files("diffcredit.cli") / "demo.yaml").read_text(encoding="utf-8"))
     with stopping_gently(), Bars() as bars:
-        run_study(Study.load(file, bars), workers, threads=1)
+        run_study(Study.load(file, bars), workers)

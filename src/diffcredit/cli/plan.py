@@ -1,9 +1,7 @@
 """``diffcredit plan``: what a study will cost, before anything runs."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from diffcredit.cli.console import StudyArgument, WorkersOption, console, duration
 
@@ -20,11 +18,7 @@ class Stage:
     done: bool = False
 
 
-def plan(
-    study: StudyArgument,
-    workers: WorkersOption = None,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each evaluation.")] = 1,
-) -> None:
+def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     """Foresee a study's cost from a few timed steps on this machine; nothing is trained or kept."""
     from rich.table import Table
 
@@ -33,7 +27,7 @@ def plan(
 
     loaded = Study.load(study)
     with stopping_gently():
-        stages = foresee(loaded, workers, threads)
+        stages = foresee(loaded, workers)
     grid = Table(box=None)
     grid.add_column("stage")
     grid.add_column("time", justify="right")
@@ -43,7 +37,7 @@ def plan(
     console.print(grid)
 
 
-def foresee(study: "Study", workers: int | None, threads: int) -> list[Stage]:
+def foresee(study: "Study", workers: int | None) -> list[Stage]:
     """The stages of a study with their times here. Measuring properties is not timed; it is short for ours."""
     from diffcredit.cli.run import make_executor
     from diffcredit.execution import LocalWorkers
@@ -53,15 +47,14 @@ def foresee(study: "Study", workers: int | None, threads: int) -> list[Stage]:
 
     training, sampling = study.config.model.train, study.config.sampling
     check(study)
-    executor = make_executor(study, workers, threads)
+    executor = make_executor(study, workers)
     side_by_side = executor.workers if isinstance(executor, LocalWorkers) else 1
     untrained, rehearsal = untrained_and_rehearsal(study)
-    base = measure_speed(untrained, training, sampling)
-    all_threads = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
-    with limited_threads(threads):
-        alone = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
+    with limited_threads(study.config.threads):
+        base = measure_speed(untrained, training, sampling)
+        speed = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
     left = study.wanted - len(study.done())
-    each = rehearsal.coalition.steps * alone.training_step + alone.sampling
+    each = rehearsal.coalition.steps * speed.training_step + speed.sampling
     stages = [
         Stage(
             f"base model: {training.steps:,} steps, then {sampling.images:,} images",
@@ -74,7 +67,7 @@ def foresee(study: "Study", workers: int | None, threads: int) -> list[Stage]:
         stages.append(
             Stage(
                 f"preparing the retraining: {steps:,} steps",
-                steps * all_threads.training_step,
+                steps * speed.training_step,
                 done=left < study.wanted,
             )
         )

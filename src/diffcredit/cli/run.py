@@ -3,7 +3,7 @@
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,16 +16,12 @@ if TYPE_CHECKING:
 MOST_LINES = 5  # of one kind before a run begins
 
 
-def run(
-    study: StudyArgument,
-    workers: WorkersOption = None,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each evaluation; part of its numerics.")] = 1,
-) -> None:
+def run(study: StudyArgument, workers: WorkersOption = None) -> None:
     """Run a study, or resume it: train, prune, evaluate coalitions, write credits.csv and report.html."""
     from diffcredit.study import Study
 
     with stopping_gently(), Bars() as bars:
-        run_study(Study.load(study, bars), workers, threads)
+        run_study(Study.load(study, bars), workers)
 
 
 @contextmanager
@@ -38,7 +34,7 @@ def stopping_gently() -> Generator[None]:
         raise typer.Exit(130) from None
 
 
-def run_study(study: "Study", workers: int | None, threads: int) -> None:
+def run_study(study: "Study", workers: int | None) -> None:
     """The study from wherever it stands to its report, with progress, and the credits printed."""
     from diffcredit.cli.credits import print_credits
     from diffcredit.cli.report import write_results
@@ -55,7 +51,7 @@ def run_study(study: "Study", workers: int | None, threads: int) -> None:
         say(f"the same image from {', '.join(duplicate.contributors)}: {', '.join(duplicate.names)}")
     if len(duplicates) > MOST_LINES:
         say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")
-    evaluate(study, make_executor(study, workers, threads))
+    evaluate(study, make_executor(study, workers))
     tables = write_results(study)
     print_credits(tables)
     say(f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}")
@@ -75,10 +71,11 @@ def evaluate(study: "Study", executor: "Executor") -> None:
         say(f"{failed} evaluations failed; the ledger has their errors, and the next run tries them again.")
 
 
-def make_executor(study: "Study", workers: int | None, threads: int) -> "Executor":
+def make_executor(study: "Study", workers: int | None) -> "Executor":
     """Local workers, as many as asked for; by default the CPU's cores, or this process alone with a GPU."""
     from diffcredit.execution import InProcess, LocalWorkers
 
+    threads = study.config.threads
     if workers is None:
         from diffcredit.preparation import device_of
 

@@ -14,6 +14,7 @@ from diffcredit.coalitions import decode
 from diffcredit.contributions.records import Duplicate
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.tasks import utc_now
+from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, game_of
 from diffcredit.preparation import generated_images
@@ -102,8 +103,10 @@ def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
     if not file.exists():
         study.progress("retraining for the pictures", 0, 1)
         seed = derive_seed(study.config.seed, coalition, 0)
-        (model,) = study.retraining.models_for(decode(coalition)[None], [seed])
-        write_arrays(file, {"images": model.sample(sampling.seeds, sampling.steps, sampling.batch_size)})
+        with limited_threads(study.config.threads):
+            (model,) = study.retraining.models_for(decode(coalition)[None], [seed])
+            images = model.sample(sampling.seeds, sampling.steps, sampling.batch_size)
+        write_arrays(file, {"images": images})
         study.progress("retraining for the pictures", 1, 1)
     return read_arrays(file)["images"]
 
