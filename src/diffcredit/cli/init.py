@@ -34,9 +34,10 @@ model:
 
 retraining:                   # a coalition's model: sparsified, fine_tune or from_scratch
   method: sparsified
-  parameters: 0.55            # share of the parameters that pruning keeps
+  parameters: {kept}             # share of the parameters that pruning keeps
   recover_steps: {recover}
   steps: {tune}
+  learning_rate: {tune_rate}      # lower is quieter: credits rest on differences between coalitions
 
 sampling: {{scheduler: ddim, steps: {ddim}, images: {images}, seed: 0}}
 
@@ -57,14 +58,42 @@ class Scale:
     batch: int
     rate: float
     ema: float
+    kept: float
     recover: int
     tune: int
+    tune_rate: float
     ddim: int
     images: int
 
 
-CPU = Scale("tiny", 16, steps=3000, batch=32, rate=2e-3, ema=0.995, recover=800, tune=60, ddim=20, images=64)
-GPU = Scale("small", 32, steps=20000, batch=64, rate=2e-4, ema=0.9995, recover=10000, tune=1000, ddim=50, images=1024)
+CPU = Scale(
+    preset="tiny",
+    resolution=16,
+    steps=3000,
+    batch=32,
+    rate=2e-3,
+    ema=0.995,
+    kept=0.4,
+    recover=800,
+    tune=60,
+    tune_rate=5e-4,
+    ddim=10,
+    images=160,
+)
+GPU = Scale(
+    preset="small",
+    resolution=32,
+    steps=20000,
+    batch=64,
+    rate=2e-4,
+    ema=0.9995,
+    kept=0.55,
+    recover=10000,
+    tune=1000,
+    tune_rate=1e-4,
+    ddim=50,
+    images=1024,
+)
 
 
 def init(
