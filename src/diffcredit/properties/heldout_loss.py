@@ -28,10 +28,7 @@ class HeldoutLoss:
     title = "Held-out loss"
     higher_is_better = False
     unit = "mean squared error"
-    explanation = (
-        "How far the model is off when it denoises images that were kept out of training; lower is better, so a "
-        "negative credit helps."
-    )
+    explanation = "How far the model is off when it denoises images that were kept out of training."
 
     def check(self, contributions: Contributions, images: int) -> None:
         if not len(contributions.heldout):

@@ -41,7 +41,7 @@ def compose(study: "Study") -> Report:
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
     return Report(
         study=study.name,
-        created=utc_now(),
+        created=f"{utc_now()[:16].replace('T', ' ')} UTC",
         version=package_versions().get("diffcredit", "unknown"),
         tables=tables,
         samples=tuple(_samples(study, tables[0])),
