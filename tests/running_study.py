@@ -39,7 +39,14 @@ def running(file: Path, workers: int = 2) -> Iterator[subprocess.Popen[str]]:
     """The study's run, all its processes in one group, which is gone afterwards."""
     command = [sys.executable, "-u", "-c", DRIVER, "run", str(file), "--workers", str(workers)]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
+        # a shell's background jobs ignore Ctrl-C and so would their children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process

@@ -84,15 +84,23 @@ def test_error_falls_with_evaluations_and_with_replicates():
     np.testing.assert_allclose(credits.values, weights, atol=0.15)
 
 
+def modulated(coalitions, exponent):
+    """x̃ s^−γ, scaled so that s^−γ has mean 1 over all sizes a coalition can have."""
+    sizes, n = coalitions.sum(axis=1), coalitions.shape[1]
+    scale = np.mean([s**-exponent for s in range(1, n)])
+    return np.array([(row - s / n) * s**-exponent / scale for row, s in zip(coalitions, sizes, strict=True)])
+
+
 def test_lambda_maximises_the_restricted_likelihood():
     n, m = 9, 70
     coalitions = make_design("uniform", 2).draw(n, 0, m)
     values = games.noisy(games.additive(np.random.default_rng(1).normal(size=n)), 1.5, seed=1)(coalitions)
     b = size_columns(coalitions)
-    x = coalitions - coalitions.mean(axis=1, keepdims=True)
+    diagnostics = estimate(coalitions, values, empty=0.0, full=1.0).diagnostics
+    x = modulated(coalitions, diagnostics["slope_exponent"])
 
     def deviance(logs):
-        """The textbook form: log|V| + log|BᵀV⁻¹B| + yᵀPy for V = τ²x̃x̃ᵀ + σ²I."""
+        """The textbook form: log|V| + log|BᵀV⁻¹B| + yᵀPy for V = τ²zzᵀ + σ²I, z the modulated x̃."""
         v = np.exp(logs[0]) * x @ x.T + np.exp(logs[1]) * np.eye(m)
         inverse = np.linalg.inv(v)
         inner = b.T @ inverse @ b
@@ -100,7 +108,6 @@ def test_lambda_maximises_the_restricted_likelihood():
         return np.linalg.slogdet(v)[1] + np.linalg.slogdet(inner)[1] + values @ p @ values
 
     best = minimize(deviance, [0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-10}).x
-    diagnostics = estimate(coalitions, values, empty=0.0, full=1.0).diagnostics
     assert diagnostics["tau"] == pytest.approx(np.exp(best[0] / 2), rel=1e-3)
     assert diagnostics["sigma"] == pytest.approx(np.exp(best[1] / 2), rel=1e-3)
     assert diagnostics["lambda"] == pytest.approx(np.exp(best[1] - best[0]), rel=1e-3)
@@ -118,16 +125,18 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     # n − 1 = 6 distinct sizes: four size regressors. Penalised normal equations with them unpenalised.
     b = size_columns(coalitions)[:, :4]
     x = coalitions - coalitions.mean(axis=1, keepdims=True)
+    z = modulated(coalitions, credits.diagnostics["slope_exponent"])
 
-    def linear_map(weights):
-        full = np.concatenate([b, x], axis=1)
+    def linear_map(weights, indicators):
+        full = np.concatenate([b, indicators], axis=1)
         penalty = np.diag([0.0] * 4 + [ridge] * n)
         return np.linalg.solve(full.T @ (full * weights[:, None]) + penalty, (full * weights[:, None]).T), full
 
     weights = 1 / (sizes * (n - sizes))
-    weights = weights * (x**2).sum() / (weights[:, None] * x**2).sum()
-    plain, full = linear_map(np.ones(m))
-    weighted, _ = linear_map(weights)
+    weights = weights * (z**2).sum() / (weights[:, None] * x**2).sum()
+    plain, full = linear_map(np.ones(m), z)
+    weighted, _ = linear_map(weights, x)
+    weighted = weighted - weighted @ (z - x) @ plain[4:]  # of what is left of y when β(m(s) − 1)x̃ is taken out
     hat = full @ plain
     deleted = (values - hat @ values) / (1 - np.diag(hat))
     difference = (weighted - plain)[4:]
@@ -140,7 +149,7 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
 
     slopes = plain[4:] + omega * difference
     variance = slopes**2 @ deleted**2 + 2 * credits.diagnostics["sigma"] ** 2 / n**2
-    shrinkage = credits.diagnostics["tau"] ** 2 * ((slopes @ x - np.eye(n) + 1 / n) ** 2).sum(axis=1)
+    shrinkage = credits.diagnostics["tau"] ** 2 * ((slopes @ z - np.eye(n) + 1 / n) ** 2).sum(axis=1)
     v_d = difference**2 @ deleted**2
     tilt = (1 - omega) ** 2 * (d @ d - v_d.sum() + v_d.sum() * (2 / (n - 1)) ** 0.5) * v_d / v_d.sum()
     np.testing.assert_allclose(credits.standard_error**2, variance + shrinkage + tilt, rtol=1e-6)
@@ -252,3 +261,29 @@ def test_confidence_widens_and_replicated_endpoints_narrow_the_interval():
     assert half_known.diagnostics["level_standard_error"] == pytest.approx(sigma / n)
     assert known.diagnostics["level_standard_error"] == 0
     assert (known.high - known.low).mean() < (often.high - often.low).mean() < (once.high - once.low).mean()
+
+
+def test_slopes_that_fall_with_the_size_are_found_and_credited():
+    # A model that follows the average of its members: within size s the slope of i is a_i / s, up to a constant.
+    n, m = 12, 150
+    strengths = np.random.default_rng(3).normal(size=n)
+
+    def follows_the_average(coalitions):
+        return coalitions @ strengths / np.maximum(coalitions.sum(axis=1), 1)
+
+    truth = games.brute_force_shapley(follows_the_average, n)
+    coalitions = make_design("uniform", 1).draw(n, 0, m)
+    noise = 0.05 * np.random.default_rng(4).normal(size=m)
+    credits = estimate(coalitions, follows_the_average(coalitions) + noise, empty=0.0, full=float(strengths.mean()))
+    assert credits.diagnostics["slope_exponent"] == 1.0
+    # One slope for all sizes leaves the change of slopes as noise; the modulated fit does not.
+    one_slope = estimate(
+        coalitions,
+        follows_the_average(coalitions) + noise,
+        empty=0.0,
+        full=float(strengths.mean()),
+        method="kernelshap",
+    )
+    assert np.abs(credits.values - truth).max() < 0.03 < np.abs(one_slope.values - truth).max()
+    assert np.mean((credits.low <= truth) & (truth <= credits.high)) >= 0.8
+    assert (credits.high - credits.low).mean() < (one_slope.high - one_slope.low).mean()

@@ -1,8 +1,9 @@
-"""The default: size-adjusted ridge, Stein-combined with its importance-weighted twin.
+"""The default: size-adjusted ridge with slopes that may change with the size, Stein-combined with its
+importance-weighted twin.
 
-The unweighted fit φ_e has little variance, but converges to slopes weighted ∝ s(n−s) instead of equally; the
-weighted fit φ_u converges to the Shapley value, with more variance. The data say how far to go from the one
-to the other.
+The efficient fit φ_e has little variance, but converges to the Shapley value only where its slopes s^−γ fit; the
+weighted fit φ_u converges to it in any game, with more variance. The data choose γ, and say how far to go from
+the one to the other.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.critical_value import robust_critical_value
 from diffcredit.credit.regression import Regression, deleted_residuals, regress, size_regressors
+from diffcredit.credit.slopes import EXPONENTS, exponent_penalty, modulation
 from diffcredit.credit.table import Table, importance_weights
 from diffcredit.errors import UserError
 
@@ -33,23 +35,24 @@ def shapley(table: Table, confidence: float) -> Credits:
     x, nuisance = table.centred, size_regressors(table.sizes, table.n)
     table.require(nuisance.shape[1] + LEAST_DEGREES, "shapley")
     weights = importance_weights(table)
+    exponent, modulated, plain, components = likeliest_slopes(table, nuisance)
     # The same information in all, so that one ridge suits both fits.
-    weights = weights * (x**2).sum() / (weights @ x**2).sum()
-    plain, weighted = regress(x, nuisance, np.ones(m)), regress(x, nuisance, weights)
-    if len(plain.d) == 0:
-        raise UserError(f"{m} evaluations of {n} contributors: none tells one contributor from another")
-
-    components = restricted_likelihood(plain, table.values)
+    weights = weights * (modulated**2).sum() / (weights @ x**2).sum()
+    weighted = regress(x, nuisance, weights)
     ridge, noise = components.ridge, components.noise
     deleted = deleted_residuals(plain.residuals(table.values, ridge), plain.leverages(ridge), noise)
     efficient = plain.linear_map(ridge)
-    step = stein_step(weighted.linear_map(ridge) - efficient, table.values, deleted)
+    # What is known of how slopes change with the size, (m(s) − 1) x̃ β, has no part in the Shapley value: taken
+    # out first, it is no noise to the weighted fit.
+    consistent = weighted.linear_map(ridge)
+    consistent = consistent - consistent @ (modulated - x) @ efficient
+    step = stein_step(consistent - efficient, table.values, deleted)
     slopes = efficient + step.weight * step.difference
 
     contrasts = slopes @ table.values
     values = contrasts - contrasts.mean() + table.level
     sampling = slopes**2 @ deleted**2
-    shrinkage = slopes @ x - (np.eye(n) - 1 / n)
+    shrinkage = slopes @ modulated - (np.eye(n) - 1 / n)
     squared_bias = components.spread * (shrinkage**2).sum(axis=1) + step.squared_tilt
     level = sum(table.endpoint_variances(noise)) / n**2
     variance = sampling + level
@@ -69,6 +72,7 @@ def shapley(table: Table, confidence: float) -> Credits:
             "lambda": ridge,
             "sigma": noise**0.5,
             "tau": components.spread**0.5,
+            "slope_exponent": exponent,
             "stein_weight": step.weight,
             "predicted_correlation": predicted_correlation(sampling + squared_bias, components.spread),
             "effective_evaluations": float(weights.sum() ** 2 / (weights**2).sum()),
@@ -78,12 +82,31 @@ def shapley(table: Table, confidence: float) -> Credits:
     )
 
 
+def likeliest_slopes(table: Table, nuisance: FloatArray) -> tuple[float, FloatArray, Regression, "VarianceComponents"]:
+    """The exponent γ of the slopes by restricted likelihood, x̃ m(s) (m, n), its regression and its components."""
+    best = None
+    for exponent in EXPONENTS.tolist():
+        modulated = table.centred * modulation(table.sizes, table.n, exponent)[:, None]
+        fit = regress(modulated, nuisance, np.ones(len(modulated)))
+        if len(fit.d) == 0:
+            continue
+        components = restricted_likelihood(fit, table.values)
+        deviance = components.deviance + exponent_penalty(exponent)
+        if best is None or deviance < best[0]:
+            best = deviance, exponent, modulated, fit, components
+    if best is None:
+        message = "none tells one contributor from another"
+        raise UserError(f"{len(table.values)} evaluations of {table.n} contributors: {message}")
+    return best[1:]
+
+
 @dataclass(frozen=True)
 class VarianceComponents:
-    """noise σ² of one value about the linear fit, and ridge λ = σ²/τ²."""
+    """noise σ² of one value about the linear fit, ridge λ = σ²/τ², and −2 log of their likelihood."""
 
     noise: float
     ridge: float
+    deviance: float
 
     @property
     def spread(self) -> float:
@@ -123,7 +146,7 @@ def restricted_likelihood(fit: Regression, values: FloatArray) -> VarianceCompon
     for _ in range(60):
         middle = (low * high) ** 0.5
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return VarianceComponents(scatter(high) / degrees, high)
+    return VarianceComponents(scatter(high) / degrees, high, deviance(high))
 
 
 @dataclass(frozen=True, eq=False)
