@@ -45,8 +45,6 @@ def running(file: Path, workers: int = 2) -> Iterator[subprocess.Popen[str]]:
         text=True,
         env=ENVIRONMENT,
         start_new_session=True,
-        # a shell's background jobs ignore Ctrl-C and so would their children
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process
