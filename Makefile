@@ -12,11 +12,12 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 demo: $(RUN_READY)  ## credits twelve emoji designers, in minutes on a CPU
 	$(BIN)/diffcredit demo
 
+# one thread a process: several side by side would fight for the cores
 test: $(DEV_READY)  ## the default test suite, without what is slow or needs a GPU
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(DEV_READY)  ## what takes minutes: the demo's claims, kills at random moments
-	$(BIN)/python -m pytest -m slow -rA --durations=0
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -rA --durations=0
 
 test-gpu: $(DEV_READY)  ## what needs a CUDA device
 	$(BIN)/python -m pytest -m gpu -rA
