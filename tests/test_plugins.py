@@ -1,4 +1,6 @@
+import hashlib
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -105,7 +107,13 @@ def refused(beside, reference, options=None, registry=PROPERTIES):
 def test_a_module_beside_the_study_file(beside):
     warmth = made(beside, "Warmth", {"strength": "2.5", "channels": [0, 2]})
     assert (warmth.strength, warmth.channels) == (2.5, (0, 2))
-    assert settings_of(warmth, {}) == {"strength": 2.5, "channels": (0, 2), "title": None}
+    # a plug-in's settings name the very program it is: the hash of its module's file
+    file = Path(sys.modules[type(warmth).__module__].__file__)
+    assert file.parent == beside
+    code = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert settings_of(warmth, {}) == {"strength": 2.5, "channels": (0, 2), "title": None, "code": code}
+    file.write_text(file.read_text() + "# changed\n")
+    assert settings_of(warmth, {})["code"] != code
     plain = made(beside, "Plain", {"needed": {"a": [1]}, "unknown": "x"})
     assert plain.options == ({"a": [1]}, 2)
     assert settings_of(plain, {"needed": 1}) == {"needed": 1}
