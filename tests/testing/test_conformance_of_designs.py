@@ -8,34 +8,65 @@ import pytest
 
 from diffcredit.coalitions import DESIGNS, make_design
 from diffcredit.coalitions.uniform import Uniform
+from diffcredit.errors import UserError
 from diffcredit.testing import ConformanceError, check_design
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", [name.replace("alpha", "0.3") for name in DESIGNS])
 @pytest.mark.parametrize("seed", [0, 7])
 def test_our_designs_conform(name, seed):
     check_design(make_design(name, seed))
     check_design(make_design(name, seed), n=9, count=100)
+    check_design(make_design(name, seed), n=3, count=20)
 
 
+@dataclass(frozen=True)
 class LeaveOneOut:
-    """A finite design that conforms: n coalitions, each lacking one contributor."""
+    """A finite design, n coalitions that each lack one contributor, perhaps with one fault."""
 
-    seed = 0
+    fault: str = ""
+    seed: int = 0
 
     @staticmethod
     def size_probabilities(n):
         return np.eye(n - 1)[n - 2]
 
     def draw(self, n, start, count, exclude=()):
-        rows = [row for row in ~np.eye(n, dtype=bool) if not any(np.array_equal(row, out) for out in exclude)]
+        if self.fault != "ignores exclude":
+            exclude = [tuple(row) for row in exclude]
+            rows = [row for row in ~np.eye(n, dtype=bool) if tuple(row) not in exclude]
+        else:
+            rows = list(~np.eye(n, dtype=bool))
+        if self.fault == "counts from the cut" and start < len(rows):
+            start = 0
+        if self.fault == "nothing at all":
+            rows = []
+        if self.fault == "begins again":
+            start %= n
+        if start + count > len(rows) and self.fault != "ends in silence":
+            raise (RuntimeError if self.fault == "breaks" else UserError)(f"has {len(rows)}")
         return np.array(rows[start : start + count], dtype=bool).reshape(-1, n)
 
 
-def test_a_finite_design_conforms_as_far_as_it_goes():
-    check_design(LeaveOneOut(), count=6)
-    with pytest.raises(ConformanceError, match=r"gives bool \(6, 6\); booleans \(40, 6\) expected"):
-        check_design(LeaveOneOut())
+@pytest.mark.parametrize("count", [3, 6, 7, 40])
+def test_a_finite_design_conforms_as_far_as_it_goes(count):
+    check_design(LeaveOneOut(), count=count)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("ends in silence", r"gives bool \(6, 6\); booleans \(40, 6\) expected"),
+        ("breaks", r"draw\(6, 0, 40\) raises RuntimeError: has 6"),
+        ("begins again", r"draw\(6, 6, 1\) gives rows though draw\(6, 0, 7\) raises a UserError"),
+        ("counts from the cut", r"draw\(6, 3, 4\) gives rows though draw\(6, 0, 7\) raises a UserError"),
+        ("ignores exclude", "comes though excluded"),
+        ("nothing at all", r"draw\(6, 0, 1\) raises UserError: has 0"),
+    ],
+)
+def test_faults_of_finite_designs_are_caught(fault, sentence):
+    with pytest.raises(ConformanceError, match=sentence):
+        check_design(LeaveOneOut(fault))
 
 
 @dataclass(frozen=True)
@@ -48,6 +79,8 @@ class Broken(Uniform):
     def draw(self, n, start, count, exclude=()):
         if self.fault == "counts from the cut":
             return super().draw(n, 0, count, exclude)
+        if self.fault == "cuts at even rows only":
+            return super().draw(n, start - start % 2, count, exclude)
         if self.fault == "ignores exclude":
             return super().draw(n, start, count)
         if self.fault == "raises":
@@ -83,6 +116,7 @@ class Broken(Uniform):
     ("fault", "sentence"),
     [
         ("counts from the cut", "rows 20 to 40 differ from those of draw"),
+        ("cuts at even rows only", "rows 13 to 26 differ from those of draw"),
         ("ignores exclude", "comes though excluded"),
         ("raises", r"draw\(6, 0, 40\) raises RuntimeError: no more"),
         ("integers", r"gives int64 \(40, 6\); booleans"),

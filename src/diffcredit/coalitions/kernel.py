@@ -6,15 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import (
-    BoolArray,
-    check_contributors,
-    check_request,
-    count_available,
-    excluded_by_size,
-    random_coalition,
-    row_generator,
-)
+from diffcredit.coalitions.design import BoolArray, check_contributors, check_request
+from diffcredit.coalitions.members import Allowed, stack, stream
+from diffcredit.coalitions.sizes import sizes_at
 
 
 @dataclass(frozen=True)
@@ -32,16 +26,12 @@ class Kernel:
 
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
         check_request(n, start, count)
-        excluded = excluded_by_size(n, exclude)
-        cumulative = np.cumsum(self.size_probabilities(n))
-        rows = np.zeros((count, n), dtype=np.bool_)
-        for offset in range(count):
-            generator = row_generator("kernel", self.seed, n, start + offset)
-            # Rounding may leave the last cumulative probability below a uniform close to 1.
-            size = 1 + min(int(np.searchsorted(cumulative, generator.random(), side="right")), n - 2)
-            count_available(n, size, excluded)
-            row = random_coalition(generator, n, size)
-            while row.tobytes() in excluded.get(size, ()):
-                row = random_coalition(generator, n, size)
-            rows[offset] = row
-        return rows
+        return draw_kernel("kernel", self.seed, range(start, start + count), Allowed(n, exclude))
+
+
+def draw_kernel(name: str, seed: int, indices: range, allowed: Allowed) -> BoolArray:
+    """(len(indices), n): an independent draw from the kernel for each index."""
+    n = allowed.n
+    generators = [stream(name, seed, n, index) for index in indices]
+    sizes = sizes_at([generator.random() for generator in generators], Kernel.size_probabilities(n))
+    return stack([allowed.draw(generator, size) for generator, size in zip(generators, sizes, strict=True)], n)

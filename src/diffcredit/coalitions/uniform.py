@@ -1,21 +1,14 @@
 """Uniform sizes with systematic quotas, random members, no duplicates: the default design."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import (
-    BoolArray,
-    check_contributors,
-    check_request,
-    count_available,
-    excluded_by_size,
-    random_coalition,
-    row_generator,
-)
+from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.members import draw_sizes
+from diffcredit.coalitions.sizes import equal_sizes
 from diffcredit.seeds import derive_seed
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -33,26 +26,11 @@ class Uniform:
 
     @staticmethod
     def size_probabilities(n: int) -> NDArray[np.float64]:
-        check_contributors(n)
-        return np.full(n - 1, 1 / (n - 1))
+        return equal_sizes(n)
 
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
         check_request(n, start, count)
-        excluded = excluded_by_size(n, exclude)
-        taken: defaultdict[int, set[bytes]] = defaultdict(set)
-        rows = np.zeros((count, n), dtype=np.bool_)
-        # Rows before start are drawn too: what they took must not come again.
-        for index, size in enumerate(self._sizes(n, start + count)):
-            if len(taken[size]) == count_available(n, size, excluded):
-                taken[size].clear()
-            generator = row_generator("uniform", self.seed, n, index)
-            row = random_coalition(generator, n, size)
-            while row.tobytes() in taken[size] or row.tobytes() in excluded.get(size, ()):
-                row = random_coalition(generator, n, size)
-            taken[size].add(row.tobytes())
-            if index >= start:
-                rows[index - start] = row
-        return rows
+        return draw_sizes("uniform", self.seed, n, self._sizes(n, start + count), start, exclude)
 
     def _sizes(self, n: int, count: int) -> list[int]:
         """The first ``count`` sizes: in each block the sizes in golden-ratio order, rotated at random."""

@@ -3,22 +3,62 @@
 import numpy as np
 
 from diffcredit.coalitions import BoolArray, Design, encode
+from diffcredit.errors import UserError
 from diffcredit.testing.conformance import attempt, require
 
 
 def check_design(design: Design, *, n: int = 6, count: int = 40) -> None:
     """Raises a ConformanceError unless ``design`` follows :class:`diffcredit.coalitions.Design`.
 
-    Looks at the first ``count`` coalitions of ``n`` contributors; a finite design must have as many.
+    Looks at the first ``count`` coalitions of ``n`` ≥ 3 contributors, or at all that a finite design has: its end
+    is where ``draw`` begins to raise a UserError.
     """
     require(isinstance(getattr(design, "seed", None), int), "the design has no integer `seed`")
-    whole = _draw(design, n, 0, count)
+    length = _length(design, n, count)
+    if length < count:
+        _check_end(design, n, length)
+    whole = _draw(design, n, 0, length)
     _check_cuts(design, whole, ())
     sizes = whole.sum(axis=1)
     require(not (sizes == 0).any(), f"row {int(np.argmin(sizes))} is the empty coalition, which is an endpoint")
     require(not (sizes == n).any(), f"row {int(np.argmax(sizes))} is the full coalition, which is an endpoint")
     _check_sizes(design, sizes, n)
     _check_exclusion(design, whole)
+
+
+def _length(design: Design, n: int, count: int) -> int:
+    """The most rows, 1 at least and ``count`` at most, that one draw gives."""
+    if not _ends(design, n, 0, count):
+        return count
+    most, too_many = 1, count
+    while too_many - most > 1:
+        middle = (most + too_many) // 2
+        most, too_many = (most, middle) if _ends(design, n, 0, middle) else (middle, too_many)
+    return most
+
+
+def _check_end(design: Design, n: int, length: int) -> None:
+    """However the sequence is cut into draws, its end is the same."""
+    for start in (length // 2, length):
+        count = length + 1 - start
+        require(
+            _ends(design, n, start, count),
+            f"draw({n}, {start}, {count}) gives rows though draw({n}, 0, {length + 1}) raises a UserError; a finite "
+            "design has one end",
+        )
+
+
+def _ends(design: Design, n: int, start: int, count: int) -> bool:
+    """Whether the design has fewer rows than are asked for."""
+
+    def refused() -> bool:
+        try:
+            design.draw(n, start, count)
+        except UserError:
+            return True
+        return False
+
+    return attempt(f"draw({n}, {start}, {count})", refused)
 
 
 def _draw(design: Design, n: int, start: int, count: int, exclude: tuple[BoolArray, ...] = ()) -> BoolArray:
@@ -32,7 +72,7 @@ def _draw(design: Design, n: int, start: int, count: int, exclude: tuple[BoolArr
 def _check_cuts(design: Design, whole: BoolArray, exclude: tuple[BoolArray, ...]) -> None:
     """However the sequence is cut into draws, its rows are the same."""
     count, n = whole.shape
-    for start, stop in ((0, count), (0, count // 2), (count // 2, count), (count // 3, count // 3)):
+    for start, stop in ((0, count), (0, count // 2), (count // 2, count), (count // 3, 2 * count // 3), (count, count)):
         rows = _draw(design, n, start, stop - start, exclude)
         require(
             np.array_equal(rows, whole[start:stop]),

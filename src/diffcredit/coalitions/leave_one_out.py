@@ -1,0 +1,26 @@
+"""All contributors but one."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.finite import draw_finite
+from diffcredit.coalitions.sizes import one_size
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """The n coalitions N∖{i}, in random order."""
+
+    seed: int = 0
+
+    @staticmethod
+    def size_probabilities(n: int) -> NDArray[np.float64]:
+        return one_size(n, n - 1)
+
+    def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
+        check_request(n, start, count)
+        return draw_finite("leave-one-out", self.seed, ~np.eye(n, dtype=np.bool_), start, count, exclude)

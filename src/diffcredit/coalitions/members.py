@@ -1,0 +1,104 @@
+"""Random coalitions of a given size: excluded ones never, repeated ones where the design says so."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from math import comb
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from diffcredit.coalitions.design import BoolArray
+from diffcredit.errors import UserError
+from diffcredit.seeds import derive_seed
+
+
+def stream(name: str, seed: int, n: int, *index: int) -> np.random.Generator:
+    """A design's random stream; with one an index, redrawing one row leaves all others as they are."""
+    return np.random.Generator(np.random.PCG64(derive_seed("coalitions", name, seed, n, *index)))
+
+
+def random_order(generator: np.random.Generator, n: int) -> np.ndarray:
+    """(n,): a uniformly random permutation of 0, …, n−1."""
+    # Sorting uniforms uses only the most stable part of numpy's random stream, unlike choice or permutation.
+    return np.argsort(generator.random(n), kind="stable")
+
+
+def random_coalition(generator: np.random.Generator, n: int, size: int) -> BoolArray:
+    """(n,): a uniformly random coalition of ``size`` members."""
+    row = np.zeros(n, dtype=np.bool_)
+    row[random_order(generator, n)[:size]] = True
+    return row
+
+
+def stack(rows: Sequence[BoolArray], n: int) -> BoolArray:
+    """(len(rows), n), also of no rows at all."""
+    return np.array(rows, dtype=np.bool_).reshape(-1, n)
+
+
+class Allowed:
+    """The coalitions of n contributors that are not excluded."""
+
+    def __init__(self, n: int, exclude: Iterable[ArrayLike]) -> None:
+        self.n = n
+        sizes: dict[bytes, int] = {}
+        for vector in exclude:
+            row = np.asarray(vector, dtype=np.bool_)
+            if row.shape != (n,):
+                raise UserError(f"exclude: a coalition of shape {row.shape}; expected ({n},)")
+            sizes[row.tobytes()] = int(row.sum())
+        self._excluded = sizes.keys()
+        self._excluded_of_size = Counter(sizes.values())
+        self._counts: dict[int, int] = {}
+
+    def __contains__(self, row: BoolArray) -> bool:
+        return row.tobytes() not in self._excluded
+
+    def count(self, size: int) -> int:
+        """How many coalitions of ``size`` there are; none is an error."""
+        if size not in self._counts:
+            self._counts[size] = comb(self.n, size) - self._excluded_of_size[size]
+        if self._counts[size] == 0:
+            raise UserError(f"exclude: leaves no coalition of size {size} of {self.n} contributors; leave at least one")
+        return self._counts[size]
+
+    def draw(self, generator: np.random.Generator, size: int) -> BoolArray:
+        """(n,): any coalition of ``size``, each as probable as the others."""
+        self.count(size)
+        row = random_coalition(generator, self.n, size)
+        while row not in self:
+            row = random_coalition(generator, self.n, size)
+        return row
+
+
+class Urn(Allowed):
+    """The same, drawn without replacement: none of a size comes again before all of that size came as often."""
+
+    def __init__(self, n: int, exclude: Iterable[ArrayLike]) -> None:
+        super().__init__(n, exclude)
+        self._taken: defaultdict[int, set[bytes]] = defaultdict(set)
+
+    def draw(self, generator: np.random.Generator, size: int) -> BoolArray:
+        taken = self._taken[size]
+        if len(taken) == self.count(size):
+            taken.clear()
+        row = super().draw(generator, size)
+        while row.tobytes() in taken:
+            row = super().draw(generator, size)
+        self.take(row)
+        return row
+
+    def take(self, row: BoolArray) -> None:
+        """Counts ``row`` as drawn."""
+        self._taken[int(row.sum())].add(row.tobytes())
+
+
+def draw_sizes(
+    name: str, seed: int, n: int, sizes: Sequence[int], start: int, exclude: Iterable[ArrayLike]
+) -> BoolArray:
+    """(len(sizes) − start, n): one coalition a size from an urn, less the first ``start``.
+
+    Rows before ``start`` are drawn too: what they took must not come again.
+    """
+    urn = Urn(n, exclude)
+    rows = [urn.draw(stream(name, seed, n, index), size) for index, size in enumerate(sizes)]
+    return stack(rows[start:], n)

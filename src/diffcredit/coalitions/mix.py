@@ -1,0 +1,33 @@
+"""Half of the coalitions of middle sizes, half spread out to the ends."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.members import draw_sizes
+from diffcredit.coalitions.sizes import balanced_sizes, coin_sizes
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Sizes ½ Binomial(n, ½) + ½ arcsine, balanced at every length; no duplicates while another of the size is left.
+
+    The arcsine distribution is ∝ (s(n−s))^(−½).
+    """
+
+    seed: int = 0
+
+    @staticmethod
+    def size_probabilities(n: int) -> NDArray[np.float64]:
+        coin = coin_sizes(n)
+        sizes = np.arange(1, n)
+        arcsine = 1 / np.sqrt(sizes * (n - sizes))
+        return (coin + arcsine / arcsine.sum()) / 2
+
+    def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
+        check_request(n, start, count)
+        sizes = balanced_sizes("mix", self.seed, n, self.size_probabilities(n), start + count)
+        return draw_sizes("mix", self.seed, n, sizes, start, exclude)
