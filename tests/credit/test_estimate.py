@@ -6,6 +6,7 @@ import pytest
 
 from diffcredit.coalitions import DESIGNS, make_design
 from diffcredit.credit import Credits, estimate
+from diffcredit.credit.table import read_table
 from diffcredit.errors import UserError
 
 N = 6
@@ -14,8 +15,10 @@ VALUES = np.random.default_rng(0).normal(size=40) + COALITIONS @ np.arange(N)
 
 
 def credits_of(*values, empty=0.0, full=1.0):
+    n = len(values)
+    table = read_table(np.eye(n, dtype=bool), np.zeros(n), empty, full, "uniform")
     array = np.array(values, dtype=float)
-    return Credits(array, array, array, array, "exact", 3, 0.95, empty, full, {})
+    return Credits.of(table, "exact", array, np.zeros((n, n + 2)), confidence=0.95, diagnostics={})
 
 
 def test_shares_average_and_ranks():
@@ -53,11 +56,11 @@ def broken(index, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "shaply"}, "unknown; choose one of exact, kernelshap, shapley"),
-        ({"size_distribution": "flat"}, "unknown; choose one of exhaustive, kernel, uniform"),
+        ({"method": "shaply"}, "unknown; choose one of shapley, unshrunk, kernelshap, exact"),
+        ({"size_distribution": "flat"}, "unknown; choose one of .*exhaustive.*uniform"),
         ({"confidence": 95}, "between 0 and 1"),
         ({"values": VALUES[:-1]}, r"\(40, 6\) and values of shape \(39,\)"),
-        ({"coalitions": COALITIONS[0]}, r"expected \(m, n\) and \(m,\)"),
+        ({"coalitions": COALITIONS[0]}, r"expected \(m, n\), one row a coalition"),
         ({"coalitions": COALITIONS * 2}, "expected booleans"),
         ({"coalitions": COALITIONS[:, :1]}, "at least 2"),
         ({"values": broken(7, np.nan)}, r"values\[7\]: nan for the coalition [01]{6};"),
@@ -67,7 +70,7 @@ def broken(index, value):
         ({"full": []}, "full: "),
         (
             {"coalitions": COALITIONS[:4], "values": VALUES[:4]},
-            "4 evaluations of 6 contributors: shapley needs 6, 2 more",
+            "4 evaluations of 4 different coalitions of 6 contributors: shapley needs 2 more",
         ),
         ({"coalitions": COALITIONS[:0], "values": VALUES[:0]}, "more"),
     ],
@@ -85,7 +88,7 @@ def test_a_nan_names_its_coalition():
 
 
 def test_one_coalition_alone_tells_nothing():
-    with pytest.raises(UserError, match="none tells one contributor from another"):
+    with pytest.raises(UserError, match="shapley needs 1 more"):
         estimate(np.tile([True, False], (8, 1)), np.arange(8.0), empty=0, full=1)
 
 

@@ -31,14 +31,14 @@ def from_all(game, n, method, size_distribution="exhaustive", repeat=1):
     )
 
 
-@pytest.mark.parametrize("method", ["exact", "kernelshap"])
+@pytest.mark.parametrize("method", ["exact", "kernelshap", "unshrunk"])
 @pytest.mark.parametrize("name", list(GAMES))
 def test_all_coalitions_give_the_shapley_value(name, method):
     credits = from_all(GAMES[name], 5, method)
     np.testing.assert_allclose(credits.values, games.brute_force_shapley(GAMES[name], 5), atol=1e-8)
 
 
-@pytest.mark.parametrize("method", ["exact", "kernelshap"])
+@pytest.mark.parametrize("method", ["exact", "kernelshap", "unshrunk"])
 @pytest.mark.parametrize("n", [2, 3, 10])
 def test_all_coalitions_give_the_shapley_value_for_few_and_more_contributors(n, method):
     game = games.random_game(n, seed=n)
@@ -53,7 +53,7 @@ def tabled(table):
     return lambda coalitions: array[coalitions @ (1 << np.arange(4))]
 
 
-@pytest.mark.parametrize("method", ["exact", "kernelshap"])
+@pytest.mark.parametrize("method", ["exact", "kernelshap", "unshrunk"])
 @settings(max_examples=40, deadline=None)
 @given(a=values_of, b=values_of, scale=st.integers(-5, 5))
 def test_efficiency_and_linearity(method, a, b, scale):
@@ -63,7 +63,7 @@ def test_efficiency_and_linearity(method, a, b, scale):
     np.testing.assert_allclose(combined.values, first.values + scale * second.values, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["exact", "kernelshap"])
+@pytest.mark.parametrize("method", ["exact", "kernelshap", "unshrunk"])
 @settings(max_examples=40, deadline=None)
 @given(a=values_of)
 def test_symmetry_and_null_player(method, a):
@@ -104,7 +104,7 @@ def test_replicates_give_intervals_that_cover():
 def test_missing_coalitions_are_named():
     coalitions = make_design("exhaustive").draw(4, 0, 14)
     coalitions[coalitions.sum(axis=1) == 3] = [True, False, False, False]
-    with pytest.raises(UserError, match=r"4 of 2\^4 − 2 are missing, 1110 among them"):
+    with pytest.raises(UserError, match=r"2\^4 − 2 coalitions, 1110 among those missing\) needs 14 different coalitions, 4 more"):
         estimate(coalitions, np.ones(14), empty=0, full=1, method="exact")
-    with pytest.raises(UserError, match="needs 14, 4 more"):
+    with pytest.raises(UserError, match="needs 14 different coalitions, 6 more"):
         estimate(coalitions[:10], np.ones(10), empty=0, full=1, method="exact")

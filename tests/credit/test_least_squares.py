@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
@@ -32,16 +33,19 @@ def test_equals_the_closed_form_on_random_tables(design, n, m, seed):
 
 @pytest.mark.parametrize("design", ["kernel", "uniform"])
 def test_the_sampling_variance_is_the_jackknifes(design):
-    # HC3 is the sum of the squared changes when one row is left out.
+    # HC3 is the sum of the squared changes when one unit is left out: a coalition with its replicates and its
+    # complement.
     n, m = 6, 40
     generator = np.random.default_rng(1)
     coalitions, values = make_design(design, 1).draw(n, 0, m), generator.normal(size=m)
     sizes = coalitions.sum(axis=1)
     weights = 1 / (sizes * (n - sizes)) if design == "uniform" else np.ones(m)
     whole = closed_form(coalitions, values, weights, 0.0, 1.0)
+    units = {min(tuple(row), tuple(~row)) for row in coalitions}
+    assert len(units) < len({tuple(row) for row in coalitions})
     changes = [
         closed_form(coalitions[kept], values[kept], weights[kept], 0.0, 1.0) - whole
-        for kept in (np.arange(m) != row for row in range(m))
+        for kept in (np.array([min(tuple(row), tuple(~row)) != unit for row in coalitions]) for unit in units)
     ]
     # So many replicates that the endpoints' variance vanishes.
     credits = estimate(
@@ -95,11 +99,12 @@ def test_intervals_cover_and_standard_errors_are_the_size_of_the_errors(design):
 
 def test_too_few_or_unhelpful_evaluations_are_refused():
     coalitions = make_design("kernel").draw(10, 0, 7)
-    with pytest.raises(UserError, match="needs 10, 3 more"):
+    with pytest.raises(UserError, match="needs 9 different coalitions, 2 more"):
         estimate(coalitions, np.ones(7), empty=0, full=1, method="kernelshap", size_distribution="kernel")
-    same = np.tile(make_design("uniform").draw(4, 0, 3)[:1], (9, 1))
-    with pytest.raises(UserError, match="at least 2 more"):
-        estimate(same, np.ones(9), empty=0, full=1, method="kernelshap", size_distribution="uniform")
+    # Contributors 2 and 3 are always together.
+    alike = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 1], [0, 1, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0]])
+    with pytest.raises(UserError, match="tell all contributors apart, at least 1 more"):
+        estimate(alike, np.ones(6), empty=0, full=1, method="kernelshap", size_distribution="uniform")
 
 
 def test_uniform_sizes_are_weighted_back_to_the_kernel():
@@ -111,3 +116,97 @@ def test_uniform_sizes_are_weighted_back_to_the_kernel():
     ends = game(np.array([[False] * n, [True] * n]))
     credits = estimate(coalitions, game(coalitions), empty=ends[0], full=ends[1], method="kernelshap")
     np.testing.assert_allclose(credits.values, games.brute_force_shapley(game, n), atol=1e-8)
+
+
+def test_unshrunk_is_the_weighted_fit_with_hc2_intervals():
+    n, m = 7, 60
+    coalitions = make_design("uniform", 3).draw(n, 0, m)
+    kept = {}
+    for row in coalitions:  # without complements, so that rows are the units
+        kept.setdefault(min(tuple(row), tuple(~row)), row)
+    coalitions = np.array(list(kept.values()))
+    values = np.random.default_rng(3).normal(size=len(coalitions)) + coalitions @ np.arange(n)
+    sizes = coalitions.sum(axis=1)
+    t = sizes / n
+    # six distinct sizes: four size regressors, then n − 1 contrasts
+    basis = [np.ones_like(t), t, t**2, np.log(sizes + 0.5)]
+    x = np.column_stack([*basis, coalitions[:, :-1] - coalitions[:, -1:].astype(float)])
+    w = 1 / (sizes * (n - sizes))
+    bread = np.linalg.inv(x.T @ (x * w[:, None]))
+    beta = bread @ (x.T @ (w * values))
+    # Σβ = 0 is built in: the last contributor's contrast is minus the sum of the others'
+    contrast = np.append(beta[4:], -beta[4:].sum())
+    full = estimate(coalitions, values, empty=0.0, full=5.0, method="unshrunk")
+    # sizes' parts of the indicators are regressed out in either parametrisation
+    np.testing.assert_allclose(full.values, contrast - contrast.mean() + 5 / n, atol=1e-8)
+    hat = np.einsum("ij,jk,ik->i", x, bread, x) * w
+    e = (values - x @ beta) / np.sqrt(1 - hat)
+    cov = bread @ (x.T @ (x * (w * e)[:, None] ** 2)) @ bread
+    back = np.zeros((n, x.shape[1]))
+    back[:-1, 4:], back[-1, 4:] = np.eye(n - 1), -1
+    np.testing.assert_allclose(full.standard_error, np.sqrt(np.diag(back @ cov @ back.T)), rtol=1e-6)
+    half = student.ppf(0.975, len(values) - 4 - (n - 1)) * full.standard_error
+    np.testing.assert_allclose(full.high - full.values, half, rtol=1e-6)
+
+
+def test_paired_designs_are_judged_by_their_pairs():
+    # Complements share what the fit misses of a game that is odd under complements: rows taken one by one are
+    # wrong about the error, pairs are right.
+    n, m, simulations = 10, 80, 250
+    pairs = np.random.default_rng(5).normal(size=(n, n))
+
+    def game(x):
+        u = x - 0.5
+        return x @ np.arange(n) + np.einsum("mi,ij,mj->m", u, np.triu(pairs, 1), u)
+
+    truth = games.brute_force_shapley(game, n)
+    ends = game(np.array([[False] * n, [True] * n]))
+    errors, claimed = [], []
+    for seed in range(simulations):
+        coalitions = make_design("kernel-paired", seed).draw(n, 0, m)
+        credits = estimate(
+            coalitions,
+            game(coalitions),
+            empty=ends[0],
+            full=ends[1],
+            method="unshrunk",
+            size_distribution="kernel-paired",
+        )
+        errors.append(credits.values - truth)
+        claimed.append(credits.standard_error)
+    # An even game on pairs: the errors cancel within each pair, which rows alone would never know. (Where few
+    # sizes were drawn there are fewer size regressors, and not all cancels.)
+    assert np.quantile(np.abs(errors), 0.95) < 1e-10
+    assert np.quantile(claimed, 0.95) < 1e-7
+
+
+@pytest.mark.parametrize("design", ["uniform", "kernel-paired", "leverage"])
+def test_unshrunk_intervals_cover_each_contributor(design):
+    n, m, simulations = 10, 90, 250
+    truth = games.brute_force_shapley(games.learning(n, seed=4), n)
+    covered = []
+    for seed in range(simulations):
+        noisy = games.noisy(games.learning(n, seed=4), truth.std(), seed)
+        coalitions = make_design(design, seed).draw(n, 0, m)
+        credits = estimate(
+            coalitions,
+            noisy(coalitions),
+            empty=noisy(np.zeros((1, n), dtype=bool)),
+            full=noisy(np.ones((1, n), dtype=bool)),
+            method="unshrunk",
+            size_distribution=design,
+        )
+        covered.append((credits.low <= truth) & (truth <= credits.high))
+    assert 0.92 <= np.mean(covered) <= 0.985
+    assert np.mean(covered, axis=0).min() > 0.88
+
+
+def test_replicates_weigh_as_rows_and_two_contributors_suffice():
+    game = games.noisy(games.additive([1.0, 3.0]), 0.1, seed=0)
+    coalitions = np.tile([[True, False], [False, True]], (50, 1))
+    for method in ("unshrunk", "kernelshap"):
+        credits = estimate(coalitions, game(coalitions), empty=0.0, full=4.0, method=method)
+        np.testing.assert_allclose(credits.values, [1, 3], atol=0.1)
+    once = estimate(coalitions[:2], [1.0, 3.0], empty=0.0, full=4.0, method="unshrunk")
+    np.testing.assert_allclose(once.values, [1, 3])
+    assert np.isinf(once.high).all()  # two values, two coefficients: nothing tells the noise

@@ -84,73 +84,104 @@ def test_error_falls_with_evaluations_and_with_replicates():
     np.testing.assert_allclose(credits.values, weights, atol=0.15)
 
 
+def power_of_size(coalitions, exponent):
+    """s^exponent, scaled to mean 1 over all sizes a coalition can have."""
+    sizes, n = coalitions.sum(axis=1).astype(float), coalitions.shape[1]
+    return sizes**exponent / np.mean([float(s) ** exponent for s in range(1, n)])
+
+
 def modulated(coalitions, exponent):
-    """x̃ s^−γ, scaled so that s^−γ has mean 1 over all sizes a coalition can have."""
-    sizes, n = coalitions.sum(axis=1), coalitions.shape[1]
-    scale = np.mean([s**-exponent for s in range(1, n)])
-    return np.array([(row - s / n) * s**-exponent / scale for row, s in zip(coalitions, sizes, strict=True)])
+    """x̃ s^−γ."""
+    return (coalitions - coalitions.mean(axis=1, keepdims=True)) * power_of_size(coalitions, -exponent)[:, None]
 
 
-def test_lambda_maximises_the_restricted_likelihood():
+def restricted_deviance(logs, values, b, x, variance):
+    """The textbook form: log|V| + log|BᵀV⁻¹B| + yᵀPy for V = τ²xxᵀ + σ²diag(v)."""
+    v = np.exp(logs[0]) * x @ x.T + np.exp(logs[1]) * np.diag(variance)
+    inverse = np.linalg.inv(v)
+    inner = b.T @ inverse @ b
+    p = inverse - inverse @ b @ np.linalg.solve(inner, b.T @ inverse)
+    return np.linalg.slogdet(v)[1] + np.linalg.slogdet(inner)[1] + values @ p @ values
+
+
+def test_variances_and_exponents_maximise_the_restricted_likelihood():
     n, m = 9, 70
     coalitions = make_design("uniform", 2).draw(n, 0, m)
-    values = games.noisy(games.additive(np.random.default_rng(1).normal(size=n)), 1.5, seed=1)(coalitions)
-    b = size_columns(coalitions)
+    noise = np.random.default_rng(1).normal(size=m) * np.sqrt(power_of_size(coalitions, -1.0))
+    values = modulated(coalitions, 0.5) @ np.random.default_rng(1).normal(size=n) + 0.7 * noise
+    b = size_columns(coalitions)[:, :5]
     diagnostics = estimate(coalitions, values, empty=0.0, full=1.0).diagnostics
-    x = modulated(coalitions, diagnostics["slope_exponent"])
 
-    def deviance(logs):
-        """The textbook form: log|V| + log|BᵀV⁻¹B| + yᵀPy for V = τ²zzᵀ + σ²I, z the modulated x̃."""
-        v = np.exp(logs[0]) * x @ x.T + np.exp(logs[1]) * np.eye(m)
-        inverse = np.linalg.inv(v)
-        inner = b.T @ inverse @ b
-        p = inverse - inverse @ b @ np.linalg.solve(inner, b.T @ inverse)
-        return np.linalg.slogdet(v)[1] + np.linalg.slogdet(inner)[1] + values @ p @ values
+    def profile(slope, exponent):
+        x, v = modulated(coalitions, slope), power_of_size(coalitions, -exponent)
+        found = minimize(
+            restricted_deviance,
+            [0.0, 0.0],
+            (values, b, x, v),
+            method="Nelder-Mead",
+            options={"xatol": 1e-7, "fatol": 1e-10},
+        )
+        return found.fun + slope**2 + exponent**2, found.x
 
-    best = minimize(deviance, [0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-10}).x
+    here = diagnostics["slope_exponent"], diagnostics["noise_exponent"]
+    deviance, best = profile(*here)
+    for step in ((0.25, 0), (-0.25, 0), (0, 0.25), (0, -0.25)):
+        assert profile(here[0] + step[0], here[1] + step[1])[0] > deviance
     assert diagnostics["tau"] == pytest.approx(np.exp(best[0] / 2), rel=1e-3)
     assert diagnostics["sigma"] == pytest.approx(np.exp(best[1] / 2), rel=1e-3)
     assert diagnostics["lambda"] == pytest.approx(np.exp(best[1] - best[0]), rel=1e-3)
 
 
 def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
-    n, m = 7, 120
+    n, m = 10, 88
     coalitions = make_design("uniform", 5).draw(n, 0, m)
-    # Slopes in single contributors only, so that the two fits differ beyond their noise.
     sizes = coalitions.sum(axis=1)
-    tilted = np.where(sizes == 1, coalitions @ np.arange(7.0), 0.0)
-    values = tilted + 0.05 * np.random.default_rng(0).normal(size=m)
-    credits = estimate(coalitions, values, empty=[0.0], full=[2.0])
-    ridge = credits.diagnostics["lambda"]
-    # n − 1 = 6 distinct sizes: four size regressors. Penalised normal equations with them unpenalised.
-    b = size_columns(coalitions)[:, :4]
     x = coalitions - coalitions.mean(axis=1, keepdims=True)
-    z = modulated(coalitions, credits.diagnostics["slope_exponent"])
+    # Slopes that jump with the size, so that the two fits differ beyond their noise.
+    generator = np.random.default_rng(0)
+    first, second = generator.normal(size=(2, n))
+    values = x @ first + np.where(sizes <= n // 2, 2, -2) * (x @ second) + 0.1 * generator.normal(size=m)
+    credits = estimate(coalitions, values, empty=[0.0], full=[2.0])
+    ridge, found = credits.diagnostics["lambda"], credits.diagnostics
+    # Penalised normal equations, the five size regressors unpenalised.
+    b = size_columns(coalitions)
+    z = modulated(coalitions, found["slope_exponent"])
 
     def linear_map(weights, indicators):
         full = np.concatenate([b, indicators], axis=1)
-        penalty = np.diag([0.0] * 4 + [ridge] * n)
+        penalty = np.diag([0.0] * 5 + [ridge] * n)
         return np.linalg.solve(full.T @ (full * weights[:, None]) + penalty, (full * weights[:, None]).T), full
 
+    precision = 1 / power_of_size(coalitions, -found["noise_exponent"])
     weights = 1 / (sizes * (n - sizes))
-    weights = weights * (z**2).sum() / (weights[:, None] * x**2).sum()
-    plain, full = linear_map(np.ones(m), z)
+    weights = weights * (precision[:, None] * z**2).sum() / (weights[:, None] * x**2).sum()
+    plain, full = linear_map(precision, z)
     weighted, _ = linear_map(weights, x)
-    weighted = weighted - weighted @ (z - x) @ plain[4:]  # of what is left of y when β(m(s) − 1)x̃ is taken out
+    weighted = weighted - weighted @ (z - x) @ plain[5:]  # of what is left of y when β(m(s) − 1)x̃ is taken out
     hat = full @ plain
-    deleted = (values - hat @ values) / (1 - np.diag(hat))
-    difference = (weighted - plain)[4:]
-    d = difference @ values
-    omega = max(0.0, 1 - (difference**2 @ deleted**2).sum() / (d @ d))
+    units = [min(tuple(row), tuple(~row)) for row in coalitions]
+    deleted = np.empty(m)
+    for unit in set(units):  # the residuals of fits without the coalition and its complement
+        rows = np.flatnonzero([u == unit for u in units])
+        deleted[rows] = np.linalg.solve(np.eye(len(rows)) - hat[np.ix_(rows, rows)], (values - hat @ values)[rows])
+
+    def variances(linear):
+        return sum(
+            (linear[:, rows] @ deleted[rows]) ** 2
+            for rows in (np.flatnonzero([u == unit for u in units]) for unit in set(units))
+        )
+
+    difference = (weighted - plain)[5:]
+    d, v_d = difference @ values, variances(difference)
+    omega = max(0.0, 1 - v_d.sum() / (d @ d))
     assert 0.1 < omega < 1
-    assert credits.diagnostics["stein_weight"] == pytest.approx(omega, rel=1e-6)
-    expected = plain[4:] @ values + omega * d
+    assert found["stein_weight"] == pytest.approx(omega, rel=1e-6)
+    expected = plain[5:] @ values + omega * d
     np.testing.assert_allclose(credits.values, expected - expected.mean() + 2.0 / n, atol=1e-8)
 
-    slopes = plain[4:] + omega * difference
-    variance = slopes**2 @ deleted**2 + 2 * credits.diagnostics["sigma"] ** 2 / n**2
-    shrinkage = credits.diagnostics["tau"] ** 2 * ((slopes @ z - np.eye(n) + 1 / n) ** 2).sum(axis=1)
-    v_d = difference**2 @ deleted**2
+    slopes = plain[5:] + omega * difference
+    variance = variances(slopes) + 2 * found["sigma"] ** 2 / n**2
+    shrinkage = found["tau"] ** 2 * ((slopes @ z - np.eye(n) + 1 / n) ** 2).sum(axis=1)
     tilt = (1 - omega) ** 2 * (d @ d - v_d.sum() + v_d.sum() * (2 / (n - 1)) ** 0.5) * v_d / v_d.sum()
     np.testing.assert_allclose(credits.standard_error**2, variance + shrinkage + tilt, rtol=1e-6)
     half = robust_critical_value((shrinkage + tilt) / variance) * np.sqrt(variance)

@@ -1,7 +1,8 @@
 """Evaluations to credits with intervals. Needs numpy and scipy alone, and works on any set function."""
 
+from diffcredit.credit.anchors import KnownSurrogate
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.critical_value import robust_critical_value
 from diffcredit.credit.estimate import METHODS, estimate
 
-__all__ = ["METHODS", "Credits", "estimate", "robust_critical_value"]
+__all__ = ["METHODS", "Credits", "KnownSurrogate", "estimate", "robust_critical_value"]

@@ -1,49 +1,111 @@
 """From evaluations to credits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from diffcredit.credit.anchors import Surrogate, read_anchors
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.exact import exact
-from diffcredit.credit.kernelshap import kernelshap
+from diffcredit.credit.least_squares import kernelshap, unshrunk
 from diffcredit.credit.shapley import shapley
 from diffcredit.credit.table import Table, read_table
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 
-METHODS: dict[str, Callable[[Table, float], Credits]] = {
-    "exact": exact,
-    "kernelshap": kernelshap,
+METHODS: dict[str, Callable[..., Credits]] = {
     "shapley": shapley,
+    "unshrunk": unshrunk,
+    "kernelshap": kernelshap,
+    "exact": exact,
 }
+ANCHORED = ("shapley",)
 
 
+@overload
+def estimate(
+    coalitions: ArrayLike,
+    values: Mapping[str, ArrayLike],
+    *,
+    empty: Mapping[str, float | Sequence[float]],
+    full: Mapping[str, float | Sequence[float]],
+    method: str = ...,
+    size_distribution: str | ArrayLike = ...,
+    confidence: float = ...,
+    prior: ArrayLike | None = ...,
+    surrogate: Surrogate | Sequence[Surrogate] | None = ...,
+    seeds: ArrayLike | None = ...,
+) -> dict[str, Credits]: ...
+
+
+@overload
 def estimate(
     coalitions: ArrayLike,
     values: ArrayLike,
     *,
     empty: float | Sequence[float],
     full: float | Sequence[float],
+    method: str = ...,
+    size_distribution: str | ArrayLike = ...,
+    confidence: float = ...,
+    prior: ArrayLike | None = ...,
+    surrogate: Surrogate | Sequence[Surrogate] | None = ...,
+    seeds: ArrayLike | None = ...,
+) -> Credits: ...
+
+
+def estimate(
+    coalitions: ArrayLike,
+    values: Any,
+    *,
+    empty: Any,
+    full: Any,
     method: str = "shapley",
-    size_distribution: str = "uniform",
+    size_distribution: str | ArrayLike = "uniform",
     confidence: float = 0.95,
-) -> Credits:
-    """Credits of n contributors from m evaluations; they sum to F(N) − F(∅).
+    prior: ArrayLike | None = None,
+    surrogate: Surrogate | Sequence[Surrogate] | None = None,
+    seeds: ArrayLike | None = None,
+) -> Credits | dict[str, Credits]:
+    """Credits of n contributors from m evaluations.
 
     coalitions: (m, n) booleans. A repeated coalition is a replicate; the empty and the full coalition join
     the endpoints' replicates.
-    values: (m,), F(S) of one property.
+    values: (m,), F(S) of one property; or a mapping from several properties' names to theirs, with ``empty`` and
+    ``full`` mappings too, which gives a mapping from the names to credits.
     empty, full: F(∅) and F(N). A sequence (even of one) holds noisy evaluations; their mean is used, and their
     noise widens all intervals alike. A plain number is taken as known exactly.
-    method: ``shapley`` (size-adjusted ridge with a Stein step, robust empirical-Bayes intervals),
-    ``kernelshap`` (constrained least squares) or ``exact`` (from all coalitions).
-    size_distribution: the design the coalitions were drawn with; ``exact`` does not use it.
+    method: ``shapley`` (size-adjusted ridge with a Stein step, robust empirical-Bayes intervals), ``unshrunk``
+    (the same without shrinkage), ``kernelshap`` (the paper's constrained least squares), ``exact`` (from all
+    coalitions).
+    size_distribution: the design the coalitions were drawn with, or the n − 1 probabilities of the sizes 1..n−1.
     confidence: of each contributor's interval.
+    prior: (n,), a cheap guess at the credits, or (n, k) of them; for ``shapley``. Scale and offset are fitted.
+    surrogate: a cheap game G, as a function of coalitions (m, n) → (m,) or a `KnownSurrogate`, or several; for
+    ``shapley``.
+    seeds: (m,), the seed of each evaluation: rows of one coalition and one seed are one evaluation told twice,
+    and are refused when their values differ.
 
     Raises UserError when the table is malformed, too short or contradicts ``size_distribution``.
     """
+    if isinstance(values, Mapping):
+        options = {"method": method, "size_distribution": size_distribution, "confidence": confidence}
+        options |= {"prior": prior, "surrogate": surrogate, "seeds": seeds}
+        if not (isinstance(empty, Mapping) and isinstance(full, Mapping)) or {*values} - {*empty} or {*values} - {*full}:
+            raise UserError(f"empty and full: expected mappings with the keys {', '.join(values)}, as in values")
+        credits = {}
+        for name in values:
+            with located(name):
+                credits[name] = estimate(coalitions, values[name], empty=empty[name], full=full[name], **options)
+        return credits
     if method not in METHODS:
         raise UserError(f"method {method!r}: unknown; choose one of {', '.join(METHODS)}")
     if not 0 < confidence < 1:
         raise UserError(f"confidence: {confidence}; expected a number between 0 and 1, such as 0.95")
-    return METHODS[method](read_table(coalitions, values, empty, full, size_distribution), confidence)
+    if method not in ANCHORED and not (prior is None and surrogate is None):
+        raise UserError(f"method {method!r}: takes no prior and no surrogate; {', '.join(ANCHORED)} does")
+    table = read_table(coalitions, values, empty, full, size_distribution, seeds)
+    if method in ANCHORED:
+        return METHODS[method](table, confidence, read_anchors(table, np.asarray(coalitions), prior, surrogate))
+    return METHODS[method](table, confidence)

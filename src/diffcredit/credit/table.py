@@ -1,49 +1,77 @@
-"""The evaluations an estimate starts from, checked."""
+"""The evaluations an estimate starts from, checked: one row a coalition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2
 
-from diffcredit.coalitions import BoolArray, encode, size_probabilities
+from diffcredit.coalitions import BoolArray, encode
+from diffcredit.credit.sizes import SizeDistribution
 from diffcredit.errors import UserError
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 
-# A table is refused when its sizes would be this improbable under the stated distribution.
-LEAST_PROBABILITY = 1e-6
-LEAST_EXPECTED = 5.0
+# Values of one coalition and one seed that differ by more than this part of all values' deviation contradict.
+SAME = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """coalitions (m, n) without empty and full ones, values (m,), replicates of F(∅) (r,) and F(N) (r,).
+    """m different coalitions, none empty or full, with what was evaluated there.
 
-    ``known`` says of F(∅) and of F(N) whether it is an exact number and not a noisy evaluation.
+    coalitions (m, n); values (m,), the mean of each coalition's replicates; replicates (m,), their number;
+    scatter (m,), their sum of squares about the mean; ``empty`` and ``full``, the evaluations of F(∅) (r,) and
+    F(N) (r,); ``known`` says of the two whether it is an exact number and not a noisy evaluation.
     """
 
     coalitions: BoolArray
     values: FloatArray
+    replicates: IntArray
+    scatter: FloatArray
     empty: FloatArray
     full: FloatArray
     known: tuple[bool, bool]
-    size_distribution: str
+    sizes_drawn: SizeDistribution
 
     @property
     def n(self) -> int:
         return self.coalitions.shape[1]
 
     @property
-    def sizes(self) -> NDArray[np.intp]:
+    def evaluations(self) -> int:
+        """How many evaluations there are, replicates counted, endpoints apart."""
+        return int(self.replicates.sum())
+
+    @cached_property
+    def sizes(self) -> IntArray:
         """(m,): the number of members, 1..n−1."""
         return self.coalitions.sum(axis=1)
 
-    @property
+    @cached_property
     def centred(self) -> FloatArray:
         """x̃ = x − s/n, (m, n): indicators less their mean within the size. Rows sum to 0."""
         return self.coalitions - self.sizes[:, None] / self.n
+
+    @cached_property
+    def units(self) -> IntArray:
+        """(m,): numbers 0, 1, … of the units of sampling. A coalition and its complement are one unit, since
+        paired designs draw them together."""
+        rows = np.packbits(self.coalitions, axis=1)
+        complements = np.packbits(~self.coalitions, axis=1)
+        smaller = _lexicographically_smaller(rows, complements)
+        return np.unique(np.where(smaller[:, None], rows, complements), axis=0, return_inverse=True)[1].ravel()
+
+    @property
+    def draws(self) -> FloatArray:
+        """(m,): how many independent draws of a size each coalition stands for.
+
+        A number of replicates that all coalitions have came with their sizes, and a complement with its pair.
+        """
+        in_pairs = 1 - (self.units.max(initial=-1) + 1) / max(len(self.units), 1)
+        return self.replicates / max(self.replicates.min(initial=self.evaluations), 1) / (1 + 2 * in_pairs)
 
     @property
     def level(self) -> float:
@@ -63,11 +91,13 @@ class Table:
         )
         return empty, full
 
-    def require(self, evaluations: int, reason: str) -> None:
-        missing = evaluations - len(self.values)
+    def require(self, coalitions: int, reason: str) -> None:
+        """Raises when there are fewer different coalitions than ``reason`` needs."""
+        missing = coalitions - len(self.values)
         if missing > 0:
             raise UserError(
-                f"{len(self.values)} evaluations of {self.n} contributors: {reason} needs {evaluations}, {missing} more"
+                f"{self.evaluations} evaluations of {self.n} contributors: {reason} needs {coalitions} different "
+                f"coalitions, {missing} more"
             )
 
 
@@ -76,42 +106,64 @@ def read_table(
     values: ArrayLike,
     empty: float | Sequence[float],
     full: float | Sequence[float],
-    size_distribution: str,
+    size_distribution: str | ArrayLike,
+    seeds: ArrayLike | None = None,
 ) -> Table:
-    """The checked table; rows of the empty and of the full coalition join the endpoints' replicates."""
-    x = np.asarray(coalitions)
-    y = np.asarray(values, dtype=np.float64)
-    if x.ndim != 2 or y.shape != x.shape[:1]:
+    """The checked table. Rows of the empty and of the full coalition join the endpoints' replicates; rows of one
+    coalition are its replicates, but those of the same seed are one evaluation told twice."""
+    x, y = _matrix(coalitions), np.asarray(values, dtype=np.float64)
+    if y.shape != x.shape[:1]:
         raise UserError(f"coalitions of shape {x.shape} and values of shape {y.shape}: expected (m, n) and (m,)")
-    if x.shape[1] < 2:
-        raise UserError(f"contributors: {x.shape[1]}; credits are shared between at least 2")
-    if not np.isin(x, (0, 1)).all():
-        raise UserError("coalitions: expected booleans, True for the members")
-    x = x.astype(np.bool_)
     if not np.isfinite(y).all():
         row = int(np.argmin(np.isfinite(y)))
         raise UserError(f"values[{row}]: {y[row]} for the coalition {encode(x[row])}; expected finite numbers")
-    sizes = x.sum(axis=1)
-    inner = (sizes > 0) & (sizes < x.shape[1])
+    if seeds is not None:
+        x, y = _told_once(x, y, np.asarray(seeds))
+    n, sizes = x.shape[1], x.sum(axis=1)
+    inner = (sizes > 0) & (sizes < n)
+    unique, which, replicates = np.unique(x[inner], axis=0, return_inverse=True, return_counts=True)
+    which = which.ravel()
+    means = np.bincount(which, y[inner], len(unique)) / replicates
     return Table(
-        x[inner],
-        y[inner],
-        _endpoint("empty", empty, y[sizes == 0]),
-        _endpoint("full", full, y[sizes == x.shape[1]]),
-        (np.ndim(empty) == 0 and (sizes > 0).all(), np.ndim(full) == 0 and (sizes < x.shape[1]).all()),
-        size_distribution,
+        coalitions=unique,
+        values=means,
+        replicates=replicates,
+        scatter=np.bincount(which, (y[inner] - means[which]) ** 2, len(unique)),
+        empty=_endpoint("empty", empty, y[sizes == 0]),
+        full=_endpoint("full", full, y[sizes == n]),
+        known=(np.ndim(empty) == 0 and (sizes > 0).all(), np.ndim(full) == 0 and (sizes < n).all()),
+        sizes_drawn=SizeDistribution.of(size_distribution, n),
     )
 
 
-def importance_weights(table: Table) -> FloatArray:
-    """(m,): Shapley kernel over the probability a size was drawn with, mean 1 over the design.
+def _matrix(coalitions: ArrayLike) -> BoolArray:
+    x = np.asarray(coalitions)
+    if x.ndim != 2:
+        raise UserError(f"coalitions of shape {x.shape}: expected (m, n), one row a coalition")
+    if x.shape[1] < 2:
+        raise UserError(f"contributors: {x.shape[1]}; credits are shared between at least 2")
+    if x.dtype != np.bool_ and not np.isin(x, (0, 1)).all():
+        raise UserError("coalitions: expected booleans, True for the members")
+    return x.astype(np.bool_)
 
-    Raises when the table's sizes contradict its ``size_distribution``.
-    """
-    drawn = size_probabilities(table.size_distribution, table.n)
-    counts = np.bincount(table.sizes - 1, minlength=table.n - 1)
-    _check_sizes(counts, drawn, table.size_distribution)
-    return size_probabilities("kernel", table.n)[table.sizes - 1] / drawn[table.sizes - 1]
+
+def _told_once(x: BoolArray, y: FloatArray, seeds: NDArray) -> tuple[BoolArray, FloatArray]:
+    """One row for each coalition and seed; rows that agree in both and differ in value are refused."""
+    if seeds.shape != y.shape:
+        raise UserError(f"seeds of shape {seeds.shape}: expected {y.shape}, one for each value")
+    labels = np.unique(seeds, return_inverse=True)[1].reshape(-1, 1).astype(np.int64)
+    keys = np.concatenate([np.packbits(x, axis=1), labels.view(np.uint8).reshape(len(y), -1)], axis=1)
+    _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    apart = np.abs(y - y[first[which.ravel()]]) > SAME * y.std()
+    if apart.any():
+        row = int(np.argmax(apart))
+        other = int(first[which.ravel()[row]])
+        raise UserError(
+            f"values[{other}] and values[{row}]: {y[other]} and {y[row]} for the coalition {encode(x[row])} with the "
+            f"same seed {seeds[row]}; the same evaluation has one value"
+        )
+    kept = np.sort(first)
+    return x[kept], y[kept]
 
 
 def _endpoint(name: str, given: float | Sequence[float], from_table: FloatArray) -> FloatArray:
@@ -123,20 +175,8 @@ def _endpoint(name: str, given: float | Sequence[float], from_table: FloatArray)
     return replicates
 
 
-def _check_sizes(counts: NDArray[np.intp], drawn: FloatArray, name: str) -> None:
-    """Pearson's chi-square over neighbouring sizes, merged until each group expects 5 evaluations."""
-    impossible = np.flatnonzero((counts > 0) & (drawn == 0))
-    if len(impossible):
-        raise UserError(f"size_distribution {name!r}: never draws coalitions of size {impossible[0] + 1}")
-    expected = counts.sum() * drawn
-    group = np.floor(np.cumsum(expected) / LEAST_EXPECTED - 1e-9).astype(np.intp)
-    # The last group may expect fewer than 5: it joins its neighbour.
-    group = np.minimum(group, max(int(expected.sum() / LEAST_EXPECTED) - 1, 0))
-    seen, wanted = np.bincount(group, counts), np.bincount(group, expected)
-    seen, wanted = seen[wanted > 0], wanted[wanted > 0]
-    statistic = ((seen - wanted) ** 2 / wanted).sum()
-    if len(wanted) > 1 and chi2.sf(statistic, len(wanted) - 1) < LEAST_PROBABILITY:
-        raise UserError(
-            f"size_distribution {name!r}: contradicts the coalitions' sizes (chi-square {statistic:.0f} with "
-            f"{len(wanted) - 1} degrees of freedom); name the design they were drawn with"
-        )
+def _lexicographically_smaller(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> BoolArray:
+    """(m,): whether row a_j comes before row b_j, which differs from it."""
+    first = (a != b).argmax(axis=1)
+    rows = np.arange(len(a))
+    return a[rows, first] < b[rows, first]

@@ -1,0 +1,133 @@
+"""What is known of the credits before, and is not shrunk: priors and surrogates.
+
+A surrogate G is a game with known credits: φ(F) = Σ b_k φ(G_k) + φ(F − Σ b_k G_k), whatever the b. With G among
+the unshrunk regressors b is fitted, and evaluations are spent on what G misses. A prior, one number a
+contributor, is the additive surrogate G(S) = Σ_{i∈S} prior_i; its slopes change with the size as the credits' do.
+One that says nothing gets b ≈ 0 and costs one evaluation.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diffcredit.coalitions import make_design
+from diffcredit.credit.exact import exact
+from diffcredit.credit.least_squares import unshrunk
+from diffcredit.credit.regression import independent_columns, size_regressors
+from diffcredit.credit.table import Table, read_table
+from diffcredit.errors import UserError
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+Game = Callable[[BoolArray], ArrayLike]
+
+# Up to this n all coalitions are asked of a surrogate; beyond, so many times n, and at least so many.
+ENUMERATED = 12
+TIMES = 20
+LEAST = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSurrogate:
+    """A surrogate given by its ``values`` (m,) at the table's coalitions, row for row, and its own ``credits``
+    (n,), of which only the differences count."""
+
+    values: ArrayLike
+    credits: ArrayLike
+
+
+Surrogate = Game | KnownSurrogate
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Unshrunk directions: columns (m, k) of surrogates' values, proxies (n, l) of priors, and what a unit of
+    each adds to the credits' contrasts (n, k + l), with the deviation (n, k + l) of their errors."""
+
+    columns: FloatArray
+    proxies: FloatArray
+    contrasts: FloatArray
+    errors: FloatArray
+
+
+def read_anchors(
+    table: Table,
+    coalitions: BoolArray,
+    prior: ArrayLike | None,
+    surrogate: Surrogate | Sequence[Surrogate] | None,
+) -> Anchors:
+    """What is given; an anchor that says nothing beside the size and the anchors before it is left out.
+
+    coalitions: the rows as the caller gave them, which a `KnownSurrogate` values.
+    """
+    games = [] if surrogate is None else [surrogate] if callable(surrogate) or _is_known(surrogate) else list(surrogate)
+    columns, contrasts, errors = [], [], []
+    for index, game in enumerate(games):
+        name = f"surrogate {index + 1}" if len(games) > 1 else "surrogate"
+        column, contrast, error = _known(table, coalitions, game, name) if _is_known(game) else _asked(table, game, name)
+        columns.append(column)
+        contrasts.append(contrast)
+        errors.append(error)
+    proxies = _priors(prior, table.n)
+    every = np.column_stack([*columns, table.centred @ proxies, np.empty((len(table.values), 0))])
+    kept = independent_columns(every, size_regressors(table.sizes, table.n))
+    k = len(columns)
+    contrast = np.column_stack([*contrasts, proxies, np.empty((table.n, 0))])
+    error = np.column_stack([*errors, np.zeros_like(proxies), np.empty((table.n, 0))])
+    return Anchors(
+        every[:, [i for i in kept if i < k]],
+        proxies[:, [i - k for i in kept if i >= k]],
+        contrast[:, kept] - contrast[:, kept].mean(axis=0),
+        error[:, kept],
+    )
+
+
+def _priors(prior: ArrayLike | None, n: int) -> FloatArray:
+    """(n, l): one column a prior."""
+    if prior is None:
+        return np.empty((n, 0))
+    given = np.asarray(prior, dtype=np.float64)
+    if given.shape[:1] != (n,) or given.ndim > 2 or not np.isfinite(given).all():
+        raise UserError(f"prior of shape {given.shape}: expected ({n},) finite numbers, one a contributor, or ({n}, k)")
+    return given.reshape(n, -1)
+
+
+def _is_known(surrogate: object) -> bool:
+    return isinstance(surrogate, KnownSurrogate)
+
+
+def _known(
+    table: Table, coalitions: BoolArray, surrogate: KnownSurrogate, name: str
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    values = np.asarray(surrogate.values, dtype=np.float64)
+    credits = np.asarray(surrogate.credits, dtype=np.float64)
+    if values.shape != (len(coalitions),) or not np.isfinite(values).all():
+        raise UserError(f"{name}: values of shape {values.shape}; expected {len(coalitions)} finite numbers, one a row")
+    if credits.shape != (table.n,) or not np.isfinite(credits).all():
+        raise UserError(f"{name}: credits of shape {credits.shape}; expected {table.n} finite numbers")
+    at = read_table(coalitions, values, 0.0, 0.0, "uniform")
+    return at.values, credits, np.zeros(table.n)
+
+
+def _asked(table: Table, game: Game, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """G at the table's coalitions, its credits and their standard errors, from as many coalitions as it takes."""
+    n = table.n
+    design, count = ("exhaustive", 2**n - 2) if n <= ENUMERATED else ("uniform", max(LEAST, TIMES * n))
+    drawn = make_design(design).draw(n, 0, count)
+    ask = _checked(game, name)
+    # G(∅) and G(N) shift all credits alike, and G(∅) may not exist: differences never need them.
+    game_table = read_table(drawn, ask(drawn), 0.0, 0.0, design)
+    credits = exact(game_table, 0.95) if design == "exhaustive" else unshrunk(game_table, 0.95)
+    return ask(table.coalitions), credits.values, credits.standard_error
+
+
+def _checked(game: Game, name: str) -> Callable[[BoolArray], FloatArray]:
+    def ask(coalitions: BoolArray) -> FloatArray:
+        values = np.asarray(game(coalitions), dtype=np.float64)
+        if values.shape != (len(coalitions),) or not np.isfinite(values).all():
+            raise UserError(f"{name}: values of shape {values.shape}; expected {len(coalitions)} finite numbers")
+        return values
+
+    return ask

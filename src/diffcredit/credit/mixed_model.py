@@ -1,0 +1,115 @@
+"""The variance components of noisy values: restricted likelihood of a ridge regression.
+
+y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j): m and v are a `Shape`'s.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.credit.regression import Regression, regress
+from diffcredit.credit.shape import Shape, likeliest_shape
+from diffcredit.credit.table import Table
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+# So many coalitions tell the shape well enough; the decomposition of more would cost most of the time.
+SHAPE_ROWS = 1200
+
+
+@dataclass(frozen=True)
+class VarianceComponents:
+    """noise σ² of one value about the fit, ridge λ = σ²/τ², and −2 log of their likelihood."""
+
+    noise: float
+    ridge: float
+    deviance: float
+
+    @property
+    def spread(self) -> float:
+        """τ², the variance of the credits about their mean."""
+        return self.noise / self.ridge
+
+
+@dataclass(frozen=True, eq=False)
+class MixedModel:
+    """A shape with x̃ m(s) (m, n), nuisance regressors (m, p), their regression and variance components."""
+
+    shape: Shape
+    modulated: FloatArray
+    regression: Regression
+    components: VarianceComponents
+
+
+def fit_mixed_model(table: Table, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
+    """The likeliest shape, and the fit with it.
+
+    nuisance (m, p): unshrunk regressors that do not change with the shape. proxies (n, k): directions in which
+    credits are not shrunk; x̃ m(s)·proxy joins the nuisance regressors.
+    """
+    rows = np.unique(np.linspace(0, len(table.values) - 1, SHAPE_ROWS).astype(np.intp))
+
+    def deviance(shape: Shape) -> float:
+        return _fit(table, nuisance, proxies, shape, rows).components.deviance
+
+    replicated = bool((table.replicates[rows] > 1).any())
+    shape = likeliest_shape(deviance, Shape(misfit=0.5 if replicated else 0.0), replicated)
+    return _fit(table, nuisance, proxies, shape, np.arange(len(table.values)))
+
+
+def _fit(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape, rows: IntArray) -> MixedModel:
+    sizes, replicates = table.sizes[rows], table.replicates[rows]
+    modulated = table.centred[rows] * shape.modulation(sizes, table.n)[:, None]
+    variance = shape.variance(table)[rows]
+    regression = regress(modulated, np.hstack([nuisance[rows], modulated @ proxies]), 1 / variance)
+    # Replicates about their means: another likelihood, of the noise alone.
+    within = shape.size_variance(sizes, table.n) * (1 - shape.misfit)
+    components = restricted_likelihood(
+        regression,
+        table.values[rows],
+        scatter=float((table.scatter[rows] / within).sum()),
+        degrees=int((replicates - 1).sum()),
+        log_variances=float(np.log(variance).sum() + ((replicates - 1) * np.log(within)).sum()),
+    )
+    return MixedModel(shape, modulated, regression, components)
+
+
+def restricted_likelihood(
+    fit: Regression, values: FloatArray, scatter: float = 0.0, degrees: int = 0, log_variances: float = 0.0
+) -> VarianceComponents:
+    """σ² and λ = σ²/τ² by REML.
+
+    −2ℓ(λ) = Σ_k log(1 + d_k²/λ) + ν log(S(λ)/ν) + log|BᵀWB| + Σ_j log v_j, S(λ) = Σ_k a_k²/(1 + d_k²/λ) + RSS,
+    with a = Uᵀ√W y, B the nuisance regressors and ν = m − p; ``scatter`` with its ``degrees`` joins RSS and ν.
+    λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would leave intervals without width, so
+    τ² ≥ 2σ²/Σd², after the truncation of Armstrong, Kolesár and Plagborg-Møller (2022).
+    """
+    squares = (fit.u.T @ (fit.root * values)) ** 2
+    unexplained = float((fit.residuals(values, 0.0) ** 2).sum()) + scatter
+    freedom = len(values) - fit.nuisance.shape[1] + degrees
+    information = fit.d**2
+    constant = 2 * float(np.log(np.abs(np.diag(fit.triangle))).sum()) + log_variances
+
+    def explained(ridge: float) -> float:
+        # All values equal: any positive number serves, and the likelihood then asks for the largest λ.
+        return max(float((squares * ridge / (ridge + information)).sum()) + unexplained, 1e-200)
+
+    def deviance(ridge: float) -> float:
+        return float(np.log1p(information / ridge).sum()) + freedom * np.log(explained(ridge) / freedom) + constant
+
+    def slope(ridge: float) -> float:
+        """λ times the derivative of the deviance."""
+        change = float((squares * ridge * information / (ridge + information) ** 2).sum())
+        return freedom * change / explained(ridge) - float((information / (ridge + information)).sum())
+
+    # A grid first, since the deviance may have two minima; then halvings by its slope, which fix λ to the
+    # last digits where its values could not.
+    grid = np.geomspace(1e-10 * information.mean(), information.sum() / 2, 101)
+    best = int(np.argmin([deviance(float(ridge)) for ridge in grid]))
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 100)])
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    return VarianceComponents(explained(high) / freedom, high, deviance(high))

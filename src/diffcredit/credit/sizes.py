@@ -1,0 +1,68 @@
+"""The sizes a table's coalitions were drawn with: what turns them into a Shapley-weighted sample."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import chi2
+
+from diffcredit.coalitions import size_probabilities
+from diffcredit.errors import UserError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+# A table is refused when its sizes would be this improbable under the stated distribution.
+LEAST_PROBABILITY = 1e-6
+LEAST_EXPECTED = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class SizeDistribution:
+    """probabilities (n−1,) of the sizes 1, …, n−1, and what to call them."""
+
+    name: str
+    probabilities: FloatArray
+
+    @classmethod
+    def of(cls, given: str | ArrayLike, n: int) -> Self:
+        """From a design's name, or from the probabilities themselves."""
+        if isinstance(given, str):
+            return cls(repr(given), size_probabilities(given, n))
+        p = np.asarray(given, dtype=np.float64)
+        if p.shape != (n - 1,) or not np.isfinite(p).all() or (p < 0).any() or abs(p.sum() - 1) > 1e-6:
+            raise UserError(
+                f"size_distribution of shape {p.shape}: expected a design's name or the {n - 1} probabilities of the "
+                f"sizes 1 to {n - 1}, which sum to 1"
+            )
+        return cls("as given", p)
+
+    def weights(self, sizes: IntArray, draws: FloatArray, target: FloatArray) -> FloatArray:
+        """(m,): ``target`` (n−1,) over the probability a row's size was drawn with.
+
+        Raises when the sizes, drawn so often independently, plainly contradict the distribution: weights would
+        then be wrong.
+        """
+        self._check(np.bincount(sizes - 1, draws, minlength=len(self.probabilities)))
+        return target[sizes - 1] / self.probabilities[sizes - 1]
+
+    def _check(self, counts: FloatArray) -> None:
+        """Pearson's chi-square over neighbouring sizes, merged until each group expects 5 evaluations."""
+        drawn = self.probabilities
+        impossible = np.flatnonzero((counts > 0) & (drawn == 0))
+        if len(impossible):
+            raise UserError(f"size_distribution {self.name}: never draws coalitions of size {impossible[0] + 1}")
+        expected = counts.sum() * drawn
+        group = np.floor(np.cumsum(expected) / LEAST_EXPECTED - 1e-9).astype(np.intp)
+        # The last group may expect fewer than 5: it joins its neighbour.
+        group = np.minimum(group, max(int(expected.sum() / LEAST_EXPECTED) - 1, 0))
+        seen, wanted = np.bincount(group, counts), np.bincount(group, expected)
+        seen, wanted = seen[wanted > 0], wanted[wanted > 0]
+        statistic = ((seen - wanted) ** 2 / wanted).sum()
+        if len(wanted) > 1 and chi2.sf(statistic, len(wanted) - 1) < LEAST_PROBABILITY:
+            raise UserError(
+                f"size_distribution {self.name}: contradicts the coalitions' sizes (chi-square {statistic:.0f} with "
+                f"{len(wanted) - 1} degrees of freedom); name the design they were drawn with, or give the "
+                "probabilities of their sizes"
+            )
