@@ -12,7 +12,7 @@ import diffcredit
 
 SOURCE = Path(diffcredit.__file__).parent
 
-FOUNDATION = ("errors", "artifacts", "seeds", "progress", "yamlfile")
+FOUNDATION = ("errors", "artifacts", "seeds", "progress", "yamlfile", "csvtext")
 ROOMS = (
     "contributions",
     "diffusion",
@@ -29,7 +29,7 @@ ROOMS = (
     "testing",
     "cli",
 )
-ASSEMBLY = ("config", "plugins", "preparation", "study")  # these may import any room
+ASSEMBLY = ("config", "plugins", "preparation", "schedule", "study")  # these may import any room
 AFTER_ASSEMBLY = ("report", "testing", "cli")  # and these may import them
 
 

@@ -4,6 +4,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diffcredit.config import StudyConfig, read_config
+from diffcredit.credit.precision import Correlation, TopK, Width
+from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Time
 from diffcredit.errors import UserError
 from diffcredit.preparation import build_properties, build_retraining
 from diffcredit.study import Study
@@ -36,7 +38,7 @@ def refused_text(tmp_path, text):
         ({"model.train.stepz": 1}, "model.train.stepz: unknown key; accepted: steps, batch_size, learning_rate, "),
         ({"sampling.imgs": 1}, "sampling.imgs: unknown key; accepted: images, steps, scheduler, seed, "),
         ({"design.size": 1}, "design.size: unknown key; accepted: distribution, seed, "),
-        ({"stop.any": [1]}, "stop.any: unknown key; accepted: evaluations"),
+        ({"stop.each": [1]}, "stop.each: unknown key; accepted: evaluations, hours, money, correlation, width, "),
         # what is missing
         ({"model": None}, "model: missing; a mapping with the keys family, preset, train is expected"),
         ({"name": None}, "name: missing; a value is expected"),
@@ -74,7 +76,7 @@ def refused_text(tmp_path, text):
         ({"model.preset": "huge"}, "model.preset: 'huge' is not accepted; accepted: tiny, small, ddpm-cifar"),
         ({"model.family": "gan"}, "model.family: 'gan' is not accepted; input should be 'ddpm'"),
         ({"model.train.schedule": "step"}, "model.train.schedule: 'step' is not accepted; input should be 'constant' "),
-        ({"design.distribution": "normal"}, "design.distribution: 'normal' is not accepted; input should be 'uniform'"),
+        ({"design.distribution": "normal"}, "design.distribution: 'normal' is not accepted; unknown; choose one of "),
         (
             {"contributions.unreadable": "ask"},
             "contributions.unreadable: 'ask' is not accepted; input should be 'stop'",
@@ -101,6 +103,112 @@ def test_refused(tmp_path, changes, said):
     content |= {key: value for key, value in changes.items() if not isinstance(key, str)}
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     assert refusal(file).startswith(said)
+
+
+ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
+
+
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        ({}, f"stop: {{}} is not accepted; one rule is expected: {ONE_OF}"),
+        (5, f"stop: 5 is not accepted; a mapping with the keys {ONE_OF} is expected"),
+        (
+            {"evaluations": 5, "hours": 3},
+            "stop: {'evaluations': 5, 'hours': 3} is not accepted; evaluations and hours are several rules; join them: "
+            "any: [{…}, {…}] ends the study with the first one reached, all: [{…}, {…}] when all are",
+        ),
+        ({"any": [{"hours": 1, "evaluations": 5}]}, "stop.any.0: {'hours': 1, 'evaluations': 5} is not accepted; "),
+        ({"any": []}, "stop.any: [] is not accepted; a list of at least one is expected"),
+        ({"all": {"evaluations": 5}}, "stop.all: {'evaluations': 5} is not accepted; a list of at least one is "),
+        ({"any": [1]}, f"stop.any.0: 1 is not accepted; a mapping with the keys {ONE_OF} is expected"),
+        ({"any": [{"evaluations": 0}]}, "stop.any.0.evaluations: 0 is not accepted; input should be greater than or "),
+        ({"any": [{"all": [{"evals": 1}]}]}, f"stop.any.0.all.0.evals: unknown key; accepted: {ONE_OF}"),
+        ({"evaluations": 2.5}, "stop.evaluations: 2.5 is not accepted; input should be a valid integer"),
+        ({"any": [{"evaluations": True}]}, "stop.any.0.evaluations: true and false are not accepted; a number is "),
+        ({"any": [{"hours": 1}, {"width": True}]}, "stop.any.1.width: true and false are not accepted"),
+        ({"hours": 0}, "stop.hours: 0 is not accepted; input should be greater than 0"),
+        ({"hours": float("inf")}, "stop.hours: inf is not accepted; input should be a finite number"),
+        ({"money": 200}, "stop.money: 200 is not accepted; a mapping with the keys amount, per_hour is expected"),
+        ({"money": {"amount": 200}}, "stop.money.per_hour: missing; a value is expected"),
+        ({"correlation": 1}, "stop.correlation.at_least: 1 is not accepted; input should be less than 1"),
+        ({"correlation": {"least": 0.9}}, "stop.correlation.at_least: missing; a value is expected; "),
+        ({"width": "narrow"}, "stop.width.at_most: 'narrow' is not accepted; input should be a valid number"),
+        ({"top": 5}, "stop.top: 5 is not accepted; a mapping with the keys k, overlap, property is expected"),
+        ({"top": {"k": 5, "overlap": 90}}, "stop.top.overlap: 90 is not accepted; input should be less than or equal "),
+        (
+            {"correlation": 0.95},
+            "stop: {'correlation': 0.95} is not accepted; it might never be reached; bound it by evaluations, hours or "
+            "money, as in any: [{evaluations: 500}, {correlation: 0.95}]",
+        ),
+        (
+            {"all": [{"hours": 1}, {"width": 2}]},
+            "stop: {'all': [{'hours': 1}, {'width': 2}]} is not accepted; it might ",
+        ),
+        ({"any": [{"top": {"k": 1}}, {"width": 2}]}, "stop: "),
+        (
+            {"any": [{"hours": 1}, {"width": {"at_most": 2, "property": "beauty"}}]},
+            "stop: property 'beauty' is not one of the study's; accepted: heldout_loss, colourfulness, cluster_entropy",
+        ),
+    ],
+)
+def test_stopping_rules_that_are_refused(tmp_path, stop, said):
+    assert refusal(write_study(tmp_path, {"stop": stop})).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("stop", "rule"),
+    [
+        (None, Evaluations(500)),
+        ({"evaluations": 16}, Evaluations(16)),
+        ({"hours": 1.5}, Time(1.5)),
+        ({"money": {"amount": 200, "per_hour": 2.5}}, Money(200, 2.5)),
+        ({"any": [{"evaluations": 500}, {"correlation": 0.95}]}, AnyOf((Evaluations(500), Correlation(0.95)))),
+        (
+            {
+                "any": [
+                    {"all": [{"evaluations": 9}, {"hours": 1}]},
+                    {"width": 0.5},
+                    {"width": {"at_most": 0.5, "property": "colourfulness"}},
+                    {"correlation": {"at_least": 0.9, "property": "cluster_entropy"}},
+                    {"top": {"k": 5, "overlap": 0.8, "property": "heldout_loss"}},
+                    {"top": {"k": 3}},
+                ]
+            },
+            AnyOf(
+                (
+                    AllOf((Evaluations(9), Time(1))),
+                    Width(0.5),
+                    Width(0.5, property="colourfulness"),
+                    Correlation(0.9, property="cluster_entropy"),
+                    TopK(5, 0.8, property="heldout_loss"),
+                    TopK(3, 0.9),
+                )
+            ),
+        ),
+    ],
+)
+def test_stopping_rules(tmp_path, stop, rule):
+    assert read_config(write_study(tmp_path, {"stop": stop})).stop.rule == rule
+
+
+def test_a_plug_in_names_itself(tmp_path):
+    stop = {"any": [{"hours": 1}, {"width": {"at_most": 2, "property": "warmth"}}]}
+    read_config(write_study(tmp_path, {"stop": stop, "properties": ["mine:Warmth"]}))
+    labelled = write_study(tmp_path, {"stop": stop, "properties": [{"name": "mine:Warmth", "as": "cold"}]})
+    assert refusal(labelled) == "stop: property 'warmth' is not one of the study's; accepted: cold"
+
+
+@pytest.mark.parametrize("name", ["uniform", "kernel", "exhaustive", "half", "leave-one-out", "subset(0.5)"])
+def test_every_design_has_a_name(tmp_path, name):
+    assert read_config(write_study(tmp_path, {"design.distribution": name})).design.distribution == name
+
+
+def test_unknown_designs(tmp_path):
+    for name in ("subset(x)", "subset(2)", "uniform(0.5)", ""):
+        message = refusal(write_study(tmp_path, {"design.distribution": name}))
+        assert message.startswith(f"design.distribution: {name!r} is not accepted; ")
+        assert "design '" not in message  # said once
 
 
 def test_all_mistakes_are_told_at_once(tmp_path):

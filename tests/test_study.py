@@ -1,6 +1,8 @@
 import copy
+import itertools
 import json
 import math
+import sqlite3
 from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 import yaml
 
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.execution import LocalWorkers
+from diffcredit.execution import LocalWorkers, Task
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Ledger
 from diffcredit.report.tables import credit_tables
@@ -113,6 +115,50 @@ SMALL = {
 }
 
 
+SETTLED = {"any": [{"evaluations": 300}, {"width": 1e9}]}  # so wide that the first look is enough
+
+
+def test_a_rule_on_the_credits_ends_a_study(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, {**SMALL, "stop": SETTLED})
+    with limited_threads(1):
+        made = list(Study.load(file).run(LocalWorkers(2)))
+    schedule = Study.load(file).schedule()
+    prefix = [*schedule.endpoints, *itertools.islice(schedule.coalitions(), 40)]
+    tasks = [Task(e.coalition, e.replicate, e.purpose) for e in made]
+    assert set(prefix) <= set(tasks)
+    assert len(tasks) <= 44  # the other worker's, while the last of the forty was under way
+    assert run_here(file) == []
+
+
+def test_a_rule_may_change_and_a_study_goes_on(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    assert len(run_here(write_study(tmp_path, SMALL))) == 10
+    assert len(run_here(write_study(tmp_path, {**SMALL, "stop": SETTLED}))) == 32
+    assert run_here(write_study(tmp_path, {**SMALL, "stop": {"hours": 1e-9}})) == []
+
+
+def test_standard_errors_are_in_the_ledger(finished):
+    found = rows(
+        finished,
+        "SELECT p.name, v.standard_error FROM property_values v JOIN properties p ON p.id = v.property_id",
+    )
+    errors = {name: [error for other, error in found if other == name] for name, _ in found}
+    assert set(errors["heldout_loss"]) == {None}
+    assert min(errors["colourfulness"]) > 0
+    assert min(errors["cluster_entropy"]) >= 0
+
+
+def test_a_ledger_without_standard_errors_goes_on(finished):
+    connection = sqlite3.connect(finished / "results/ledger.db")
+    connection.execute("UPDATE property_values SET standard_error = NULL")
+    connection.commit()
+    connection.close()
+    assert len(Study.load(finished).credits()) == 3
+    assert len(run_here(change(finished, {"stop.evaluations": EVALUATIONS + 1}))) == 1
+    assert len(Study.load(finished).credits()) == 3
+
+
 def test_changed_data_are_refused(tmp_path):
     file = write_study(tmp_path, SMALL)
     images_of(tmp_path / "images", ["ada", "bob", "cem"])
@@ -205,7 +251,8 @@ def test_a_failed_evaluation_is_recorded_and_tried_again(tmp_path):
     (tmp_path / "broken").touch()
     images_of(tmp_path / "images", ["ada", "bob", "cem"])
     file = write_study(tmp_path, {**SMALL, "retraining": {"method": "fragile_retraining:Fragile", "steps": 1}})
-    tasks = list(Study.load(file).tasks())
+    schedule = Study.load(file).schedule()
+    tasks = [*schedule.endpoints, *schedule.coalitions()]
     doomed = [task for task in tasks if task.coalition[0] == "0" and "1" in task.coalition]
     assert 0 < len(doomed) < len(tasks)
 
@@ -276,6 +323,7 @@ def test_other_sources_run_from_a_study_file(tmp_path, source):
         ({"retraining.stepz": 1}, "retraining.stepz: unknown; sparsified accepts steps, batch_size, "),
         ({"retraining.method": "lora"}, "retraining: 'lora' is unknown; accepted: from_scratch, fine_tune, "),
         ({"design.distribution": "exhaustive", "stop.evaluations": 5000}, "stop.evaluations: coalitions 0 to 5000: "),
+        ({"stop": {"any": [{"hours": 1}, {"top": {"k": 12}}]}}, "stop: top.k: 12 of 12 contributors; fewer than all"),
     ],
 )
 def test_mistakes_show_before_anything_is_trained(tmp_path, changes, said):
@@ -296,7 +344,7 @@ def test_a_device_that_is_not_there(tmp_path):
 
 def test_looking_leaves_nothing_behind(tmp_path):
     study = Study.load(write_study(tmp_path))
-    assert study.done() == set()
+    assert study.schedule().finished == 0
     with pytest.raises(UserError, match=r"ledger\.db: there is no ledger"):
         study.credits()
     assert files_below(tmp_path) == {"study.yaml"}

@@ -2,12 +2,24 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from diffcredit.coalitions import make_design
+from diffcredit.credit.precision import Correlation, CreditRule, TopK, Width
+from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Rule, Time
 from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.errors import UserError
@@ -92,13 +104,92 @@ class DesignSection(_Section):
     F(all) is in every credit, so its noise is worth averaging; F(none) is an untrained network and has none.
     """
 
-    distribution: Literal["uniform", "kernel", "exhaustive"] = "uniform"
+    distribution: str = "uniform"
     seed: int = 0
     full_replicates: Annotated[int, Field(ge=1)] = 3
 
+    @field_validator("distribution")
+    @classmethod
+    def _known(cls, distribution: str) -> str:
+        try:
+            make_design(distribution)
+        except UserError as error:
+            raise ValueError(str(error).removeprefix(f"design {distribution!r}: ")) from None
+        return distribution
+
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class MoneySection(_Section):
+    """``amount`` of any currency, at the price of a worker's hour."""
+
+    amount: _Positive
+    per_hour: _Positive
+
+
+def _target(key: str) -> BeforeValidator:
+    """A plain number stands for a mapping with nothing but the target."""
+    return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
+
+
+class WidthSection(_Section):
+    at_most: _Positive
+    property: str | None = None
+
+
+class CorrelationSection(_Section):
+    at_least: _Share
+    property: str | None = None
+
+
+class TopSection(_Section):
+    k: Annotated[int, Field(ge=1)]
+    overlap: Annotated[float, Field(gt=0, le=1)] = 0.9
+    property: str | None = None
+
 
 class StopSection(_Section):
-    evaluations: Annotated[int, Field(ge=1)] = 500
+    """One rule, or several in ``any`` or ``all``; see :mod:`diffcredit.credit.stopping`."""
+
+    evaluations: Annotated[int, Field(ge=1)] | None = None
+    hours: _Positive | None = None
+    money: MoneySection | None = None
+    correlation: Annotated[CorrelationSection, _target("at_least")] | None = None
+    width: Annotated[WidthSection, _target("at_most")] | None = None
+    top: TopSection | None = None
+    any: Annotated[tuple["StopSection", ...], Field(min_length=1)] | None = None
+    all: Annotated[tuple["StopSection", ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if not given:
+            raise ValueError(f"one rule is expected: {', '.join(type(self).model_fields)}")
+        if len(given) > 1:
+            raise ValueError(
+                f"{' and '.join(given)} are several rules; join them: any: [{{…}}, {{…}}] ends the study with the "
+                "first one reached, all: [{…}, {…}] when all are"
+            )
+        return self
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that the section describes."""
+        if self.any is not None:
+            return AnyOf(tuple(section.rule for section in self.any))
+        if self.all is not None:
+            return AllOf(tuple(section.rule for section in self.all))
+        if self.money is not None:
+            return Money(self.money.amount, self.money.per_hour)
+        if self.correlation is not None:
+            return Correlation(self.correlation.at_least, property=self.correlation.property)
+        if self.width is not None:
+            return Width(self.width.at_most, property=self.width.property)
+        if self.top is not None:
+            return TopK(self.top.k, self.top.overlap, property=self.top.property)
+        return Time(self.hours) if self.hours is not None else Evaluations(cast(int, self.evaluations))
 
 
 class StudyConfig(_Section):
@@ -116,7 +207,7 @@ class StudyConfig(_Section):
     sampling: Sampling = Sampling()
     properties: Annotated[tuple[PropertySection, ...], Field(min_length=1)]
     design: DesignSection = DesignSection()
-    stop: StopSection = StopSection()
+    stop: StopSection = StopSection(evaluations=500)
     results: _Path | None = None
     ledger: Annotated[str, AfterValidator(_without_nul)] | None = None
     device: str = "auto"
@@ -145,6 +236,24 @@ class StudyConfig(_Section):
             raise ValueError(f"{twice[0]!r} is there twice; tell them apart with 'as: another-name'")
         return properties
 
+    @field_validator("stop")
+    @classmethod
+    def _ends(cls, stop: StopSection) -> StopSection:
+        if not stop.rule.bounded():
+            raise ValueError(
+                "it might never be reached; bound it by evaluations, hours or money, as in "
+                "any: [{evaluations: 500}, {correlation: 0.95}]"
+            )
+        return stop
+
+    @model_validator(mode="after")
+    def _stops_at_its_own_properties(self) -> Self:
+        if all(
+            section.label or ":" not in section.name for section in self.properties
+        ):  # else plug-ins name themselves
+            check_rule_properties(self.stop.rule, [section.label or section.name for section in self.properties])
+        return self
+
     @property
     def results_folder(self) -> Path:
         return self.results or Path("results") / self.name
@@ -168,6 +277,13 @@ class StudyConfig(_Section):
         return self.model_copy(update={"contributions": contributions, "results": results, "ledger": ledger})
 
 
+def check_rule_properties(rule: Rule, names: Sequence[str]) -> None:
+    """Refuses a rule on a property that is not one of the study's ``names``."""
+    for leaf in rule.leaves():
+        if isinstance(leaf, CreditRule) and leaf.property is not None and leaf.property not in names:
+            raise UserError(f"stop: property {leaf.property!r} is not one of the study's; accepted: {', '.join(names)}")
+
+
 def read_config(file: Path) -> StudyConfig:
     """The study file ``file``, with its relative paths resolved."""
     content = read_yaml(file)
@@ -177,6 +293,8 @@ def read_config(file: Path) -> StudyConfig:
         config = StudyConfig.model_validate(content)
     except ValidationError as error:
         raise UserError(f"{file}: {_sentences(error.errors())}") from None
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from None
     if keys := list(_misplaced_booleans(content, config)):
         raise UserError(f"{file}: {keys[0]}: true and false are not accepted; a number is expected")
     return config.resolved(file.parent)
@@ -189,6 +307,9 @@ def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
     elif isinstance(given, dict) and not isinstance(taken, dict):  # a section, not the value of an option
         for name, value in given.items():
             yield from _misplaced_booleans(value, getattr(taken, name, value), f"{key}.{name}" if key else name)
+    elif isinstance(given, list) and isinstance(taken, tuple):
+        for index, (value, item) in enumerate(zip(given, taken, strict=True)):
+            yield from _misplaced_booleans(value, item, f"{key}.{index}")
 
 
 _SECTIONS: dict[str, type] = {
@@ -200,6 +321,12 @@ _SECTIONS: dict[str, type] = {
     "properties": PropertySection,
     "design": DesignSection,
     "stop": StopSection,
+    "any": StopSection,
+    "all": StopSection,
+    "money": MoneySection,
+    "width": WidthSection,
+    "correlation": CorrelationSection,
+    "top": TopSection,
 }
 
 

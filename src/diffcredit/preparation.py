@@ -22,6 +22,7 @@ from diffcredit.plugins import build, settings_of
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground, Rehearsal, Retraining
+from diffcredit.schedule import check_schedule
 from diffcredit.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -44,11 +45,13 @@ def check(study: "Study") -> None:
     """Finds mistakes that would otherwise show only after hours of training."""
     contributions, images = study.contributions, study.config.sampling.images
     device_of(study)
-    for index, prop in enumerate(build_properties(study)):
+    properties = build_properties(study)
+    for index, prop in enumerate(properties):
         if hasattr(prop, "check"):
             with located(f"{study.file}: properties.{index}"):
                 prop.check(contributions, images)
-    list(study.tasks())
+    with located(study.file):
+        check_schedule(study.config, contributions.n, [prop.name for prop in properties])
     if not base_folder(study).exists():
         untrained_and_rehearsal(study)
 

@@ -5,20 +5,20 @@ can be cut off at any moment and taken up again.
 """
 
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from diffcredit.coalitions import encode, make_design
 from diffcredit.config import StudyConfig, read_config
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.credit import Credits, estimate
 from diffcredit.errors import DiffcreditWarning, UserError, located
-from diffcredit.execution import Evaluator, Executor, Task
-from diffcredit.ledger import Evaluation, Ledger, NoLedger, Recipe, game_of
+from diffcredit.execution import Evaluator, Executor
+from diffcredit.ledger import Evaluation, Ledger, NoLedger, PropertyRecord, Recipe, game_of
 from diffcredit.progress import Progress, silent
+from diffcredit.schedule import Schedule, studied
 
 if TYPE_CHECKING:
     from diffcredit.diffusion.protocol import DiffusionModel
@@ -59,18 +59,23 @@ class Study:
     def properties(self) -> list[Any]:
         return self._preparation.fitted_properties(self)
 
-    # 5. Which coalitions are evaluated: the endpoints, then the design's.
-    def tasks(self) -> Iterator[Task]:
-        n, design = self.contributions.n, self.config.design
-        yield Task("0" * n, 0, "endpoint")
-        for replicate in range(design.full_replicates):
-            yield Task("1" * n, replicate, "endpoint")
-        times: Counter[str] = Counter()
-        with located(f"{self.file}: stop.evaluations"):
-            coalitions = make_design(design.distribution, design.seed).draw(n, 0, self.config.stop.evaluations)
-        for coalition in map(encode, coalitions):
-            yield Task(coalition, times[coalition], "estimate")  # drawn again: a replicate with its own seed
-            times[coalition] += 1
+    # 5. Which coalitions are evaluated: the endpoints, then the design's, until the stopping rule is reached.
+    def schedule(self) -> Schedule:
+        """The study's tasks, with what its ledger has of them."""
+        evaluations: list[Evaluation] = []
+        records: list[PropertyRecord] = []
+        settings: dict[str, Any] = {}
+        with suppress(NoLedger), self.ledger(create=False) as ledger:
+            if settings := ledger.studies().get(self.name, {}):
+                records = ledger.properties(self.name)
+                if self.recipe in [recipe.name for recipe in ledger.recipes(self.name)]:
+                    evaluations = ledger.evaluations(self.name, self.recipe)
+        n = len(settings["contributors"]) if settings else self.contributions.n
+        properties = studied(self.config, records)
+        schedule = Schedule(self.config, n, properties, lambda some: credits_of(some, properties, self.config)[0])
+        for evaluation in evaluations:
+            schedule.record(evaluation)
+        return schedule
 
     # 6. Evaluations, each in the ledger before anybody hears of it.
     def run(self, executor: Executor) -> Iterator[Evaluation]:
@@ -83,10 +88,11 @@ class Study:
             ledger.register_recipe(self.name, Recipe(self.recipe, settings, self.retraining.weights))
             for record in self._preparation.property_records(self):
                 ledger.register_property(self.name, record)
-            done = self.done()
-            pending = (task for task in self.tasks() if task not in done)
-            for evaluation in executor.run(self.evaluator, pending):
+            schedule = self.schedule()
+            for evaluation in executor.run(self.evaluator, schedule.pending()):
                 ledger.record(self.name, self.recipe, evaluation)
+                schedule.record(evaluation)
+                schedule.tell(self.progress)
                 yield evaluation
 
     # 7. Credits from all evaluations so far.
@@ -95,45 +101,14 @@ class Study:
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe)
             names = [record.name for record in ledger.properties(self.name)]
-        credits, reasons = {}, {}
-        for name in names:
-            game = game_of(evaluations, name)
-            try:
-                credits[name] = estimate(
-                    game.coalitions,
-                    game.values,
-                    empty=game.empty[0] if game.empty else (),  # an untrained network: known without noise
-                    full=game.full,
-                    method=method,
-                    size_distribution=self.config.design.distribution,
-                    confidence=confidence,
-                )
-            except UserError as error:
-                reasons[name] = str(error)
+        credits, reasons = credits_of(evaluations, names, self.config, method, confidence)
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():
             warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
         return credits
 
-    # How far it is, where the record is, and what a worker needs.
-    @property
-    def wanted(self) -> int:
-        """How many evaluations the study asks for, endpoints included."""
-        return 1 + self.config.design.full_replicates + self.config.stop.evaluations
-
-    def done(self) -> set[Task]:
-        """The tasks whose evaluations are in the ledger; none where there is no ledger yet."""
-        try:
-            ledger = self.ledger(create=False)
-        except NoLedger:
-            return set()
-        with ledger:
-            if self.name not in ledger.studies() or self.recipe not in [r.name for r in ledger.recipes(self.name)]:
-                return set()
-            evaluations = ledger.evaluations(self.name, self.recipe, status="done")
-        return {Task(e.coalition, e.replicate, e.purpose) for e in evaluations}
-
+    # Where the record is, and what a worker needs.
     def ledger(self, *, create: bool = True) -> Ledger:
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
 
@@ -151,3 +126,29 @@ class Study:
         from diffcredit import preparation  # brings torch, which reading a ledger does not need
 
         return preparation
+
+
+def credits_of(
+    evaluations: Sequence[Evaluation],
+    properties: Iterable[str],
+    config: StudyConfig,
+    method: str = "shapley",
+    confidence: float = 0.95,
+) -> tuple[dict[str, Credits], dict[str, str]]:
+    """The credits of each property, and the reasons of those that have none."""
+    credits, reasons = {}, {}
+    for name in properties:
+        game = game_of(evaluations, name)
+        try:
+            credits[name] = estimate(
+                game.coalitions,
+                game.values,
+                empty=game.empty[0] if game.empty else (),  # an untrained network: known without noise
+                full=game.full,
+                method=method,
+                size_distribution=config.design.distribution,
+                confidence=confidence,
+            )
+        except UserError as error:
+            reasons[name] = str(error)
+    return credits, reasons

@@ -1,5 +1,7 @@
 import csv
+import dataclasses
 import io
+import itertools
 import json
 import subprocess
 import sys
@@ -11,6 +13,8 @@ import yaml
 
 from diffcredit.cli import main
 from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Value
+from diffcredit.study import Study
 from tiny_study import CONFIG, ENVIRONMENT, changed, command, files_below, images_of, rows, run_here, write_study
 
 
@@ -82,6 +86,7 @@ def test_run_to_the_report(diffcredit, tmp_path):
     assert out.startswith("tiny: 18 images of 3 contributors, 0 held out\n")
     assert "training the base model: 2/2" in out
     assert "evaluating coalitions: 10/10" in out
+    assert "Enough: 8 evaluations.\n" in out
     assert "[red]bob" in out  # a name is data, never markup
     assert "\x1b" not in out
     assert out.endswith(f"Report: {tmp_path}/results/report.html\nTable:  {tmp_path}/results/credits.csv\n")
@@ -115,6 +120,73 @@ def test_plan_trains_nothing_and_leaves_nothing(diffcredit, tmp_path):
     assert "(1 steps, 4 images), 2 at a time" in lines[3]
     assert lines[4].startswith("left in all")
     assert files_below(tmp_path) == {"study.yaml"}
+
+
+def test_plan_turns_hours_and_money_into_evaluations(diffcredit, tmp_path):
+    def foreseen(stop):
+        out = diffcredit("plan", write_study(tmp_path, {"stop": stop}), "--workers", 2)[1]
+        assert "Splitting the budget: told after 40 evaluations; there are 0." in out
+        (line,) = [line for line in out.splitlines() if " evaluations of " in line]
+        return line.strip().partition(",  ")[0]
+
+    assert foreseen({"any": [{"evaluations": 30}, {"hours": 1000}]}).startswith("32 evaluations of about 32, ")
+    assert foreseen({"any": [{"evaluations": 30}, {"hours": 1e-9}]}).startswith("3 evaluations of about 3, ")
+    coins = {"money": {"amount": 1e-9, "per_hour": 1}}
+    assert foreseen({"any": [{"correlation": 0.9}, coins]}).startswith("3 evaluations of about 3, ")
+
+
+def with_records(folder, count, standard_error):
+    """The finished study's ledger with ``count`` evaluations, which nobody made: value and seconds are made up."""
+    study = Study.load(folder)
+    rng, credit = np.random.default_rng(0), np.linspace(-1, 1, 12)
+    schedule = study.schedule()
+    with study.ledger() as ledger:
+        done = {(e.coalition, e.replicate) for e in ledger.evaluations(study.name, study.recipe)}
+        like = ledger.evaluations(study.name, study.recipe)[-1]
+        for task in itertools.islice(schedule.coalitions(), count):
+            if (task.coalition, task.replicate) in done:
+                continue
+            effect = float(np.array([member == "1" for member in task.coalition]) @ credit + rng.normal())
+            values = tuple(
+                Value(old.property, old.value + effect, None if old.property == "heldout_loss" else standard_error)
+                for old in like.values
+            )
+            made = {"coalition": task.coalition, "replicate": task.replicate, "purpose": "estimate", "values": values}
+            seconds = {"training": 3.0, "sampling": 1.0, "measuring": 0.0}
+            ledger.record(study.name, study.recipe, dataclasses.replace(like, **made, seconds=seconds))
+
+
+def test_plan_splits_the_budget(diffcredit, finished):
+    write_study(finished, {"stop.evaluations": 200})
+    with_records(finished, 200, standard_error=0.5)
+    code, out, _ = diffcredit("plan", finished)
+    assert code == 0
+    table = {line.split()[0]: line.split() for line in out.splitlines() if " × " in line or "not known" in line}
+    assert table["heldout_loss"][2:] == ["not", "known"]
+    for name in ("colourfulness", "cluster_entropy"):
+        assert table[name][4:7] == ["4", "×", "200"]
+        assert table[name][8] == "×"
+    # of a variance of 1 about the fit, 0.5² is the images', but for the first values, which are real
+    assert 10 < float(table["cluster_entropy"][2]) < 40
+    assert "sampling.images is part of the recipe" in out
+
+
+def test_plan_warns_of_noise(diffcredit, finished):
+    write_study(finished, {"stop.evaluations": 60})
+    with_records(finished, 60, standard_error=100.0)  # images far noisier than the values: nothing is left for training
+    study = Study.load(finished)
+    expected = {
+        name: credit.diagnostics["tau"] ** 2 / credit.diagnostics["sigma"] ** 2
+        for name, credit in study.credits().items()
+    }
+    sizes = [task.coalition.count("1") for task in itertools.islice(study.schedule().coalitions(), 60)]
+    signal = np.mean([size * (12 - size) / 12 for size in sizes])
+    code, out, err = diffcredit("plan", finished)
+    assert code == 0
+    assert out.count("cannot tell") == 2
+    assert "share their initial noises" in out
+    for name, ratio in expected.items():
+        assert (f"warning: {name}: signal/noise" in err) == (ratio * signal < 0.1)
 
 
 def test_plan_of_what_is_done(diffcredit, finished):
@@ -151,6 +223,34 @@ def test_status_before_during_and_after(diffcredit, finished, tmp_path):
     assert "sparsified" in out
 
 
+def test_status_of_a_rule_with_parts(diffcredit, finished, tmp_path):
+    stop = {"any": [{"evaluations": 200}, {"all": [{"hours": 5}, {"correlation": 0.5}]}, {"width": 1e9}]}
+    new = write_study(tmp_path / "new", {"stop": {"hours": 1}})
+    out = diffcredit("status", new)[1]
+    assert out == "sparsified: 0 evaluations; the model is not ready for them yet\n"
+
+    write_study(finished, {"stop": stop})
+    out = diffcredit("status", finished)[1]
+    assert out.splitlines()[1].split()[:5] == ["sparsified", "18", "of", "about", "202"]
+    lines = {line.strip().partition("  ")[0]: line for line in out.splitlines()}
+    assert lines["200 evaluations"].split()[2:5] == ["16", "≈", "200"]
+    assert "no look yet" in lines["predicted correlation ≥ 0.5"]
+    assert "cannot tell yet" in lines["width ≤ 1e+09"]
+    assert lines["5 hours"].startswith("     ")  # below its parent
+    assert "reached" not in lines["5 hours"]
+
+    with_records(finished, 90, standard_error=None)
+    out = diffcredit("status", finished)[1]
+    lines = {line.strip().partition("  ")[0]: line for line in out.splitlines()}
+    assert "reached" in lines["width ≤ 1e+09"]
+    assert "1 of 3 reached" in lines["any of"]
+    assert out.splitlines()[1].split()[-1] == "done"
+    code, out, _ = diffcredit("run", finished, "--workers", 1)
+    assert code == 0
+    assert "evaluating" not in out
+    assert "Enough: width ≤ 1e+09, now " in out
+
+
 def test_credits_in_three_forms(diffcredit, finished):
     table, text, content = (diffcredit("credits", finished, "--format", form) for form in ("table", "csv", "json"))
     assert [code for code, _, _ in (table, text, content)] == [0, 0, 0]
@@ -183,7 +283,7 @@ def test_credits_of_one_property(diffcredit, finished):
 def test_credits_that_cannot_be_had(diffcredit, finished, tmp_path):
     code, _, err = diffcredit("credits", finished, "--method", "guess")
     assert (code, err.count("\n")) == (2, 1)
-    assert "method 'guess': unknown; choose one of exact, kernelshap, shapley" in err
+    assert "method 'guess': unknown; choose one of shapley, " in err
     code, _, err = diffcredit("credits", write_study(tmp_path / "new"))
     assert (code, err) == (2, f"error: {tmp_path}/new/results/ledger.db: there is no ledger\n")
     write_study(finished, {"name": "other"})

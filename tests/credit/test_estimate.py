@@ -56,7 +56,7 @@ def broken(index, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "shaply"}, "unknown; choose one of shapley, unshrunk, kernelshap, exact"),
+        ({"method": "shaply"}, "unknown; choose one of shapley, unshrunk, kernelshap, permutation, exact"),
         ({"size_distribution": "flat"}, "unknown; choose one of .*exhaustive.*uniform"),
         ({"confidence": 95}, "between 0 and 1"),
         ({"values": VALUES[:-1]}, r"\(40, 6\) and values of shape \(39,\)"),

@@ -104,7 +104,9 @@ def test_replicates_give_intervals_that_cover():
 def test_missing_coalitions_are_named():
     coalitions = make_design("exhaustive").draw(4, 0, 14)
     coalitions[coalitions.sum(axis=1) == 3] = [True, False, False, False]
-    with pytest.raises(UserError, match=r"2\^4 − 2 coalitions, 1110 among those missing\) needs 14 different coalitions, 4 more"):
+    with pytest.raises(
+        UserError, match=r"2\^4 − 2 coalitions, 1110 among those missing\) needs 14 different coalitions, 4 more"
+    ):
         estimate(coalitions, np.ones(14), empty=0, full=1, method="exact")
     with pytest.raises(UserError, match="needs 14 different coalitions, 6 more"):
         estimate(coalitions[:10], np.ones(10), empty=0, full=1, method="exact")

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+from scipy.linalg import fractional_matrix_power
 from scipy.optimize import minimize
+from scipy.stats import t as student
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate, robust_critical_value
@@ -160,19 +162,27 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     weighted = weighted - weighted @ (z - x) @ plain[5:]  # of what is left of y when β(m(s) − 1)x̃ is taken out
     hat = full @ plain
     units = [min(tuple(row), tuple(~row)) for row in coalitions]
-    deleted = np.empty(m)
-    for unit in set(units):  # the residuals of fits without the coalition and its complement
-        rows = np.flatnonzero([u == unit for u in units])
-        deleted[rows] = np.linalg.solve(np.eye(len(rows)) - hat[np.ix_(rows, rows)], (values - hat @ values)[rows])
+    blocks = [np.flatnonzero([u == unit for u in units]) for unit in set(units)]
+    assert any(len(rows) == 2 for rows in blocks)
+    # H is symmetric for √w·y, not for y.
+    white = np.sqrt(precision)[:, None] * hat / np.sqrt(precision)
+    e = np.sqrt(precision) * (values - hat @ values)
 
-    def variances(linear):
+    def variances(linear, power):
+        """Σ over units of (L (I − H)^−power e)²: without the unit (1), or of the right variance (½)."""
+        whitened = linear / np.sqrt(precision)
         return sum(
-            (linear[:, rows] @ deleted[rows]) ** 2
-            for rows in (np.flatnonzero([u == unit for u in units]) for unit in set(units))
+            (
+                whitened[:, rows]
+                @ fractional_matrix_power(np.eye(len(rows)) - white[np.ix_(rows, rows)], -power)
+                @ e[rows]
+            )
+            ** 2
+            for rows in blocks
         )
 
     difference = (weighted - plain)[5:]
-    d, v_d = difference @ values, variances(difference)
+    d, v_d = difference @ values, variances(difference, 1)
     omega = max(0.0, 1 - v_d.sum() / (d @ d))
     assert 0.1 < omega < 1
     assert found["stein_weight"] == pytest.approx(omega, rel=1e-6)
@@ -180,11 +190,15 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     np.testing.assert_allclose(credits.values, expected - expected.mean() + 2.0 / n, atol=1e-8)
 
     slopes = plain[5:] + omega * difference
-    variance = variances(slopes) + 2 * found["sigma"] ** 2 / n**2
+    variance = variances(slopes, 0.5) + 2 * found["sigma"] ** 2 / n**2
     shrinkage = found["tau"] ** 2 * ((slopes @ z - np.eye(n) + 1 / n) ** 2).sum(axis=1)
-    tilt = (1 - omega) ** 2 * (d @ d - v_d.sum() + v_d.sum() * (2 / (n - 1)) ** 0.5) * v_d / v_d.sum()
+    squares = (plain[5:] @ values) ** 2
+    spread = (v_d / v_d.sum() + squares / squares.sum()) / 2
+    tilt = (1 - omega) ** 2 * (d @ d - v_d.sum() + 1.5 * v_d.sum() * (2 / (n - 1)) ** 0.5) * spread
     np.testing.assert_allclose(credits.standard_error**2, variance + shrinkage + tilt, rtol=1e-6)
-    half = robust_critical_value((shrinkage + tilt) / variance) * np.sqrt(variance)
+    parameters = np.trace(hat) - 5
+    student_t = student.ppf(0.975, m - 5 - parameters) / student.ppf(0.975, np.inf)
+    half = student_t * robust_critical_value((shrinkage + tilt) / variance) * np.sqrt(variance)
     np.testing.assert_allclose(credits.high - credits.values, half, rtol=1e-6)
     np.testing.assert_allclose(credits.values - credits.low, half, rtol=1e-6)
 

@@ -129,6 +129,17 @@ def test_a_model_that_cannot_be_sampled_fails_that_coalition_only():
     assert "no image comes out" in results[1].error
 
 
+def test_standard_errors_go_with_the_values():
+    class Told(Brightness):
+        name = "told"
+
+        def standard_error(self, images):
+            return float(len(images))
+
+    (item,) = evaluator(properties=[Brightness(), Told()]).evaluate(TASKS[:1])
+    assert [(value.value, value.standard_error) for value in item.values] == [(110, None), (110, 3.0)]
+
+
 def test_a_property_that_fails_leaves_the_others():
     properties = [Broken(), Brightness(), OfTheModel()]
     for item, expected in zip(evaluator(properties=properties).evaluate(TASKS), (110, 11, 101, 10), strict=True):

@@ -96,3 +96,18 @@ def test_more_clusters_than_images_are_refused():
 def test_images_that_cannot_be_divided_are_refused():
     with pytest.raises(UserError, match="multiples of 4"):
         ClusterEntropy(2).fit(context(np.zeros((8, 6, 6, 3), dtype=np.uint8)))
+
+
+def test_the_standard_error_is_the_spread_over_other_images():
+    """Images of four kinds in known shares: the spread of the entropy over many sets, and its delta-method limit."""
+    reference = np.stack([np.full((8, 8, 3), 80 * k, dtype=np.uint8) for k in range(K) for _ in range(3)])
+    prop = fitted(reference)
+    rng, shares, m = np.random.default_rng(0), np.array([0.55, 0.25, 0.15, 0.05]), 400
+    sets = [reference[3 * rng.choice(K, size=m, p=shares)] for _ in range(200)]
+    spread = np.std([prop.measure(pictures) for pictures in sets])
+    errors = [prop.standard_error(pictures) for pictures in sets[:30]]
+    assert np.mean(errors) == pytest.approx(spread, rel=0.15)
+    limit = np.sqrt(((shares * np.log(shares) ** 2).sum() - entropy(shares) ** 2) / m)
+    assert np.mean(errors) == pytest.approx(limit, rel=0.15)
+    assert prop.standard_error(sets[0]) == errors[0]
+    assert prop.standard_error(reference[:3]) == 0

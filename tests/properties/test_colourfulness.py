@@ -66,3 +66,29 @@ def test_a_models_colourfulness_is_the_mean_or_a_percentile():
     assert Colourfulness(percentile=50).measure(images) == pytest.approx(0.3 * 20)
     assert Colourfulness(percentile=100).measure(images) == pytest.approx(0.3 * 200)
     assert isinstance(Colourfulness().measure(images), float)
+
+
+@pytest.mark.parametrize("percentile", [None, 50, 90])
+def test_the_standard_error_is_the_spread_over_other_images(percentile):
+    """Blue images of random brightness, so that colourfulness is normal: the spread of the property over many sets."""
+    rng = np.random.default_rng(0)
+    prop = Colourfulness(percentile)
+
+    def pictures():
+        blue = np.clip(rng.normal(120, 30, size=256), 0, 255).astype(np.uint8)
+        images = np.zeros((256, 2, 2, 3), dtype=np.uint8)
+        images[..., 2] = blue[:, None, None]
+        return images
+
+    sets = [pictures() for _ in range(300)]
+    spread = np.std([prop.measure(images) for images in sets])
+    errors = [prop.standard_error(images) for images in sets[:30]]
+    assert np.mean(errors) == pytest.approx(spread, rel=0.15)
+    assert prop.standard_error(sets[0]) == errors[0]  # the same every time
+    assert isinstance(errors[0], float)
+
+
+def test_equal_images_have_no_standard_error():
+    images = np.repeat(solid(10, 200, 30), 8, axis=0)
+    assert Colourfulness().standard_error(images) == pytest.approx(0, abs=1e-9)
+    assert Colourfulness(percentile=90).standard_error(images) == pytest.approx(0, abs=1e-9)

@@ -96,6 +96,55 @@ def test_one_that_raises_leaves_the_others():
     assert "in measure" in results[1].error
 
 
+@dataclass
+class WithError:
+    error: Any
+    name: str = "with_error"
+
+    def measure(self, images):
+        return 1.0
+
+    def standard_error(self, images):
+        images[:] = 0
+        if isinstance(self.error, Exception):
+            raise self.error
+        return self.error
+
+
+def test_standard_errors_are_kept_where_there_are_any():
+    before = IMAGES.copy()
+    told, zero, mute, of_the_model = measure_all(
+        [WithError(np.float32(0.25)), WithError(0), Mean(), OfTheModel()], IMAGES, 1
+    )
+    assert (told.value, told.standard_error, told.error) == (1.0, 0.25, None)
+    assert type(told.standard_error) is float
+    assert zero.standard_error == 0
+    assert mute.standard_error is None
+    assert of_the_model.standard_error is None
+    np.testing.assert_array_equal(IMAGES, before)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (-0.1, "property 'with_error' returned a standard error of -0.1; it is never negative"),
+        (math.nan, "property 'with_error' returned a standard error: nan; a finite number"),
+        (None, "property 'with_error' returned a standard error: NoneType None"),
+        (ValueError("no spread"), "ValueError: no spread"),
+    ],
+)
+def test_a_standard_error_that_fails_fails_the_measurement(error, message):
+    bad, good = measure_all([WithError(error), Mean()], IMAGES, None)
+    assert (bad.value, bad.standard_error) == (None, None)
+    assert message in bad.error
+    assert good.value == IMAGES.mean()
+
+
+def test_one_image_tells_nothing_about_others():
+    (measurement,) = measure_all([WithError(0.5)], IMAGES[:1], None)
+    assert (measurement.value, measurement.standard_error) == (1.0, None)
+
+
 def test_one_that_writes_into_its_images_changes_no_other():
     before = IMAGES.copy()
     _, mean = measure_all([Scribbles(), Mean()], IMAGES, None)

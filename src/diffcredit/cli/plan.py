@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from diffcredit.cli.console import StudyArgument, WorkersOption, console, duration
 
 if TYPE_CHECKING:
+    from diffcredit.schedule import Schedule, Total
     from diffcredit.study import Study
 
 
@@ -23,6 +24,7 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     from rich.table import Table
 
     from diffcredit.cli.run import stopping_gently
+    from diffcredit.cli.split import print_split
     from diffcredit.study import Study
 
     loaded = Study.load(study)
@@ -35,6 +37,7 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
         grid.add_row(stage.what, "done" if stage.done else duration(stage.seconds))
     grid.add_row("left in all", duration(sum(stage.seconds for stage in stages if not stage.done)), style="bold")
     console.print(grid)
+    print_split(loaded)
 
 
 def foresee(study: "Study", workers: int | None) -> list[Stage]:
@@ -53,8 +56,11 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
     with limited_threads(study.config.threads):
         base = measure_speed(untrained, training, sampling)
         speed = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
-    left = study.wanted - len(study.done())
     each = rehearsal.coalition.steps * speed.training_step + speed.sampling
+    schedule = study.schedule()
+    schedule.catch_up()
+    total = foreseen_total(schedule, each, side_by_side)
+    left = max(0, total.evaluations - schedule.finished)
     stages = [
         Stage(
             f"base model: {training.steps:,} steps, then {sampling.images:,} images",
@@ -68,11 +74,20 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
             Stage(
                 f"preparing the retraining: {steps:,} steps",
                 steps * speed.training_step,
-                done=left < study.wanted,
+                done=schedule.finished > 0,
             )
         )
     what = (
-        f"{left:,} evaluations of {study.wanted:,}, {duration(each)} each ({rehearsal.coalition.steps:,} steps, "
-        f"{sampling.images:,} images), {side_by_side} at a time"
+        f"{left:,} evaluations of {'' if total.certain else 'about '}{total.evaluations:,}, {duration(each)} each "
+        f"({rehearsal.coalition.steps:,} steps, {sampling.images:,} images), {side_by_side} at a time"
     )
     return [*stages, Stage(what, left * each / side_by_side, done=left <= 0)]
+
+
+def foreseen_total(schedule: "Schedule", each: float, side_by_side: int) -> "Total":
+    """How many evaluations the stopping rule will want: from those so far, or else from the seconds of one here."""
+    from diffcredit.credit.stopping import Look
+
+    total = schedule.total(None if schedule.finished else Look(1, each, each / side_by_side, None, {}))
+    assert total is not None  # a study's rule is bounded by evaluations, hours or money
+    return total

@@ -58,17 +58,19 @@ def run_study(study: "Study", workers: int | None) -> None:
 
 
 def evaluate(study: "Study", executor: "Executor") -> None:
-    """All evaluations that the ledger lacks, with progress."""
-    finished, failed = len(study.done()), 0
+    """All evaluations that the ledger lacks, with progress, and why there are no more."""
+    failed = 0
     for evaluation in study.run(executor):
-        finished += evaluation.status == "done"
         if evaluation.status == "failed":
             failed += 1
             reason = (evaluation.error or "").strip().splitlines()[-1]
             say(f"coalition {evaluation.coalition} failed: {reason}")
-        study.progress("evaluating coalitions", finished, study.wanted)
     if failed:
         say(f"{failed} evaluations failed; the ledger has their errors, and the next run tries them again.")
+    schedule = study.schedule()
+    schedule.catch_up()
+    standing = schedule.standing()
+    say(f"Enough: {standing.reason()}." if standing.reached else "Enough: all coalitions of the design are evaluated.")
 
 
 def make_executor(study: "Study", workers: int | None) -> "Executor":

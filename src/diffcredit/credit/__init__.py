@@ -4,5 +4,6 @@ from diffcredit.credit.anchors import KnownSurrogate
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.critical_value import robust_critical_value
 from diffcredit.credit.estimate import METHODS, estimate
+from diffcredit.credit.mixing import mix
 
-__all__ = ["METHODS", "Credits", "KnownSurrogate", "estimate", "robust_critical_value"]
+__all__ = ["METHODS", "Credits", "KnownSurrogate", "estimate", "mix", "robust_critical_value"]

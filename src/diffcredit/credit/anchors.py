@@ -62,11 +62,12 @@ def read_anchors(
 
     coalitions: the rows as the caller gave them, which a `KnownSurrogate` values.
     """
-    games = [] if surrogate is None else [surrogate] if callable(surrogate) or _is_known(surrogate) else list(surrogate)
     columns, contrasts, errors = [], [], []
-    for index, game in enumerate(games):
-        name = f"surrogate {index + 1}" if len(games) > 1 else "surrogate"
-        column, contrast, error = _known(table, coalitions, game, name) if _is_known(game) else _asked(table, game, name)
+    for name, game in _named(surrogate):
+        if isinstance(game, KnownSurrogate):
+            column, contrast, error = _known(table, coalitions, game, name)
+        else:
+            column, contrast, error = _asked(table, game, name)
         columns.append(column)
         contrasts.append(contrast)
         errors.append(error)
@@ -84,18 +85,27 @@ def read_anchors(
     )
 
 
+def _named(surrogate: Surrogate | Sequence[Surrogate] | None) -> list[tuple[str, Surrogate]]:
+    if surrogate is None:
+        return []
+    if isinstance(surrogate, KnownSurrogate) or callable(surrogate):
+        return [("surrogate", surrogate)]
+    if not isinstance(surrogate, Sequence) or not all(isinstance(g, KnownSurrogate) or callable(g) for g in surrogate):
+        raise UserError(f"surrogate: {surrogate!r}; expected a function of coalitions, a KnownSurrogate, or several")
+    return [(f"surrogate {index + 1}", game) for index, game in enumerate(surrogate)]
+
+
 def _priors(prior: ArrayLike | None, n: int) -> FloatArray:
-    """(n, l): one column a prior."""
+    """(n, l): one column a prior, less its mean."""
     if prior is None:
         return np.empty((n, 0))
     given = np.asarray(prior, dtype=np.float64)
     if given.shape[:1] != (n,) or given.ndim > 2 or not np.isfinite(given).all():
         raise UserError(f"prior of shape {given.shape}: expected ({n},) finite numbers, one a contributor, or ({n}, k)")
-    return given.reshape(n, -1)
-
-
-def _is_known(surrogate: object) -> bool:
-    return isinstance(surrogate, KnownSurrogate)
+    given = given.reshape(n, -1)
+    centred = given - given.mean(axis=0)
+    # Only differences count, and those of equal numbers are rounding.
+    return np.where(np.abs(centred).max(axis=0) > 1e-12 * np.abs(given).max(axis=0), centred, 0.0)
 
 
 def _known(

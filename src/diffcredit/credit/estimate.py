@@ -7,20 +7,31 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.credit.anchors import Surrogate, read_anchors
+from diffcredit.credit.banzhaf import banzhaf, banzhaf_msr
 from diffcredit.credit.credits import Credits
+from diffcredit.credit.datamodel import datamodel, datamodel_lasso
 from diffcredit.credit.exact import exact
 from diffcredit.credit.least_squares import kernelshap, unshrunk
+from diffcredit.credit.permutation import permutation
 from diffcredit.credit.shapley import shapley
+from diffcredit.credit.single_contributor import add_one_in, leave_one_out
 from diffcredit.credit.table import Table, read_table
 from diffcredit.errors import UserError, located
 
-METHODS: dict[str, Callable[..., Credits]] = {
-    "shapley": shapley,
+_WITHOUT_ANCHORS: dict[str, Callable[[Table, float], Credits]] = {
     "unshrunk": unshrunk,
     "kernelshap": kernelshap,
+    "permutation": permutation,
     "exact": exact,
+    "banzhaf": banzhaf,
+    "banzhaf-msr": banzhaf_msr,
+    "leave-one-out": leave_one_out,
+    "add-one-in": add_one_in,
+    "datamodel": datamodel,
+    "datamodel-lasso": datamodel_lasso,
 }
-ANCHORED = ("shapley",)
+DEFAULT = "shapley"
+METHODS = (DEFAULT, *_WITHOUT_ANCHORS)
 
 
 @overload
@@ -61,7 +72,7 @@ def estimate(
     *,
     empty: Any,
     full: Any,
-    method: str = "shapley",
+    method: str = DEFAULT,
     size_distribution: str | ArrayLike = "uniform",
     confidence: float = 0.95,
     prior: ArrayLike | None = None,
@@ -76,9 +87,11 @@ def estimate(
     ``full`` mappings too, which gives a mapping from the names to credits.
     empty, full: F(∅) and F(N). A sequence (even of one) holds noisy evaluations; their mean is used, and their
     noise widens all intervals alike. A plain number is taken as known exactly.
-    method: ``shapley`` (size-adjusted ridge with a Stein step, robust empirical-Bayes intervals), ``unshrunk``
-    (the same without shrinkage), ``kernelshap`` (the paper's constrained least squares), ``exact`` (from all
-    coalitions).
+    method: of the Shapley value, whose credits sum to F(N) − F(∅): ``shapley`` (size-adjusted ridge with a Stein
+    step, robust empirical-Bayes intervals), ``unshrunk`` (least squares, an interval for each contributor's own
+    sake), ``kernelshap`` (the paper's constrained least squares), ``permutation`` (marginal contributions along
+    nested coalitions), ``exact`` (from all coalitions). Others, which answer other questions: ``banzhaf``,
+    ``banzhaf-msr``, ``leave-one-out``, ``add-one-in``, ``datamodel``, ``datamodel-lasso``.
     size_distribution: the design the coalitions were drawn with, or the n − 1 probabilities of the sizes 1..n−1.
     confidence: of each contributor's interval.
     prior: (n,), a cheap guess at the credits, or (n, k) of them; for ``shapley``. Scale and offset are fitted.
@@ -92,7 +105,11 @@ def estimate(
     if isinstance(values, Mapping):
         options = {"method": method, "size_distribution": size_distribution, "confidence": confidence}
         options |= {"prior": prior, "surrogate": surrogate, "seeds": seeds}
-        if not (isinstance(empty, Mapping) and isinstance(full, Mapping)) or {*values} - {*empty} or {*values} - {*full}:
+        if (
+            not (isinstance(empty, Mapping) and isinstance(full, Mapping))
+            or {*values} - {*empty}
+            or {*values} - {*full}
+        ):
             raise UserError(f"empty and full: expected mappings with the keys {', '.join(values)}, as in values")
         credits = {}
         for name in values:
@@ -103,9 +120,9 @@ def estimate(
         raise UserError(f"method {method!r}: unknown; choose one of {', '.join(METHODS)}")
     if not 0 < confidence < 1:
         raise UserError(f"confidence: {confidence}; expected a number between 0 and 1, such as 0.95")
-    if method not in ANCHORED and not (prior is None and surrogate is None):
-        raise UserError(f"method {method!r}: takes no prior and no surrogate; {', '.join(ANCHORED)} does")
+    if method != DEFAULT and not (prior is None and surrogate is None):
+        raise UserError(f"method {method!r}: takes no prior and no surrogate; {DEFAULT} does")
     table = read_table(coalitions, values, empty, full, size_distribution, seeds)
-    if method in ANCHORED:
-        return METHODS[method](table, confidence, read_anchors(table, np.asarray(coalitions), prior, surrogate))
-    return METHODS[method](table, confidence)
+    if method == DEFAULT:
+        return shapley(table, confidence, read_anchors(table, np.asarray(coalitions), prior, surrogate))
+    return _WITHOUT_ANCHORS[method](table, confidence)

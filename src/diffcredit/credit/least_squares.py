@@ -49,20 +49,22 @@ def _fit(
     n, m, p = table.n, len(values), nuisance.shape[1]
     table.require(n - 1 + p, method)
     weights = shapley_weights(table)
-    fit = regress(table.centred, nuisance, weights)
-    if len(fit.d) < n - 1:
+    regression = regress(table.centred, nuisance, weights)
+    told_apart = len(regression.information)
+    if told_apart < n - 1:
         raise UserError(
             f"{table.evaluations} evaluations of {n} contributors: {method} needs coalitions that tell all "
-            f"contributors apart, at least {n - 1 - len(fit.d)} more"
+            f"contributors apart, at least {n - 1 - told_apart} more"
         )
-    slopes = fit.linear_map(0.0)
+    fit = regression.fit(ridge=0.0)
+    slopes = fit.linear_map
     contrasts = slopes @ values
-    scatter, degrees = float((fit.residuals(values, 0.0) ** 2).sum()), m - (n - 1) - p
+    scatter, degrees = float((fit.residuals(values) ** 2).sum()), m - (n - 1) - p
     if degrees == 0:  # as many coefficients as coalitions: replicates alone tell the noise
         scatter, degrees = float(table.scatter.sum()), table.evaluations - m
     known = degrees > 0
     noise = scatter / degrees if known else 0.0
-    adjusted = fit.adjusted_residuals(values, 0.0, table.units, noise, power)
+    adjusted = fit.adjusted_residuals(values, table.units, noise, power)
     influence = np.hstack([unit_sums(slopes * adjusted, table.units), endpoint_influence(table, noise)])
     return Credits.of(
         table,

@@ -86,10 +86,10 @@ def restricted_likelihood(
     λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would leave intervals without width, so
     τ² ≥ 2σ²/Σd², after the truncation of Armstrong, Kolesár and Plagborg-Møller (2022).
     """
-    squares = (fit.u.T @ (fit.root * values)) ** 2
-    unexplained = float((fit.residuals(values, 0.0) ** 2).sum()) + scatter
+    squares = fit.scores(values) ** 2
+    unexplained = fit.unexplained(values) + scatter
     freedom = len(values) - fit.nuisance.shape[1] + degrees
-    information = fit.d**2
+    information = fit.information
     constant = 2 * float(np.log(np.abs(np.diag(fit.triangle))).sum()) + log_variances
 
     def explained(ridge: float) -> float:

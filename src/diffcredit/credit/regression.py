@@ -5,9 +5,11 @@ least-squares slopes of F on x̃. Any function of the size can therefore be regr
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -31,46 +33,90 @@ def size_regressors(sizes: IntArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """√w·x, with √w·(nuisance regressors) projected out, as its singular values: U diag(d) Vᵀ.
+    """Z = √w·x with √w·(nuisance regressors) projected out, (m, n).
 
-    root √w (m,), nuisance Q (m, p) orthonormal with Q·triangle = √w·(nuisance regressors), u (m, k), d (k,)
-    positive, v (n, k).
+    root √w (m,), nuisance Q (m, p) orthonormal with Q·triangle = √w·(nuisance regressors); gram is the smaller of
+    ZᵀZ and ZZᵀ: cheaper by far than singular values of Z, and x̃ is well conditioned.
     """
 
     root: FloatArray
     nuisance: FloatArray
     triangle: FloatArray
-    u: FloatArray
-    d: FloatArray
-    v: FloatArray
+    projected: FloatArray
+    gram: FloatArray
 
-    def linear_map(self, ridge: float) -> FloatArray:
-        """L (n, m): the slopes are L y. L annihilates the nuisance regressors."""
-        return ((self.v * (self.d / (self.d**2 + ridge))) @ self.u.T) * self.root
+    @property
+    def _tall(self) -> bool:
+        return self.projected.shape[0] >= self.projected.shape[1]
 
-    def nuisance_map(self, x: FloatArray, slopes: FloatArray) -> FloatArray:
-        """(p, m): the nuisance coefficients beside the slopes of the linear map ``slopes`` (n, m) on x (m, n)."""
-        inverse = np.linalg.solve(self.triangle, self.nuisance.T) * self.root
-        return inverse - (inverse @ x) @ slopes
+    @cached_property
+    def _spectrum(self) -> tuple[FloatArray, FloatArray]:
+        """d² (k,) > 0 and the Gram matrix's vectors: V where m ≥ n, else U."""
+        squares, vectors = np.linalg.eigh(self.gram)
+        kept = squares > LEAST_SINGULAR**2 * max(float(squares[-1]), 1e-300)
+        return squares[kept], vectors[:, kept]
 
-    def leverages(self, ridge: float) -> FloatArray:
-        """(m,): the diagonal of the hat matrix, nuisance regressors included."""
-        return self._hat(np.arange(len(self.root)), np.arange(len(self.root)), ridge)
+    @property
+    def information(self) -> FloatArray:
+        """(k,): d², the squared singular values of Z."""
+        return self._spectrum[0]
 
-    def _hat(self, rows: IntArray, columns: IntArray, ridge: float) -> FloatArray:
-        shrunk = self.d**2 / (self.d**2 + ridge)
-        fitted = np.einsum("jk,jk,k->j", self.u[rows], self.u[columns], shrunk)
-        return np.einsum("jk,jk->j", self.nuisance[rows], self.nuisance[columns]) + fitted
+    def scores(self, values: FloatArray) -> FloatArray:
+        """(k,): Uᵀ√w·values."""
+        squares, vectors = self._spectrum
+        z = self.root * values
+        return vectors.T @ (self.projected.T @ z) / np.sqrt(squares) if self._tall else vectors.T @ z
 
-    def residuals(self, values: FloatArray, ridge: float) -> FloatArray:
-        """(m,): √w·(values − fit)."""
+    def unexplained(self, values: FloatArray) -> float:
+        """The residual sum of squares, weighted, of least squares without a ridge."""
         z = self.root * values
         z = z - self.nuisance @ (self.nuisance.T @ z)
-        return z - self.u @ (self.d**2 / (self.d**2 + ridge) * (self.u.T @ z))
+        return max(float(z @ z) - float((self.scores(values) ** 2).sum()), 0.0)
 
-    def adjusted_residuals(
-        self, values: FloatArray, ridge: float, units: IntArray, noise: float, power: float
-    ) -> FloatArray:
+    def fit(self, ridge: float) -> "RidgeFit":
+        """The minimum of ‖√w(y − nuisance − xβ)‖² + ridge·‖β‖²; the shortest β where the ridge is 0."""
+        z = self.projected
+        if ridge > 0:
+            inverse = cho_factor(self.gram + ridge * np.eye(len(self.gram)), overwrite_a=True)
+            slopes = cho_solve(inverse, z.T) if self._tall else cho_solve(inverse, z).T
+        else:
+            squares, vectors = self._spectrum
+            inverse = (vectors / squares) @ vectors.T
+            slopes = inverse @ z.T if self._tall else z.T @ inverse
+        return RidgeFit(self, slopes)
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFit:
+    """A regression solved: slopes A (n, m), a linear map of √w·y."""
+
+    regression: Regression
+    slopes: FloatArray
+
+    @property
+    def linear_map(self) -> FloatArray:
+        """L (n, m): the slopes are L y. L annihilates the nuisance regressors."""
+        return self.slopes * self.regression.root
+
+    def nuisance_map(self, x: FloatArray) -> FloatArray:
+        """(p, m): the linear map to the nuisance coefficients, for the regressors x (m, n) that were fitted."""
+        of = self.regression
+        inverse = np.linalg.solve(of.triangle, of.nuisance.T) * of.root
+        return inverse - (inverse @ x) @ self.linear_map
+
+    def _hat(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Entries of the hat matrix, nuisance regressors included."""
+        of = self.regression
+        fitted = np.einsum("jk,kj->j", of.projected[rows], self.slopes[:, columns])
+        return np.einsum("jk,jk->j", of.nuisance[rows], of.nuisance[columns]) + fitted
+
+    def residuals(self, values: FloatArray) -> FloatArray:
+        """(m,): √w·(values − fit)."""
+        of = self.regression
+        z = of.root * values
+        return z - of.nuisance @ (of.nuisance.T @ z) - of.projected @ (self.slopes @ z)
+
+    def adjusted_residuals(self, values: FloatArray, units: IntArray, noise: float, power: float) -> FloatArray:
         """(m,): (I − H)^−power · residuals within each unit, in the units of the values, for a sandwich.
 
         Power 1 gives the residuals of fits without the unit (HC3, MacKinnon and White 1985; CR3 for pairs), ½
@@ -78,18 +124,18 @@ class Regression:
         H's block is taken whole. What the fit determines entirely has no such residual: the deviation of
         ``noise``, the variance of √w·y, stands in.
         """
-        e = self.residuals(values, ridge)
-        free = 1 - self.leverages(ridge)
+        e, every = self.residuals(values), np.arange(len(values))
+        free = 1 - self._hat(every, every)
         adjusted = _powered(e, free, noise, power)
         first, second = _pairs(units)
         if len(first):
-            off = -self._hat(first, second, ridge)
+            off = -self._hat(first, second)
             block = np.stack([np.stack([free[first], off], -1), np.stack([off, free[second]], -1)], -2)
             kept, turn = np.linalg.eigh(block)
             turned = np.einsum("uji,uj->ui", turn, np.stack([e[first], e[second]], axis=1))
             back = np.einsum("uij,uj->ui", turn, _powered(turned, kept, noise, power))
             adjusted[first], adjusted[second] = back.T
-        return adjusted / self.root
+        return adjusted / self.regression.root
 
 
 def regress(x: FloatArray, nuisance: FloatArray, weights: FloatArray) -> Regression:
@@ -98,14 +144,7 @@ def regress(x: FloatArray, nuisance: FloatArray, weights: FloatArray) -> Regress
     q, triangle = np.linalg.qr(nuisance * root[:, None])
     z = x * root[:, None]
     z -= q @ (q.T @ z)
-    # The smaller of the two Gram matrices: cheaper by far than singular values of z, and x̃ is well conditioned.
-    tall = z.shape[0] >= z.shape[1]
-    squares, vectors = np.linalg.eigh(z.T @ z if tall else z @ z.T)
-    kept = squares > LEAST_SINGULAR**2 * max(float(squares[-1]), 1e-300)
-    d, vectors = np.sqrt(squares[kept]), vectors[:, kept]
-    others = (z @ vectors if tall else z.T @ vectors) / d
-    u, v = (others, vectors) if tall else (vectors, others)
-    return Regression(root, q, triangle, u, d, v)
+    return Regression(root, q, triangle, z, z.T @ z if z.shape[0] >= z.shape[1] else z @ z.T)
 
 
 def independent_columns(columns: FloatArray, others: FloatArray) -> list[int]:

@@ -14,10 +14,10 @@ there is no error any more: nothing was left to chance but the noise.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import comb
 
 from diffcredit.credit.table import Table
 
@@ -52,8 +52,7 @@ class Shape:
     def left_to_chance(self, table: Table) -> FloatArray:
         """(m,): the part of `variance` that is an error of sampling, 1 − f·ω/(ω + (1 − ω)/r), where f is the
         part of all coalitions of the size that the table has."""
-        all_of_size = np.array([float(comb(table.n, size)) for size in range(table.n)])
-        seen = np.bincount(table.sizes, minlength=table.n) / all_of_size
+        seen = np.bincount(table.sizes, minlength=table.n) / comb(table.n, np.arange(table.n))
         return 1 - seen[table.sizes] * self.misfit / (self.misfit + (1 - self.misfit) / table.replicates)
 
     @property

@@ -15,7 +15,7 @@ from diffcredit.credit.anchors import Anchors
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.least_squares import shapley_weights
 from diffcredit.credit.mixed_model import MixedModel, fit_mixed_model
-from diffcredit.credit.regression import Regression, regress, size_regressors
+from diffcredit.credit.regression import RidgeFit, regress, size_regressors
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
 
@@ -24,12 +24,14 @@ IntArray = NDArray[np.intp]
 
 # Fewer residual degrees of freedom say nothing about the noise.
 LEAST_DEGREES = 3
+# Standard errors by which the tilt may be larger than estimated. Chosen for coverage in simulated games.
+MARGIN = 1.5
 
 
 def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
     """Shapley credits with robust empirical-Bayes intervals, also from fewer evaluations than contributors.
 
-    Interval: φ̂ ± cva(m₂)·√N, N the HC3 variance of the whole linear map plus the level's, m₂ the second
+    Interval: φ̂ ± cva(m₂)·√N, N the HC2 variance of the whole linear map plus the level's, m₂ the second
     moment of shrinkage bias and leftover tilt over N. It covers at the stated rate on average over the
     contributors, whatever the distribution of their credits.
     """
@@ -39,20 +41,26 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
     noise, spread = model.components.noise, model.components.spread
     chance = model.shape.left_to_chance(table)
     ridge = model.components.ridge * float(chance.mean())
-    deleted = model.regression.adjusted_residuals(table.values, ridge, table.units, noise, power=1.0)
-    deleted = deleted * np.sqrt(chance)
-    efficient, slopes, coefficients = contrast_map(model.regression, model.modulated, ridge, anchors)
+    fit = model.regression.fit(ridge)
+    # HC3 where too small a variance would be unsafe, HC2 where it should be right on average.
+    deleted, scaled = (
+        fit.adjusted_residuals(table.values, table.units, noise, power) * np.sqrt(chance) for power in (1.0, 0.5)
+    )
+    efficient, slopes, coefficients = contrast_map(fit, model.modulated, anchors)
     consistent = consistent_map(table, nuisance, model, ridge, anchors, slopes)
-    step = stein_step(unit_sums((consistent - efficient) * deleted, table.units), (consistent - efficient) @ table.values)
-    total = efficient + step.weight * (consistent - efficient)
+    difference = consistent - efficient
+    step = stein_step(unit_sums(difference * deleted, table.units), difference @ table.values, efficient @ table.values)
+    total = efficient + step.weight * difference
 
     contrasts = total @ table.values
     shrinkage = total @ model.modulated - (np.eye(n) - 1 / n)
     loadings = coefficients @ table.values
     squared_bias = spread * (shrinkage**2).sum(axis=1) + step.squared_tilt + anchors.errors**2 @ loadings**2
-    influence = unit_sums(total * deleted, table.units)
+    influence = unit_sums(total * scaled, table.units)
     squared_errors = (influence**2).sum(axis=1) + squared_bias
     endpoints = endpoint_influence(table, noise)
+    information = model.regression.information
+    parameters = float((information / (information + ridge)).sum())
     return Credits.of(
         table,
         "shapley",
@@ -60,6 +68,7 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
         np.hstack([influence, endpoints]),
         confidence=confidence,
         bias=np.sqrt(squared_bias),
+        degrees=max(table.evaluations - nuisance.shape[1] - parameters, 1.0),
         diagnostics={
             "lambda": ridge,
             "sigma": noise**0.5,
@@ -71,7 +80,7 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
             "predicted_correlation": predicted_correlation(
                 squared_errors, spread * (1 - 1 / n) + float((anchors.contrasts @ loadings).var())
             ),
-            "effective_parameters": float((model.regression.d**2 / (model.regression.d**2 + ridge)).sum()),
+            "effective_parameters": parameters,
             "level_standard_error": float((endpoints[0] ** 2).sum() ** 0.5),
             **{f"anchor_{index + 1}": float(loading) for index, loading in enumerate(loadings)},
         },
@@ -88,16 +97,14 @@ def require_freedom(table: Table, nuisance: int) -> None:
         )
 
 
-def contrast_map(
-    fit: Regression, x: FloatArray, ridge: float, anchors: Anchors
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def contrast_map(fit: RidgeFit, x: FloatArray, anchors: Anchors) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Linear maps of the values: to the credits' contrasts (n, m), to the slopes on x̃ (n, m), and to the anchors'
     coefficients (k, m). A contrast is a slope plus what the surrogates add to it."""
     k, proxies = anchors.contrasts.shape[1], anchors.proxies.shape[1]
-    shrunk = fit.linear_map(ridge)
+    shrunk = fit.linear_map
     if k == 0:
         return shrunk, shrunk, np.empty((0, shrunk.shape[1]))
-    coefficients = fit.nuisance_map(x, shrunk)[-k:]
+    coefficients = fit.nuisance_map(x)[-k:]
     slopes = shrunk + anchors.proxies @ coefficients[k - proxies :]
     return shrunk + anchors.contrasts @ coefficients, slopes, coefficients
 
@@ -114,8 +121,10 @@ def consistent_map(
     # The same information in all, so that one ridge suits both fits.
     information = (model.regression.root**2 @ model.modulated**2).sum()
     weights = weights * information / (weights @ x**2).sum()
-    fit = regress(x, np.hstack([nuisance, x @ anchors.proxies]), weights)
-    consistent, _, _ = contrast_map(fit, x, ridge, anchors)
+    fit = regress(x, np.hstack([nuisance, x @ anchors.proxies]), weights).fit(ridge)
+    consistent, _, _ = contrast_map(fit, x, anchors)
+    if model.shape.slope == 0:
+        return consistent
     return consistent - (consistent @ (model.modulated - x)) @ slopes
 
 
@@ -127,18 +136,23 @@ class SteinStep:
     squared_tilt: FloatArray
 
 
-def stein_step(influence: FloatArray, d: FloatArray) -> SteinStep:
+def stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> SteinStep:
     """ω = max(0, 1 − tr V_D/‖D‖²), D = (L_u − L_e) y (n,), V_D its covariance, from D's ``influence`` (n, u).
 
-    Of the squared tilt ‖E D‖², (1 − ω)² is left; it is estimated by max(0, ‖D‖² − tr V_D), one standard error
-    tr V_D·√(2/(n−1)) added, and spread over the contributors like V_D.
+    Of the squared tilt ‖E D‖², (1 − ω)² is left; it is estimated by max(0, ‖D‖² − tr V_D), with a margin of
+    1½ standard errors tr V_D·√(2/(n−1)). Half of it is spread over the contributors like V_D, half like the
+    squares of φ_e's ``contrasts`` (n,): whose slopes are large, their slopes change most.
     """
-    variances = (influence**2).sum(axis=1)
+    variances, squares = (influence**2).sum(axis=1), (contrasts - contrasts.mean()) ** 2
     trace, squared = float(variances.sum()), float(d @ d)
     weight = max(0.0, 1 - trace / squared) if squared > 0 else 0.0
-    tilt = max(0.0, squared - trace) + trace * (2 / (len(d) - 1)) ** 0.5
-    spread = variances / trace if trace > 0 else np.zeros_like(variances)
-    return SteinStep(weight, (1 - weight) ** 2 * tilt * spread)
+    tilt = max(0.0, squared - trace) + MARGIN * trace * (2 / (len(d) - 1)) ** 0.5
+    return SteinStep(weight, (1 - weight) ** 2 * tilt * (_parts(variances) + _parts(squares)) / 2)
+
+
+def _parts(amounts: FloatArray) -> FloatArray:
+    total = float(amounts.sum())
+    return amounts / total if total > 0 else np.full_like(amounts, 1 / len(amounts))
 
 
 def predicted_correlation(squared_errors: FloatArray, spread: float) -> float:

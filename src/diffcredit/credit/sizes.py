@@ -56,7 +56,7 @@ class SizeDistribution:
         expected = counts.sum() * drawn
         group = np.floor(np.cumsum(expected) / LEAST_EXPECTED - 1e-9).astype(np.intp)
         # The last group may expect fewer than 5: it joins its neighbour.
-        group = np.minimum(group, max(int(expected.sum() / LEAST_EXPECTED) - 1, 0))
+        group = np.clip(group, 0, max(int(expected.sum() / LEAST_EXPECTED) - 1, 0))
         seen, wanted = np.bincount(group, counts), np.bincount(group, expected)
         seen, wanted = seen[wanted > 0], wanted[wanted > 0]
         statistic = ((seen - wanted) ** 2 / wanted).sum()

@@ -81,7 +81,7 @@ class ModelEvaluator:
 
 
 def _value(measurement: Measurement) -> Value:
-    return Value(measurement.property, measurement.value, error=measurement.error)
+    return Value(measurement.property, measurement.value, measurement.standard_error, measurement.error)
 
 
 def numerics(device: torch.device) -> dict[str, Any]:

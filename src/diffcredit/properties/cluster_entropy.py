@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
+from diffcredit.properties.bootstrap import resamples
 from diffcredit.properties.features import pixel_features
 from diffcredit.properties.protocol import Context, Images, State
 
@@ -55,6 +56,15 @@ class ClusterEntropy:
         counts = np.bincount(self.assign(images), minlength=self.clusters)
         shares = counts[counts > 0] / len(images)
         return float(-(shares * np.log(shares)).sum())
+
+    def standard_error(self, images: Images) -> float:
+        """By the bootstrap, from the images' clusters."""
+        drawn = self.assign(images)[resamples(len(images))]
+        numbered = drawn + self.clusters * np.arange(len(drawn))[:, None]  # each resample has clusters of its own
+        counts = np.bincount(numbered.ravel(), minlength=self.clusters * len(drawn)).reshape(len(drawn), -1)
+        shares = counts / len(images)
+        entropies = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
+        return float(entropies.std())
 
     def assign(self, images: Images) -> NDArray[np.int64]:
         """The nearest cluster of each image, (m,)."""

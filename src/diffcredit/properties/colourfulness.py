@@ -7,6 +7,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
+from diffcredit.properties.bootstrap import resamples
 from diffcredit.properties.protocol import Images
 
 
@@ -27,6 +28,13 @@ class Colourfulness:
     def measure(self, images: Images) -> float:
         values = colourfulness(images)
         return float(values.mean() if self.percentile is None else np.percentile(values, self.percentile))
+
+    def standard_error(self, images: Images) -> float:
+        """By the bootstrap, which for a mean of m images is σ/√m in closed form."""
+        values = colourfulness(images)
+        if self.percentile is None:
+            return float(values.std() / np.sqrt(len(values)))
+        return float(np.percentile(values[resamples(len(values))], self.percentile, axis=1).std())
 
 
 def colourfulness(images: Images) -> NDArray[np.float64]:

@@ -29,7 +29,8 @@ class Property(Protocol):
     readers. A property that learns something from the study has ``fit``, which returns it as named arrays; they
     are kept with the study and handed to ``restore`` in every worker, so that all measure with the same state.
     One that not every study can have has ``check``, which raises a UserError before anything is trained, given
-    the contributions and the number of generated images.
+    the contributions and the number of generated images. One that can tell how much its value would change with
+    other generated images has ``standard_error``, in its own units; from it ``plan`` learns how to split a budget.
     """
 
     name: str
@@ -45,3 +46,5 @@ class Property(Protocol):
     def restore(self, state: State) -> None: ...
 
     def measure(self, images: Images) -> float: ...
+
+    def standard_error(self, images: Images) -> float: ...

@@ -78,3 +78,15 @@ def brute_force_shapley(game: Game, n: int) -> FloatArray:
         marginal = values[without | (1 << i)] - values[without]
         credits[i] = weights[coalitions[without].sum(axis=1)] @ marginal
     return credits
+
+
+def brute_force_banzhaf(game: Game, n: int) -> FloatArray:
+    """(n,): β_i = 2^(1−n) Σ_{S∌i} (F(S∪{i}) − F(S)), over all 2ⁿ coalitions."""
+    coalitions = all_coalitions(n)
+    values = game(coalitions)
+    codes = np.arange(2**n)
+    credits = np.empty(n)
+    for i in range(n):
+        without = codes[~coalitions[:, i]]
+        credits[i] = (values[without | (1 << i)] - values[without]).mean()
+    return credits

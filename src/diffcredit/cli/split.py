@@ -1,0 +1,127 @@
+"""How a study splits its budget between evaluations and images, and how it could: a part of ``diffcredit plan``."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from diffcredit.cli.console import complain, console, duration, say
+from diffcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diffcredit.credit import Credits
+    from diffcredit.credit.planning import Costs, Noise, Split
+    from diffcredit.ledger import Evaluation
+    from diffcredit.study import Study
+
+ENOUGH = 40  # evaluations with standard errors before their noise is told apart
+LEAST_IMAGES = 32  # fewer leave entropies and percentiles too biased to compare
+QUIET_ENOUGH = 0.1  # signal/noise under which credits take too many evaluations
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One property's signal and noise, and the split of the same budget that suits it best. None where it cannot be
+    told: ``noise`` without standard errors, ``best`` also where the images' noise leaves nothing to the trainings."""
+
+    property: str
+    signal_to_noise: float
+    noise: "Noise | None" = None
+    present: "Split | None" = None
+    best: "Split | None" = None
+
+
+def print_split(study: "Study") -> None:
+    """The split of the study's budget and the best one, from its evaluations so far; or why it cannot be told."""
+    schedule = study.schedule()
+    evaluations = schedule.evaluated()
+    if len(evaluations) < ENOUGH:
+        say(f"Splitting the budget: told after {ENOUGH} evaluations; there are {len(evaluations)}.")
+        return
+    schedule.catch_up()
+    total = schedule.total()
+    count = max(total.evaluations - len(schedule.endpoints) if total else 0, len(evaluations))
+    images = study.config.sampling.images
+    try:
+        costs = mean_costs(evaluations, images)
+        budget = count * costs.evaluation(images)
+        advices = [
+            advise(name, credits, evaluations, images, costs, budget) for name, credits in study.credits().items()
+        ]
+    except UserError as error:
+        say(f"Splitting the budget: cannot be told: {error}")
+        return
+    print_advices(advices, images, budget)
+
+
+def print_advices(advices: "Sequence[Advice]", images: int, budget: float) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text(f"\n{duration(budget)} of evaluations, as images × evaluations", "bold")
+    grid = Table(box=None, title=title, title_justify="left")
+    grid.add_column("property", overflow="fold")
+    for column in ("signal/noise", "image noise", "now", "best", "variance"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for advice in advices:
+        cells = ["not known", "", "", ""]
+        if advice.noise and advice.present:
+            cells[0] = f"{100 * (1 - advice.noise.between / advice.noise.variance(images)):.0f} %"
+            cells[1] = f"{advice.present.images:,} × {advice.present.evaluations:,}"
+            cells[2] = f"{advice.best.images:,} × {advice.best.evaluations:,}" if advice.best else "cannot tell"
+            gain = 1 - advice.best.variance / advice.present.variance if advice.best else None
+            cells[3] = "" if gain is None else f"−{100 * gain:.0f} %" if gain > 0.005 else "the same"
+        grid.add_row(Text(advice.property), f"{advice.signal_to_noise:.2g}", *cells)
+    console.print(grid)
+    if any(advice.best for advice in advices):
+        say("sampling.images is part of the recipe: to change it, give the retraining another name.")
+    if any(advice.noise is None for advice in advices):
+        say("Image noise is not known where values have no standard errors.")
+    if any(advice.noise and advice.best is None for advice in advices):
+        say(
+            "Image noise of 100 %: coalitions share their initial noises, and with them most of it; what the trainings "
+            "add cannot be told from it."
+        )
+    for advice in advices:
+        if advice.signal_to_noise < QUIET_ENOUGH:
+            complain(
+                f"{advice.property}: signal/noise {advice.signal_to_noise:.2g} is under {QUIET_ENOUGH}: contributors "
+                "make that little of a value's variance; look for quieter retraining before evaluating more",
+                "warning",
+            )
+
+
+def advise(
+    name: str, credits: "Credits", evaluations: "Sequence[Evaluation]", images: int, costs: "Costs", budget: float
+) -> Advice:
+    """What the evaluations tell about one property."""
+    from diffcredit.credit.planning import best_split, pilot_noise, signal_to_noise, split_of
+    from diffcredit.schedule import look_step
+
+    sigma, tau = credits.diagnostics["sigma"], credits.diagnostics["tau"]
+    n, sizes = len(credits.values), [evaluation.coalition.count("1") for evaluation in evaluations]
+    ratio = signal_to_noise(tau, sigma, sizes, n)
+    errors = [
+        value.standard_error
+        for evaluation in evaluations
+        for value in evaluation.values
+        if value.property == name and value.standard_error is not None
+    ]
+    noise = pilot_noise(sigma, errors, images) if len(errors) >= ENOUGH else None
+    if noise is None or noise.variance(images) == 0:
+        return Advice(name, ratio)
+    present = split_of(noise, costs, budget, images)
+    if noise.between == 0:
+        return Advice(name, ratio, noise, present)
+    least = {"least_images": min(LEAST_IMAGES, images), "least_evaluations": min(look_step(n), present.evaluations)}
+    return Advice(name, ratio, noise, present, best_split(noise, costs, budget, **least))
+
+
+def mean_costs(evaluations: "Sequence[Evaluation]", images: int) -> "Costs":
+    """Worker seconds of an evaluation: its training and measuring, and each of its images."""
+    from diffcredit.credit.planning import Costs
+
+    def mean(stage: str) -> float:
+        return sum(evaluation.seconds.get(stage, 0.0) for evaluation in evaluations) / len(evaluations)
+
+    return Costs(mean("training") + mean("measuring"), mean("sampling") / images)

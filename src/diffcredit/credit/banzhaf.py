@@ -1,0 +1,177 @@
+"""The Banzhaf value: what a contributor adds on average when every other one tosses a fair coin to join.
+
+β_i = 2^(1−n) Σ_{S∌i} (F(S∪{i}) − F(S)). Write χ_T(S) = ∏_{i∈T} (2x_i − 1). Under fair coins the χ_T are orthonormal,
+and β_i/2 is F's coefficient of χ_{i}: regressing F on 1 and the centred indicators x_i − ½ gives β, and a regressor
+made of the χ_T of two and more contributors can be added without changing what the slopes converge to. Those of them
+that depend on the size alone are the Krawtchouk polynomials K_d(s) = Σ_{|T|=d} χ_T of degree d ≥ 2: the curvature of F
+in the size. The linear trend in the size, K_1, is part of the values and stays.
+
+The empty and the full coalition have probability 2⁻ⁿ each. They are known and not drawn, so their part in β_i is added
+exactly: 2^(1−n) times F(N) − F(∅), less what a regression has foretold of it. As rows of the regression, an F(∅) far
+from all other values would bend the curvature.
+
+Banzhaf values do not sum to F(N) − F(∅); the diagnostic ``sum`` is what they sum to.
+"""
+
+from math import comb, ldexp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.coalitions import size_probabilities
+from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
+from diffcredit.credit.regression import regress
+from diffcredit.credit.table import Table
+from diffcredit.errors import UserError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+# Polynomials of higher degree remove next to nothing where fair coins put their weight.
+HIGHEST_DEGREE = 4
+# Sizes that fair coins draw with this probability in all may be missing from a table.
+NEGLIGIBLE = 0.01
+# Weights of far-off sizes underflow; this part of the largest weight is as good as none.
+LEAST_WEIGHT = 1e-30
+
+
+def banzhaf(table: Table, confidence: float) -> Credits:
+    """Banzhaf values by least squares on x − ½, with importance weights where sizes were not drawn by fair coins.
+
+    Regressed out beside the constant: K_2, K_3 and K_4 of the size (see above). Exact when all coalitions are given.
+    Interval: HC3 with Student's t. What the regression misses of F counts as noise, also when nothing is left to draw;
+    where it misses nothing, having as many coefficients as coalitions, the interval is infinite.
+    """
+    n, y = table.n, table.values
+    importance = _importance(table, "banzhaf")
+    nuisance = _curvature(table.sizes, n, _highest_degree(table.sizes))
+    # Of two contributors the sum of the slopes is not told, but nor does it count: n·2^(1−n) = 1.
+    slopes_told = n - 1 if n == 2 else n
+    parameters = slopes_told + nuisance.shape[1]
+    table.require(parameters, "banzhaf")
+    effective = float(importance.sum() ** 2 / (importance**2).sum())
+    if effective < parameters - 1e-6:
+        raise UserError(
+            f"{table.evaluations} evaluations of {n} contributors: banzhaf needs {parameters} coalitions that count, "
+            f"and these count as {effective:.1f}, since fair coins seldom draw most of their sizes; the design 'half' "
+            "draws as they do"
+        )
+    x, weights = table.coalitions.astype(np.float64) - 0.5, table.replicates * importance
+    regression = regress(x, nuisance, weights)
+    told_apart = len(regression.information)
+    if told_apart < slopes_told:
+        raise UserError(
+            f"{table.evaluations} evaluations of {n} contributors: banzhaf needs coalitions that tell all contributors "
+            f"and the constant apart, at least {slopes_told - told_apart} more"
+        )
+    fit = regression.fit(ridge=0.0)
+    ends = _curvature(np.array([0, n]), n, nuisance.shape[1])
+    foretold = fit.linear_map.sum(axis=0) + (ends[1] - ends[0]) @ fit.nuisance_map(x)
+    part = ldexp(2.0, -n)
+    slopes = fit.linear_map - part * foretold
+    degrees = effective - parameters
+    known = degrees >= 1
+    residuals = fit.residuals(y)
+    noise = float(residuals @ residuals) / (len(y) - parameters) if known else 0.0
+    deleted = fit.adjusted_residuals(y, table.units, noise, power=1.0)
+    influence = unit_sums(slopes * deleted, table.units)
+    values = slopes @ y + part * n * table.level
+    return _credits(table, "banzhaf", values, influence, noise, confidence, weights, degrees if known else None)
+
+
+def banzhaf_msr(table: Table, confidence: float) -> Credits:
+    """Banzhaf values by maximum sample reuse (Wang and Jia 2023): the mean of F over the coalitions with a contributor
+    less the mean over those without, with importance weights where sizes were not drawn by fair coins.
+
+    Each mean is divided by its own weights' sum, so that a constant added to F changes nothing. Sums divided by their
+    expectation, (2/m) Σ_j (2x_ji − 1) F(S_j), and regressions without a constant turn the level F̄ of the values into
+    noise of deviation 2|F̄|/√m in every credit, which is most of the noise where F̄ is far from 0.
+    What the other contributors add is noise to these means; :func:`banzhaf` takes out its linear part, where there are
+    several times more evaluations than contributors. This one works with fewer. Exact when all coalitions are given.
+    Interval: the jackknife over units with Student's t; infinite where a mean is of one coalition alone.
+    """
+    table.require(2, "banzhaf-msr")
+    within = table.coalitions.T
+    lonely = ~within.any(axis=1) | within.all(axis=1)
+    if lonely.any():
+        raise UserError(
+            f"{table.evaluations} evaluations of {table.n} contributors: banzhaf-msr needs coalitions with and without "
+            f"each; contributor {int(np.argmax(lonely))} (counted from 0) is in all or in none, at least 1 more is "
+            "needed"
+        )
+    w = table.replicates * _importance(table, "banzhaf-msr")
+    # Around 0, for rounding's sake alone.
+    y = table.values - w @ table.values / w.sum()
+    sums = np.stack([within @ w, ~within @ w])  # (2, n): with the contributor, and without
+    means = np.stack([within @ (w * y), ~within @ (w * y)]) / sums
+    part = ldexp(2.0, -table.n)
+    slopes = np.where(within, w / sums[0][:, None], -w / sums[1][:, None])
+    known = min(within.sum(axis=1).min(), (~within).sum(axis=1).min()) > 1
+    # Leaving row j out of its mean changes it by w_j (y_j − mean)/(W − w_j).
+    free = np.maximum(1 - np.abs(slopes), LEAST_WEIGHT)
+    deviations = np.where(within, y - means[0][:, None], y - means[1][:, None])
+    influence = (1 - part) * unit_sums(slopes * deviations / free, table.units)
+    values = (1 - part) * (means[0] - means[1]) + part * table.n * table.level
+    noise = float(w @ y**2 / w.sum())
+    counts = (sums**2 / np.stack([within @ w**2, ~within @ w**2])).sum(axis=0)
+    degrees = max(float(counts.min()) - 2, 1.0) if known else None
+    return _credits(table, "banzhaf-msr", values, influence, noise, confidence, w, degrees)
+
+
+def _importance(table: Table, method: str) -> FloatArray:
+    """(m,): how much more often fair coins draw a coalition's size than the table's design."""
+    target = size_probabilities("half", table.n)
+    undrawn = table.sizes_drawn.probabilities == 0
+    if target[undrawn].sum() > NEGLIGIBLE:
+        raise UserError(
+            f"size_distribution {table.sizes_drawn.name}: never draws coalitions of size "
+            f"{1 + int(np.argmax(target * undrawn))}; {method} needs all sizes near {table.n / 2:g}"
+        )
+    weights = table.sizes_drawn.weights(table.sizes, table.draws, target)
+    return np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
+
+
+def _highest_degree(sizes: IntArray) -> int:
+    """Half a degree a distinct size, so that the polynomials never fit every size exactly."""
+    return max(1, min(HIGHEST_DEGREE, len(np.unique(sizes)) // 2))
+
+
+def _curvature(sizes: IntArray, n: int, highest: int) -> FloatArray:
+    """(m, highest): 1 and the Krawtchouk polynomials of degree 2, …, highest, scaled to variance 1 under fair coins.
+
+    (d+1) K_{d+1} = u K_d − (n−d+1) K_{d−1}, u = 2s − n, K_0 = 1, K_1 = u; Σ_s C(n,s) 2⁻ⁿ K_d² = C(n,d).
+    """
+    u = (2 * sizes - n).astype(np.float64)
+    polynomials = [np.ones_like(u), u]
+    for degree in range(1, highest):
+        polynomials.append((u * polynomials[-1] - (n - degree + 1) * polynomials[-2]) / (degree + 1))
+    curved = [polynomials[degree] / comb(n, degree) ** 0.5 for degree in range(2, highest + 1)]
+    return np.stack([polynomials[0], *curved], axis=1)
+
+
+def _credits(
+    table: Table,
+    method: str,
+    values: FloatArray,
+    influence: FloatArray,
+    noise: float,
+    confidence: float,
+    weights: FloatArray,
+    degrees: float | None,
+) -> Credits:
+    """With the endpoints' noise added to ``influence`` (n, u); degrees None: the errors are not known."""
+    endpoints = ldexp(2.0, -table.n) * table.n * endpoint_influence(table, noise)
+    influence = np.hstack([influence, endpoints])
+    return Credits.of(
+        table,
+        method,
+        values,
+        np.full_like(influence, np.inf) if degrees is None else influence,
+        confidence=confidence,
+        degrees=1 if degrees is None else degrees,
+        diagnostics={
+            "sigma": np.inf if degrees is None else noise**0.5,
+            "sum": float(values.sum()),
+            "effective_evaluations": float(weights.sum() ** 2 / (weights**2 / table.replicates).sum()),
+        },
+    )

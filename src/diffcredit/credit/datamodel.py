@@ -1,0 +1,137 @@
+"""Datamodels (Ilyas et al. 2022): a penalised linear regression of F on who is in; the weights are the credits.
+
+F(S) ≈ a + Σ_{i∈S} β_i. No importance weights, no effect of the size taken out, no constraint: β is the best linear
+prediction over coalitions *as they were drawn*, and changes with the design; over coalitions of one size only
+differences of β exist, and the weights sum to 0. Endpoints are not used.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from diffcredit.credit.credits import Credits, unit_sums
+from diffcredit.credit.mixed_model import restricted_likelihood
+from diffcredit.credit.regression import Regression, regress
+from diffcredit.credit.table import Table
+from diffcredit.errors import UserError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+LEAST_COALITIONS = 5
+FOLDS = 5
+DRAWS = 100  # of the bootstrap: a standard error is then known to about 7 %
+
+
+def datamodel(table: Table, confidence: float) -> Credits:
+    """Ridge regression, its λ by generalised cross-validation, leave-one-out prediction in closed form.
+
+    Interval: β̂ ± cva(m₂)·√N, N the HC3 variance, m₂ the second moment of the shrinkage bias over N, for which β has
+    the second moment τ² of the restricted likelihood. It covers β, the weights that endless coalitions of this design
+    would give, on average over the contributors.
+    """
+    regression = _regression(table, "datamodel")
+    components = restricted_likelihood(regression, table.values)
+    ridge, error = _best_ridge(regression, table.values)
+    fit = regression.fit(ridge)
+    slopes = fit.linear_map
+    deleted = fit.adjusted_residuals(table.values, table.units, components.noise, power=1.0)
+    shrinkage = slopes @ table.coalitions - np.eye(table.n)
+    if np.ptp(table.sizes) == 0:
+        shrinkage += 1 / table.n
+    credits = slopes @ table.values
+    about_mean = table.values - np.average(table.values, weights=table.replicates)
+    return Credits.of(
+        table,
+        "datamodel",
+        credits,
+        np.hstack([unit_sums(slopes * deleted, table.units), np.zeros((table.n, 2))]),
+        confidence=confidence,
+        bias=np.sqrt(components.spread * (shrinkage**2).sum(axis=1)),
+        diagnostics={
+            "lambda": ridge,
+            "sigma": components.noise**0.5,
+            "tau": components.spread**0.5,
+            "sum": float(credits.sum()),
+            "predicted_share": 1 - error / max(float(table.replicates @ about_mean**2), 1e-300),
+        },
+    )
+
+
+def datamodel_lasso(table: Table, confidence: float) -> Credits:
+    """Lasso regression, its penalty α by 5-fold cross-validation; a coalition and its complement share a fold.
+
+    No closed form gives an honest interval for a lasso. Standard errors are those of the desparsified weights
+    b_i = β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the residuals and x̃ = x − s/n, over 100 bootstrap
+    draws of units with α as it is: undoing the threshold, b varies also where β̂ stays at 0, and rather more than
+    β̂. To these the interval adds the most that the threshold takes away, α / mean x̃², as a bias. It takes α as given
+    and x̃_i as unrelated to what the other contributors add: a rough guide where there are fewer evaluations than
+    contributors.
+    """
+    try:
+        from sklearn.linear_model import Lasso, LassoCV
+    except ImportError:
+        raise UserError("method 'datamodel-lasso': needs the package scikit-learn; install it") from None
+    _regression(table, "datamodel-lasso")
+    x, y = table.coalitions.astype(np.float64), table.values
+    weights, units = table.replicates.astype(np.float64), int(table.units.max()) + 1
+    generator = np.random.Generator(np.random.PCG64(0))
+    fold = np.argsort(generator.random(units))[table.units] % FOLDS
+    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(FOLDS)]
+    search = LassoCV(cv=folds, max_iter=10_000).fit(x, y, weights)
+    lasso = Lasso(alpha=search.alpha_, max_iter=10_000, warm_start=True)
+
+    def desparsified(row_weights: FloatArray) -> FloatArray:
+        lasso.fit(x, y, row_weights)
+        residuals = row_weights * (y - lasso.predict(x))
+        return lasso.coef_ + residuals @ table.centred / (row_weights @ table.centred**2)
+
+    drawn = generator.integers(0, units, (DRAWS, units))
+    counts = np.stack([np.bincount(row, minlength=units) for row in drawn])[:, table.units]
+    draws = np.stack([desparsified(count * weights) for count in counts])
+    variance = weights @ table.centred**2 / weights.sum()
+    residuals = weights @ (y - search.predict(x)) ** 2
+    return Credits.of(
+        table,
+        "datamodel-lasso",
+        search.coef_,
+        np.hstack([(draws - draws.mean(axis=0)).T / (DRAWS - 1) ** 0.5, np.zeros((table.n, 2))]),
+        confidence=confidence,
+        bias=search.alpha_ / variance,
+        diagnostics={
+            "alpha": float(search.alpha_),
+            "sigma": float(residuals / max(len(y) - (search.coef_ != 0).sum() - 1, 1)) ** 0.5,
+            "selected": float((search.coef_ != 0).sum()),
+            "sum": float(search.coef_.sum()),
+        },
+    )
+
+
+def _regression(table: Table, method: str) -> Regression:
+    """The values on 1 and x, replicates as weights, checked to tell anything."""
+    table.require(LEAST_COALITIONS, method)
+    constant, weights = np.ones((len(table.values), 1)), table.replicates.astype(np.float64)
+    regression = regress(table.coalitions.astype(np.float64), constant, weights)
+    if not len(regression.information):
+        raise UserError(f"{table.evaluations} evaluations of {table.n} contributors: none tells one from another")
+    return regression
+
+
+def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
+    """λ with the least RSS(λ)·(m/(m − tr H))², the sum of squared leave-one-out errors with all leverages at their
+    mean (Golub, Heath and Wahba 1979), and that sum."""
+    information, squares = regression.information, regression.scores(values) ** 2
+    m, unexplained = len(values), regression.unexplained(values)
+    spare = m - regression.nuisance.shape[1] - len(information)
+
+    def error(log_ridge: float) -> float:
+        ridge = float(np.exp(log_ridge))
+        left = ridge / (ridge + information)
+        return (unexplained + float(squares @ left**2)) * (m / (spare + float(left.sum()))) ** 2
+
+    # A grid first: there may be two minima.
+    grid = np.log(information.mean()) + np.linspace(np.log(1e-8), np.log(1e4), 85)
+    best = int(np.argmin([error(point) for point in grid]))
+    around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    found = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-6})
+    return float(np.exp(found.x)), float(found.fun)

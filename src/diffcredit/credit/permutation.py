@@ -1,0 +1,200 @@
+"""The Shapley value from permutations, read off the coalitions alone.
+
+The table's coalitions, with ∅ and N, are nodes of a graph with an edge S → S∪{i} where both are there, and every path
+from ∅ to N is a permutation. A unit flow runs from ∅ to N, and φ_i = Σ flow(S → S∪{i}) · (F(S∪{i}) − F(S)). Along every
+path the differences add up to F(N) − F(∅), so the credits do.
+
+Of k permutations each sends 1/k along its path, so that replicates/k passes through every coalition. Permutations
+that touch leave more than one such flow, since a prefix of one may have a successor in another: the most even one is
+taken, found by scaling edges in turn to what their two coalitions have to pass (Sinkhorn). Permutations that
+do not touch give the mean of their marginal contributions. If the coalitions were drawn without regard to who is who,
+E flow(S → S∪{i}) depends on |S| alone, which makes it 1/((n−|S|)·C(n,|S|)), the Shapley weight: the credits are
+unbiased. With all coalitions given once the flow itself is that, and the credits are exact.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.credit.credits import Credits, endpoint_influence
+from diffcredit.credit.table import Table
+from diffcredit.errors import UserError
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+Keys = NDArray[np.uint64]
+
+# The flow through a coalition is right to this part of it, or scaled this often.
+FLOW_TOLERANCE = 1e-10
+SCALINGS = 100
+# Candidate successors looked up at once: memory, not time.
+CHUNK = 1_000_000
+
+
+def permutation(table: Table, confidence: float) -> Credits:
+    """Shapley credits as mean marginal contributions over the permutations in the table.
+
+    Interval: with k permutations, the least number of evaluations used of any size, the marginal contributions of one
+    contributor count as k independent draws (Student's t), to which the errors of F(∅) and F(N) are added, since all
+    permutations share them. Infinite for one permutation alone; too narrow for few of them (5 to 20) where F(∅) is far
+    from all other values, since a contributor that never came first does not show it.
+    """
+    edges = _flow(table)
+    n, k = table.n, edges.permutations
+    credits = _sums(edges.contributor, edges.flow * edges.difference, n)
+    known = k > 1
+    influence = _influence(table, edges, credits) if known else np.full((n, n + 4), np.inf)
+    return Credits.of(
+        table,
+        "permutation",
+        credits,
+        influence,
+        confidence=confidence,
+        degrees=k - 1 if known else 1,
+        diagnostics={"permutations": float(k), "evaluations_used": float(edges.used)},
+    )
+
+
+def _influence(table: Table, edges: "_Edges", credits: FloatArray) -> FloatArray:
+    """(n, n + 4): one column a contributor in place of one a unit, since the errors of different contributors are only
+    weakly correlated; then what F(∅) and F(N) add, first beyond the nth part that every credit has of their errors.
+    """
+    n, k = table.n, edges.permutations
+    errors = np.diag(np.sqrt(edges.squares_about(credits, edges.contributor) / (k - 1)))
+    means = _sums(edges.size, edges.flow * edges.difference, n)
+    # Two noisy values make a difference, one where the other is an endpoint: 2(n − 1) in n steps.
+    noise = float(edges.squares_about(means, edges.size).sum()) / (2 * (n - 1)) * k / (k - 1)
+    shared = endpoint_influence(table, noise)
+    return np.hstack([errors, shared * (n * edges.endpoint_flow - 1), shared])
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """The graph's edges that lie on a path from ∅ to N.
+
+    size (e,), |S| = 0..n−1; contributor (e,), who joins; flow (e,); difference (e,), F(S∪{i}) − F(S) of the means over
+    replicates; scatter (e,), the mean square of the replicates about these means. endpoint_flow (n, 2): the flow that
+    each contributor takes from ∅ and into N. permutations: the least number of evaluations on paths of any size; used:
+    their number in all.
+    """
+
+    size: IntArray
+    contributor: IntArray
+    flow: FloatArray
+    difference: FloatArray
+    scatter: FloatArray
+    endpoint_flow: FloatArray
+    permutations: int
+    used: int
+
+    def squares_about(self, means: FloatArray, group: IntArray) -> FloatArray:
+        """(n,): for each group 0..n−1 of edges the mean over permutations of (difference − its group's mean)²."""
+        squares = (self.difference - means[group]) ** 2 + self.scatter
+        return _sums(group, self.flow * squares, len(means))
+
+
+def _flow(table: Table) -> _Edges:
+    n, r = table.n, table.replicates.astype(np.float64)
+    levels = [np.flatnonzero(table.sizes == size) for size in range(1, n)]
+    steps = _successors(table, levels)
+    alive = _on_paths(table, levels, steps)
+    levels = [level[alive[level]] for level in levels]
+    first, last, spread = levels[0], levels[-1], table.scatter / r
+    node = r[first] / r[first].sum()
+    contributors, flows = [np.argmax(table.coalitions[first], axis=1)], [node]
+    differences, scatters = [table.values[first] - table.empty.mean()], [spread[first]]
+    for lower, upper, (source, target, contributor) in zip(levels[:-1], levels[1:], steps, strict=True):
+        kept = alive[source] & alive[target]
+        source, target = source[kept], target[kept]
+        a, b = np.searchsorted(lower, source), np.searchsorted(upper, target)
+        flow = node[a] * _split(a, b, r[lower] / r[lower].sum(), r[upper] / r[upper].sum())
+        node = _sums(b, flow, len(upper))
+        contributors.append(contributor[kept])
+        flows.append(flow)
+        differences.append(table.values[target] - table.values[source])
+        scatters.append(spread[target] + spread[source])
+    contributors.append(np.argmin(table.coalitions[last], axis=1))
+    flows.append(node)
+    differences.append(table.full.mean() - table.values[last])
+    scatters.append(spread[last])
+    return _Edges(
+        size=np.repeat(np.arange(n), [len(edges) for edges in flows]),
+        contributor=np.concatenate(contributors),
+        flow=np.concatenate(flows),
+        difference=np.concatenate(differences),
+        scatter=np.concatenate(scatters),
+        endpoint_flow=np.stack([_sums(contributors[end], flows[end], n) for end in (0, -1)], axis=1),
+        permutations=min(int(table.replicates[level].sum()) for level in levels),
+        used=int(table.replicates[alive].sum()),
+    )
+
+
+def _split(a: IntArray, b: IntArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """(e,): the parts, which sum to 1 at each source a, of the flow along the edges a → b for which the flow into each
+    b comes to ``upper`` when ``lower`` leaves the sources; as nearly as the edges allow."""
+    flow = lower[a]
+    for _ in range(SCALINGS):
+        flow = flow * (upper / _sums(b, flow, len(upper)))[b]
+        leaving = _sums(a, flow, len(lower))
+        flow = flow * (lower / leaving)[a]
+        if np.abs(leaving / lower - 1).max() < FLOW_TOLERANCE:
+            break
+    return flow / lower[a]
+
+
+def _sums(group: IntArray, values: FloatArray, count: int) -> FloatArray:
+    """(count,): values (e,) added up within groups 0..count−1."""
+    return np.bincount(group, values, count).astype(np.float64)
+
+
+def _successors(table: Table, levels: list[IntArray]) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """For each size 1..n−2 the edges to the next: rows of S, rows of S∪{i}, and i.
+
+    A coalition's key is the sum, modulo 2⁶⁴, of its members' random keys. Two different coalitions share one with
+    probability 2⁻⁶⁴: over m·n pairs looked up, even billions, never.
+    """
+    members = np.random.Generator(np.random.PCG64(0)).integers(0, 2**64, table.n, dtype=np.uint64)
+    keys = [table.coalitions[level] @ members for level in levels]
+    steps = []
+    for size in range(len(levels) - 1):
+        sources, targets, contributors = _lookup(keys[size], members, keys[size + 1])
+        steps.append((levels[size][sources], levels[size + 1][targets], contributors))
+    return steps
+
+
+def _lookup(sources: Keys, members: Keys, targets: Keys) -> tuple[IntArray, IntArray, IntArray]:
+    """All (a, b, i) with sources[a] + members[i] = targets[b]."""
+    order = np.argsort(targets)
+    in_order = targets[order]
+    found_a, found_b, found_i = ([np.empty(0, dtype=np.intp)] for _ in range(3))
+    step = max(CHUNK // len(members), 1)
+    for start in range(0, len(sources) if len(targets) else 0, step):
+        wanted = sources[start : start + step, None] + members
+        place = np.minimum(np.searchsorted(in_order, wanted.ravel()), len(in_order) - 1).reshape(wanted.shape)
+        a, i = np.nonzero(in_order[place] == wanted)
+        found_a.append(start + a)
+        found_b.append(order[place[a, i]])
+        found_i.append(i)
+    return np.concatenate(found_a), np.concatenate(found_b), np.concatenate(found_i)
+
+
+def _on_paths(table: Table, levels: list[IntArray], steps: list[tuple[IntArray, IntArray, IntArray]]) -> BoolArray:
+    """(m,): whether a coalition lies on a path from ∅ to N; no such path is an error."""
+    below, above = (np.zeros(len(table.values), dtype=np.bool_) for _ in range(2))
+    below[levels[0]] = True
+    above[levels[-1]] = True
+    for source, target, _ in steps:
+        below[target[below[source]]] = True
+    for source, target, _ in reversed(steps):
+        above[source[above[target]]] = True
+    alive = below & above
+    if not alive.any():
+        n = table.n
+        longest = max(table.sizes[below].max(initial=0), n - table.sizes[above].min(initial=n))
+        raise UserError(
+            f"{table.evaluations} evaluations of {n} contributors: permutation needs all {n - 1} prefixes of at least "
+            f"one permutation, {n - 1 - int(longest)} more"
+        )
+    return alive

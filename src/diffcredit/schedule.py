@@ -1,0 +1,246 @@
+"""Which evaluation comes next, and whether another is wanted.
+
+A study evaluates its endpoints, then the coalitions of its design, one after another, until its stopping rule is
+reached. The credits are looked at after fixed numbers of coalitions, each time those of a whole prefix of the
+design: whether a study stops does not depend on the number of workers, on who finished first, or on how often it
+was cut off. What was under way beyond the prefix is kept.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import count, islice
+
+from diffcredit.coalitions import BoolArray, Design, encode, make_design
+from diffcredit.config import StudyConfig, check_rule_properties
+from diffcredit.credit import Credits
+from diffcredit.credit.precision import CreditRule, TopK
+from diffcredit.credit.stopping import Evaluations, Look, Standing
+from diffcredit.errors import UserError, located
+from diffcredit.execution import Task
+from diffcredit.ledger import Evaluation, PropertyRecord
+from diffcredit.progress import Progress
+
+LEAST_STEP = 40  # coalitions between two looks, or half as many as there are contributors
+NEAR = 1000  # coalitions within which the end of a finite design is foreseen
+
+Estimator = Callable[[Sequence[Evaluation]], Mapping[str, Credits]]
+"""From evaluations to the credits of every property that has enough values."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """How many evaluations there will be, endpoints included: for certain, or as foreseen from those so far."""
+
+    evaluations: int
+    certain: bool
+
+
+class Schedule:
+    """The tasks of a study of n contributors in their order, what became of them, and the looks at them."""
+
+    def __init__(
+        self, config: StudyConfig, n: int, higher_is_better: Mapping[str, bool], credits_of: Estimator
+    ) -> None:
+        self.rule = config.stop.rule
+        self._n, self._higher_is_better, self._credits_of = n, higher_is_better, credits_of
+        full = [Task("1" * n, replicate, "endpoint") for replicate in range(config.design.full_replicates)]
+        self.endpoints = [Task("0" * n, 0, "endpoint"), *full]
+        self._source = tasks_of(make_design(config.design.distribution, config.design.seed), n, self.rule.most())
+        self._drawn: list[Task] = []
+        self._attempts: dict[Task, list[Evaluation]] = {}
+        self._looks: list[Look] = []
+
+    def record(self, evaluation: Evaluation) -> None:
+        """Takes note of an evaluation, done or failed."""
+        task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
+        self._attempts.setdefault(task, []).append(evaluation)
+
+    def coalitions(self) -> Iterator[Task]:
+        """The design's tasks up to the number that the rule cannot exceed, or to the design's end."""
+        for index in count():
+            if index == len(self._drawn):
+                self._drawn.extend(islice(self._source, 1))
+            if index == len(self._drawn):
+                return
+            yield self._drawn[index]
+
+    def pending(self) -> Iterator[Task]:
+        """What is left to evaluate, decided anew before each task. What failed in an earlier run is tried again, and
+        awaited; what fails in this one counts as made."""
+        awaited: dict[Task, int] = {}  # how many attempts there will have been
+        for task in self.endpoints:
+            awaited[task] = len(self._attempts.get(task, ())) + (not self._done(task))
+            if not self._done(task):
+                yield task
+        prefix: list[Task] = []
+        for task in self.coalitions():
+            self._take_looks(prefix, lambda task: len(self._attempts.get(task, ())) >= awaited[task])
+            if self._reached(prefix):
+                return
+            prefix.append(task)
+            awaited[task] = len(self._attempts.get(task, ())) + (not self._done(task))
+            if not self._done(task):
+                yield task
+
+    def catch_up(self) -> None:
+        """Takes the looks that a run would have taken by now, from what is recorded."""
+        self._take_looks(self._recorded(), lambda task: task in self._attempts)
+
+    def standing(self) -> Standing:
+        """How far the rule is, by the looks taken and the clocks as they are now."""
+        if self._looks and self.rule.reached(self._looks):
+            return self.rule.standing(self._looks)
+        return self.rule.standing([*self._looks, self._now(self._recorded())])
+
+    def total(self, assumed: Look | None = None) -> Total | None:
+        """How many evaluations there will be, from those so far, or as if ``assumed`` were seen; None where that
+        cannot be told yet."""
+        most = self.rule.most()
+        if most is not None and not self._watches_credits and not self._watches_clocks:
+            return Total(len(self.endpoints) + most, certain=True)
+        standing = self.standing() if assumed is None else self.rule.standing([assumed])
+        foreseen = standing.evaluations
+        if foreseen is None:
+            return None
+        near = len(list(islice(self.coalitions(), min(foreseen, NEAR))))
+        return Total(len(self.endpoints) + (near if near < NEAR else foreseen), certain=False)
+
+    @property
+    def finished(self) -> int:
+        """How many tasks have been evaluated, those of other designs and endpoints included."""
+        return sum(self._done(task) for task in self._attempts)
+
+    def evaluated(self) -> list[Evaluation]:
+        """The evaluations of the design's coalitions that are done."""
+        attempts = [attempt for task in self._recorded() for attempt in self._attempts.get(task, ())]
+        return [attempt for attempt in attempts if attempt.status == "done"]
+
+    def tell(self, progress: Progress) -> None:
+        """Tells how far the study is; a total that is only foreseen is called so."""
+        total, finished = self.total(), self.finished
+        if total and total.certain:
+            progress("evaluating coalitions", finished, total.evaluations)
+        else:
+            foreseen = total.evaluations if total else 0
+            progress("evaluating coalitions (total foreseen)", finished, max(finished + 1, foreseen))
+
+    def _done(self, task: Task) -> bool:
+        return any(evaluation.status == "done" for evaluation in self._attempts.get(task, ()))
+
+    def _recorded(self) -> list[Task]:
+        """The beginning of the design, as long as the record; but for those under way, all of it is there."""
+        return list(islice(self.coalitions(), sum(task.purpose == "estimate" for task in self._attempts)))
+
+    def _reached(self, prefix: Sequence[Task]) -> bool:
+        if self._looks and self.rule.reached(self._looks):
+            return True
+        return self._watches_clocks and self.rule.reached([*self._looks, self._now(prefix)])
+
+    def _take_looks(self, prefix: Sequence[Task], settled: Callable[[Task], bool]) -> None:
+        """Looks at every further whole step of ``prefix`` whose tasks are all settled, until the rule is reached."""
+        while self._watches_credits and not (self._looks and self.rule.reached(self._looks)):
+            end = (len(self._looks) + 1) * look_step(self._n)
+            tasks = [*self.endpoints, *prefix[:end]]
+            if end > len(prefix) or not all(settled(task) for task in tasks):
+                return
+            attempts = [attempt for task in tasks for attempt in self._attempts[task]]
+            clocks = worker_seconds(attempts), active_seconds(attempts)
+            self._looks.append(Look(end, *clocks, self._credits_of(attempts), self._higher_is_better))
+
+    def _now(self, prefix: Sequence[Task]) -> Look:
+        """The clocks of all that is recorded."""
+        attempts = [attempt for attempts in self._attempts.values() for attempt in attempts]
+        made = sum(task in self._attempts for task in prefix)
+        return Look(made, worker_seconds(attempts), active_seconds(attempts), None, self._higher_is_better)
+
+    @cached_property
+    def _watches_credits(self) -> bool:
+        return any(isinstance(leaf, CreditRule) for leaf in self.rule.leaves())
+
+    @cached_property
+    def _watches_clocks(self) -> bool:
+        return not all(isinstance(leaf, CreditRule | Evaluations) for leaf in self.rule.leaves())
+
+
+def check_schedule(config: StudyConfig, n: int, properties: Sequence[str]) -> None:
+    """Finds what a study of n contributors and these properties cannot do, before anything is trained."""
+    rule, design = config.stop.rule, make_design(config.design.distribution, config.design.seed)
+    if isinstance(rule, Evaluations):
+        with located("stop.evaluations"):
+            design.draw(n, 0, rule.count)
+    with located("design.distribution"):
+        design.draw(n, 0, 1)
+    check_rule_properties(rule, properties)
+    for leaf in rule.leaves():
+        if isinstance(leaf, TopK) and leaf.k >= n:
+            raise UserError(f"stop: top.k: {leaf.k} of {n} contributors; fewer than all are accepted")
+
+
+def studied(config: StudyConfig, records: Iterable[PropertyRecord]) -> dict[str, bool]:
+    """The properties of the study file among those of its ledger, and whether higher is better."""
+
+    def named(record: PropertyRecord) -> bool:
+        for section in config.properties:
+            plugin = section.label is None and ":" in section.name  # it names itself
+            if record.settings.get("name") == section.name and (
+                plugin or record.name == (section.label or section.name)
+            ):
+                return True
+        return False
+
+    return {record.name: record.higher_is_better for record in records if named(record)}
+
+
+def tasks_of(design: Design, n: int, most: int | None) -> Iterator[Task]:
+    """A design's coalitions as tasks; one drawn again is a replicate with its own seed."""
+    times: Counter[str] = Counter()
+    for coalition in map(encode, rows(design, n, most)):
+        yield Task(coalition, times[coalition], "estimate")
+        times[coalition] += 1
+
+
+def look_step(n: int) -> int:
+    """How many coalitions lie between two looks."""
+    return max(LEAST_STEP, -(-n // 2))
+
+
+def rows(design: Design, n: int, most: int | None) -> Iterator[BoolArray]:
+    """The design's first ``most`` coalitions, or all; a finite design ends where it ends."""
+    start, block, ending = 0, 64, False
+    while most is None or start < most:
+        size = block if most is None else min(block, most - start)
+        try:
+            drawn = design.draw(n, start, size)
+        except UserError:
+            if size > 1:  # the end is within these
+                block, ending = size // 2, True
+                continue
+            if start == 0:
+                raise
+            return
+        yield from drawn
+        start += size
+        block = block if ending else 2 * block  # a draw goes through all rows before it
+
+
+def worker_seconds(evaluations: Iterable[Evaluation]) -> float:
+    """The time of all evaluations added up, by their own clocks."""
+    return sum(finish - start for start, finish in map(_interval, evaluations))
+
+
+def active_seconds(evaluations: Iterable[Evaluation]) -> float:
+    """The time during which at least one evaluation was under way, by their own clocks: pauses between two runs of
+    a study do not count, and neither does the number of workers."""
+    total, until = 0.0, float("-inf")
+    for start, finish in sorted(map(_interval, evaluations)):
+        total += max(0.0, finish - max(start, until))
+        until = max(until, finish)
+    return total
+
+
+def _interval(evaluation: Evaluation) -> tuple[float, float]:
+    start = datetime.fromisoformat(evaluation.started).timestamp()
+    return start, max(start, datetime.fromisoformat(evaluation.finished).timestamp())

@@ -1,0 +1,153 @@
+"""Priors and surrogates: φ(F) = b·φ(G) + φ(F − bG)."""
+
+import numpy as np
+import pytest
+
+from diffcredit.coalitions import make_design
+from diffcredit.credit import KnownSurrogate, estimate
+from diffcredit.errors import UserError
+from diffcredit.testing import games
+
+N = 10
+
+
+def curved(coalitions):
+    """A game with interactions: no additive model fits it."""
+    return np.sqrt(coalitions @ np.arange(1.0, N + 1)) + coalitions[:, 0] * coalitions[:, 1]
+
+
+def pull(game, m, deviation, seed=0, **anchors):
+    noisy = games.noisy(game, deviation, seed)
+    coalitions = make_design("uniform", seed).draw(N, 0, m)
+    ends = game(np.array([[False] * N, [True] * N]))
+    return estimate(coalitions, noisy(coalitions), empty=ends[0], full=ends[1], **anchors)
+
+
+def rms(errors):
+    return np.sqrt(np.mean(np.square(errors)))
+
+
+def test_a_perfect_surrogate_leaves_nothing_to_estimate():
+    truth = games.brute_force_shapley(curved, N)
+    # Scale and offset of a surrogate do not matter.
+    credits = pull(curved, 14, 0.0, surrogate=lambda x: 5 - 3 * curved(x))
+    np.testing.assert_allclose(credits.values, truth, atol=1e-6)
+    assert credits.diagnostics["anchor_1"] == pytest.approx(-1 / 3, abs=1e-6)
+
+
+def test_the_fit_is_a_regression_on_the_surrogate_beside_the_penalised_slopes():
+    m = 60
+    coalitions = make_design("uniform", 3).draw(N, 0, m)
+    generator = np.random.default_rng(0)
+    proxy, g = generator.normal(size=N), generator.normal(size=m)
+    values = 2 * g + coalitions @ generator.normal(size=N) + 0.5 * generator.normal(size=m)
+    own = generator.normal(size=N)
+    credits = estimate(coalitions, values, empty=0.0, full=1.0, prior=proxy, surrogate=KnownSurrogate(g, own))
+    found = credits.diagnostics
+    s = coalitions.sum(axis=1)
+    t = s / N
+    m_s = s ** -found["slope_exponent"] / np.mean(np.arange(1.0, N) ** -found["slope_exponent"])
+    v_s = s ** -found["noise_exponent"] / np.mean(np.arange(1.0, N) ** -found["noise_exponent"])
+    x = (coalitions - t[:, None]) * m_s[:, None]
+    basis = np.stack([np.ones(m), t, t**2, np.log(s + 0.5), np.log(N - s + 0.5), g, x @ proxy], axis=1)
+    full = np.hstack([basis, x])
+    penalty = np.diag([0.0] * 7 + [found["lambda"]] * N)
+    beta = np.linalg.solve(full.T @ (full / v_s[:, None]) + penalty, full.T @ (values / v_s))
+    assert found["stein_weight"] == 0  # so that the credits are the efficient fit's
+    assert found["anchor_1"] == pytest.approx(beta[5], rel=1e-6)
+    assert found["anchor_2"] == pytest.approx(beta[6], rel=1e-6)
+    expected = beta[7:] + beta[5] * own + beta[6] * proxy
+    np.testing.assert_allclose(credits.values, expected - expected.mean() + 0.1, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", ["prior", "surrogate"])
+def test_a_good_anchor_helps_and_junk_does_no_harm(method):
+    truth = games.brute_force_shapley(curved, N)
+    generator = np.random.default_rng(1)
+    good = truth + 0.3 * truth.std() * generator.normal(size=N)
+    errors = {"none": [], "good": [], "junk": []}
+    covered = []
+    for seed in range(80):
+        junk = generator.normal(size=N)
+        for name, proxy in (("none", None), ("good", good), ("junk", junk)):
+            given = {} if proxy is None else {method: proxy if method == "prior" else games.additive(proxy)}
+            credits = pull(curved, 40, 0.5, seed, **given)
+            errors[name].append(credits.values - truth)
+            if name == "good":
+                covered.append((credits.low <= truth) & (truth <= credits.high))
+    assert rms(errors["good"]) < 0.75 * rms(errors["none"])
+    assert rms(errors["junk"]) < 1.1 * rms(errors["none"])
+    assert np.mean(covered) > 0.93
+
+
+def test_a_surrogate_with_interactions_beats_its_own_credits_and_the_evaluations_alone():
+    truth = games.brute_force_shapley(curved, N)
+
+    def close(x):  # like F but not F: its own credits are off
+        return curved(x) + 0.4 * x[:, 2] * x[:, 3] - 0.3 * x[:, 5]
+
+    own = games.brute_force_shapley(close, N)
+    with_it = [pull(curved, 60, 0.1, seed, surrogate=close).values - truth for seed in range(30)]
+    without = [pull(curved, 60, 0.1, seed).values - truth for seed in range(30)]
+    assert rms(with_it) < 0.75 * rms(without)
+    contrast = (own - own.mean()) - (truth - truth.mean())
+    assert rms(with_it) < 0.75 * rms(contrast)
+
+
+def test_several_surrogates_and_values_given_are_the_same_as_asked():
+    def second(x):
+        return x[:, 0] * 1.0 * x[:, 1]
+
+    both = [curved, second]
+    coalitions = make_design("uniform").draw(N, 0, 30)
+    given = [KnownSurrogate(game(coalitions), games.brute_force_shapley(game, N)) for game in both]
+    asked = pull(curved, 30, 0.5, surrogate=both)
+    known = pull(curved, 30, 0.5, surrogate=given)
+    np.testing.assert_allclose(asked.values, known.values, atol=1e-9)
+    np.testing.assert_allclose(asked.high, known.high, atol=1e-9)
+    assert {"anchor_1", "anchor_2"} <= set(asked.diagnostics)
+
+
+def test_a_larger_surrogate_is_sampled_and_its_error_counts():
+    n = 16
+    game = games.learning(n, seed=1)
+    truth = games.brute_force_shapley(game, n)
+    coalitions = make_design("uniform").draw(n, 0, 40)
+    ends = game(np.array([[False] * n, [True] * n]))
+    credits = estimate(coalitions, game(coalitions), empty=ends[0], full=ends[1], surrogate=game)
+    assert np.corrcoef(credits.values, truth)[0, 1] > 0.999
+    assert (credits.standard_error > 0).all()
+    assert np.mean((credits.low <= truth) & (truth <= credits.high)) > 0.9
+
+
+def test_anchors_that_say_nothing_are_left_out():
+    plain = pull(curved, 40, 0.5)
+    for anchors in (
+        {"prior": np.ones(N)},
+        {"surrogate": lambda x: x.sum(axis=1) * 3.0},
+        {"surrogate": lambda x: np.zeros(len(x))},
+    ):
+        credits = pull(curved, 40, 0.5, **anchors)
+        np.testing.assert_allclose(credits.values, plain.values, atol=1e-9)
+        assert "anchor_1" not in credits.diagnostics
+    # The same twice is once.
+    twice = pull(curved, 40, 0.5, prior=np.stack([np.arange(N), 2 * np.arange(N)], axis=1))
+    np.testing.assert_allclose(twice.values, pull(curved, 40, 0.5, prior=np.arange(N)).values, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("anchors", "message"),
+    [
+        ({"prior": np.ones(3)}, r"prior of shape \(3,\): expected \(10,\)"),
+        ({"prior": np.full(N, np.nan)}, "finite"),
+        ({"surrogate": lambda x: x}, "surrogate: values of shape"),
+        ({"surrogate": [curved, lambda x: np.full(len(x), np.inf)]}, "surrogate 2: .*finite"),
+        ({"surrogate": KnownSurrogate(np.ones(3), np.ones(N))}, "expected 40 finite numbers, one a row"),
+        ({"surrogate": KnownSurrogate(np.ones(40), np.ones(3))}, "credits of shape"),
+        ({"surrogate": "real_data"}, "expected a function of coalitions"),
+        ({"prior": np.ones(N), "method": "kernelshap"}, "takes no prior"),
+    ],
+)
+def test_what_is_no_anchor_is_refused(anchors, message):
+    with pytest.raises(UserError, match=message):
+        pull(curved, 40, 0.5, **anchors)

@@ -1,0 +1,168 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from diffcredit.coalitions import make_design
+from diffcredit.credit import METHODS, estimate
+from diffcredit.credit.mixing import mix
+from diffcredit.errors import UserError
+
+N, M = 8, 60
+COALITIONS = make_design("uniform").draw(N, 0, M)
+
+
+def correlated(generator, count, correlation):
+    """(count, 2) standard normal."""
+    return generator.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], size=count)
+
+
+def two(method="unshrunk", *, seed=0, empty=(0.0, 1.0), full=(5.0, -2.0), coalitions=COALITIONS, **options):
+    values = np.random.default_rng(seed).normal(size=(len(coalitions), 2)) + coalitions @ np.ones((N, 2))
+    named = {"a": values[:, 0], "b": values[:, 1]}
+    endpoints = {"empty": dict(zip("ab", empty, strict=True)), "full": dict(zip("ab", full, strict=True))}
+    return values, estimate(coalitions, named, **endpoints, method=method, **options)
+
+
+@pytest.mark.parametrize("method", ["unshrunk", "kernelshap"])
+@pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (1.0, -1.0), (-3.0, 0.2), (0.0, 2.0)])
+def test_a_linear_method_gives_what_it_gives_for_the_mixed_values(method, a, b):
+    values, credits = two(method)
+    mixed = mix(credits, {"a": a, "b": b})
+    direct = estimate(COALITIONS, a * values[:, 0] + b * values[:, 1], empty=b, full=5 * a - 2 * b, method=method)
+    for name in ("values", "low", "high", "standard_error", "influence", "bias", "empty", "full", "degrees"):
+        np.testing.assert_allclose(getattr(mixed, name), getattr(direct, name), atol=1e-12, err_msg=name)
+    np.testing.assert_allclose(mixed.table.values, direct.table.values)
+    np.testing.assert_array_equal(mixed.rank_intervals(), direct.rank_intervals())
+    assert mixed.efficient
+    assert mixed.method == "mix"
+    assert mixed.evaluations == M
+    assert mixed.diagnostics == {name: weight for name, weight in (("weight_a", a), ("weight_b", b)) if weight != 0}
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_a_multiple_of_one_property_is_that_multiple(method):
+    rows = make_design("exhaustive").draw(N, 0, 2**N - 2)
+    _, credits = two(
+        method, coalitions=rows.repeat(2, axis=0), size_distribution="exhaustive", empty=([0.0, 1.0], [2.0])
+    )
+    mixed = mix(credits, {"a": -2.0})
+    np.testing.assert_allclose(mixed.values, -2 * credits["a"].values)
+    np.testing.assert_allclose(mixed.low, -2 * credits["a"].high)
+    np.testing.assert_allclose(mixed.high, -2 * credits["a"].low)
+    np.testing.assert_allclose(mixed.standard_error, 2 * credits["a"].standard_error)
+
+
+def test_what_is_not_known_between_properties_adds_up():
+    _, credits = two("shapley", empty=([0.0, 1.0], [1.0]), full=([5.0, 4.0, 4.5], [-2.0, -1.0]))
+    mixed = mix(credits, {"a": 2.0, "b": -3.0})
+    a, b = credits["a"], credits["b"]
+    np.testing.assert_allclose(mixed.bias, 2 * a.bias + 3 * b.bias)
+    np.testing.assert_allclose(mixed.influence[:, -2:], 2 * a.influence[:, -2:] + 3 * b.influence[:, -2:])
+    assert mixed.empty == pytest.approx(2 * 0.5 - 3 * 1.0)
+    assert mixed.full == pytest.approx(2 * 4.5 - 3 * -1.5)
+    assert mixed.values.sum() == pytest.approx(mixed.full - mixed.empty)
+
+
+def exact_pair(correlation, seed=0):
+    n = 4
+    rows = make_design("exhaustive").draw(n, 0, 2**n - 2).repeat(3, axis=0)
+    values = correlated(np.random.default_rng(seed), len(rows), correlation)
+    named = {"a": values[:, 0], "b": 5 * values[:, 1]}
+    zero = {"a": 0.0, "b": 0.0}
+    return rows, named, estimate(rows, named, empty=zero, full=zero, method="exact", size_distribution="exhaustive")
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, -1.0), (-2.0, 0.3)])
+def test_without_residuals_deviations_add_up(weights):
+    _, _, credits = exact_pair(0.0)
+    mixed = mix(credits, dict(zip("ab", weights, strict=True)))
+    expected = sum(abs(w) * credits[name].standard_error for name, w in zip("ab", weights, strict=True))
+    np.testing.assert_allclose(mixed.standard_error, expected)
+
+
+def test_the_scatter_of_replicates_is_bounded():
+    rows, named, credits = exact_pair(-0.5)
+    mixed = mix(credits, {"a": 1.0, "b": -0.2}).table
+    direct = estimate(
+        rows, named["a"] - 0.2 * named["b"], empty=0.0, full=0.0, method="exact", size_distribution="exhaustive"
+    ).table
+    np.testing.assert_allclose(mixed.values, direct.values, atol=1e-12)
+    assert (mixed.scatter >= direct.scatter - 1e-12).all()
+    assert (mixed.scatter < 4 * direct.scatter).any()
+
+
+@pytest.mark.parametrize("weights", [(0.7, 0.7), (1.0, -2.0)])
+@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.9])
+def test_mixes_of_the_default_cover(weights, correlation):
+    hits = []
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        truth = generator.normal(size=(N, 2))
+        coalitions = make_design("uniform", seed).draw(N, 0, 160)
+        values = coalitions @ truth + correlated(generator, 160, correlation)
+        empty, full = (level + correlated(generator, 2, correlation) for level in (0.0, truth.sum(axis=0)))
+        credits = estimate(
+            coalitions,
+            {"a": values[:, 0], "b": values[:, 1]},
+            empty={"a": empty[:, 0], "b": empty[:, 1]},
+            full={"a": full[:, 0], "b": full[:, 1]},
+        )
+        mixed = mix(credits, dict(zip("ab", weights, strict=True)))
+        target = truth @ weights
+        hits.append((mixed.low <= target) & (target <= mixed.high))
+    assert np.mean(hits) > 0.93
+
+
+def test_other_properties_have_no_part():
+    _, credits = two()
+    broken = credits | {"c": replace(credits["a"], confidence=0.5)}
+    expected = credits["a"].values + 2 * credits["b"].values
+    np.testing.assert_allclose(mix(broken, {"a": 1.0, "b": 2.0}).values, expected)
+    np.testing.assert_allclose(mix(broken, {"a": 1.0, "b": 2.0, "c": 0.0}).values, expected)
+
+
+def test_what_is_unknown_of_one_property_is_unknown_of_the_mix():
+    _, credits = two()
+    unknown = replace(credits["b"], influence=np.full_like(credits["b"].influence, np.inf))
+    mixed = mix(credits | {"b": unknown}, {"a": 1.0, "b": -1.0})
+    assert (mixed.low == -np.inf).all()
+    assert (mixed.high == np.inf).all()
+    np.testing.assert_array_equal(mixed.rank_intervals(), [[1] * N, [N] * N])
+    assert np.isinf(mixed.share_intervals()).all()
+
+
+def other(**changes):
+    """Credits that differ from those of `two` in one respect."""
+    coalitions = changes.pop("coalitions", COALITIONS)
+    values = np.random.default_rng(3).normal(size=len(coalitions))
+    return estimate(coalitions, values, empty=0.0, full=1.0, **{"method": "unshrunk"} | changes)
+
+
+@pytest.mark.parametrize(
+    ("b", "message"),
+    [
+        (other(coalitions=COALITIONS[3:]), "mix of 'a' and 'b': their evaluations differ in 3 coalitions"),
+        (other(coalitions=np.concatenate([COALITIONS, COALITIONS[:2]])), "differ in 2 coalitions"),
+        (other(coalitions=COALITIONS[:, :7]), "contributors 8 and 7"),
+        (other(confidence=0.9), "confidence 0.95 and 0.9"),
+        (other(method="kernelshap"), "method unshrunk and kernelshap"),
+    ],
+)
+def test_what_was_not_measured_together_is_refused(b, message):
+    with pytest.raises(UserError, match=message):
+        mix({"a": other(), "b": b}, {"a": 1.0, "b": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({}, "weights: none but 0 given"),
+        ({"a": 0.0, "b": 0.0}, "weights: none but 0 given"),
+        ({"c": 1.0}, "weights: 'c' has no credits; accepted: a, b"),
+        ({"a": 1.0, "b": np.nan}, "weights: 'b': nan; a finite number"),
+    ],
+)
+def test_weights_that_say_nothing_are_refused(weights, message):
+    with pytest.raises(UserError, match=message):
+        mix(two()[1], weights)
