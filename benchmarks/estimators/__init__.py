@@ -1,0 +1,1 @@
+"""How many evaluations do credits cost? Estimators compared on games whose Shapley values are known."""
