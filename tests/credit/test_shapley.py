@@ -168,21 +168,17 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     white = np.sqrt(precision)[:, None] * hat / np.sqrt(precision)
     e = np.sqrt(precision) * (values - hat @ values)
 
-    def variances(linear, power):
-        """Σ over units of (L (I − H)^−power e)²: without the unit (1), or of the right variance (½)."""
-        whitened = linear / np.sqrt(precision)
-        return sum(
-            (
-                whitened[:, rows]
-                @ fractional_matrix_power(np.eye(len(rows)) - white[np.ix_(rows, rows)], -power)
-                @ e[rows]
-            )
-            ** 2
-            for rows in blocks
-        )
+    def influences(linear, power):
+        """(n, units): L (I − H)^−power e of each unit: without the unit (1), or of the right variance (½)."""
+        columns = []
+        for rows in blocks:
+            free = np.eye(len(rows)) - white[np.ix_(rows, rows)]
+            whitened = linear[:, rows] / np.sqrt(precision[rows])
+            columns.append(whitened @ fractional_matrix_power(free, -power) @ e[rows])
+        return np.stack(columns, axis=1)
 
     difference = (weighted - plain)[5:]
-    d, v_d = difference @ values, variances(difference, 1)
+    d, v_d = difference @ values, (influences(difference, 1) ** 2).sum(axis=1)
     omega = max(0.0, 1 - v_d.sum() / (d @ d))
     assert 0.1 < omega < 1
     assert found["stein_weight"] == pytest.approx(omega, rel=1e-6)
@@ -190,11 +186,13 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     np.testing.assert_allclose(credits.values, expected - expected.mean() + 2.0 / n, atol=1e-8)
 
     slopes = plain[5:] + omega * difference
-    variance = variances(slopes, 0.5) + 2 * found["sigma"] ** 2 / n**2
+    # ω = 1 − tr V_D/‖D‖² changes with D by 2 tr V_D D/‖D‖⁴.
+    answer = np.outer(d, 2 * v_d.sum() / (d @ d) ** 2 * d) @ influences(difference, 0.5)
+    variance = ((influences(slopes, 0.5) + answer) ** 2).sum(axis=1) + 2 * found["sigma"] ** 2 / n**2
     shrinkage = found["tau"] ** 2 * ((slopes @ z - np.eye(n) + 1 / n) ** 2).sum(axis=1)
     squares = (plain[5:] @ values) ** 2
     spread = (v_d / v_d.sum() + squares / squares.sum()) / 2
-    tilt = (1 - omega) ** 2 * (d @ d - v_d.sum() + 1.5 * v_d.sum() * (2 / (n - 1)) ** 0.5) * spread
+    tilt = (1 - omega) ** 2 * (d @ d - v_d.sum() + v_d.sum() * (2 / (n - 1)) ** 0.5) * spread
     np.testing.assert_allclose(credits.standard_error**2, variance + shrinkage + tilt, rtol=1e-6)
     parameters = np.trace(hat) - 5
     student_t = student.ppf(0.975, m - 5 - parameters) / student.ppf(0.975, np.inf)

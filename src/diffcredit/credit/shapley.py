@@ -24,8 +24,6 @@ IntArray = NDArray[np.intp]
 
 # Fewer residual degrees of freedom say nothing about the noise.
 LEAST_DEGREES = 3
-# Standard errors by which the tilt may be larger than estimated. Chosen for coverage in simulated games.
-MARGIN = 1.5
 
 
 def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
@@ -35,6 +33,7 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
     moment of shrinkage bias and leftover tilt over N. It covers at the stated rate on average over the
     contributors, whatever the distribution of their credits.
     """
+    given, table = table, table.about_mean
     n, nuisance = table.n, np.hstack([size_regressors(table.sizes, table.n), anchors.columns])
     require_freedom(table, nuisance.shape[1] + anchors.proxies.shape[1])
     model = fit_mixed_model(table, nuisance, anchors.proxies)
@@ -56,19 +55,22 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
     shrinkage = total @ model.modulated - (np.eye(n) - 1 / n)
     loadings = coefficients @ table.values
     squared_bias = spread * (shrinkage**2).sum(axis=1) + step.squared_tilt + anchors.errors**2 @ loadings**2
+    # ω follows the data too: dφ = L dy + D dω, where D dω = 2(1 − ω)/‖D‖² D Dᵀ dD.
     influence = unit_sums(total * scaled, table.units)
+    influence += np.outer(step.slope, step.slope @ unit_sums(difference * scaled, table.units))
     squared_errors = (influence**2).sum(axis=1) + squared_bias
     endpoints = endpoint_influence(table, noise)
     information = model.regression.information
     parameters = float((information / (information + ridge)).sum())
     return Credits.of(
-        table,
+        given,
         "shapley",
         contrasts - contrasts.mean() + table.level,
         np.hstack([influence, endpoints]),
         confidence=confidence,
         bias=np.sqrt(squared_bias),
-        degrees=max(table.evaluations - nuisance.shape[1] - parameters, 1.0),
+        degrees=max(table.evaluations - model.regression.nuisance.shape[1] - parameters, 1.0),
+        residuals=True,
         diagnostics={
             "lambda": ridge,
             "sigma": noise**0.5,
@@ -130,24 +132,27 @@ def consistent_map(
 
 @dataclass(frozen=True, eq=False)
 class SteinStep:
-    """The weight ω of the way from φ_e to φ_u, and the squared tilt that is left (n,)."""
+    """The weight ω of the way from φ_e to φ_u; the squared tilt that is left (n,); and g (n,), for which
+    D dω = g gᵀ dD: how the weight itself answers to the data."""
 
     weight: float
     squared_tilt: FloatArray
+    slope: FloatArray
 
 
 def stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> SteinStep:
     """ω = max(0, 1 − tr V_D/‖D‖²), D = (L_u − L_e) y (n,), V_D its covariance, from D's ``influence`` (n, u).
 
-    Of the squared tilt ‖E D‖², (1 − ω)² is left; it is estimated by max(0, ‖D‖² − tr V_D), with a margin of
-    1½ standard errors tr V_D·√(2/(n−1)). Half of it is spread over the contributors like V_D, half like the
+    Of the squared tilt ‖E D‖², (1 − ω)² is left; it is estimated by max(0, ‖D‖² − tr V_D), one standard error
+    tr V_D·√(2/(n−1)) added. Half of it is spread over the contributors like V_D, half like the
     squares of φ_e's ``contrasts`` (n,): whose slopes are large, their slopes change most.
     """
     variances, squares = (influence**2).sum(axis=1), (contrasts - contrasts.mean()) ** 2
     trace, squared = float(variances.sum()), float(d @ d)
     weight = max(0.0, 1 - trace / squared) if squared > 0 else 0.0
-    tilt = max(0.0, squared - trace) + MARGIN * trace * (2 / (len(d) - 1)) ** 0.5
-    return SteinStep(weight, (1 - weight) ** 2 * tilt * (_parts(variances) + _parts(squares)) / 2)
+    tilt = max(0.0, squared - trace) + trace * (2 / (len(d) - 1)) ** 0.5
+    slope = d * (2 * (1 - weight) / squared) ** 0.5 if weight > 0 else np.zeros_like(d)
+    return SteinStep(weight, (1 - weight) ** 2 * tilt * (_parts(variances) + _parts(squares)) / 2, slope)
 
 
 def _parts(amounts: FloatArray) -> FloatArray:
