@@ -33,7 +33,7 @@ from diffcredit.testing.games import BoolArray, FloatArray
 
 FOLDER = Path("results") / "benchmarks" / "estimators"
 SEEDS = 24
-COVER_SEEDS = 96  # coverage is a rate and needs more, but for the largest game, whose runs have 258 intervals each
+COVER_SEEDS = 48  # coverage is a rate and needs more, but for the largest game, whose runs have 258 intervals each
 ALPHAS = (0.25, 0.5, 0.75)
 SETS, COALITIONS = 3, 100  # of each alpha, for the LDS
 FRACTIONS = (1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1, 1.5, 2, 3)  # of a game's usual number of evaluations
@@ -113,7 +113,7 @@ def coverage(world: World, found: Credits) -> dict[str, float]:
 def stop(name: str, seed: int) -> dict[str, Any]:
     """Where a study would stop for each target correlation, and the correlation it then has."""
     world = WORLDS[name](seed)
-    step, most = max(40, -(-world.n // 2)), 6 * world.evaluations
+    step, most = max(40, -(-world.n // 2)), 4 * world.evaluations
     data = evaluated(world, "uniform", most, seed)
     reached, result = dict.fromkeys(TARGETS, 0), {}
     for count in range(step, most + 1, step):

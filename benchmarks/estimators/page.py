@@ -20,7 +20,7 @@ def page(results: Mapping[str, Any]) -> list[str]:
     lines = [
         "# Results of `benchmarks/estimators`",
         "",
-        f"Written by `python -m benchmarks estimators` ({results['machine']}, numpy {results['versions'].get('numpy')}). "
+        f"Written by `python -m benchmarks estimators` ({results['machine']}). "
         f"Mean ± standard error over {results['seeds']} seeds a game ({results['cover_seeds']} for coverage, but 24 of "
         "percentile).",
     ]

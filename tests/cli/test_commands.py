@@ -3,17 +3,24 @@ import dataclasses
 import io
 import itertools
 import json
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
 from diffcredit.cli import main
+from diffcredit.credit import METHODS
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Value
+from diffcredit.report import Report
+from diffcredit.report.page import render
+from diffcredit.report.tables import credit_tables
 from diffcredit.study import Study
 from tiny_study import CONFIG, ENVIRONMENT, changed, command, files_below, images_of, rows, run_here, write_study
 
@@ -30,6 +37,14 @@ def diffcredit(monkeypatch, capsys):
         return ended.value.code or 0, output.out, output.err
 
     return call
+
+
+def headings(out):
+    return next(line for line in out.splitlines() if " contributor " in line).split()
+
+
+def report_of(*tables):
+    return Report("tiny", "today", "0", tables, (), {}, {}, {}, ("This base model.",))
 
 
 SMALL = {
@@ -265,6 +280,156 @@ def test_credits_in_three_forms(diffcredit, finished):
         assert table[1].count(name) == 3
     assert "95% interval" in table[1]
 
+    # the same intervals in all three forms, as the credits themselves have them
+    credits = Study.load(finished).credits()["colourfulness"]
+    rank_low, rank_high = credits.rank_intervals()
+    expected = {
+        "rank": credits.rank(),
+        "rank_low": rank_low,
+        "rank_high": rank_high,
+        "share": credits.shares,
+        "share_low": credits.share_intervals()[0],
+        "share_high": credits.share_intervals()[1],
+        "contrast_half_width": credits.contrast_half_width,
+    }
+    rows = {row["contributor"]: row for row in parsed if row["property"] == "colourfulness"}
+    for key, numbers in expected.items():
+        assert colour[key] == numbers.tolist()
+        assert [float(rows[name][key]) for name in colour["contributors"]] == numbers.tolist()
+    for name, rank, low, high in zip(colour["contributors"], credits.rank(), rank_low, rank_high, strict=True):
+        assert re.search(rf"{rank} \({low}–{high}\) +{name} ", table[1])
+
+
+def test_lower_is_better_turns_the_rank_intervals_round(diffcredit, finished):
+    write_study(finished, {"stop.evaluations": 200})
+    with_records(finished, 200, standard_error=None)
+    (loss,) = json.loads(diffcredit("credits", finished, "--property", "heldout_loss", "--format", "json")[1])
+    best, *_, worst = np.argsort(loss["credit"])  # the most negative helps most
+    assert loss["rank_high"][best] < loss["rank_low"][worst]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_prints_or_says_why_not(diffcredit, finished, method):
+    """The tiny study has 16 evaluations of 12 contributors, from the design `uniform`."""
+    possible = {"shapley", "unshrunk", "kernelshap", "banzhaf-msr", "datamodel", "datamodel-lasso"}
+    for form in ("table", "csv", "json"):
+        arguments = ("credits", finished, "--method", method, "--format", form, "--property", "colourfulness")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of scikit-learn's solver
+            code, out, err = diffcredit(*arguments)
+        if method not in possible:
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert method in err.partition("no credits yet: ")[2]
+            continue
+        assert (code, err) == (0, "")
+        if form == "table":
+            shapley = method in ("shapley", "unshrunk", "kernelshap")
+            assert ("= F(all)" in out) == ("share" in headings(out)) == shapley
+        if form == "json":
+            assert len(json.loads(out)[0]["rank_low"]) == 12
+
+
+def test_every_method_can_be_shown_where_all_coalitions_are_evaluated(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    design = {"design.distribution": "exhaustive", "stop.evaluations": 14}
+    file = write_study(tmp_path, {**SMALL, **design})
+    run_here(file)
+    for method in METHODS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of scikit-learn's solver
+            code, out, err = diffcredit("credits", file, "--method", method)
+            assert (code, err) == (0, ""), method
+            assert all(name in out for name in ("ada", "bob", "cem", "dan"))
+            tables = credit_tables(Study.load(file), method)
+        assert method in render(report_of(*tables))
+        (content,) = json.loads(diffcredit("credits", file, "--method", method, "--format", "json")[1])
+        efficient = method in ("shapley", "unshrunk", "kernelshap", "permutation", "exact")
+        assert (sum(content["credit"]) == pytest.approx(content["full"] - content["empty"])) == efficient
+        assert (content["share"] == [None] * 4) == (not efficient)
+        assert ("= F(all)" in out) == ("share" in headings(out)) == efficient
+    # without a replicate the noise of single coalitions is not known
+    out = diffcredit("credits", file, "--method", "leave-one-out")[1]
+    assert out.count("not known") == 4
+    assert out.count("(1–4)") == 4
+    text = diffcredit("credits", file, "--method", "leave-one-out", "--format", "csv")[1]
+    for row in csv.DictReader(io.StringIO(text, newline="")):
+        assert {row[key] for key in ("low", "high", "share", "share_low", "share_high", "contrast_half_width")} == {""}
+    assert diffcredit("status", file)[0] == 0
+    assert diffcredit("report", file)[0] == 0
+
+
+def test_a_mix_of_properties(diffcredit, finished):
+    arguments = ("credits", finished, "--mix", "colourfulness=1, heldout_loss=-2.5,cluster_entropy=0")
+    code, out, err = diffcredit(*arguments)
+    assert (code, err) == (0, "")
+    assert "1 × colourfulness − 2.5 × heldout_loss (higher is better)" in out
+    (content,) = json.loads(diffcredit(*arguments, "--format", "json")[1])
+    credits = Study.load(finished).credits()
+    expected = credits["colourfulness"].values - 2.5 * credits["heldout_loss"].values
+    assert content["credit"] == pytest.approx(expected)
+    assert content["rank"] == [1 + int((expected > value).sum()) for value in expected]
+    rows = list(csv.DictReader(io.StringIO(diffcredit(*arguments, "--format", "csv")[1], newline="")))
+    assert {row["property"] for row in rows} == {"colourfulness=1,heldout_loss=-2.5"}
+    # a method whose mixes are linear in all, and one whose credits are no parts of a total
+    assert "= F(all)" in diffcredit(*arguments, "--method", "unshrunk")[1]
+    assert "share" not in headings(diffcredit(*arguments, "--method", "datamodel")[1])
+
+
+@pytest.mark.parametrize(
+    ("mix", "said"),
+    [
+        ("colourfulness", "--mix: 'colourfulness' is no NAME=WEIGHT; accepted: properties with numbers, separated by "),
+        ("colourfulness=one", "--mix: 'colourfulness=one' is no NAME=WEIGHT; "),
+        ("colourfulness=1,", "--mix: '' is no NAME=WEIGHT; "),
+        ("=1", "--mix: '=1' is no NAME=WEIGHT; "),
+        ("colourfulness=inf", "--mix: 'colourfulness=inf' is no NAME=WEIGHT; "),
+        ("colourfulness=1,colourfulness=2", "--mix: 'colourfulness' has two weights; one is accepted"),
+        ("colourfulness=0", "--mix: weights: none but 0 given"),
+        ("beauty=1", "--mix: weights: 'beauty' has no credits; accepted: heldout_loss, colourfulness, cluster_entropy"),
+    ],
+)
+def test_a_mix_that_cannot_be(diffcredit, finished, mix, said):
+    code, out, err = diffcredit("credits", finished, "--mix", mix)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_a_mix_takes_no_property(diffcredit, finished):
+    arguments = ("--mix", "colourfulness=1", "--property", "colourfulness")
+    assert diffcredit("credits", finished, *arguments)[0] == 2
+
+
+def test_properties_of_different_evaluations_cannot_be_mixed(diffcredit, tmp_path):
+    (tmp_path / "moody_for_mixes.py").write_text(
+        "class Moody:\n    name = 'moody'\n    calls = 0\n    def measure(self, images):\n        self.calls += 1\n"
+        "        return None if self.calls == 5 else float(images.mean())\n"
+    )
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, {**SMALL, "properties": ["moody_for_mixes:Moody", "colourfulness"]})
+    run_here(file)
+    code, out, err = diffcredit("credits", file, "--mix", "moody=1,colourfulness=1")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: --mix: mix of 'moody' and 'colourfulness': their evaluations differ in 1 coalitions, which one of them "
+        "lacks or has other replicates of; the same evaluations are expected\n"
+    )
+    assert diffcredit("credits", file, "--mix", "colourfulness=2")[0] == 0
+
+
+def test_the_table_fits_a_hundred_columns(diffcredit, finished, monkeypatch):
+    monkeypatch.setattr("diffcredit.cli.credits.console", Console(width=100))
+    write_study(finished, {"stop.evaluations": 200})
+    with_records(finished, 200, standard_error=None)
+    out = diffcredit("credits", finished)[1]
+    lines = [line for line in out.splitlines() if re.match(r" *\d+ \(", line)]
+    assert len(lines) == 3 * 12  # none folded
+    assert max(map(len, lines)) <= 100
+
+
+def test_help_names_every_method(diffcredit):
+    words = set(re.split(r"[\s,.:]+", diffcredit("credits", "--help")[1]))
+    assert set(METHODS) <= words
+
 
 def test_credits_of_one_property(diffcredit, finished):
     code, out, _ = diffcredit("credits", finished, "--property", "colourfulness", "--confidence", 0.999)
@@ -283,7 +448,7 @@ def test_credits_of_one_property(diffcredit, finished):
 def test_credits_that_cannot_be_had(diffcredit, finished, tmp_path):
     code, _, err = diffcredit("credits", finished, "--method", "guess")
     assert (code, err.count("\n")) == (2, 1)
-    assert "method 'guess': unknown; choose one of shapley, " in err
+    assert err == f"error: --method: 'guess' is unknown; accepted: {', '.join(METHODS)}\n"
     code, _, err = diffcredit("credits", write_study(tmp_path / "new"))
     assert (code, err) == (2, f"error: {tmp_path}/new/results/ledger.db: there is no ledger\n")
     write_study(finished, {"name": "other"})

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from diffcredit.errors import UserError
-from diffcredit.ledger import Ledger, Value
+from diffcredit.ledger import Ledger, NonDeterminism, Value
 from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, failure, register
 
 
@@ -126,6 +126,38 @@ def test_numpy_numbers_are_recorded_as_numbers(path):
     with sqlite3.connect(path) as connection:
         rows = connection.execute("SELECT value, standard_error FROM property_values").fetchall()
     assert rows == [(0.10000000149011612, 0.2)]
+
+
+def with_standard_error(error):
+    return replace(evaluation(), values=(Value("quality", 0.5, error),))
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, 0.1), (0.1, None), (None, None), (0.1, 0.1), (0.0, -0.0)])
+def test_a_standard_error_that_was_not_told_contradicts_none(path, first, second):
+    with Ledger.open(path) as ledger:
+        register(ledger)
+        assert ledger.record(STUDY, RECIPE.name, with_standard_error(first))
+        assert not ledger.record(STUDY, RECIPE.name, with_standard_error(second))
+        assert ledger.evaluations(STUDY, RECIPE.name) == [with_standard_error(first)]
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, None), (None, 0.1), (0.1, None), (0.1, 0.1)])
+def test_another_value_contradicts_with_and_without_standard_errors(path, first, second):
+    other = replace(evaluation(), values=(Value("quality", 0.5 + 2e-16, second),))
+    assert other.values[0].value != 0.5
+    with Ledger.open(path) as ledger:
+        register(ledger)
+        ledger.record(STUDY, RECIPE.name, with_standard_error(first))
+        with pytest.raises(NonDeterminism, match=r"quality was 0\.5"):
+            ledger.record(STUDY, RECIPE.name, other)
+
+
+def test_another_standard_error_contradicts(path):
+    with Ledger.open(path) as ledger:
+        register(ledger)
+        ledger.record(STUDY, RECIPE.name, with_standard_error(0.1))
+        with pytest.raises(NonDeterminism, match=r"0\.5 ± 0\.1 and is 0\.5 ± 0\.2 now"):
+            ledger.record(STUDY, RECIPE.name, with_standard_error(0.2))
 
 
 def test_a_reader_is_not_held_up_by_a_writer(path):

@@ -1,6 +1,7 @@
 """Made-up records with numbers that can be checked by hand."""
 
 import io
+import math
 from typing import Any
 
 from PIL import Image
@@ -26,8 +27,9 @@ def png(width: int = 6, height: int = 2) -> bytes:
 
 
 def table(credit: tuple[float, ...] = (1.0, 4.0, 3.0), half_width: float = 0.5, **changes: Any) -> CreditTable:
-    """Contributors A, B, C, … with these credits, F(∅) = 10 and F(N) = 10 + their sum."""
+    """Contributors A, B, C, … with these credits, F(∅) = 10 and F(N) = 10 + their sum, both known exactly."""
     n = len(credit)
+    total = sum(credit)
     values: dict[str, Any] = {
         "property": "colourfulness",
         "title": "Colourfulness",
@@ -39,9 +41,14 @@ def table(credit: tuple[float, ...] = (1.0, 4.0, 3.0), half_width: float = 0.5, 
         "credit": credit,
         "low": tuple(c - half_width for c in credit),
         "high": tuple(c + half_width for c in credit),
+        "rank_low": (1,) * n,
+        "rank_high": (n,) * n,
+        "share_low": tuple((c - half_width) / total if total > 0 else -math.inf for c in credit),
+        "share_high": tuple((c + half_width) / total if total > 0 else math.inf for c in credit),
+        "contrast_half_width": (half_width,) * n,
         "confidence": 0.95,
         "empty": 10.0,
-        "full": 10.0 + sum(credit),
+        "full": 10.0 + total,
         "evaluations": 64,
         "failed": 0,
         "method": "shapley",

@@ -2,7 +2,17 @@ import math
 
 import pytest
 
-from diffcredit.report.numbers import credit_decimals, duration, number, percent, plain, typical_half_width
+from diffcredit.report.numbers import (
+    credit_decimals,
+    duration,
+    number,
+    percent,
+    plain,
+    share_decimals,
+    share_span,
+    span,
+    typical_half_width,
+)
 
 from .made_up import table
 
@@ -28,9 +38,40 @@ def test_decimals_show_two_digits_of_the_typical_half_width():
 
 def test_without_intervals_the_spread_of_credits_decides():
     unknown = table((1.00, 1.05), low=(math.nan,) * 2, high=(math.nan,) * 2)
-    assert typical_half_width(unknown) is None
+    assert typical_half_width(unknown.low, unknown.high) is None
     assert credit_decimals(unknown) == 3
     assert credit_decimals(table((0.0, 0.0), half_width=0.0, empty=0.0, full=0.0)) == 0
+
+
+def test_rounding_errors_are_no_spread():
+    assert credit_decimals(table((1e-13, -1e-13), half_width=6e-13, empty=0.5, full=0.5)) == 3
+
+
+def test_shares_have_as_many_decimals_as_their_intervals_support():
+    # of a total of 10: ± 4.5 %, ± 45 % and ± 0.0001 %
+    assert [share_decimals(table((4.0, 6.0), half_width=w)) for w in (0.45, 4.5, 1e-5)] == [1, 0, 3]
+    assert share_decimals(table((1.0, -1.0), full=10.0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(2, 5, "2–5"), (-3, 5, "−3 to 5"), (-5, -3, "−5 to −3"), (-0.2, 5, "0–5"), (1, 1, "1–1")],
+)
+def test_span(low, high, text):
+    assert span(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "decimals", "text"),
+    [
+        (0.0812, 0.1663, 1, "8–17"),
+        (0.0812, 0.1663, 2, "8.1–16.6"),
+        (-0.5, 0.5, 0, "−50 to 50"),
+        (-math.inf, math.inf, 1, "not bounded"),
+    ],
+)
+def test_share_span(low, high, decimals, text):
+    assert share_span(low, high, decimals) == text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import base64
 import csv
 import hashlib
 import io
+import math
 import re
 from html.parser import HTMLParser
 
@@ -185,10 +186,35 @@ def test_the_sum_check_says_whether_it_holds():
     assert "Shapley value, which" not in text
 
 
+def test_credits_that_do_not_add_up_have_no_shares():
+    columns = ["Rank", "Contributor", "Images", "Credit", "95\u202f% interval"]
+    for full, expected in ((18.0, [*columns, "Share"]), (20.0, columns)):
+        html = render(report(table((-1.0, 6.0, 3.0), full=full, higher_is_better=False, method="banzhaf")))
+        assert re.findall(r"<button type=\"button\">([^<]*)</button>", html) == expected
+        body = html.split("<tbody>")[1].split("</tbody>")[0]
+        assert {row.count("<td") + row.count("<th") for row in body.split("</tr>")[:-1]} == {len(expected)}
+        assert ("a positive share is a share of that loss." in words(html)) == (full == 18.0)
+
+
+def test_ranks_and_shares_have_their_intervals():
+    shares = {"share_low": (-0.03, 0.41, -math.inf), "share_high": (0.1, 0.58, math.inf)}
+    ranks = {"rank_low": (3, 1, 1), "rank_high": (3, 2, 3)}
+    text = words(render(report(table((1.0, 4.0, 3.0), **shares, **ranks))))
+    for expected in ("1 1–2 B", "2 1–3 C", "3 3–3 A", "50.0 % 41–58 ", "37.5 % not bounded", "12.5 % −3 to 10"):
+        assert expected in text
+    assert "Each rank’s interval holds for its own contributor, not for all at once." in text
+
+
+def test_a_line_that_reaches_across_the_average_of_a_filled_dot_is_explained():
+    across = "a line may reach across the average all the same"
+    assert across in words(render(report(table((4.0, 2.0, 0.0), half_width=9.0, contrast_half_width=(0.5,) * 3))))
+    assert across not in words(render(report(table((4.0, 2.0, 0.0)))))
+
+
 def test_who_stands_out_is_counted_and_named():
     # the average is 2: A above and D below it beyond ± 0.5
     text = words(render(report(table((4.0, 2.0, 2.0, 0.0)))))
-    assert "2 of 4 contributors differ from the average credit beyond their interval." in text
+    assert "2 of 4 contributors differ from the average credit by more than that difference’s 95 % interval." in text
     assert "A helps more than the average contributor; D helps less. The other 2 cannot be told apart" in text
     assert "about 0.2 of 4 would differ by chance alone" in text
     text = words(render(report(table((4.0, 2.0, 2.0, 0.0), half_width=9.0))))

@@ -36,11 +36,32 @@ def test_a_total_of_zero_has_no_shares():
     assert [row.share for row in standings(table((1.0, -1.0), full=10.0))] == [None, None]
 
 
-@pytest.mark.parametrize(("higher_is_better", "expected"), [(True, "more"), (False, "less")])
-def test_only_intervals_that_exclude_the_average_stand_out(higher_is_better, expected):
-    # the average is 2; A's interval [3.5, 4.5] lies above it, the others include it
+def test_credits_that_do_not_sum_to_the_total_have_no_shares():
+    assert [row.share for row in standings(table((1.0, 4.0, 3.0), full=20.0))] == [None] * 3
+
+
+def test_intervals_stay_with_their_contributors():
     rows = standings(
-        table((4.0, 1.0, 1.0), low=(3.5, 0.0, 0.0), high=(4.5, 2.0, 2.5), higher_is_better=higher_is_better)
+        table(
+            (1.0, 4.0, 3.0),
+            rank_low=(3, 1, 1),
+            rank_high=(3, 2, 2),
+            share_low=(0.1, 0.4, 0.3),
+            share_high=(0.2, 0.6, 0.5),
+            contrast_half_width=(0.7, 0.8, 0.9),
+        )
+    )
+    assert [
+        (row.contributor, row.rank_low, row.rank_high, row.share_low, row.share_high, row.contrast_half_width)
+        for row in rows
+    ] == [("B", 1, 2, 0.4, 0.6, 0.8), ("C", 1, 2, 0.3, 0.5, 0.9), ("A", 3, 3, 0.1, 0.2, 0.7)]
+
+
+@pytest.mark.parametrize(("higher_is_better", "expected"), [(True, "more"), (False, "less")])
+def test_only_differences_beyond_their_interval_stand_out(higher_is_better, expected):
+    # the average is 2; A is 2 above it, the others 1 below
+    rows = standings(
+        table((4.0, 1.0, 1.0), contrast_half_width=(1.9, 1.0, 1.5), half_width=9.0, higher_is_better=higher_is_better)
     )
     assert {row.contributor: row.versus_average for row in rows} == {
         "A": expected,
@@ -55,11 +76,8 @@ def test_equal_credits_known_exactly_do_not_stand_out_by_rounding():
 
 
 def test_an_unknown_interval_never_stands_out():
-    rows = standings(table((100.0, 0.0), low=(math.nan, -1.0), high=(math.nan, 1.0)))
-    assert [(row.interval_known, row.versus_average) for row in rows] == [
-        (False, "unsettled"),
-        (True, "less"),
-    ]
+    unknown = table((100.0, 0.0, 80.0), contrast_half_width=(math.nan, 1.0, math.inf))
+    assert [row.versus_average for row in standings(unknown)] == ["unsettled", "unsettled", "less"]
 
 
 def test_harm_is_an_interval_wholly_on_the_unhelpful_side_of_zero():

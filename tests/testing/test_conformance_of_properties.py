@@ -213,6 +213,62 @@ class FitSpoilsContext(Fitted):
         return super().fit(context)
 
 
+class WithError(Sound):
+    """Tells its standard error, and conforms; of one image it cannot."""
+
+    def standard_error(self, images):
+        means = images.mean(axis=(1, 2, 3))
+        return float(means.std(ddof=1) / len(means) ** 0.5) if len(means) > 1 else float("nan")
+
+
+def test_a_property_with_a_standard_error_conforms():
+    check_property(WithError())
+
+
+class ErrorIsANumber(Sound):
+    standard_error = 0.1
+
+
+class ErrorNotFinite(WithError):
+    def standard_error(self, images):
+        return super().standard_error(images) / images.any()
+
+
+class ErrorNegative(WithError):
+    def standard_error(self, images):
+        return 10.0 - images.mean()
+
+
+class ErrorRandom(WithError):
+    def standard_error(self, images):
+        return float(np.random.default_rng().random())
+
+
+class ErrorOfTheFitted(WithError):
+    scale = 1.0
+
+    def fit(self, context):
+        self.scale = 2.0
+        return {}
+
+    def restore(self, state):
+        pass
+
+    def standard_error(self, images):
+        return super().standard_error(images) + self.scale
+
+
+class ErrorRetouching(WithError):
+    def standard_error(self, images):
+        images[0, 0, 0, 0] ^= 1
+        return 1.0
+
+
+class ErrorAnArray(WithError):
+    def standard_error(self, images):
+        return images.std(axis=(1, 2, 3))
+
+
 class OfModel:
     """Measures the model, and conforms."""
 
@@ -231,6 +287,13 @@ class TrainsTheModel(OfModel):
         parameter = next(model.network.parameters())
         parameter.data.ravel()[0] = 0.0
         return 1.0
+
+
+class ErrorOfModelNegative(OfModel):
+    """How images vary tells something of a model's property too; it is measured on images all the same."""
+
+    def standard_error(self, images):
+        return -1.0
 
 
 class InfiniteOfModel(OfModel):
@@ -269,6 +332,14 @@ class InfiniteOfModel(OfModel):
         (BrokenRestore(), r"restore\(state\) raises KeyError: 'median'"),
         (FitSpoilsContext(), r"fit\(context\) changes the images"),
         (TrainsTheModel(), "changes the model it measures"),
+        (ErrorIsANumber(), "measuring a standard error of all generated images raises TypeError"),
+        (ErrorNotFinite(), r"returned a standard error: nan; a finite number is expected \(black images\)"),
+        (ErrorNegative(), "a standard error, is -1.*; it is never negative"),
+        (ErrorRandom(), "a standard error, is .* measured again; it must follow from the input"),
+        (ErrorOfTheFitted(), "a standard error, is .* by the one that was fitted"),
+        (ErrorRetouching(), r"standard_error\(images\) changes the images"),
+        (ErrorAnArray(), "returned a standard error: ndarray"),
+        (ErrorOfModelNegative(), "a standard error, is -1.0; it is never negative"),
         (InfiniteOfModel(), "returned inf; a finite number is expected"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",

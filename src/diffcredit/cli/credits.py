@@ -3,17 +3,23 @@
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from diffcredit.cli.console import StudyArgument, console
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 
 if TYPE_CHECKING:
     from diffcredit.report import CreditTable
+
+# The registry itself would bring scipy, for which --help should not wait.
+METHOD_HELP = (
+    "Shapley values: shapley, unshrunk, kernelshap, permutation, exact. Other questions: banzhaf, banzhaf-msr, "
+    "leave-one-out, add-one-in, datamodel, datamodel-lasso."
+)
 
 
 class Format(StrEnum):
@@ -25,32 +31,97 @@ class Format(StrEnum):
 def credits(
     study: StudyArgument,
     property: Annotated[str | None, typer.Option(help="Only this property.", show_default=False)] = None,
-    method: Annotated[str, typer.Option(help="shapley, kernelshap or exact.")] = "shapley",
+    mix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=WEIGHT,...",
+            help='Credits for a weighted sum of properties, such as "colourfulness=1,heldout_loss=-2".',
+            show_default=False,
+        ),
+    ] = None,
+    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "shapley",
     confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
     format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
 ) -> None:
     """Print the credits from all evaluations so far."""
+    from diffcredit.credit import METHODS
     from diffcredit.report.spreadsheet import credits_csv
-    from diffcredit.report.tables import credit_tables
-    from diffcredit.study import Study
 
-    tables = credit_tables(Study.load(study), method, confidence)
-    if property is not None:
-        names = [table.property for table in tables]
-        if property not in names:
-            raise UserError(f"--property: {property!r} is not measured in this study; accepted: {', '.join(names)}")
-        tables = tuple(table for table in tables if table.property == property)
+    if method not in METHODS:
+        raise UserError(f"--method: {method!r} is unknown; accepted: {', '.join(METHODS)}")
+    if mix is None:
+        tables = _tables(study, property, method, confidence)
+    elif property is None:
+        tables = (_mixed(study, mix, method, confidence),)
+    else:
+        raise UserError("--property and --mix: both given; one of them is accepted")
     if format is Format.csv:
         typer.echo(credits_csv(tables), nl=False)
     elif format is Format.json:
-        content = [_finite(dataclasses.asdict(table)) for table in tables]
+        content = [_content(table) for table in tables]
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print_credits(tables)
 
 
+def _tables(study: str, property: str | None, method: str, confidence: float) -> "tuple[CreditTable, ...]":
+    from diffcredit.report.tables import credit_tables
+    from diffcredit.study import Study
+
+    tables = credit_tables(Study.load(study), method, confidence)
+    if property is None:
+        return tables
+    names = [table.property for table in tables]
+    if property not in names:
+        raise UserError(f"--property: {property!r} is not measured in this study; accepted: {', '.join(names)}")
+    return tuple(table for table in tables if table.property == property)
+
+
+def _mixed(study: str, text: str, method: str, confidence: float) -> "CreditTable":
+    from diffcredit.credit import mix
+    from diffcredit.report.tables import mixed_table
+    from diffcredit.study import Study
+
+    weights = parse_weights(text)
+    loaded = Study.load(study)
+    credits = loaded.credits(method, confidence)
+    with located("--mix"):
+        mixed = mix(credits, weights)
+    return mixed_table(loaded, mixed, method)
+
+
+def parse_weights(text: str) -> dict[str, float]:
+    """``colourfulness=1,heldout_loss=-2`` as weights by property."""
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (piece.strip() for piece in part.rpartition("="))
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not name or not math.isfinite(weight):
+            raise UserError(
+                f"--mix: {part.strip()!r} is no NAME=WEIGHT; accepted: properties with numbers, separated by commas, "
+                "such as colourfulness=1,heldout_loss=-2"
+            )
+        if name in weights:
+            raise UserError(f"--mix: {name!r} has two weights; one is accepted")
+        weights[name] = weight
+    return weights
+
+
+def _content(table: "CreditTable") -> dict[str, Any]:
+    """The table as JSON has it, with ranks and shares in the order of its contributors."""
+    from diffcredit.report.standings import standings
+
+    rows = {row.contributor: row for row in standings(table)}
+    ordered = [rows[name] for name in table.contributors]
+    places = {"rank": [row.rank for row in ordered], "share": [row.share for row in ordered]}
+    return _finite(dataclasses.asdict(table) | places)
+
+
 def _finite(value: Any) -> Any:
-    """``value`` with null in place of numbers that JSON does not know: intervals that are not known yet."""
+    """``value`` with null in place of numbers that JSON does not know: bounds that are not known, or not there."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -60,49 +131,63 @@ def _finite(value: Any) -> Any:
 
 def print_credits(tables: "Sequence[CreditTable]") -> None:
     """One table a property, most helpful contributor first."""
+    for table in tables:
+        _print_table(table)
+    console.print("in brackets: the interval of a rank or share, for each contributor on its own", style="dim")
+
+
+def _print_table(table: "CreditTable") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from diffcredit.report.numbers import credit_decimals, number, percent
-    from diffcredit.report.standings import average_credit, standings
+    from diffcredit.report.numbers import credit_decimals, number, share_decimals, share_span, span
+    from diffcredit.report.standings import average_credit, credit_sum, standings, sums_to_total
 
-    for table in tables:
-        direction = "higher is better" if table.higher_is_better else "lower is better: a negative credit helps"
-        title = Text(f"\n{table.title} ({direction})", "bold")
-        grid = Table(title=title, title_justify="left", box=None)
-        for name in (
-            "rank",
-            "contributor",
-            "images",
-            "credit",
-            f"{100 * table.confidence:g}% interval",
-            "share",
-            "",
-        ):
-            if name == "contributor":  # long names fold, so that no one is cut short
-                grid.add_column(name, overflow="fold", min_width=12)
-            else:
-                grid.add_column(name, justify="right", no_wrap=True)
-        digits = credit_decimals(table)
-        rows = standings(table)
-        for row in rows:
-            interval = f"{number(row.low, digits)} to {number(row.high, digits)}" if row.interval_known else "not known"
-            mark = {"more": "helps more", "less": "helps less", "unsettled": ""}[row.versus_average]
-            grid.add_row(
-                str(row.rank),
-                Text(row.contributor),  # a name is data, never markup
-                str(row.images),
-                number(row.credit, digits),
-                interval,
-                percent(row.share, 1) if row.share is not None else "",
-                mark,
-            )
-        console.print(grid)
-        console.print(
-            f"sum {number(table.full - table.empty, digits)} = F(all) {number(table.full, digits)} − F(none) "
-            f"{number(table.empty, digits)}; average {number(average_credit(table), digits)}; "
-            f"{table.evaluations} evaluations, {table.failed} failed; {table.method}",
-            highlight=False,
-            soft_wrap=True,
-            style="dim",
+    digits, share_digits, rows = credit_decimals(table), share_decimals(table), standings(table)
+    marks = {"more": "helps more", "less": "helps less", "unsettled": ""}
+    columns = {
+        "rank": _paired((str(row.rank), span(row.rank_low, row.rank_high)) for row in rows),
+        "contributor": [row.contributor for row in rows],
+        "images": [str(row.images) for row in rows],
+        "credit": [number(row.credit, digits) for row in rows],
+        f"{100 * table.confidence:g}% interval": [
+            f"{number(row.low, digits)} to {number(row.high, digits)}" if row.interval_known else "not known"
+            for row in rows
+        ],
+        "share": _paired(
+            (f"{number(100 * row.share, share_digits)}%", share_span(row.share_low, row.share_high, share_digits))
+            for row in rows
+            if row.share is not None
+        ),
+        "": [marks[row.versus_average] for row in rows],
+    }
+    direction = "higher is better" if table.higher_is_better else "lower is better: a negative credit helps"
+    grid = Table(title=Text(f"\n{table.title} ({direction})", "bold"), title_justify="left", box=None)
+    shown = {name: cells for name, cells in columns.items() if cells}  # what is no part of a whole has no share
+    for name in shown:
+        grid.add_column(
+            name,
+            justify="left" if name in ("rank", "contributor", "share") else "right",
+            overflow="fold",  # where there is no room, so that no one is cut short
+            no_wrap=name in ("images", "credit"),
+            min_width=12 if name == "contributor" else None,
         )
+    for row in zip(*shown.values(), strict=True):
+        grid.add_row(*map(Text, row))  # a name is data, never markup
+    console.print(grid)
+    total = f" = F(all) {number(table.full, digits)} − F(none) {number(table.empty, digits)}"
+    console.print(
+        f"sum {number(credit_sum(table), digits)}{total if sums_to_total(table) else ''}; "
+        f"average {number(average_credit(table), digits)}; "
+        f"{table.evaluations} evaluations, {table.failed} failed; {table.method}",
+        highlight=False,
+        soft_wrap=True,
+        style="dim",
+    )
+
+
+def _paired(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """``3 (2–5)`` for each pair, both parts in line with those above and below."""
+    listed = list(pairs)
+    left, right = (max((len(pair[side]) for pair in listed), default=0) for side in (0, 1))
+    return [f"{value:>{left}} {f'({interval})':<{right + 2}}" for value, interval in listed]

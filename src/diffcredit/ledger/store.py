@@ -108,8 +108,8 @@ class Ledger:
         """Adds an evaluation with all its values, or nothing: one transaction. True if anything was added.
 
         Where the same coalition and replicate is already done, its values must come out equal
-        (:class:`NonDeterminism` otherwise); values of properties that it lacked, or failed to measure, are
-        added to it. Minus zero is kept as zero.
+        (:class:`NonDeterminism` otherwise), and their standard errors where both are known; values of properties
+        that it lacked, or failed to measure, are added to it. Minus zero is kept as zero.
         """
         _refuse_non_finite(evaluation)
         with self._write() as connection:
@@ -254,13 +254,20 @@ def _values_to_add(
         old = known.get(value.property)
         if old is None or (old.value is None and value.value is not None):
             new.append(value)
-        elif value.value is not None and _text(value) != _text(old):
+        elif value.value is not None and _contradict(old, value):
             changes = "; ".join(differences(recorded.numerics, evaluation.numerics)) or "none"
             raise NonDeterminism(
                 f"{recipe_name!r}, coalition {evaluation.coalition} (replicate {evaluation.replicate}): "
                 f"{value.property} was {_text(old)} and is {_text(value)} now; changed numerics: {changes}"
             )
     return tuple(new)
+
+
+def _contradict(old: Value, new: Value) -> bool:
+    """Whether two values differ, or their standard errors; one that was not told contradicts none."""
+    if None in (old.standard_error, new.standard_error):
+        return _plain(old.value) != _plain(new.value)
+    return _text(old) != _text(new)
 
 
 def _text(value: Value) -> str:

@@ -1,8 +1,10 @@
 """Numbers as people read them: as many digits as their error bars support."""
 
 import math
+from collections.abc import Sequence
 
 from diffcredit.report.records import CreditTable
+from diffcredit.report.standings import TOLERANCE
 
 NARROW_SPACE = "\u202f"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -14,12 +16,10 @@ def decimals_for(uncertainty: float) -> int:
     return max(0, 1 - math.floor(math.log10(uncertainty)))
 
 
-def typical_half_width(table: CreditTable) -> float | None:
-    """The median half-width of the known intervals, in the property's unit; None if none is known."""
+def typical_half_width(lows: Sequence[float], highs: Sequence[float]) -> float | None:
+    """The median half-width of the known intervals, in their own unit; None if none is known."""
     widths = sorted(
-        (high - low) / 2
-        for low, high in zip(table.low, table.high, strict=True)
-        if math.isfinite(low) and math.isfinite(high)
+        (high - low) / 2 for low, high in zip(lows, highs, strict=True) if math.isfinite(low) and math.isfinite(high)
     )
     return widths[len(widths) // 2] if widths else None
 
@@ -27,11 +27,18 @@ def typical_half_width(table: CreditTable) -> float | None:
 def credit_decimals(table: CreditTable) -> int:
     """Decimals for every number of one property; without intervals, the spread of the credits decides."""
     largest = max(map(abs, (*table.credit, table.empty, table.full)))
-    for candidate in (typical_half_width(table), max(table.credit) - min(table.credit), largest / 10):
+    typical = typical_half_width(table.low, table.high)
+    for candidate in (typical, max(table.credit) - min(table.credit), largest / 10):
         # a spread of rounding errors is no spread
-        if candidate is not None and candidate > 1e-12 * largest:
+        if candidate is not None and candidate > TOLERANCE * largest:
             return decimals_for(candidate)
     return 0
+
+
+def share_decimals(table: CreditTable) -> int:
+    """Decimals for every share of one property, in percent."""
+    typical = typical_half_width(table.share_low, table.share_high)
+    return min(3, decimals_for(100 * typical)) if typical else 1
 
 
 def number(value: float, decimals: int) -> str:
@@ -50,6 +57,19 @@ def number(value: float, decimals: int) -> str:
 
 def percent(fraction: float, decimals: int) -> str:
     return f"{number(100 * fraction, decimals)}{NARROW_SPACE}%"
+
+
+def span(low: float, high: float, decimals: int = 0) -> str:
+    """``2–5``; with a negative end ``−3 to 5``, where a dash would read as another minus."""
+    left, right = number(low, decimals), number(high, decimals)
+    return f"{left} to {right}" if left.startswith("−") else f"{left}–{right}"
+
+
+def share_span(low: float, high: float, decimals: int) -> str:
+    """The interval of a share in percent, one digit shorter than the share: it is there to be glanced at."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "not bounded"
+    return span(100 * low, 100 * high, max(0, decimals - 1))
 
 
 def plain(value: object) -> str:

@@ -17,11 +17,13 @@ from diffcredit.artifacts import write_text
 from diffcredit.report.numbers import (
     NARROW_SPACE,
     credit_decimals,
-    decimals_for,
     duration,
     number,
     percent,
     plain,
+    share_decimals,
+    share_span,
+    span,
     typical_half_width,
 )
 from diffcredit.report.pictures import data_uri, png_size
@@ -55,13 +57,18 @@ class PropertyView:
 
     @property
     def more(self) -> list[str]:
-        """Contributors above the average beyond their interval, most helpful first."""
+        """Contributors surely above the average, most helpful first."""
         return [row.contributor for row in self.standings if row.versus_average == "more"]
 
     @property
     def less(self) -> list[str]:
-        """Contributors below the average beyond their interval, least helpful first."""
+        """Contributors surely below the average, least helpful first."""
         return [row.contributor for row in reversed(self.standings) if row.versus_average == "less"]
+
+    @property
+    def settled_across(self) -> bool:
+        """Whether somebody surely differs from the average though the credit's own interval includes it."""
+        return any(row.versus_average != "unsettled" and row.low <= self.average <= row.high for row in self.standings)
 
     @property
     def harmful(self) -> list[str]:
@@ -77,18 +84,17 @@ class PropertyView:
 
 
 def _view(table: CreditTable) -> PropertyView:
-    half_width, whole = typical_half_width(table), total(table)
     return PropertyView(
         table=table,
         standings=standings(table),
         plot=plot(table),
         average=average_credit(table),
         sum=credit_sum(table),
-        total=whole,
+        total=total(table),
         sum_holds=sums_to_total(table),
-        half_width=half_width,
+        half_width=typical_half_width(table.low, table.high),
         decimals=credit_decimals(table),
-        share_decimals=min(3, decimals_for(100 * half_width / abs(whole))) if half_width and whole else 1,
+        share_decimals=share_decimals(table),
     )
 
 
@@ -129,6 +135,8 @@ def render(report: Report) -> str:
     environment.filters |= {
         "number": number,
         "percent": percent,
+        "span": span,
+        "share_span": share_span,
         "plain": plain,
         "duration": duration,
         "png": lambda png: data_uri(png, "image/png"),

@@ -7,15 +7,19 @@ from typing import Any
 
 from diffcredit.errors import UserError
 
+INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_width")
+
 
 @dataclass(frozen=True)
 class CreditTable:
     """The credits of n contributors for one property.
 
-    ``images``, ``credit``, ``low`` and ``high`` have length n, in the order of ``contributors``. An interval
-    that is not finite is not known yet and is shown as such. ``confidence`` is a fraction, e.g. 0.95;
-    ``empty`` is F(∅) and ``full`` is F(N). ``evaluations`` counts those the credits rest on and ``failed``
-    those left out because they failed.
+    ``images``, ``credit``, ``low``, ``high`` and the five after them have length n, in the order of
+    ``contributors``. ``rank_low`` and ``rank_high`` are the best and the worst rank (1..n, 1 helps most) that a
+    contributor may have; ``share_low`` and ``share_high`` bound credit / (F(N) − F(∅)); ``contrast_half_width`` is
+    half the width of the interval of credit − average. A bound that is not finite is not known, or there is none,
+    and is shown as such. ``confidence`` is a fraction, e.g. 0.95; ``empty`` is F(∅) and ``full`` is F(N).
+    ``evaluations`` counts those the credits rest on and ``failed`` those left out because they failed.
     """
 
     property: str
@@ -28,6 +32,11 @@ class CreditTable:
     credit: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    rank_low: tuple[int, ...]
+    rank_high: tuple[int, ...]
+    share_low: tuple[float, ...]
+    share_high: tuple[float, ...]
+    contrast_half_width: tuple[float, ...]
     confidence: float
     empty: float
     full: float
@@ -42,15 +51,22 @@ class CreditTable:
             raise UserError(f"credits of {self.property!r}: no contributors; at least one is needed")
         if len(set(self.contributors)) < n:
             raise UserError(f"credits of {self.property!r}: a contributor occurs twice; names must be unique")
-        for name in ("images", "credit", "low", "high"):
+        for name in ("images", "credit", "low", "high", *INTERVALS):
             if (length := len(getattr(self, name))) != n:
                 raise UserError(f"credits of {self.property!r}: {name} has {length} values, expected {n}")
         for name, values in (("credit", self.credit), ("empty", [self.empty]), ("full", [self.full])):
             if not all(math.isfinite(value) for value in values):
                 raise UserError(f"credits of {self.property!r}: {name} has a value that is not finite")
-        for contributor, low, high in zip(self.contributors, self.low, self.high, strict=True):
-            if low > high:
-                raise UserError(f"credits of {self.property!r}: {contributor!r} has low {low} above high {high}")
+        for bounds in ("low", "high"), ("rank_low", "rank_high"), ("share_low", "share_high"):
+            for contributor, low, high in zip(
+                self.contributors, *(getattr(self, name) for name in bounds), strict=True
+            ):
+                if low > high:
+                    raise UserError(
+                        f"credits of {self.property!r}: {contributor!r} has {bounds[0]} {low} above {bounds[1]} {high}"
+                    )
+        if min(self.rank_low) < 1 or max(self.rank_high) > n:
+            raise UserError(f"credits of {self.property!r}: a rank's interval leaves the ranks 1 to {n}")
         if not 0 < self.confidence < 1:
             raise UserError(f"credits of {self.property!r}: confidence is {self.confidence}, expected one in (0, 1)")
 

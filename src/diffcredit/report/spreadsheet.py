@@ -2,41 +2,44 @@
 
 import csv
 import io
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
 from diffcredit.artifacts import write_text
 from diffcredit.csvtext import neutralise
-from diffcredit.report.records import CreditTable
+from diffcredit.report.records import INTERVALS, CreditTable
 from diffcredit.report.standings import standings
 
-COLUMNS = ("rank", "contributor", "images", "property", "credit", "low", "high", "share")
+COLUMNS = ("rank", "contributor", "images", "property", "credit", "low", "high", "share", *INTERVALS)
 
 
 def credits_csv(tables: Iterable[CreditTable]) -> str:
     """One row a contributor and property, most helpful first within each property; RFC 4180.
 
-    Numbers have all their digits. ``low`` and ``high`` are empty where no interval is known, ``share`` where
-    F(N) − F(∅) is 0.
+    Numbers have all their digits. Bounds are empty where they are not known or there are none, ``share`` where
+    F(N) − F(∅) is 0 or the credits do not sum to it.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(COLUMNS)
     for table in tables:
         for row in standings(table):
-            bounds = (repr(row.low), repr(row.high)) if row.interval_known else ("", "")
             writer.writerow(
                 (
                     row.rank,
                     neutralise(row.contributor),
                     row.images,
                     neutralise(table.property),
-                    repr(row.credit),
-                    *bounds,
-                    "" if row.share is None else repr(row.share),
+                    *map(_cell, (row.credit, row.low, row.high, row.share)),
+                    *(_cell(getattr(row, name)) for name in INTERVALS),
                 )
             )
     return file.getvalue()
+
+
+def _cell(number: float | None) -> str:
+    return repr(number) if number is not None and math.isfinite(number) else ""
 
 
 def write_credits_csv(tables: Iterable[CreditTable], path: Path) -> None:

@@ -15,18 +15,24 @@ class Standing:
     """One contributor's place for one property.
 
     ``rank`` 1 helps most, and equal credits share a rank (1, 2, 2, 4). ``share`` is credit / (F(N) − F(∅)),
-    or None when that total is 0. ``versus_average`` says whether the whole interval lies on the more or the
-    less helpful side of the average credit. ``harms`` says the same about zero: the whole interval lies on
-    the unhelpful side.
+    or None when that total is 0 or the credits do not sum to it. ``versus_average`` says whether the whole
+    interval of credit − average lies on the more or the less helpful side of zero. It is narrower than the credit's
+    own, since errors of F(∅) and F(N) move all credits alike. ``harms`` says that the credit's whole interval lies
+    on the unhelpful side of zero.
     """
 
     contributor: str
     images: int
     rank: int
+    rank_low: int
+    rank_high: int
     credit: float
     low: float
     high: float
     share: float | None
+    share_low: float
+    share_high: float
+    contrast_half_width: float
     versus_average: Literal["more", "less", "unsettled"]
     harms: bool
 
@@ -63,6 +69,7 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
     """All contributors, most helpful first; equal credits keep the table's order."""
     direction = 1 if table.higher_is_better else -1
     average, whole = average_credit(table), total(table)
+    shared_out = whole != 0 and sums_to_total(table)
     tolerance = TOLERANCE * _scale(table)
     helpfulness = [direction * credit for credit in table.credit]
     order = sorted(range(len(helpfulness)), key=lambda i: -helpfulness[i])
@@ -72,18 +79,24 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
         tied = bool(result) and result[-1].credit == table.credit[i]
         low, high = table.low[i], table.high[i]
         known = math.isfinite(low) and math.isfinite(high)
-        above, below = known and low > average + tolerance, known and high < average - tolerance
-        side = "more" if above == table.higher_is_better else "less"
+        contrast, half_width = table.credit[i] - average, table.contrast_half_width[i]
+        settled = abs(contrast) > half_width + tolerance  # never where it is not finite
+        side = "more" if direction * contrast > 0 else "less"
         result.append(
             Standing(
                 contributor=table.contributors[i],
                 images=int(table.images[i]),
                 rank=result[-1].rank if tied else place,
+                rank_low=int(table.rank_low[i]),
+                rank_high=int(table.rank_high[i]),
                 credit=float(table.credit[i]),
                 low=float(low),
                 high=float(high),
-                share=float(table.credit[i] / whole) if whole else None,
-                versus_average=side if above or below else "unsettled",
+                share=float(table.credit[i] / whole) if shared_out else None,
+                share_low=float(table.share_low[i]),
+                share_high=float(table.share_high[i]),
+                contrast_half_width=float(half_width),
+                versus_average=side if settled else "unsettled",
                 harms=known and (high < 0 if table.higher_is_better else low > 0),
             )
         )

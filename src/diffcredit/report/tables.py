@@ -1,8 +1,11 @@
 """Credit tables of a study, from its ledger alone: no image is read, no model loaded."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diffcredit.ledger import game_of
+from diffcredit.credit import Credits
+from diffcredit.ledger import Evaluation, PropertyRecord, game_of
 from diffcredit.report.records import CreditTable
 
 if TYPE_CHECKING:
@@ -11,34 +14,76 @@ if TYPE_CHECKING:
 
 def credit_tables(study: "Study", method: str = "shapley", confidence: float = 0.95) -> tuple[CreditTable, ...]:
     """The credits of every property for which there are evaluations."""
-    credits = study.credits(method, confidence)
-    with study.ledger(create=False) as ledger:
-        evaluations = ledger.evaluations(study.name, study.recipe)
-        properties = ledger.properties(study.name)
-        recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
-    images = recipe.settings["data"]["images"]
-    done = {(e.coalition, e.replicate) for e in evaluations if e.status == "done"}
-    failed = len({(e.coalition, e.replicate) for e in evaluations} - done)
+    credits, record = study.credits(method, confidence), _Record.of(study)
     return tuple(
-        CreditTable(
-            property=prop.name,
-            title=prop.name,
-            explanation="",
-            higher_is_better=prop.higher_is_better,
-            unit="",
-            contributors=tuple(images),
-            images=tuple(images.values()),
-            credit=tuple(credits[prop.name].values.tolist()),
-            low=tuple(credits[prop.name].low.tolist()),
-            high=tuple(credits[prop.name].high.tolist()),
-            confidence=confidence,
-            empty=credits[prop.name].empty,
-            full=credits[prop.name].full,
-            evaluations=credits[prop.name].evaluations,
-            failed=failed + game_of(evaluations, prop.name).lacking,
-            method=method,
-            diagnostics=credits[prop.name].diagnostics,
-        )
-        for prop in properties
+        record.table(credits[prop.name], method, prop.name, prop.name, prop.higher_is_better, record.lacking(prop.name))
+        for prop in record.properties
         if prop.name in credits
     )
+
+
+def mixed_table(study: "Study", mixed: Credits, method: str) -> CreditTable:
+    """The credits that `diffcredit.credit.mix` made of a study's, each by ``method``; higher is better."""
+    weights = {key.removeprefix("weight_"): weight for key, weight in mixed.diagnostics.items()}
+    record = _Record.of(study)
+    terms = " ".join(f"{'−' if weight < 0 else '+'} {abs(weight):.12g} × {name}" for name, weight in weights.items())
+    return record.table(
+        mixed,
+        method,
+        property=",".join(f"{name}={weight:.12g}" for name, weight in weights.items()),
+        title=terms.removeprefix("+ "),
+        higher_is_better=True,
+        lacking=max(map(record.lacking, weights)),
+    )
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What a study's ledger tells beside the values. ``images`` counts those of each contributor."""
+
+    images: Mapping[str, int]
+    properties: list[PropertyRecord]
+    evaluations: list[Evaluation]
+
+    @classmethod
+    def of(cls, study: "Study") -> "_Record":
+        with study.ledger(create=False) as ledger:
+            recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+            evaluations = ledger.evaluations(study.name, study.recipe)
+            return cls(recipe.settings["data"]["images"], ledger.properties(study.name), evaluations)
+
+    def lacking(self, prop: str) -> int:
+        """How many done evaluations have no value of this property."""
+        return game_of(self.evaluations, prop).lacking
+
+    def table(
+        self, credits: Credits, method: str, property: str, title: str, higher_is_better: bool, lacking: int
+    ) -> CreditTable:
+        done = {(e.coalition, e.replicate) for e in self.evaluations if e.status == "done"}
+        failed = len({(e.coalition, e.replicate) for e in self.evaluations} - done)
+        rank_low, rank_high = credits.rank_intervals(higher_is_better)
+        share_low, share_high = credits.share_intervals()
+        return CreditTable(
+            property=property,
+            title=title,
+            explanation="",
+            higher_is_better=higher_is_better,
+            unit="",
+            contributors=tuple(self.images),
+            images=tuple(self.images.values()),
+            credit=tuple(credits.values.tolist()),
+            low=tuple(credits.low.tolist()),
+            high=tuple(credits.high.tolist()),
+            rank_low=tuple(rank_low.tolist()),
+            rank_high=tuple(rank_high.tolist()),
+            share_low=tuple(share_low.tolist()),
+            share_high=tuple(share_high.tolist()),
+            contrast_half_width=tuple(credits.contrast_half_width.tolist()),
+            confidence=credits.confidence,
+            empty=credits.empty,
+            full=credits.full,
+            evaluations=credits.evaluations,
+            failed=failed + lacking,
+            method=method,
+            diagnostics=credits.diagnostics,
+        )

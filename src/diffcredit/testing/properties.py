@@ -6,6 +6,7 @@ def test_warmth():
 
 import copy
 import dataclasses
+import math
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,10 +34,14 @@ def check_property(prop: Any, *, context: Context | None = None) -> None:
         m = len(context.generated)
         attempt(f"property {prop.name!r}: check(contributions, {m})", lambda: prop.check(context.contributions, m))
     measured = _check_fitting(prop, context)
+    sets = _image_sets(context)
     if needs_model(prop):
         _check_measuring_models(measured, context)
     else:
-        _check_measuring_images(measured, context)
+        _check_values(measured, list(sets), _of_images("measure", sets))
+    if hasattr(prop, "standard_error"):
+        several = [label for label, images in sets.items() if len(images) > 1]  # one image tells nothing about others
+        _check_values(measured, several, _of_images("standard_error", sets), "a standard error", least=0.0)
 
 
 def random_context(resolution: int = 16) -> Context:
@@ -102,9 +107,9 @@ def _check_fitting(prop: Any, context: Context) -> list[Any]:
     return copies
 
 
-def _check_measuring_images(copies: list[Any], context: Context) -> None:
+def _image_sets(context: Context) -> dict[str, Images]:
     shape = context.generated.shape[1:]
-    sets = {
+    return {
         "all generated images": context.generated,
         "7 generated images": context.generated[:7],
         "1 generated image": context.generated[:1],
@@ -113,13 +118,20 @@ def _check_measuring_images(copies: list[Any], context: Context) -> None:
         "white images": np.full((5, *shape), 255, dtype=np.uint8),
     }
 
+
+def _of_images(method: str, sets: Mapping[str, Images]) -> Callable[[Any, str], Any]:
+    """What the property's ``method`` says of the images called so, which it must leave as they are."""
+
     def measure(one: Any, label: str) -> Any:
         before = sets[label].tobytes()
-        value = one.measure(sets[label])
-        require(sets[label].tobytes() == before, f"property {one.name!r} changes the images it measures ({label})")
+        value = getattr(one, method)(sets[label])
+        require(
+            sets[label].tobytes() == before,
+            f"property {one.name!r}: {method}(images) changes the images it measures ({label})",
+        )
         return value
 
-    _check_values(copies, list(sets), measure)
+    return measure
 
 
 def _check_measuring_models(copies: list[Any], context: Context) -> None:
@@ -137,24 +149,34 @@ def _check_measuring_models(copies: list[Any], context: Context) -> None:
     _check_values(copies, list(models), measure)
 
 
-def _check_values(copies: list[Any], labels: list[str], measure: Callable[[Any, str], Any]) -> None:
-    """Finite numbers, the same again and from every copy."""
-    first = [_value(copies[0], label, measure) for label in labels]
+def _check_values(
+    copies: list[Any],
+    labels: list[str],
+    measure: Callable[[Any, str], Any],
+    what: str = "",
+    least: float = -math.inf,
+) -> None:
+    """Finite numbers, none below ``least``, the same again and from every copy; complaints call them ``what``."""
+    called = f", {what}," if what else ""
+    first = [_value(copies[0], label, measure, what) for label in labels]
+    for label, value in zip(labels, first, strict=True):
+        require(value >= least, f"property {copies[0].name!r} of {label}{called} is {value!r}; it is never negative")
     whom = ("measured again", "in another worker", "by the one that was fitted")
     for one, who in zip(copies, whom, strict=True):
         for label, value in zip(labels, first, strict=True):
-            other = _value(one, label, measure)
+            other = _value(one, label, measure, what)
             require(
                 other == value,
-                f"property {one.name!r} of {label} is {value!r} at first and {other!r} {who}; it must follow from the "
-                "input and what fit(context) returned alone",
+                f"property {one.name!r} of {label}{called} is {value!r} at first and {other!r} {who}; it must follow "
+                "from the input and what fit(context) returned alone",
             )
 
 
-def _value(one: Any, label: str, measure: Callable[[Any, str], Any]) -> float:
-    value = attempt(f"property {one.name!r}: measuring {label}", lambda: measure(one, label))
+def _value(one: Any, label: str, measure: Callable[[Any, str], Any], what: str) -> float:
+    doing = f"measuring {what} of {label}" if what else f"measuring {label}"
+    value = attempt(f"property {one.name!r}: {doing}", lambda: measure(one, label))
     try:
-        return checked(one.name, value)
+        return checked(one.name, value, what)
     except DiffcreditError as error:
         raise ConformanceError(f"{error} ({label})") from None
 
