@@ -70,9 +70,9 @@ def run(name: str, settings: dict[str, object]) -> Study:
 
 
 def differ_from_average(study: Study) -> dict[str, str]:
-    """How many contributors have an interval that excludes the average credit."""
+    """How many contributors have a difference from the average credit whose interval excludes 0."""
     return {
-        name: f"{int(((c.low > c.average) | (c.high < c.average)).sum())} of {len(c.values)}"
+        name: f"{int((abs(c.values - c.average) > c.contrast_half_width).sum())} of {len(c.values)}"
         for name, c in study.credits().items()
     }
 

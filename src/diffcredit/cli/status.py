@@ -110,7 +110,7 @@ def print_credits_so_far(study: "Study") -> None:
         say(str(error))
         return
     for name, credit in credits.items():
-        apart = int(((credit.low > credit.average) | (credit.high < credit.average)).sum())
+        apart = int((abs(credit.values - credit.average) > credit.contrast_half_width).sum())
         say(
             f"{name}: {apart} of {len(credit.values)} contributors differ from the average beyond their interval; "
             f"predicted correlation with the credits of endless evaluations "
