@@ -1,5 +1,6 @@
 """What a design is, and the checks all designs share."""
 
+import operator
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -30,12 +31,22 @@ class Design(Protocol):
         ...
 
 
+def as_integer(name: str, number: int) -> int:
+    """``number`` as Python's integer, whatever its width."""
+    try:
+        return int(operator.index(number))
+    except TypeError:
+        raise UserError(f"{name}: {number!r}; an integer is expected") from None
+
+
 def check_contributors(n: int) -> None:
-    if n < 2:
+    if as_integer("contributors", n) < 2:
         raise UserError(f"contributors: {n}; a coalition game needs at least 2")
 
 
 def check_request(n: int, start: int, count: int) -> None:
     check_contributors(n)
+    as_integer("start", start)
+    as_integer("count", count)
     if start < 0 or count < 0:
         raise UserError(f"coalitions {start} to {start + count}: start and count must not be negative")

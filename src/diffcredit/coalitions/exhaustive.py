@@ -26,8 +26,8 @@ class Exhaustive:
         return coin_sizes(n)
 
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
-        _check_small(n)
         check_request(n, start, count)
+        _check_small(n)
         codes = np.arange(1, 2**n - 1)
         coalitions = (codes[:, None] >> np.arange(n) & 1).astype(np.bool_)
         return draw_finite("exhaustive", self.seed, coalitions, start, count, exclude)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.coalitions.design import BoolArray, check_request
-from diffcredit.coalitions.members import draw_sizes
 from diffcredit.coalitions.sizes import balanced_sizes, coin_sizes
+from diffcredit.coalitions.spread import draw_spread
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,4 @@ class Half:
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
         check_request(n, start, count)
         sizes = balanced_sizes("half", self.seed, n, self.size_probabilities(n), start + count)
-        return draw_sizes("half", self.seed, n, sizes, start, exclude)
+        return draw_spread("half", self.seed, n, sizes, start, exclude)

@@ -78,13 +78,26 @@ class Urn(Allowed):
         self._taken: defaultdict[int, set[bytes]] = defaultdict(set)
 
     def draw(self, generator: np.random.Generator, size: int) -> BoolArray:
+        row = self._peek(generator, size)
+        self.take(row)
+        return row
+
+    def candidates(self, generator: np.random.Generator, size: int, count: int) -> BoolArray:
+        """(1..count, n): coalitions of ``size`` that could be drawn next; `take` one of them."""
+        first = self._peek(generator, size)
+        orders = np.argsort(generator.random((count - 1, self.n)), axis=1, kind="stable")
+        others = np.zeros((count - 1, self.n), dtype=np.bool_)
+        np.put_along_axis(others, orders[:, :size], True, axis=1)
+        taken = self._taken[size]
+        return stack([first, *(row for row in others if row in self and row.tobytes() not in taken)], self.n)
+
+    def _peek(self, generator: np.random.Generator, size: int) -> BoolArray:
         taken = self._taken[size]
         if len(taken) == self.count(size):
             taken.clear()
         row = super().draw(generator, size)
         while row.tobytes() in taken:
             row = super().draw(generator, size)
-        self.take(row)
         return row
 
     def take(self, row: BoolArray) -> None:

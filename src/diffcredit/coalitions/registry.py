@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.coalitions.add_one_in import AddOneIn
-from diffcredit.coalitions.design import Design
+from diffcredit.coalitions.design import Design, as_integer
 from diffcredit.coalitions.exhaustive import Exhaustive
 from diffcredit.coalitions.half import Half
 from diffcredit.coalitions.kernel import Kernel
@@ -40,13 +40,12 @@ DESIGNS: dict[str, Callable[..., Design]] = {
 def make_design(name: str, seed: int = 0) -> Design:
     """The design called ``name``, such as "uniform" or "subset(0.5)"; the same seed gives the same coalitions on
     every machine."""
-    parametrised = re.fullmatch(r"(.*)\((.*)\)", name)
-    listed = f"{parametrised[1]}(alpha)" if parametrised else name
+    parametrised = re.fullmatch(r"(.*)\((.*)\)", str(name))
+    listed = f"{parametrised[1]}(alpha)" if parametrised else str(name)
     if listed not in DESIGNS:
         raise UserError(f"design {name!r}: unknown; choose one of {', '.join(DESIGNS)} (alpha between 0 and 1)")
     arguments = [_alpha(name, parametrised[2])] if parametrised else []
-    # int: derived seeds depend on the type, and a numpy integer means the same seed.
-    return DESIGNS[listed](*arguments, int(seed))
+    return DESIGNS[listed](*arguments, as_integer("seed", seed))
 
 
 def size_probabilities(name: str, n: int) -> NDArray[np.float64]:

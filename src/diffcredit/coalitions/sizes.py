@@ -56,6 +56,6 @@ def _van_der_corput(count: int) -> NDArray[np.int64]:
     """(count,): the binary digits of 0, 1, 2, … mirrored at the point, times 2^BITS."""
     indices = np.arange(count, dtype=np.int64)
     points = np.zeros(count, dtype=np.int64)
-    for digit in range(count.bit_length()):
+    for digit in range(int(count).bit_length()):
         points |= (indices >> digit & 1) << (BITS - 1 - digit)
     return points

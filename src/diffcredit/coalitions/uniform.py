@@ -1,4 +1,4 @@
-"""Uniform sizes with systematic quotas, random members, no duplicates: the default design."""
+"""Uniform sizes with systematic quotas, members spread evenly, no duplicates: the default design."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.coalitions.design import BoolArray, check_request
-from diffcredit.coalitions.members import draw_sizes
 from diffcredit.coalitions.sizes import equal_sizes
+from diffcredit.coalitions.spread import draw_spread
 from diffcredit.seeds import derive_seed
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -18,6 +18,7 @@ GOLDEN = (5**0.5 - 1) / 2
 class Uniform:
     """Every block of n−1 rows holds every size once, and every prefix of a block spreads over all sizes.
 
+    Rows overlap with earlier ones as evenly as can be had (see `spread`).
     No coalition comes twice while another of its size is left, and none a third time before all of its size
     came twice.
     """
@@ -30,7 +31,7 @@ class Uniform:
 
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
         check_request(n, start, count)
-        return draw_sizes("uniform", self.seed, n, self._sizes(n, start + count), start, exclude)
+        return draw_spread("uniform", self.seed, n, self._sizes(n, start + count), start, exclude)
 
     def _sizes(self, n: int, count: int) -> list[int]:
         """The first ``count`` sizes: in each block the sizes in golden-ratio order, rotated at random."""
