@@ -1,5 +1,6 @@
 import hashlib
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,10 @@ PARTS = st.lists(st.integers() | st.text(), max_size=4)
 def test_is_the_first_63_bits_of_sha256(parts, text):
     bits = bin(int(hashlib.sha256(text).hexdigest(), 16))[2:].zfill(256)
     assert derive_seed(*parts) == int(bits[:63], 2)
+
+
+def test_the_width_of_a_number_does_not_matter():
+    assert derive_seed(7, "a") == derive_seed(np.int64(7), np.str_("a")) == derive_seed(np.uint8(7), "a")
 
 
 def test_numbers_and_texts_differ():

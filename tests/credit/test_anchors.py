@@ -151,3 +151,27 @@ def test_anchors_that_say_nothing_are_left_out():
 def test_what_is_no_anchor_is_refused(anchors, message):
     with pytest.raises(UserError, match=message):
         pull(curved, 40, 0.5, **anchors)
+
+
+def test_what_a_surrogate_does_to_its_argument_and_its_level_have_no_part():
+    def destroys(x):
+        values = curved(x)
+        x[:] = True
+        return values
+
+    plain = pull(curved, 40, 0.5, surrogate=curved)
+    for game in (destroys, lambda x: curved(x).tolist(), lambda x: curved(x) + 2.0**30):
+        np.testing.assert_allclose(pull(curved, 40, 0.5, surrogate=game).values, plain.values, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "anchors",
+    [
+        {"prior": np.eye(N)[:, 1:]},
+        {"prior": np.random.default_rng(0).normal(size=(N, 2 * N))},
+        {"surrogate": [lambda x, i=i: x[:, i] * 1.0 for i in range(N)]},
+    ],
+)
+def test_anchors_that_fit_any_credits_are_refused(anchors):
+    with pytest.raises(UserError, match=f"{N - 1} that differ fit whatever credits {N} contributors have"):
+        pull(curved, 60, 0.5, **anchors)

@@ -140,3 +140,23 @@ def test_too_few_coalitions_are_refused(method):
     rows = make_design("uniform").draw(6, 0, 3)
     with pytest.raises(UserError, match=f"{method} needs 5 different coalitions, 2 more"):
         credits_of(method, rows, np.ones(3))
+
+
+def test_three_pairs_make_three_folds():
+    rows = make_design("leverage").draw(6, 0, 6)
+    credits = credits_of("datamodel-lasso", rows, rows @ np.arange(6.0), "leverage")
+    assert np.isfinite(credits.values).all()
+
+
+def test_the_lasso_does_not_depend_on_the_order_of_the_contributors_nor_on_the_sign():
+    n = 8
+    rows, order = make_design("uniform").draw(n, 0, 40), np.random.default_rng(0).permutation(n)
+    values = games.noisy(games.learning(n), 0.2)(rows)
+    base = credits_of("datamodel-lasso", rows, values)
+    renamed = credits_of("datamodel-lasso", rows[:, order], values)
+    turned = credits_of("datamodel-lasso", rows, -values)
+    scale = np.abs(base.values).max()
+    np.testing.assert_allclose(renamed.values, base.values[order], atol=1e-3 * scale)
+    np.testing.assert_allclose(renamed.standard_error, base.standard_error[order], rtol=0.01)
+    np.testing.assert_allclose(turned.values, -base.values, atol=1e-3 * scale)
+    np.testing.assert_allclose(turned.standard_error, base.standard_error, rtol=0.01)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from diffcredit.coalitions import DESIGNS, make_design
-from diffcredit.credit import Credits, estimate
+from diffcredit.credit import METHODS, Credits, estimate
 from diffcredit.credit.table import read_table
 from diffcredit.errors import UserError
 
@@ -73,6 +73,18 @@ def broken(index, value):
             "4 evaluations of 4 different coalitions of 6 contributors: shapley needs 2 more",
         ),
         ({"coalitions": COALITIONS[:0], "values": VALUES[:0]}, "more"),
+        ({"values": ["a", *VALUES[1:]]}, "values: could not convert string to float: 'a'; expected real numbers"),
+        ({"values": VALUES + 1j}, "values: complex numbers"),
+        ({"values": [[1.0, 2.0], *VALUES[1:]]}, "values: .*expected real numbers"),
+        ({"values": np.ma.masked_array(VALUES, np.arange(40) == 5)}, r"values\[5\]: nan"),
+        ({"coalitions": np.ma.masked_array(COALITIONS, ~COALITIONS)}, "expected booleans, .*none missing"),
+        ({"coalitions": [np.flatnonzero(row).tolist() for row in COALITIONS]}, r"expected \(m, n\) booleans"),
+        ({"empty": {"a": 0.0}}, "empty: .*expected real numbers"),
+        ({"empty": [[0.0, 1.0]]}, r"empty: \[\[0.0, 1.0\]\]; expected a finite number or a sequence"),
+        ({"confidence": "0.95"}, "confidence: '0.95'; expected a number"),
+        ({"seeds": [None] * 40}, "seeds: some are missing"),
+        ({"size_distribution": make_design("uniform")}, "size_distribution: .*expected real numbers"),
+        ({"prior": ["a"] * N}, "prior: .*expected real numbers"),
     ],
 )
 def test_what_cannot_be_used_is_refused(change, message):
@@ -132,3 +144,63 @@ def test_needs_neither_torch_nor_sklearn():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("method", ["shapley", "unshrunk", "kernelshap"])
+@pytest.mark.parametrize("design", ["subset(0.5)", "leave-one-out", "add-one-in"])
+def test_coalitions_of_one_size_tell_no_shapley_value(method, design):
+    coalitions = np.tile(make_design(design).draw(N, 0, N), (5, 1))
+    with pytest.raises(UserError, match=f"never draws coalitions of size .; .* all sizes from 1 to {N - 1}"):
+        estimate(coalitions, np.arange(5.0 * N), empty=0, full=1, method=method, size_distribution=design)
+
+
+@pytest.mark.parametrize("design", ["uniform", "kernel", "leverage"])
+def test_a_coalition_replicated_for_its_noise_contradicts_no_design(design):
+    coalitions = make_design(design).draw(12, 0, 60)
+    coalitions = np.concatenate([coalitions, np.tile(coalitions[0], (50, 1))])
+    values = np.random.default_rng(0).normal(size=110)
+    credits = estimate(coalitions, values, empty=0, full=1, size_distribution=design)
+    assert credits.evaluations == 110
+
+
+def relative_difference(one, other):
+    return np.abs(one - other).max() / np.abs(other).max()
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in ("exact", "permutation")])
+def test_a_large_constant_changes_nothing(method):
+    # As far as numbers of this size can tell: values + 2^30 hold 2^-22 of them.
+    one = {"leave-one-out": ~np.eye(N, dtype=bool), "add-one-in": np.eye(N, dtype=bool)}
+    coalitions = np.concatenate([one.get(method, COALITIONS), COALITIONS])
+    values = np.round(np.random.default_rng(0).normal(size=len(coalitions)) + coalitions @ np.arange(N), 6)
+    values = np.ldexp(np.round(np.ldexp(values, 20)), -20)
+    plain = estimate(coalitions, values, empty=[0.0, 0.5], full=[15.0], method=method)
+    raised = estimate(coalitions, values + 2.0**30, empty=[2.0**30, 2.0**30 + 0.5], full=[2.0**30 + 15], method=method)
+    tolerance = 1e-3 if method == "datamodel-lasso" else 1e-7  # the lasso's own tolerance
+    assert relative_difference(raised.values, plain.values) < tolerance
+    finite = np.isfinite(plain.standard_error)
+    assert relative_difference(raised.standard_error[finite], plain.standard_error[finite]) < tolerance
+
+
+def test_names_do_not_matter_where_evaluations_are_fewer_than_contributors():
+    n, m = 20, 15
+    ridges = []
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        coalitions, order = make_design("uniform", seed).draw(n, 0, m), generator.permutation(n)
+        values = coalitions @ generator.normal(size=n) + 0.3 * generator.normal(size=m)
+        base = estimate(coalitions, values, empty=0.0, full=1.0)
+        renamed = estimate(coalitions[:, order], values, empty=0.0, full=1.0)
+        np.testing.assert_allclose(renamed.values, base.values[order], atol=1e-6)
+        np.testing.assert_allclose(renamed.standard_error, base.standard_error[order], rtol=1e-4)
+        ridges.append(base.diagnostics["lambda"])
+    assert min(ridges) < 1e-6  # the likelihood may ask for next to no noise, which tries the arithmetic
+
+
+def test_a_bias_alone_has_a_width():
+    table = read_table(np.eye(3, dtype=bool), np.zeros(3), 0.0, 1.0, "uniform")
+    bias = np.array([0.0, 1.0, 2.0])
+    credits = Credits.of(table, "made-up", np.zeros(3), np.zeros((3, 5)), confidence=0.96, bias=bias, diagnostics={})
+    # Chebyshev: P(|b| > 5·√E[b²]) ≤ 1/25.
+    np.testing.assert_allclose(credits.high, 5 * bias)
+    np.testing.assert_allclose(credits.low, -5 * bias)

@@ -210,3 +210,31 @@ def test_replicates_weigh_as_rows_and_two_contributors_suffice():
     once = estimate(coalitions[:2], [1.0, 3.0], empty=0.0, full=4.0, method="unshrunk")
     np.testing.assert_allclose(once.values, [1, 3])
     assert np.isinf(once.high).all()  # two values, two coefficients: nothing tells the noise
+
+
+@pytest.mark.parametrize("method", ["unshrunk", "kernelshap"])
+def test_with_as_many_coefficients_as_coalitions_replicates_tell_the_error(method):
+    n = 5
+    coalitions = make_design("uniform", 1).draw(n, 0, 40)
+    coalitions = np.unique(coalitions, axis=0)
+    generator = np.random.default_rng(0)
+    coefficients = n - 1 + (3 if method == "unshrunk" else 0)  # of four sizes, three regressors
+    for _ in range(100):  # until these have all sizes and tell all contributors apart
+        chosen = np.sort(generator.permutation(len(coalitions))[:coefficients])
+        x = coalitions[chosen] - coalitions[chosen].mean(axis=1, keepdims=True)
+        if len(np.unique(coalitions[chosen].sum(axis=1))) == n - 1 and np.linalg.matrix_rank(x) == n - 1:
+            break
+    replicates = generator.integers(2, 6, size=coefficients)
+    rows = np.repeat(coalitions[chosen], replicates, axis=0)
+
+    def fitted(values):
+        return estimate(rows, values, empty=0.0, full=0.0, method=method)
+
+    values = generator.normal(size=len(rows))
+    credits = fitted(values)
+    groups = np.repeat(np.arange(coefficients), replicates)
+    pooled = sum(((values[groups == k] - values[groups == k].mean()) ** 2).sum() for k in range(coefficients))
+    pooled /= len(rows) - coefficients
+    # The credits are linear in the means: one mean raised at a time gives the map.
+    linear = np.stack([fitted((groups == k) * 1.0).values for k in range(coefficients)], axis=1)
+    np.testing.assert_allclose(credits.standard_error**2, linear**2 @ (pooled / replicates), rtol=1e-9)

@@ -166,3 +166,12 @@ def test_what_was_not_measured_together_is_refused(b, message):
 def test_weights_that_say_nothing_are_refused(weights, message):
     with pytest.raises(UserError, match=message):
         mix(two()[1], weights)
+
+
+def test_errors_known_from_replicates_alone_do_not_cancel():
+    # As many coefficients as coalitions: no residual tells that the two properties' errors go together.
+    coalitions = np.repeat(np.eye(N, dtype=bool)[: N - 1], 3, axis=0)
+    credits = two("kernelshap", coalitions=coalitions)[1]
+    mixed = mix(credits, {"a": 1.0, "b": -1.0})
+    assert credits["a"].degrees == 2 * (N - 1)
+    assert (mixed.standard_error > 0.9 * (credits["a"].standard_error + credits["b"].standard_error)).all()

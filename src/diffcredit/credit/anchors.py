@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from diffcredit.coalitions import make_design
 from diffcredit.credit.exact import exact
 from diffcredit.credit.least_squares import unshrunk
-from diffcredit.credit.regression import independent_columns, size_regressors
+from diffcredit.credit.numbers import read_numbers
+from diffcredit.credit.regression import LEAST_NEW, independent_columns, regress, size_regressors
 from diffcredit.credit.table import Table, read_table
 from diffcredit.errors import UserError
 
@@ -73,7 +74,11 @@ def read_anchors(
         errors.append(error)
     proxies = _priors(prior, table.n)
     every = np.column_stack([*columns, table.centred @ proxies, np.empty((len(table.values), 0))])
-    kept = independent_columns(every, size_regressors(table.sizes, table.n))
+    size_effects = size_regressors(table.sizes, table.n)
+    kept = independent_columns(every, size_effects)
+    # A surrogate's level is the constant's, and large beside its differences it would drown them in rounding.
+    every = every - every.sum(axis=0) / max(len(every), 1)
+    _require_something_left(table, np.hstack([size_effects, every[:, kept]]), len(kept))
     k = len(columns)
     contrast = np.column_stack([*contrasts, proxies, np.empty((table.n, 0))])
     error = np.column_stack([*errors, np.zeros_like(proxies), np.empty((table.n, 0))])
@@ -83,6 +88,18 @@ def read_anchors(
         contrast[:, kept] - contrast[:, kept].mean(axis=0),
         error[:, kept],
     )
+
+
+def _require_something_left(table: Table, unshrunk: FloatArray, anchors: int) -> None:
+    """Raises where the anchors, beside the size, already fit any differences between the contributors."""
+    if anchors == 0 or len(unshrunk) <= unshrunk.shape[1]:
+        return
+    left = regress(table.centred, unshrunk, np.ones(len(unshrunk))).projected
+    if np.linalg.norm(left) < LEAST_NEW * np.linalg.norm(table.centred):
+        raise UserError(
+            f"prior and surrogate: {anchors} that differ fit whatever credits {table.n} contributors have, and leave "
+            "nothing to shrink; give fewer, or none with the method 'unshrunk'"
+        )
 
 
 def _named(surrogate: Surrogate | Sequence[Surrogate] | None) -> list[tuple[str, Surrogate]]:
@@ -99,7 +116,7 @@ def _priors(prior: ArrayLike | None, n: int) -> FloatArray:
     """(n, l): one column a prior, less its mean."""
     if prior is None:
         return np.empty((n, 0))
-    given = np.asarray(prior, dtype=np.float64)
+    given = read_numbers("prior", prior)
     if given.shape[:1] != (n,) or given.ndim > 2 or not np.isfinite(given).all():
         raise UserError(f"prior of shape {given.shape}: expected ({n},) finite numbers, one a contributor, or ({n}, k)")
     given = given.reshape(n, -1)
@@ -111,8 +128,8 @@ def _priors(prior: ArrayLike | None, n: int) -> FloatArray:
 def _known(
     table: Table, coalitions: BoolArray, surrogate: KnownSurrogate, name: str
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    values = np.asarray(surrogate.values, dtype=np.float64)
-    credits = np.asarray(surrogate.credits, dtype=np.float64)
+    values = read_numbers(f"{name}: values", surrogate.values)
+    credits = read_numbers(f"{name}: credits", surrogate.credits)
     if values.shape != (len(coalitions),) or not np.isfinite(values).all():
         raise UserError(f"{name}: values of shape {values.shape}; expected {len(coalitions)} finite numbers, one a row")
     if credits.shape != (table.n,) or not np.isfinite(credits).all():
@@ -135,7 +152,8 @@ def _asked(table: Table, game: Game, name: str) -> tuple[FloatArray, FloatArray,
 
 def _checked(game: Game, name: str) -> Callable[[BoolArray], FloatArray]:
     def ask(coalitions: BoolArray) -> FloatArray:
-        values = np.asarray(game(coalitions), dtype=np.float64)
+        # A copy: what a game does to its argument is its own affair.
+        values = read_numbers(name, game(coalitions.copy()))
         if values.shape != (len(coalitions),) or not np.isfinite(values).all():
             raise UserError(f"{name}: values of shape {values.shape}; expected {len(coalitions)} finite numbers")
         return values

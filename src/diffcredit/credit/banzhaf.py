@@ -42,7 +42,7 @@ def banzhaf(table: Table, confidence: float) -> Credits:
     Interval: HC3 with Student's t. What the regression misses of F counts as noise, also when nothing is left to draw;
     where it misses nothing, having as many coefficients as coalitions, the interval is infinite.
     """
-    n, y = table.n, table.values
+    n, y = table.n, table.about_mean.values
     importance = _importance(table, "banzhaf")
     nuisance = _curvature(table.sizes, n, _highest_degree(table.sizes))
     # Of two contributors the sum of the slopes is not told, but nor does it count: n·2^(1−n) = 1.
@@ -100,8 +100,8 @@ def banzhaf_msr(table: Table, confidence: float) -> Credits:
             "needed"
         )
     w = table.replicates * _importance(table, "banzhaf-msr")
-    # Around 0, for rounding's sake alone.
-    y = table.values - w @ table.values / w.sum()
+    y = table.about_mean.values
+    y = y - w @ y / w.sum()
     sums = np.stack([within @ w, ~within @ w])  # (2, n): with the contributor, and without
     means = np.stack([within @ (w * y), ~within @ (w * y)]) / sums
     part = ldexp(2.0, -table.n)
@@ -169,6 +169,7 @@ def _credits(
         np.full_like(influence, np.inf) if degrees is None else influence,
         confidence=confidence,
         degrees=1 if degrees is None else degrees,
+        residuals=True,
         diagnostics={
             "sigma": np.inf if degrees is None else noise**0.5,
             "sum": float(values.sum()),

@@ -41,8 +41,10 @@ class Credits:
 
     ``influence`` (n, u + 2) tells where the sampling error comes from: its first u columns are what each unit
     (a coalition, with its complement) adds to each credit's error, the last two what F(∅) and F(N) add, so that
-    influence · influenceᵀ is the covariance of the errors. ``bias`` (n,) is the root of the bias's second moment,
-    and ``degrees`` the degrees of freedom of the noise.
+    influence · influenceᵀ is the covariance of the errors. Where ``residuals``, the units' columns are signed
+    residuals, and another property's beside them tell how the errors of the two go together; else they are only
+    deviations. ``bias`` (n,) is the root of the bias's second moment, and ``degrees`` the degrees of freedom of the
+    noise.
     """
 
     values: FloatArray
@@ -56,6 +58,7 @@ class Credits:
     full: float
     diagnostics: dict[str, float]
     influence: FloatArray = field(repr=False)
+    residuals: bool = field(repr=False)
     bias: FloatArray = field(repr=False)
     degrees: float = field(repr=False)
     table: Table = field(repr=False)
@@ -71,6 +74,7 @@ class Credits:
         confidence: float,
         bias: FloatArray | None = None,
         degrees: float = np.inf,
+        residuals: bool = False,
         diagnostics: dict[str, float],
     ) -> Self:
         """Credits with intervals: values ± c·√N, N the sampling variance.
@@ -93,6 +97,7 @@ class Credits:
             full=float(table.full.mean()),
             diagnostics=diagnostics,
             influence=influence,
+            residuals=residuals,
             bias=bias,
             degrees=degrees,
             table=table,
@@ -195,10 +200,12 @@ class Credits:
 def half_width(variance: FloatArray, bias: FloatArray, degrees: float, confidence: float) -> FloatArray:
     """(n,): half of an interval around an estimate with this sampling variance and root mean square bias."""
     m2 = np.divide(bias**2, variance, out=np.zeros_like(variance), where=variance > 0)
-    robust = robust_critical_value(m2, confidence)
+    # Of a bias alone no more than its second moment is known: Chebyshev, which is also cva's limit.
+    robust = robust_critical_value(m2, confidence) * np.sqrt(variance)
+    robust = np.where(variance > 0, robust, bias / np.sqrt(1 - confidence))
     # Student's t for the normal distribution: the noise's variance is itself estimated.
     normal = student.ppf((1 + confidence) / 2, np.inf)
-    return robust * student.ppf((1 + confidence) / 2, degrees) / normal * np.sqrt(variance)
+    return robust * student.ppf((1 + confidence) / 2, degrees) / normal
 
 
 def endpoint_influence(table: Table, noise: float) -> FloatArray:

@@ -30,23 +30,24 @@ def datamodel(table: Table, confidence: float) -> Credits:
     the second moment τ² of the restricted likelihood. It covers β, the weights that endless coalitions of this design
     would give, on average over the contributors.
     """
-    regression = _regression(table, "datamodel")
-    components = restricted_likelihood(regression, table.values)
-    ridge, error = _best_ridge(regression, table.values)
+    y, regression = table.about_mean.values, _regression(table, "datamodel")
+    components = restricted_likelihood(regression, y)
+    ridge, error = _best_ridge(regression, y)
     fit = regression.fit(ridge)
     slopes = fit.linear_map
-    deleted = fit.adjusted_residuals(table.values, table.units, components.noise, power=1.0)
+    deleted = fit.adjusted_residuals(y, table.units, components.noise, power=1.0)
     shrinkage = slopes @ table.coalitions - np.eye(table.n)
     if np.ptp(table.sizes) == 0:
         shrinkage += 1 / table.n
-    credits = slopes @ table.values
-    about_mean = table.values - np.average(table.values, weights=table.replicates)
+    credits = slopes @ y
+    about_mean = y - np.average(y, weights=table.replicates)
     return Credits.of(
         table,
         "datamodel",
         credits,
         np.hstack([unit_sums(slopes * deleted, table.units), np.zeros((table.n, 2))]),
         confidence=confidence,
+        residuals=True,
         bias=np.sqrt(components.spread * (shrinkage**2).sum(axis=1)),
         diagnostics={
             "lambda": ridge,
@@ -59,7 +60,8 @@ def datamodel(table: Table, confidence: float) -> Credits:
 
 
 def datamodel_lasso(table: Table, confidence: float) -> Credits:
-    """Lasso regression, its penalty α by 5-fold cross-validation; a coalition and its complement share a fold.
+    """Lasso regression, its penalty α by 5-fold cross-validation; a coalition and its complement share a fold. Of
+    fewer than 5 such units each is a fold.
 
     No closed form gives an honest interval for a lasso. Standard errors are those of the desparsified weights
     b_i = β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the residuals and x̃ = x − s/n, over 100 bootstrap
@@ -74,10 +76,11 @@ def datamodel_lasso(table: Table, confidence: float) -> Credits:
         raise UserError("method 'datamodel-lasso': needs the package scikit-learn; install it") from None
     _regression(table, "datamodel-lasso")
     x, y = table.coalitions.astype(np.float64), table.values
-    weights, units = table.replicates.astype(np.float64), int(table.units.max()) + 1
+    weights, unit = table.replicates.astype(np.float64), _units_by_value(table)
+    units = int(unit.max()) + 1
     generator = np.random.Generator(np.random.PCG64(0))
-    fold = np.argsort(generator.random(units))[table.units] % FOLDS
-    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(FOLDS)]
+    fold = np.argsort(generator.random(units))[unit] % FOLDS
+    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(min(FOLDS, units))]
     search = LassoCV(cv=folds, max_iter=10_000).fit(x, y, weights)
     lasso = Lasso(alpha=search.alpha_, max_iter=10_000, warm_start=True)
 
@@ -87,7 +90,7 @@ def datamodel_lasso(table: Table, confidence: float) -> Credits:
         return lasso.coef_ + residuals @ table.centred / (row_weights @ table.centred**2)
 
     drawn = generator.integers(0, units, (DRAWS, units))
-    counts = np.stack([np.bincount(row, minlength=units) for row in drawn])[:, table.units]
+    counts = np.stack([np.bincount(row, minlength=units) for row in drawn])[:, unit]
     draws = np.stack([desparsified(count * weights) for count in counts])
     variance = weights @ table.centred**2 / weights.sum()
     residuals = weights @ (y - search.predict(x)) ** 2
@@ -105,6 +108,13 @@ def datamodel_lasso(table: Table, confidence: float) -> Credits:
             "sum": float(search.coef_.sum()),
         },
     )
+
+
+def _units_by_value(table: Table) -> IntArray:
+    """(m,): the units, numbered by how far from the mean their values are: what is drawn by number then depends
+    neither on the order in which the contributors are named nor on the property's unit or sign."""
+    sums, rows = np.bincount(table.units, table.about_mean.values), np.bincount(table.units)
+    return np.argsort(np.argsort(np.abs(sums / rows), kind="stable"), kind="stable")[table.units]
 
 
 def _regression(table: Table, method: str) -> Regression:

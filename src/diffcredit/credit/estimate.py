@@ -1,6 +1,7 @@
 """From evaluations to credits."""
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any, overload
 
 import numpy as np
@@ -110,7 +111,9 @@ def estimate(
             or {*values} - {*empty}
             or {*values} - {*full}
         ):
-            raise UserError(f"empty and full: expected mappings with the keys {', '.join(values)}, as in values")
+            raise UserError(
+                f"empty and full: expected mappings with the keys {', '.join(map(str, values))}, as in values"
+            )
         credits = {}
         for name in values:
             with located(name):
@@ -118,8 +121,8 @@ def estimate(
         return credits
     if method not in METHODS:
         raise UserError(f"method {method!r}: unknown; choose one of {', '.join(METHODS)}")
-    if not 0 < confidence < 1:
-        raise UserError(f"confidence: {confidence}; expected a number between 0 and 1, such as 0.95")
+    if not (isinstance(confidence, Real) and 0 < confidence < 1):
+        raise UserError(f"confidence: {confidence!r}; expected a number between 0 and 1, such as 0.95")
     if method != DEFAULT and not (prior is None and surrogate is None):
         raise UserError(f"method {method!r}: takes no prior and no surrogate; {DEFAULT} does")
     table = read_table(coalitions, values, empty, full, size_distribution, seeds)

@@ -33,13 +33,22 @@ def unshrunk(table: Table, confidence: float) -> Credits:
     variance: it needs more evaluations than contributors, and several times more than the default for the same
     error.
     """
-    return _fit(table, "unshrunk", table.values, size_regressors(table.sizes, table.n), 0.5, confidence)
+    values = table.about_mean.values
+    return _fit(table, "unshrunk", values, size_regressors(table.sizes, table.n), 0.5, confidence)
 
 
 def shapley_weights(table: Table) -> FloatArray:
     """(m,): an evaluation's weight 1 where sizes were drawn from the Shapley kernel, the importance weight
-    otherwise, times the number of replicates."""
-    kernel = size_probabilities("kernel", table.n)
+    otherwise, times the number of replicates.
+
+    Raises where the design leaves sizes out: each has the same part in the Shapley value.
+    """
+    kernel, undrawn = size_probabilities("kernel", table.n), np.flatnonzero(table.sizes_drawn.probabilities == 0)
+    if len(undrawn):
+        raise UserError(
+            f"size_distribution {table.sizes_drawn.name}: never draws coalitions of size {undrawn[0] + 1}; the Shapley "
+            f"value needs all sizes from 1 to {table.n - 1}"
+        )
     return table.replicates * table.sizes_drawn.weights(table.sizes, table.draws, kernel)
 
 
@@ -59,13 +68,19 @@ def _fit(
     fit = regression.fit(ridge=0.0)
     slopes = fit.linear_map
     contrasts = slopes @ values
-    scatter, degrees = float((fit.residuals(values) ** 2).sum()), m - (n - 1) - p
-    if degrees == 0:  # as many coefficients as coalitions: replicates alone tell the noise
-        scatter, degrees = float(table.scatter.sum()), table.evaluations - m
+    left_over = m - (n - 1) - p
+    if left_over > 0:
+        noise = float((fit.residuals(values) ** 2).sum()) / left_over
+        errors = unit_sums(slopes * fit.adjusted_residuals(values, table.units, noise, power), table.units)
+        # x̃ of a complement is −x̃: of a pair only the difference tells of slopes, and of sizes by about half.
+        units = errors.shape[1]
+        degrees = max(units - (n - 1) - p * units / m, 1.0)
+    else:  # as many coefficients as coalitions: replicates alone tell the noise
+        degrees = table.evaluations - m
+        noise = float(table.scatter.sum()) / degrees if degrees else 0.0
+        errors = slopes * np.sqrt(noise / table.replicates)
     known = degrees > 0
-    noise = scatter / degrees if known else 0.0
-    adjusted = fit.adjusted_residuals(values, table.units, noise, power)
-    influence = np.hstack([unit_sums(slopes * adjusted, table.units), endpoint_influence(table, noise)])
+    influence = np.hstack([errors, endpoint_influence(table, noise)])
     return Credits.of(
         table,
         method,
@@ -73,6 +88,7 @@ def _fit(
         influence if known else np.full_like(influence, np.inf),
         confidence=confidence,
         degrees=degrees if known else 1,
+        residuals=left_over > 0,
         diagnostics={
             "sigma": noise**0.5 if known else np.inf,
             "effective_evaluations": float(weights.sum() ** 2 / (weights**2 / table.replicates).sum()),

@@ -12,9 +12,6 @@ from diffcredit.errors import UserError
 
 FloatArray = NDArray[np.float64]
 
-# Methods whose influence columns are residuals: they tell how the errors of two properties go together.
-WITH_RESIDUALS = ("shapley", "unshrunk", "kernelshap", "banzhaf", "banzhaf-msr", "datamodel")
-
 
 def mix(credits: Mapping[str, Credits], weights: Mapping[str, float]) -> Credits:
     """The credits for the property Σ_k w_k F_k, by linearity Σ_k w_k φ(F_k).
@@ -24,8 +21,8 @@ def mix(credits: Mapping[str, Credits], weights: Mapping[str, float]) -> Credits
 
     Unit by unit, residuals tell how the properties' errors go together, and errors that cancel are seen to
     cancel. Of all else that is not known, and the worst is taken: errors of the endpoints, biases, the scatter of
-    replicates, and the errors of methods without residuals add up in absolute value. The influence of such methods
-    has a column for each unit and property. One property's unknown interval makes the mix's unknown.
+    replicates, and errors without residuals (`Credits.residuals`) add up in absolute value. The influence of these has
+    a column for each unit and property. One property's unknown interval makes the mix's unknown.
 
     The diagnostics are the weights, ``weight_NAME``. Raises UserError where properties cannot be mixed.
     """
@@ -49,7 +46,7 @@ def _mixed_influence(parts: Sequence[Credits], factors: Sequence[float]) -> Floa
     if not all(np.isfinite(part.influence).all() for part in parts):
         return np.full_like(parts[0].influence, np.inf)
     units = [part.influence[:, :-2] for part in parts]
-    if parts[0].method in WITH_RESIDUALS:
+    if all(part.residuals for part in parts):
         errors = _weighted(factors, units)
     else:
         errors = _whatever_the_correlation([factor * unit for factor, unit in zip(factors, units, strict=True)])

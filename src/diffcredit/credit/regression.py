@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -18,13 +17,15 @@ IntArray = NDArray[np.intp]
 LEAST_SINGULAR = 1e-6
 # A nuisance regressor with less than this part of itself left beside the others says nothing new.
 LEAST_NEW = 1e-7
+# Of a column's own length, what is left of it may be rounding.
+ROUNDING = 1e-15
 # Rows whose residual keeps less than this part of their own noise are determined by the fit.
 LEAST_FREE = 1e-8
 
 
 def size_regressors(sizes: IntArray, n: int) -> FloatArray:
     """(m, p): the first p of [1, t, t², log(s+½), log(n−s+½)], t = s/n; p ≤ 5 with at most half a regressor
-    a distinct size beside the constant, so that they never fit every size exactly."""
+    a distinct size beside the constant: values of three sizes or more are never fitted size by size."""
     s = sizes.astype(np.float64)
     t = s / n
     columns = [np.ones_like(t), t, t**2, np.log(s + 0.5), np.log(n - s + 0.5)]
@@ -75,23 +76,20 @@ class Regression:
 
     def fit(self, ridge: float) -> "RidgeFit":
         """The minimum of ‖√w(y − nuisance − xβ)‖² + ridge·‖β‖²; the shortest β where the ridge is 0."""
-        z = self.projected
-        if ridge > 0:
-            inverse = cho_factor(self.gram + ridge * np.eye(len(self.gram)), overwrite_a=True)
-            slopes = cho_solve(inverse, z.T) if self._tall else cho_solve(inverse, z).T
-        else:
-            squares, vectors = self._spectrum
-            inverse = (vectors / squares) @ vectors.T
-            slopes = inverse @ z.T if self._tall else z.T @ inverse
-        return RidgeFit(self, slopes)
+        # By the spectrum, which leaves out directions of rounding alone: a small ridge would blow them up.
+        squares, vectors = self._spectrum
+        inverse = (vectors / (squares + ridge)) @ vectors.T
+        slopes = inverse @ self.projected.T if self._tall else self.projected.T @ inverse
+        return RidgeFit(self, slopes, ridge)
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit:
-    """A regression solved: slopes A (n, m), a linear map of √w·y."""
+    """A regression solved with a ridge λ: slopes A (n, m), a linear map of √w·y."""
 
     regression: Regression
     slopes: FloatArray
+    ridge: float
 
     @property
     def linear_map(self) -> FloatArray:
@@ -126,14 +124,17 @@ class RidgeFit:
         """
         e, every = self.residuals(values), np.arange(len(values))
         free = 1 - self._hat(every, every)
-        adjusted = _powered(e, free, noise, power)
+        # λ leaves at least λ/(λ + d²) of a row: with a small one, that little is still no rounding.
+        largest = float(self.regression.information.max(initial=0.0))
+        least = min(LEAST_FREE, self.ridge / (2 * (self.ridge + largest))) if self.ridge > 0 else LEAST_FREE
+        adjusted = _powered(e, free, noise, power, least)
         first, second = _pairs(units)
         if len(first):
             off = -self._hat(first, second)
             block = np.stack([np.stack([free[first], off], -1), np.stack([off, free[second]], -1)], -2)
             kept, turn = np.linalg.eigh(block)
             turned = np.einsum("uji,uj->ui", turn, np.stack([e[first], e[second]], axis=1))
-            back = np.einsum("uij,uj->ui", turn, _powered(turned, kept, noise, power))
+            back = np.einsum("uij,uj->ui", turn, _powered(turned, kept, noise, power, least))
             adjusted[first], adjusted[second] = back.T
         return adjusted / self.regression.root
 
@@ -148,21 +149,23 @@ def regress(x: FloatArray, nuisance: FloatArray, weights: FloatArray) -> Regress
 
 
 def independent_columns(columns: FloatArray, others: FloatArray) -> list[int]:
-    """Which of ``columns`` (m, k) say something beside ``others`` (m, p) and the columns before them."""
+    """Which of ``columns`` (m, k) say something beside ``others`` (m, p), a constant among them, and the columns
+    before them."""
     kept: list[int] = []
     basis, _ = np.linalg.qr(others)
     for index, column in enumerate(columns.T):
         # Twice: what rounding leaves of a column within the basis' span is taken out again.
         rest = column - basis @ (basis.T @ column)
         rest = rest - basis @ (basis.T @ rest)
-        if np.linalg.norm(rest) > LEAST_NEW * max(np.linalg.norm(column), 1e-300):
+        least = LEAST_NEW * np.linalg.norm(column - column.mean()) + ROUNDING * np.linalg.norm(column)
+        if np.linalg.norm(rest) > max(least, 1e-300):
             kept.append(index)
             basis = np.column_stack([basis, rest / np.linalg.norm(rest)])
     return kept
 
 
-def _powered(e: FloatArray, free: FloatArray, noise: float, power: float) -> FloatArray:
-    determined = free < LEAST_FREE
+def _powered(e: FloatArray, free: FloatArray, noise: float, power: float, least: float) -> FloatArray:
+    determined = free < least
     return np.where(determined, np.sqrt(noise), e / np.where(determined, 1.0, free) ** power)
 
 

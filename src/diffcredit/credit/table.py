@@ -1,13 +1,16 @@
 """The evaluations an estimate starts from, checked: one row a coalition."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import comb
 
 from diffcredit.coalitions import BoolArray, encode
+from diffcredit.credit.numbers import read_numbers
 from diffcredit.credit.sizes import SizeDistribution
 from diffcredit.errors import UserError
 
@@ -68,10 +71,21 @@ class Table:
     def draws(self) -> FloatArray:
         """(m,): how many independent draws of a size each coalition stands for.
 
-        A number of replicates that all coalitions have came with their sizes, and a complement with its pair.
+        A number of replicates that all coalitions have came with their sizes, and a complement with its pair. Nor do
+        a few coalitions' many replicates tell of sizes: where the numbers r of replicates vary more within the sizes
+        than independent draws of the C(n, s) coalitions would, each counts for so much less.
         """
         in_pairs = 1 - (self.units.max(initial=-1) + 1) / max(len(self.units), 1)
-        return self.replicates / max(self.replicates.min(initial=self.evaluations), 1) / (1 + 2 * in_pairs)
+        part = 1 / comb(self.n, np.arange(1, self.n))
+        total, squares = (np.bincount(self.sizes - 1, self.replicates**k, self.n - 1) for k in (1, 2))
+        dispersion = float((squares - part * total**2).sum()) / max(float(((1 - part) * total).sum()), 1.0)
+        alike = max(dispersion, self.replicates.min(initial=self.evaluations), 1)
+        return self.replicates / alike / (1 + 2 * in_pairs)
+
+    @property
+    def about_mean(self) -> Self:
+        """The same with the values' mean taken off: for rounding's sake, where a constant has no part."""
+        return replace(self, values=self.values - self.values.sum() / max(len(self.values), 1))
 
     @property
     def level(self) -> float:
@@ -111,7 +125,7 @@ def read_table(
 ) -> Table:
     """The checked table. Rows of the empty and of the full coalition join the endpoints' replicates; rows of one
     coalition are its replicates, but those of the same seed are one evaluation told twice."""
-    x, y = _matrix(coalitions), np.asarray(values, dtype=np.float64)
+    x, y = _matrix(coalitions), read_numbers("values", values)
     if y.shape != x.shape[:1]:
         raise UserError(f"coalitions of shape {x.shape} and values of shape {y.shape}: expected (m, n) and (m,)")
     if not np.isfinite(y).all():
@@ -137,13 +151,17 @@ def read_table(
 
 
 def _matrix(coalitions: ArrayLike) -> BoolArray:
-    x = np.asarray(coalitions)
+    try:
+        x = np.asarray(coalitions)
+        boolean = not np.ma.is_masked(coalitions) and (x.dtype == np.bool_ or bool(np.isin(x, (0, 1)).all()))
+    except (TypeError, ValueError):  # rows of different lengths, or entries that are not even equal to themselves
+        raise UserError("coalitions: expected (m, n) booleans, one row a coalition, True for the members") from None
     if x.ndim != 2:
         raise UserError(f"coalitions of shape {x.shape}: expected (m, n), one row a coalition")
     if x.shape[1] < 2:
         raise UserError(f"contributors: {x.shape[1]}; credits are shared between at least 2")
-    if x.dtype != np.bool_ and not np.isin(x, (0, 1)).all():
-        raise UserError("coalitions: expected booleans, True for the members")
+    if not boolean:
+        raise UserError("coalitions: expected booleans, True for the members, none missing")
     return x.astype(np.bool_)
 
 
@@ -151,7 +169,10 @@ def _told_once(x: BoolArray, y: FloatArray, seeds: NDArray) -> tuple[BoolArray, 
     """One row for each coalition and seed; rows that agree in both and differ in value are refused."""
     if seeds.shape != y.shape:
         raise UserError(f"seeds of shape {seeds.shape}: expected {y.shape}, one for each value")
-    labels = np.unique(seeds, return_inverse=True)[1].reshape(-1, 1).astype(np.int64)
+    try:
+        labels = np.unique(seeds, return_inverse=True)[1].reshape(-1, 1).astype(np.int64)
+    except TypeError:
+        raise UserError("seeds: some are missing or of different kinds; expected all numbers or all texts") from None
     keys = np.concatenate([np.packbits(x, axis=1), labels.view(np.uint8).reshape(len(y), -1)], axis=1)
     _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     apart = np.abs(y - y[first[which.ravel()]]) > SAME * y.std()
@@ -167,11 +188,12 @@ def _told_once(x: BoolArray, y: FloatArray, seeds: NDArray) -> tuple[BoolArray, 
 
 
 def _endpoint(name: str, given: float | Sequence[float], from_table: FloatArray) -> FloatArray:
-    replicates = np.concatenate([np.atleast_1d(np.asarray(given, dtype=np.float64)), from_table])
+    own = np.atleast_1d(read_numbers(name, given))
+    if own.ndim != 1 or not np.isfinite(own).all():
+        raise UserError(f"{name}: {given}; expected a finite number or a sequence of them")
+    replicates = np.concatenate([own, from_table])
     if replicates.size == 0:
         raise UserError(f"{name}: no value of the {name} coalition; at least one is expected")
-    if replicates.ndim != 1 or not np.isfinite(replicates).all():
-        raise UserError(f"{name}: {given}; expected a finite number or a sequence of them")
     return replicates
 
 
