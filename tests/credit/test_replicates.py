@@ -25,7 +25,6 @@ def test_the_default_finds_any_game_as_all_coalitions_are_replicated(game):
         errors.append(np.sqrt(np.mean((credits.values - truth) ** 2)))
     assert errors[2] < errors[1] < errors[0]
     assert errors[2] < 0.15 * truth.std()
-    assert np.mean((credits.low <= truth) & (truth <= credits.high)) > 0.8
 
 
 def test_more_replicates_of_one_coalition_are_worth_less_than_more_coalitions():

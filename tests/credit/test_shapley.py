@@ -196,7 +196,8 @@ def test_credits_are_the_ridge_and_stein_combination_of_the_formulae():
     np.testing.assert_allclose(credits.standard_error**2, variance + shrinkage + tilt, rtol=1e-6)
     parameters = np.trace(hat) - 5
     student_t = student.ppf(0.975, m - 5 - parameters) / student.ppf(0.975, np.inf)
-    half = student_t * robust_critical_value((shrinkage + tilt) / variance) * np.sqrt(variance)
+    spread = student_t * np.sqrt(variance)
+    half = robust_critical_value((shrinkage + tilt) / spread**2) * spread
     np.testing.assert_allclose(credits.high - credits.values, half, rtol=1e-6)
     np.testing.assert_allclose(credits.values - credits.low, half, rtol=1e-6)
 

@@ -88,7 +88,8 @@ def banzhaf_msr(table: Table, confidence: float) -> Credits:
     noise of deviation 2|F̄|/√m in every credit, which is most of the noise where F̄ is far from 0.
     What the other contributors add is noise to these means; :func:`banzhaf` takes out its linear part, where there are
     several times more evaluations than contributors. This one works with fewer. Exact when all coalitions are given.
-    Interval: the jackknife over units with Student's t; infinite where a mean is of one coalition alone.
+    Interval: the jackknife over units with Student's t, too wide for designs that spread members evenly; infinite where
+    a mean is of one coalition alone.
     """
     table.require(2, "banzhaf-msr")
     within = table.coalitions.T

@@ -199,13 +199,12 @@ class Credits:
 
 def half_width(variance: FloatArray, bias: FloatArray, degrees: float, confidence: float) -> FloatArray:
     """(n,): half of an interval around an estimate with this sampling variance and root mean square bias."""
-    m2 = np.divide(bias**2, variance, out=np.zeros_like(variance), where=variance > 0)
+    # Student's t for the normal distribution: the noise's variance is itself estimated, the bias's is a bound.
+    level = (1 + confidence) / 2
+    spread = np.sqrt(variance) * student.ppf(level, degrees) / student.ppf(level, np.inf)
+    m2 = np.divide(bias**2, spread**2, out=np.zeros_like(variance), where=variance > 0)
     # Of a bias alone no more than its second moment is known: Chebyshev, which is also cva's limit.
-    robust = robust_critical_value(m2, confidence) * np.sqrt(variance)
-    robust = np.where(variance > 0, robust, bias / np.sqrt(1 - confidence))
-    # Student's t for the normal distribution: the noise's variance is itself estimated.
-    normal = student.ppf((1 + confidence) / 2, np.inf)
-    return robust * student.ppf((1 + confidence) / 2, degrees) / normal
+    return np.where(variance > 0, robust_critical_value(m2, confidence) * spread, bias / np.sqrt(1 - confidence))
 
 
 def endpoint_influence(table: Table, noise: float) -> FloatArray:
