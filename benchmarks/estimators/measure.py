@@ -33,7 +33,6 @@ from diffcredit.testing.games import BoolArray, FloatArray
 
 FOLDER = Path("results") / "benchmarks" / "estimators"
 SEEDS = 24
-COVER_SEEDS = 48  # coverage is a rate and needs more, but for the largest game, whose runs have 258 intervals each
 ALPHAS = (0.25, 0.5, 0.75)
 SETS, COALITIONS = 3, 100  # of each alpha, for the LDS
 FRACTIONS = (1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1, 1.5, 2, 3)  # of a game's usual number of evaluations
@@ -236,14 +235,9 @@ def _job(job: tuple[str, str, int]) -> tuple[str, str, int, str | None]:
 
 def jobs(parts: Sequence[str]) -> Iterator[tuple[str, str, int]]:
     for part in parts:
-        for seed in range(max(SEEDS, COVER_SEEDS)):
+        for seed in range(SEEDS):
             for name in WORLDS:
-                if seed < seeds(part, name):
-                    yield part, name, seed
-
-
-def seeds(part: str, name: str) -> int:
-    return COVER_SEEDS if part == "cover" and name != "percentile" else SEEDS
+                yield part, name, seed
 
 
 def run(parts: Sequence[str]) -> None:
@@ -269,10 +263,7 @@ def main() -> None:
     run(list(PARTS))
     found = {
         part: {
-            name: [
-                json.loads((FOLDER / part / f"{name}-{seed}.json").read_text("utf-8"))
-                for seed in range(seeds(part, name))
-            ]
+            name: [json.loads((FOLDER / part / f"{name}-{seed}.json").read_text("utf-8")) for seed in range(SEEDS)]
             for name in WORLDS
         }
         for part in PARTS
@@ -281,13 +272,5 @@ def main() -> None:
 
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     speeds = {f"n = {n}, {m} evaluations": speed(n, m) for n, m in ((258, 1000), (2000, 10_000))}
-    write(
-        found,
-        {
-            "machine": machine,
-            "versions": package_versions(),
-            "seeds": SEEDS,
-            "cover_seeds": COVER_SEEDS,
-            "speed": speeds,
-        },
-    )
+    about = {"machine": machine, "versions": package_versions(), "seeds": SEEDS}
+    write(found, about | {"speed": speeds})

@@ -21,8 +21,7 @@ def page(results: Mapping[str, Any]) -> list[str]:
         "# Results of `benchmarks/estimators`",
         "",
         f"Written by `python -m benchmarks estimators` ({results['machine']}). "
-        f"Mean ± standard error over {results['seeds']} seeds a game ({results['cover_seeds']} for coverage, but 24 of "
-        "percentile).",
+        f"Mean ± standard error over {results['seeds']} seeds a game.",
     ]
     methods = [m for m in results["scores"][names[0]] if m not in APART]
     for score, title in SCORES.items():

@@ -105,11 +105,15 @@ def _require_something_left(table: Table, unshrunk: FloatArray, anchors: int) ->
 def _named(surrogate: Surrogate | Sequence[Surrogate] | None) -> list[tuple[str, Surrogate]]:
     if surrogate is None:
         return []
-    if isinstance(surrogate, KnownSurrogate) or callable(surrogate):
-        return [("surrogate", surrogate)]
-    if not isinstance(surrogate, Sequence) or not all(isinstance(g, KnownSurrogate) or callable(g) for g in surrogate):
-        raise UserError(f"surrogate: {surrogate!r}; expected a function of coalitions, a KnownSurrogate, or several")
-    return [(f"surrogate {index + 1}", game) for index, game in enumerate(surrogate)]
+    if isinstance(surrogate, Sequence):
+        return [_named_one(f"surrogate {index + 1}", game) for index, game in enumerate(surrogate)]
+    return [_named_one("surrogate", surrogate)]
+
+
+def _named_one(name: str, game: Surrogate) -> tuple[str, Surrogate]:
+    if not (isinstance(game, KnownSurrogate) or callable(game)):
+        raise UserError(f"{name}: {game!r}; expected a function of coalitions, a KnownSurrogate, or several")
+    return name, game
 
 
 def _priors(prior: ArrayLike | None, n: int) -> FloatArray:

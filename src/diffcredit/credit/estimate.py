@@ -104,7 +104,7 @@ def estimate(
     Raises UserError when the table is malformed, too short or contradicts ``size_distribution``.
     """
     if isinstance(values, Mapping):
-        options = {"method": method, "size_distribution": size_distribution, "confidence": confidence}
+        options: dict[str, Any] = {"method": method, "size_distribution": size_distribution, "confidence": confidence}
         options |= {"prior": prior, "surrogate": surrogate, "seeds": seeds}
         if (
             not (isinstance(empty, Mapping) and isinstance(full, Mapping))

@@ -45,7 +45,7 @@ class SizeDistribution:
         Raises when the sizes, drawn so often independently, plainly contradict the distribution: weights would
         then be wrong.
         """
-        self._check(np.bincount(sizes - 1, draws, minlength=len(self.probabilities)))
+        self._check(np.bincount(sizes - 1, draws, minlength=len(self.probabilities)).astype(np.float64))
         return target[sizes - 1] / self.probabilities[sizes - 1]
 
     def _check(self, counts: FloatArray) -> None:

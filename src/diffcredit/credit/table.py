@@ -142,7 +142,7 @@ def read_table(
         coalitions=unique,
         values=means,
         replicates=replicates,
-        scatter=np.bincount(which, (y[inner] - means[which]) ** 2, len(unique)),
+        scatter=np.bincount(which, (y[inner] - means[which]) ** 2, len(unique)).astype(np.float64),
         empty=_endpoint("empty", empty, y[sizes == 0]),
         full=_endpoint("full", full, y[sizes == n]),
         known=(np.ndim(empty) == 0 and (sizes > 0).all(), np.ndim(full) == 0 and (sizes < n).all()),
