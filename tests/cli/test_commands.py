@@ -463,7 +463,10 @@ def test_long_names_are_not_cut(diffcredit, tmp_path):
     out = diffcredit("credits", tmp_path)[1]
     assert "…" not in out
     assert max(map(len, out.splitlines()[:5])) <= 80
-    names = "".join(line[6:40] for line in out.splitlines()).replace(" ", "")
+    header = next(line for line in out.splitlines() if "contributor" in line)
+    # names begin below their header; numbers, right-aligned, never reach as far left as the next one begins
+    column = slice(header.index("contributor"), header.index("images"))
+    names = "".join(line[column] for line in out.splitlines()).replace(" ", "")
     assert "Wolfeschlegelsteinhausenbergerdorff" * 3 in names
 
 
