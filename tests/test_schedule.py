@@ -141,7 +141,7 @@ def test_a_correlation_ends_the_study_at_a_look(alone):
     for end in range(40, len(alone) - 1, 40):
         prefix = tasks_in(alone)[: end + 2]
         credits = credits_of([evaluation(task, noise=2.0) for task in prefix], PROPERTIES, settings)[0]["quality"]
-        good.append(credits.diagnostics["predicted_correlation"] >= 0.9)
+        good.append(credits.diagnostics["assured_correlation"] >= 0.9)
         if good[-2:] == [True, True]:
             ends.append(end)
             break

@@ -21,7 +21,8 @@ def page(results: Mapping[str, Any]) -> list[str]:
         "# Results of `benchmarks/estimators`",
         "",
         f"Written by `python -m benchmarks estimators` ({results['machine']}). "
-        f"Mean ± standard error over {results['seeds']} seeds a game.",
+        f"Mean ± standard error over {results['seeds']} seeds a game ({results['curve_seeds']} for evaluations needed, "
+        f"but for percentile; {results['surrogate_seeds']} for priors and surrogates).",
     ]
     methods = [m for m in results["scores"][names[0]] if m not in APART]
     for score, title in SCORES.items():

@@ -249,7 +249,7 @@ def test_status_of_a_rule_with_parts(diffcredit, finished, tmp_path):
     assert out.splitlines()[1].split()[:5] == ["sparsified", "18", "of", "about", "202"]
     lines = {line.strip().partition("  ")[0]: line for line in out.splitlines()}
     assert lines["200 evaluations"].split()[2:5] == ["16", "≈", "200"]
-    assert "no look yet" in lines["predicted correlation ≥ 0.5"]
+    assert "no look yet" in lines["correlation ≥ 0.5, 85 % sure"]
     assert "cannot tell yet" in lines["width ≤ 1e+09"]
     assert lines["5 hours"].startswith("     ")  # below its parent
     assert "reached" not in lines["5 hours"]

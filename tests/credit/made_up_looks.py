@@ -17,7 +17,9 @@ def credits(values: Any = (0.0, 1.0), error: Any = 1.0, width: Any = 1.0, correl
         low=values - half,
         high=values + half,
         standard_error=np.broadcast_to(np.asarray(error, dtype=float), values.shape),
-        diagnostics={} if correlation is None else {"predicted_correlation": correlation},
+        diagnostics={}
+        if correlation is None
+        else {"predicted_correlation": correlation, "assured_correlation": correlation},
     )
 
 

@@ -95,7 +95,7 @@ def test_the_reason_names_what_was_reached():
     rule = AnyOf((Evaluations(500), Time(9), AllOf((Width(2.0), Correlation(0.8)))))
     good = {"x": credits(width=1.5, correlation=0.81)}
     looks = [look(40, good, elapsed=10), look(80, good, elapsed=20)]
-    assert rule.standing(looks).reason() == "width ≤ 2, now 1.5 and predicted correlation ≥ 0.8, now 0.81"
+    assert rule.standing(looks).reason() == "width ≤ 2, now 1.5 and correlation ≥ 0.8, 85 % sure, now 0.81"
     assert rule.standing([look(500)]).reason() == "500 evaluations"
     assert [part.reached for part in rule.standing(looks).parts] == [False, False, True]
 

@@ -1,8 +1,8 @@
 """Stopping rules on how well the credits are known.
 
 All rest on the estimator's model of its own errors and on looking again and again: they are no anytime-valid
-tests. A rule that wants two looks in a row is less easily fooled by one lucky look; in simulated studies the
-realised correlation met the target of :class:`Correlation` in about nine runs of ten or more. Like the intervals,
+tests. A rule that wants two looks in a row is less easily fooled by one lucky look. How often the realised
+correlation met the target of :class:`Correlation` is measured in ``benchmarks/estimators``. Like the intervals,
 they speak of this base model, this retraining and these initial noises.
 """
 
@@ -116,10 +116,11 @@ def _with_credits(looks: Sequence[Look]) -> list[Look]:
 
 @dataclass(frozen=True)
 class Correlation(CreditRule):
-    """The predicted correlation ρ̂ with the credits of endless evaluations is at least ``target``, twice in a row.
+    """The correlation with the credits of endless evaluations is at least ``target`` with a probability of 85 %, as
+    the estimator assures it, twice in a row.
 
     Of a shrunken estimate 1 − ρ² = 1/(1 + cM) at M evaluations, so t is foreseen at
-    M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)).
+    M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)), t the predicted correlation that assures the target.
     """
 
     target: float
@@ -130,19 +131,20 @@ class Correlation(CreditRule):
             raise UserError(f"stop: correlation: {self.target}; a number between 0 and 1 is accepted")
 
     def quality(self, credits: Credits, higher_is_better: bool) -> float | None:
-        return credits.diagnostics.get("predicted_correlation")
+        return credits.diagnostics.get("assured_correlation")
 
     def enough(self, quality: float) -> bool:
         return quality >= self.target
 
     def needed(self, credits: Credits, higher_is_better: bool, evaluations: int) -> float | None:
-        correlation = self.quality(credits, higher_is_better)
-        if correlation is None or not 0 < correlation < 1:
-            return evaluations if correlation == 1 else None
-        return evaluations * _odds(self.target**2) / _odds(correlation**2)
+        assured, predicted = (credits.diagnostics.get(f"{key}_correlation") for key in ("assured", "predicted"))
+        if assured is None or predicted is None or not 0 < assured < 1:
+            return evaluations if assured == 1 else None
+        margin = math.atanh(predicted) - math.atanh(assured)
+        return evaluations * _odds(math.tanh(math.atanh(self.target) + margin) ** 2) / _odds(predicted**2)
 
     def __str__(self) -> str:
-        return f"predicted correlation{self._of()} ≥ {self.target:g}"
+        return f"correlation{self._of()} ≥ {self.target:g}, 85 % sure"
 
 
 def _odds(share: float) -> float:

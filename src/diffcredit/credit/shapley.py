@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from diffcredit.credit.anchors import Anchors
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
@@ -59,6 +60,9 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
     influence = unit_sums(total * scaled, table.units)
     influence += np.outer(step.slope, step.slope @ unit_sums(difference * scaled, table.units))
     squared_errors = (influence**2).sum(axis=1) + squared_bias
+    predicted = predicted_correlation(
+        squared_errors, spread * (1 - 1 / n) + float((anchors.contrasts @ loadings).var())
+    )
     endpoints = endpoint_influence(table, noise)
     information = model.regression.information
     parameters = float((information / (information + ridge)).sum())
@@ -79,9 +83,8 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
             "noise_exponent": model.shape.noise,
             "misfit": model.shape.misfit,
             "stein_weight": step.weight,
-            "predicted_correlation": predicted_correlation(
-                squared_errors, spread * (1 - 1 / n) + float((anchors.contrasts @ loadings).var())
-            ),
+            "predicted_correlation": predicted,
+            "assured_correlation": assured_correlation(predicted, n),
             "effective_parameters": parameters,
             "level_standard_error": float((endpoints[0] ** 2).sum() ** 0.5),
             **{f"anchor_{index + 1}": float(loading) for index, loading in enumerate(loadings)},
@@ -166,3 +169,11 @@ def predicted_correlation(squared_errors: FloatArray, spread: float) -> float:
     spread: the variance of the true credits about their mean, τ²(1 − 1/n) and what anchors add.
     """
     return max(0.0, 1 - float(squared_errors.mean()) / spread) ** 0.5
+
+
+def assured_correlation(predicted: float, n: int) -> float:
+    """The correlation that the credits have with a probability of 85 % where ``predicted`` is to be expected.
+
+    Over n contributors the realised correlation strays: atanh ρ by 1/√(n − 3) (Fisher 1921).
+    """
+    return max(0.0, float(np.tanh(np.arctanh(min(predicted, 1 - 1e-12)) - ndtri(0.85) / max(n - 3, 1) ** 0.5)))
