@@ -289,5 +289,6 @@ def main() -> None:
         "seeds": SEEDS,
         "curve_seeds": CURVE_SEEDS,
         "surrogate_seeds": SURROGATE_SEEDS,
+        "speed": speeds,
     }
     write(found, about)
