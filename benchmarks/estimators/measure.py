@@ -34,7 +34,7 @@ from diffcredit.testing.games import BoolArray, FloatArray
 FOLDER = Path("results") / "benchmarks" / "estimators"
 SEEDS = 24
 CURVE_SEEDS = 48  # of all games but the largest: a ratio of evaluations is read off curves that must be smooth
-SURROGATE_SEEDS = 12
+SURROGATE_SEEDS = 8
 ALPHAS = (0.25, 0.5, 0.75)
 SETS, COALITIONS = 3, 100  # of each alpha, for the LDS
 FRACTIONS = (1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1, 1.5, 2, 3)  # of a game's usual number of evaluations
