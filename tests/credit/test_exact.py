@@ -39,7 +39,7 @@ def test_all_coalitions_give_the_shapley_value(name, method):
 
 
 @pytest.mark.parametrize("method", ["exact", "kernelshap", "unshrunk"])
-@pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.parametrize("n", [2, 3, 10, 12])
 def test_all_coalitions_give_the_shapley_value_for_few_and_more_contributors(n, method):
     game = games.random_game(n, seed=n)
     np.testing.assert_allclose(from_all(game, n, method).values, games.brute_force_shapley(game, n), atol=1e-8)

@@ -331,3 +331,25 @@ def test_slopes_that_fall_with_the_size_are_found_and_credited():
     assert np.abs(credits.values - truth).max() < 0.03 < np.abs(one_slope.values - truth).max()
     assert np.mean((credits.low <= truth) & (truth <= credits.high)) >= 0.8
     assert (credits.high - credits.low).mean() < (one_slope.high - one_slope.low).mean()
+
+
+def test_null_player_and_twins_hold_within_the_intervals():
+    # Contributor 0 changes nothing; 1 and 2 are interchangeable; interactions and diminishing returns among the rest.
+    n, m = 10, 120
+    amounts = np.array([0.0, 2.0, 2.0, 0.5, 3.0, 1.0, 4.0, 0.2, 1.5, 2.5])
+
+    def game(x):
+        return np.sqrt(x @ amounts) + 0.5 * (x[:, 1] | x[:, 2]) * x[:, 3]
+
+    truth = games.brute_force_shapley(game, n)
+    assert truth[0] == pytest.approx(0, abs=1e-12)
+    assert truth[1] == pytest.approx(truth[2])
+    null, twins = [], []
+    for seed in range(60):
+        noisy = games.noisy(game, 0.3, seed)
+        coalitions = make_design("uniform", seed).draw(n, 0, m)
+        credits = estimate(coalitions, noisy(coalitions), **ends(noisy, n, replicates=3))
+        null.append(credits.low[0] <= 0 <= credits.high[0])
+        twins.append(credits.low[1] <= credits.high[2] and credits.low[2] <= credits.high[1])
+    assert np.mean(null) > 0.85
+    assert np.mean(twins) > 0.95
