@@ -119,3 +119,8 @@ def test_the_reason_names_what_was_reached():
 def test_nonsense_is_refused(make):
     with pytest.raises(UserError, match="accepted"):
         make()
+
+
+def test_a_joined_rule_tells_its_parts():
+    rule = (Evaluations(500) & Correlation(0.9)) | Money(200, per_hour=2.5)
+    assert str(rule) == ("any of (all of (500 evaluations; correlation ≥ 0.9, 85 % sure); 200 spent at 2.5 an hour)")

@@ -111,7 +111,7 @@ class AnyOf(Rule):
             yield from rule.leaves()
 
     def __str__(self) -> str:
-        return "any of"
+        return f"any of ({'; '.join(map(str, self.rules))})"
 
 
 @dataclass(frozen=True)
@@ -138,14 +138,15 @@ class AllOf(Rule):
             yield from rule.leaves()
 
     def __str__(self) -> str:
-        return "all of"
+        return f"all of ({'; '.join(map(str, self.rules))})"
 
 
 def _joined(rule: AnyOf | AllOf, looks: Sequence[Look], joined: str, parts: Sequence[Standing]) -> Standing:
     known = [part.evaluations for part in parts if part.evaluations is not None]
     first, last = min(known, default=None), max(known) if len(known) == len(parts) else None
     now = f"{sum(part.reached for part in parts)} of {len(parts)} reached"
-    return Standing(str(rule), now, rule.reached(looks), first if joined == "or" else last, tuple(parts), joined)
+    wanted = "any of" if joined == "or" else "all of"  # the parts say what they want themselves
+    return Standing(wanted, now, rule.reached(looks), first if joined == "or" else last, tuple(parts), joined)
 
 
 @dataclass(frozen=True)
