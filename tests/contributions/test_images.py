@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffcredit.contributions.images import MAX_PIXELS, UnreadableImage, open_image, square_pixels
+from diffcredit.contributions.images import MAX_PIXELS, UnreadableImage, open_bytes, open_image, square_pixels
 
 from .pictures import BLUE, GREEN, RED, WHITE, paint
 
@@ -153,6 +153,16 @@ def test_size_is_checked_before_decoding(tmp_path):
     path.write_bytes(png_header(side, side) + chunk(b"IDAT", b""))
     with pytest.raises(UnreadableImage, match=f"{side} x {side} pixels; at most 64 megapixels"):
         pixels(path)
+
+
+def test_a_file_in_memory(tmp_path):
+    content = paint(tmp_path / "a.png", GREEN).read_bytes()
+    with open_bytes(content) as image:
+        assert (square_pixels(image, 4) == GREEN).all()
+    with pytest.raises(UnreadableImage, match="empty"):
+        open_bytes(b"")
+    with pytest.raises(UnreadableImage, match="accepted format"):
+        open_bytes(b"%!PS-Adobe-3.0 EPSF-3.0")
 
 
 def test_what_is_no_image(tmp_path):

@@ -1,11 +1,13 @@
 import random
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from diffcredit.contributions import load_contributions
+from diffcredit.contributions.sources import Record
 from diffcredit.errors import UserError
 
 from .pictures import BLUE, GREEN, RED, colour_of, flat, jsonl, paint, paint_many
@@ -47,13 +49,21 @@ def test_auto_finds_the_source(tmp_path):
     [
         ({"path": "nowhere"}, "nowhere: does not exist"),
         ({"path": None}, "path: missing"),
-        ({"source": "parquet"}, "source: 'parquet'; auto, folders, imagefolder, npz, openmoji are accepted"),
+        ({"source": "parquet"}, "source: 'parquet'; auto, folders, .*openmoji are accepted"),
         ({"source": "openmoji"}, "takes no path"),
         ({"resolution": 3}, "resolution: 3; 4 to 1024"),
         ({"resolution": 1025}, "resolution: 1025"),
         ({"resolution": 32.0}, r"resolution: 32\.0"),
         ({"resolution": True}, "resolution: True"),
         ({"unreadable": "ignore"}, "unreadable: 'ignore'; stop or skip"),
+        ({"source": 7}, "source: 7 cannot be called"),
+        ({"at_least": 0}, "at_least: 0; a number of images from 1"),
+        ({"at_least": 1.5}, r"at_least: 1\.5"),
+        ({"at_least": 11}, "at_least: 11 leaves 0 of 3 contributors, who gave up to 10"),
+        ({"draw": 1}, "draw: 1; a number of contributors from 2"),
+        ({"draw": True}, "draw: True"),
+        ({"draw": 4}, "draw: 4, but there are 3 contributors with at least 1 images"),
+        ({"draw": 2, "at_least": 11}, "draw: 2, but there are 0 contributors with at least 11 images"),
         ({"holdout": 1.0}, r"holdout: 1\.0; a fraction"),
         ({"holdout": -0.1}, r"holdout: -0\.1; a fraction"),
         ({"holdout": float("nan")}, "holdout: nan; a fraction"),
@@ -194,6 +204,50 @@ def test_an_empty_held_out_path(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(UserError, match=f"holdout: no images at {tmp_path / 'out'}"):
         load_contributions(tmp_path / "data", holdout=tmp_path / "out")
+
+
+def test_held_out_images_keep_their_captions(tmp_path):
+    paint_many(tmp_path, NAMES)
+    rows = [{"file_name": name, "contributor": name[:3], "text": f"this is {name}"} for name in NAMES]
+    jsonl(tmp_path / "metadata.jsonl", rows)
+    kept = load_contributions(tmp_path, holdout=0.3, resolution=4)
+    assert kept.captions == tuple(f"this is {name}" for name in kept.names)
+    assert kept.heldout_captions is not None
+    told = [caption.removeprefix("this is ") for caption in kept.heldout_captions]
+    assert flat(kept.heldout) == [colour_of(name) for name in told]
+    assert load_contributions(tmp_path).heldout_captions == ()
+    paint(tmp_path.parent / "loose/a.png")
+    assert load_contributions(tmp_path, holdout=tmp_path.parent / "loose").heldout_captions == ("",)
+
+
+def test_without_captions_there_are_none_for_held_out_images(tmp_path):
+    paint_many(tmp_path, NAMES)
+    assert load_contributions(tmp_path, holdout=0.3).heldout_captions is None
+
+
+class Mine:
+    """A user's own source: names by the first letter, the last row held out."""
+
+    def __call__(self, path, contributor):
+        assert path is None
+        records = [Record(f"{i}", "ab"[i % 2], partial(Image.new, "RGB", (8, 8), (i, 0, 0))) for i in range(5)]
+        return [*records[::-1], Record("x", None, partial(Image.new, "RGB", (8, 8), BLUE), heldout=True)]
+
+
+def test_a_source_of_your_own():
+    found = load_contributions(source=Mine(), resolution=4)
+    assert found.contributors == ("a", "b")
+    assert flat(found.images) == [(i, 0, 0) for i in range(5)]
+    assert found.owner.tolist() == [0, 1, 0, 1, 0]
+    assert flat(found.heldout) == [BLUE]
+
+
+def test_a_source_that_names_nobody():
+    def source(path, contributor):
+        return [Record("x", None, partial(Image.new, "RGB", (8, 8)))]
+
+    with pytest.raises(UserError, match="x: an image without contributor"):
+        load_contributions(source=source)
 
 
 def test_copies_under_two_names_are_reported(tmp_path):

@@ -1,4 +1,6 @@
 import dataclasses
+import hashlib
+import json
 
 import numpy as np
 import pytest
@@ -46,6 +48,7 @@ def test_fingerprint_is_the_contents():
     assert len(base.fingerprint) == 64
     assert build().fingerprint == base.fingerprint
     assert build(skipped=("x.png: why",)).fingerprint == base.fingerprint
+    assert build(left_out=("eve (1 image)",)).fingerprint == base.fingerprint
     assert build(images=np.asfortranarray(base.images)).fingerprint == base.fingerprint
     other = base.images.copy()
     other[3, 1, 1, 1] ^= 1
@@ -61,8 +64,27 @@ def test_fingerprint_is_the_contents():
         build(captions=None),
         build(captions=("a", "a", "b", "c", "d")),
         build(captions=("", "", "", "", "")),
+        build(heldout_captions=("", "")),
+        build(heldout_captions=("", "x")),
     ]
     assert len({base.fingerprint, *(c.fingerprint for c in changed)}) == len(changed) + 1
+
+
+def test_fingerprints_without_held_out_captions_stay_what_they_were():
+    """By the formula that ledgers were written with: the canonical JSON's SHA-256, arrays by theirs."""
+    for base in (build(), build(heldout=build().heldout[:0], heldout_captions=())):
+        arrays = hashlib.sha256()
+        for name in ("heldout", "images", "owner"):
+            array = getattr(base, name)
+            arrays.update(f"{name}\x1f{array.dtype.str}\x1f{array.shape}\x1f".encode() + array.tobytes())
+        fields = {
+            "arrays": arrays.hexdigest(),
+            "captions": list(base.captions or ()),
+            "contributors": list(base.contributors),
+            "names": list(base.names),
+        }
+        text = json.dumps(fields, separators=(",", ":"))
+        assert base.fingerprint == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_it_is_frozen():
@@ -98,6 +120,7 @@ def test_duplicates_across_contributors_only():
         ({"names": ("1", "2", "3", "4", "4")}, "names"),
         ({"contributors": ("ada", "bob", "bob")}, "contributors"),
         ({"captions": ("a",)}, "captions"),
+        ({"heldout_captions": ("a",)}, "heldout_captions"),
     ],
 )
 def test_records_that_contradict_themselves(change, message):

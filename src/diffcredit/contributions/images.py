@@ -4,6 +4,7 @@ Files come from strangers. The size is read from the header and checked before a
 formats that Pillow decodes by itself, without outside programs, are opened.
 """
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +43,19 @@ def open_image(path: Path) -> Image.Image:
         raise UnreadableImage("not a regular file")
     if path.stat().st_size == 0:
         raise UnreadableImage("the file is empty (0 bytes)")
+    return _opened(path)
+
+
+def open_bytes(content: bytes) -> Image.Image:
+    """The same for a file's content."""
+    if not content:
+        raise UnreadableImage("the image is empty (0 bytes)")
+    return _opened(BytesIO(content))
+
+
+def _opened(file: Path | BytesIO) -> Image.Image:
     try:
-        return Image.open(path, formats=FORMATS)
+        return Image.open(file, formats=FORMATS)
     except UnidentifiedImageError:
         raise UnreadableImage(f"not an image in an accepted format ({', '.join(FORMATS)})") from None
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions.images import UnreadableImage, square_pixels
 from diffcredit.contributions.records import Contributions
-from diffcredit.contributions.sources import BUNDLED, SOURCES, Record, detect
+from diffcredit.contributions.selecting import select
+from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_named
+from diffcredit.contributions.sources.files import existing
 from diffcredit.errors import UserError
 from diffcredit.seeds import derive_seed
 
@@ -22,24 +24,30 @@ RESOLUTIONS = range(4, 1025)
 def load_contributions(
     path: str | Path | None = None,
     *,
-    source: str = "auto",
+    source: str | Source = AUTO,
     contributor: str = "contributor",
     resolution: int = 32,
+    at_least: int = 1,
+    draw: int | None = None,
     holdout: float | str | Path | None = None,
     unreadable: Literal["stop", "skip"] = "stop",
     seed: int = 0,
 ) -> Contributions:
     """Reads, checks and decodes a set of images with their contributors.
 
-    :param path: what the source reads; None for the bundled ``openmoji``.
-    :param source: ``folders`` (a folder per contributor), ``imagefolder`` (Hugging Face layout), ``npz``,
-        ``openmoji``, or ``auto``: by what lies at ``path``.
+    :param path: what the source reads; None for the bundled ``openmoji`` and for datasets of the hub.
+    :param source: a source such as ``Npz(heldout="split")``; or the name of one in ``SOURCES``, which then has
+        its default options; or ``auto``: ``folders``, ``imagefolder`` or ``npz``, by what lies at ``path``.
     :param contributor: the metadata column or array that names the contributors.
     :param resolution: side of the decoded images in pixels, 4 to 1024.
+    :param at_least: the images a contributor must have given, before ``holdout`` and unreadable ones included;
+        who gave fewer is listed in ``left_out``.
+    :param draw: how many of the remaining contributors play, drawn at random; None: all of them.
     :param holdout: the fraction of each contributor's images to keep out of training, or the path of images
         that are all kept out and need no contributor. None: what the source itself keeps out, if anything.
     :param unreadable: whether an image that cannot be read stops the import or is listed in ``skipped``.
-    :param seed: fixes which images a fraction keeps out; a contributor's draw depends on nobody else.
+    :param seed: fixes which contributors are drawn and which images a fraction keeps out; what is kept out of
+        a contributor depends on nobody else.
     """
     if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution not in RESOLUTIONS:
         raise UserError(
@@ -47,20 +55,22 @@ def load_contributions(
         )
     if unreadable not in ("stop", "skip"):
         raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
-    root = _root(path, source)
-    records = _records(root, source, contributor)
+    root = None if path is None else Path(path)
+    reader = _source(source, root)
+    where = reader if root is None else root
+    records, left_out = select(_records(reader, root, contributor), at_least, draw, seed)
     if holdout is not None:
         records = _hold_out(records, holdout, root, seed)
     if not any(not record.heldout for record in records):
-        raise UserError(f"{root}: no images there")
+        raise UserError(f"{where}: no images there")
 
     skipped: list[str] = []
     stop = unreadable == "stop"
-    training, images = _decode([r for r in records if not r.heldout], resolution, root, stop, skipped)
-    _, heldout = _decode([r for r in records if r.heldout], resolution, root, stop, skipped)
+    training, images = _decode([r for r in records if not r.heldout], resolution, where, stop, skipped)
+    kept_out, heldout = _decode([r for r in records if r.heldout], resolution, where, stop, skipped)
     givers = [_giver(record) for record in training]
     contributors = sorted({_giver(record) for record in records if not record.heldout})
-    _check_contributors(contributors, givers, root)
+    _check_contributors(contributors, givers, where)
     index = {name: i for i, name in enumerate(contributors)}
     captioned = any(record.caption is not None for record in training)
     return Contributions(
@@ -71,48 +81,43 @@ def load_contributions(
         heldout=heldout,
         skipped=tuple(skipped),
         captions=tuple(record.caption or "" for record in training) if captioned else None,
+        heldout_captions=tuple(record.caption or "" for record in kept_out) if captioned else None,
+        left_out=left_out,
     )
 
 
-def _root(path: str | Path | None, source: str) -> Path:
-    accepted = ("auto", *SOURCES)
-    if source not in accepted:
-        raise UserError(f"source: {source!r}; {', '.join(accepted)} are accepted")
-    if source == "openmoji":
-        if path is not None:
-            raise UserError(f"path: {path}; the source openmoji is bundled and takes no path")
-        return BUNDLED
-    if path is None:
-        raise UserError(f"path: missing; the source {source} reads a path (only openmoji is bundled)")
-    return _existing(Path(path))
+def _source(source: str | Source, path: Path | None) -> Source:
+    if source == AUTO:
+        return source_named(detect(existing(path)))
+    if isinstance(source, str):
+        return source_named(source)
+    if not callable(source):
+        raise UserError(f"source: {source!r} cannot be called; a Source, called with a path and a column, is accepted")
+    return source
 
 
-def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise UserError(f"{path}: does not exist")
-    return path
-
-
-def _records(path: Path, source: str, contributor: str | None) -> list[Record]:
+def _records(source: Source, path: Path | None, contributor: str | None) -> list[Record]:
     """A source's records, sorted by name."""
-    read = SOURCES[detect(path) if source == "auto" else source]
-    return sorted(read(path, contributor), key=lambda record: record.name)
+    return sorted(source(path, contributor), key=lambda record: record.name)
 
 
-def _hold_out(records: list[Record], holdout: float | str | Path, root: Path, seed: int) -> list[Record]:
+def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | None, seed: int) -> list[Record]:
     training = [record for record in records if not record.heldout]
     if isinstance(holdout, str | Path):
-        place = _existing(Path(holdout))
-        inside, outside = place.resolve(), root.resolve()
-        if inside.is_relative_to(outside) or outside.is_relative_to(inside):
+        place = existing(Path(holdout))
+        if root is not None and _overlap(place.resolve(), root.resolve()):
             raise UserError(f"holdout: {place} and the contributions at {root} overlap; apart they are accepted")
-        kept_out = [replace(record, heldout=True) for record in _records(place, "auto", None)]
+        kept_out = [replace(record, heldout=True) for record in _records(_source(AUTO, place), place, None)]
         if not kept_out:
             raise UserError(f"holdout: no images at {place}")
         return training + kept_out
     if isinstance(holdout, bool) or not isinstance(holdout, int | float) or not 0 <= holdout < 1:
         raise UserError(f"holdout: {holdout!r}; a fraction from 0 to below 1, or a path, is accepted")
     return _stratified(training, holdout, seed)
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:
@@ -132,12 +137,13 @@ def _stratified(training: list[Record], fraction: float, seed: int) -> list[Reco
 
 
 def _giver(record: Record) -> str:
-    assert record.contributor is not None, f"{record.name}: a source gave a training image without contributor"
+    if record.contributor is None:
+        raise UserError(f"{record.name}: an image without contributor")
     return record.contributor
 
 
 def _decode(
-    records: Sequence[Record], resolution: int, root: Path, stop: bool, skipped: list[str]
+    records: Sequence[Record], resolution: int, where: object, stop: bool, skipped: list[str]
 ) -> tuple[list[Record], NDArray[np.uint8]]:
     """The records that could be read and their (len, resolution, resolution, 3) pixels, in this order."""
     pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
@@ -160,7 +166,7 @@ def _decode(
                 kept.append(row)
             elif stop:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise UserError(f"{root}: {records[row].name}: {why}; repair or remove it, or say unreadable: skip")
+                raise UserError(f"{where}: {records[row].name}: {why}; repair or remove it, or say unreadable: skip")
             else:
                 skipped.append(f"{records[row].name}: {why}")
     if len(kept) < len(records):
@@ -168,9 +174,9 @@ def _decode(
     return [records[row] for row in kept], pixels
 
 
-def _check_contributors(contributors: Sequence[str], givers: Sequence[str], root: Path) -> None:
+def _check_contributors(contributors: Sequence[str], givers: Sequence[str], where: object) -> None:
     if len(contributors) < 2:
-        raise UserError(f"{root}: one contributor, {contributors[0]!r}; at least 2 are accepted")
+        raise UserError(f"{where}: one contributor, {contributors[0]!r}; at least 2 are accepted")
     left_out = sorted(set(contributors) - set(givers))
     if left_out:
-        raise UserError(f"{root}: no training image of contributor {left_out[0]!r} can be read")
+        raise UserError(f"{where}: no training image of contributor {left_out[0]!r} can be read")

@@ -41,6 +41,10 @@ class Contributions:
     """``file: why`` of every image left out because it could not be read."""
     captions: tuple[str, ...] | None = None
     """(m,) texts, or None when the images have none."""
+    heldout_captions: tuple[str, ...] | None = None
+    """(k,) texts of the held-out images, "" where one has none; None when the training images have none."""
+    left_out: tuple[str, ...] = ()
+    """``name (k images)`` of every contributor whose images are not here: too few of them, or not drawn."""
 
     def __post_init__(self) -> None:
         m = len(self.names)
@@ -61,6 +65,8 @@ class Contributions:
             raise ValueError("names: an identity stands twice")
         if self.captions is not None and len(self.captions) != m:
             raise ValueError(f"captions: {len(self.captions)} for {m} images")
+        if self.heldout_captions is not None and len(self.heldout_captions) != len(self.heldout):
+            raise ValueError(f"heldout_captions: {len(self.heldout_captions)} for {len(self.heldout)} held-out images")
 
     @property
     def n(self) -> int:
@@ -75,6 +81,8 @@ class Contributions:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of contributors, owner, names, images, heldout and captions: of the content alone."""
+        # without such captions there is no key, not an empty one: the fingerprints in existing ledgers stay
+        heldout_captions = {"heldout_captions": list(self.heldout_captions)} if self.heldout_captions else {}
         arrays = {"images": self.images, "owner": self.owner.astype(np.int64), "heldout": self.heldout}
         return artifacts.fingerprint(
             {
@@ -82,6 +90,7 @@ class Contributions:
                 "names": list(self.names),
                 "captions": None if self.captions is None else list(self.captions),
                 "arrays": artifacts.fingerprint_arrays(arrays),
+                **heldout_captions,
             }
         )
 

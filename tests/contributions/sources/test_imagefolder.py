@@ -5,6 +5,7 @@ import re
 import pytest
 
 from diffcredit.contributions import load_contributions
+from diffcredit.contributions.sources.imagefolder import ImageFolder
 from diffcredit.errors import UserError
 
 from ..pictures import BLUE, GREEN, RED, flat, jsonl, paint
@@ -52,6 +53,14 @@ def test_both_forms(root, form):
 def test_captions_are_optional(root):
     jsonl(root / "metadata.jsonl", [{k: row[k] for k in ("file_name", "artist")} for row in ROWS])
     assert load(root).captions is None
+
+
+def test_captions_in_another_column(root):
+    jsonl(root / "metadata.jsonl", [row | {"title": f"title of {row['file_name']}"} for row in ROWS])
+    found = load_contributions(root, source=ImageFolder(caption="title"), contributor="artist")
+    assert found.captions == ("title of a.png", "title of b.png", "title of sub/a.png")
+    with pytest.raises(UserError, match=r"metadata\.jsonl:1: no column 'prompt'; there are: file_name, "):
+        load_contributions(root, source=ImageFolder(caption="prompt"), contributor="artist")
 
 
 def test_integers_name_contributors(root):

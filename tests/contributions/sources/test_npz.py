@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from diffcredit.contributions import load_contributions
+from diffcredit.contributions.sources.npz import Npz
 from diffcredit.errors import UserError
 
 from ..pictures import flat
@@ -35,6 +36,42 @@ def test_colours_keep_their_channels(tmp_path):
 
 def test_integer_contributors(tmp_path):
     assert load(tmp_path, images=IMAGES, artist=np.array([3, 11, 3, 11])).contributors == ("11", "3")
+
+
+def options(path, arrays, **options):
+    np.savez(path / "a.npz", images=IMAGES, artist=ARTISTS, **arrays)
+    return load_contributions(path / "a.npz", source=Npz(**options), contributor="artist", resolution=4)
+
+
+@pytest.mark.parametrize("split", [np.array([0, 1, 0, 0], np.int8), np.array([False, True, False, False])])
+def test_held_out_rows(tmp_path, split):
+    found = options(tmp_path, {"split": split}, heldout="split")
+    assert found.names == ("00000000", "00000002", "00000003")
+    assert flat(found.images) == [(5, 5, 5), (7, 7, 7), (8, 8, 8)]
+    assert flat(found.heldout) == [(6, 6, 6)]
+
+
+def test_captions(tmp_path):
+    texts, split = np.array(["five", "six", "", "eight"]), np.array([0, 1, 1, 0])
+    found = options(tmp_path, {"words": texts, "split": split}, caption="words", heldout="split")
+    assert found.captions == ("five", "eight")
+    assert found.heldout_captions == ("six", "")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "chosen", "message"),
+    [
+        ({}, {"caption": "words"}, "no array 'words'; there are: images, artist"),
+        ({"words": np.arange(4)}, {"caption": "words"}, "words is int64; texts are accepted"),
+        ({"words": np.array(["a"])}, {"caption": "words"}, r"words has shape \(1,\)"),
+        ({"split": np.array(["train"] * 4)}, {"heldout": "split"}, "split is <U5; integers or booleans are accepted"),
+        ({"split": np.zeros(3, int)}, {"heldout": "split"}, r"split has shape \(3,\)"),
+        ({"split": np.ones(4, int)}, {"heldout": "split"}, "no images there"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path, arrays, chosen, message):
+    with pytest.raises(UserError, match=f"{tmp_path / 'a.npz'}: {message}"):
+        options(tmp_path, arrays, **chosen)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from diffcredit.contributions import load_contributions, with_noise
-from diffcredit.contributions.sources import BUNDLED
+from diffcredit.contributions.sources.openmoji import BUNDLED
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,34 @@
-"""Where contributions come from: one file a source, each a function from a path to records."""
+"""Where contributions come from: one file a source, each a class whose fields are its options.
 
+``SOURCES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
+"""
+
+import dataclasses
+import importlib
 from pathlib import Path
+from typing import Any
 
-from diffcredit.contributions.sources.folders import folders
-from diffcredit.contributions.sources.imagefolder import METADATA, imagefolder
-from diffcredit.contributions.sources.npz import npz
-from diffcredit.contributions.sources.openmoji import BUNDLED, openmoji
 from diffcredit.contributions.sources.record import Record, Source
 from diffcredit.errors import UserError
 
-__all__ = ["BUNDLED", "SOURCES", "Record", "Source", "detect"]
+__all__ = ["AUTO", "SOURCES", "Record", "Source", "detect", "source_named", "source_options"]
 
-SOURCES: dict[str, Source] = {
-    "folders": folders,
-    "imagefolder": imagefolder,
-    "npz": npz,
-    "openmoji": openmoji,
+AUTO = "auto"
+"""The name that stands for the source of what lies at the path."""
+
+SOURCES = {
+    "folders": "diffcredit.contributions.sources.folders:Folders",
+    "imagefolder": "diffcredit.contributions.sources.imagefolder:ImageFolder",
+    "npz": "diffcredit.contributions.sources.npz:Npz",
+    "huggingface": "diffcredit.contributions.sources.huggingface:HuggingFace",
+    "cifar100": "diffcredit.contributions.sources.cifar100:Cifar100",
+    "celebahq": "diffcredit.contributions.sources.celebahq:CelebAHQ",
+    "artbench": "diffcredit.contributions.sources.artbench:ArtBench",
+    "openmoji": "diffcredit.contributions.sources.openmoji:OpenMoji",
 }
+
+METADATA = ("metadata.jsonl", "metadata.csv")
+"""The files that make a folder an ``imagefolder``."""
 
 
 def detect(path: Path) -> str:
@@ -28,3 +40,20 @@ def detect(path: Path) -> str:
     if path.suffix.lower() == ".npz":
         return "npz"
     raise UserError(f"{path}: a folder, {', '.join(METADATA)} or an .npz file is accepted")
+
+
+def source_named(name: str) -> Source:
+    """The source of that name, with the options it has by default."""
+    return _class(name)()
+
+
+def source_options(name: str) -> list[str]:
+    """The options of the source of that name; ``auto`` takes none."""
+    return [] if name == AUTO else [field.name for field in dataclasses.fields(_class(name))]
+
+
+def _class(name: str) -> Any:
+    if name not in SOURCES:
+        raise UserError(f"source: {name!r}; {', '.join((AUTO, *SOURCES))} are accepted, or a source of your own")
+    module, _, attribute = SOURCES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -9,6 +9,23 @@ from diffcredit.contributions.images import ENDINGS
 from diffcredit.errors import UserError
 
 
+def existing(path: Path | None) -> Path:
+    """``path``, once it is sure that there is one and that something lies there."""
+    if path is None:
+        raise UserError("path: missing; the source reads a path (only openmoji is bundled)")
+    if not path.exists():
+        raise UserError(f"{path}: does not exist")
+    return path
+
+
+def folder_with(path: Path, child: str, content: str) -> Path:
+    """The folder that holds ``content``: ``path`` itself or its subfolder ``child``, as an archive unpacks."""
+    for folder in (path, path / child):
+        if (folder / content).exists():
+            return folder
+    raise UserError(f"{path}: no {content} there, nor in {child}")
+
+
 def files_below(root: Path) -> dict[str, Path]:
     """Every file at any depth by its relative, NFC-normalised posix path; hidden files and folders are passed
     over. A linked folder stops the walk: it leads outside, or gives the same images twice."""

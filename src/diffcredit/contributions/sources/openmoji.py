@@ -1,17 +1,24 @@
 """The bundled set: emoji by twelve designers of OpenMoji (CC BY-SA 4.0, see its ATTRIBUTION.md)."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diffcredit.contributions.sources.folders import folders
-from diffcredit.contributions.sources.imagefolder import imagefolder
+from diffcredit.contributions.sources.folders import Folders
+from diffcredit.contributions.sources.imagefolder import ImageFolder
 from diffcredit.contributions.sources.record import Record
+from diffcredit.errors import UserError
 
 BUNDLED = Path(__file__).parent.parent / "openmoji"
 
 
-def openmoji(path: Path, contributor: str | None) -> list[Record]:
-    """The emoji in ``path/images`` by their designers, and those in ``path/heldout``, which stay out of
-    training whoever joins the game."""
-    kept_out = folders(path / "heldout", None)
-    return imagefolder(path / "images", contributor) + [replace(record, heldout=True) for record in kept_out]
+@dataclass(frozen=True)
+class OpenMoji:
+    """Emoji and their designers; there is nothing to download."""
+
+    def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
+        """The emoji of ``images`` by their designers, and those of ``heldout``, which stay out of training
+        whoever joins the game."""
+        if path is not None:
+            raise UserError(f"path: {path}; the source openmoji is bundled and takes no path")
+        kept_out = Folders()(BUNDLED / "heldout", None)
+        return ImageFolder()(BUNDLED / "images", contributor) + [replace(record, heldout=True) for record in kept_out]

@@ -22,10 +22,11 @@ class Record:
 
 
 class Source(Protocol):
-    """A way to find contributions.
+    """A way to find contributions; its fields, if it has any, are its options in a study file.
 
-    ``contributor`` names the column or array that holds the contributors; None means that nobody needs to be
-    named (held-out images). The records may come in any order.
+    ``path`` is the study file's, None when it names none; the source says what it needs. ``contributor`` names
+    the column or array that holds the contributors; None means that nobody needs to be named (held-out images).
+    The records may come in any order.
     """
 
-    def __call__(self, path: Path, contributor: str | None) -> list[Record]: ...
+    def __call__(self, path: Path | None, contributor: str | None) -> list[Record]: ...

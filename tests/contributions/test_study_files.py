@@ -1,0 +1,111 @@
+"""What a study file says about contributions, and what becomes of it."""
+
+import numpy as np
+import pytest
+
+from diffcredit.errors import UserError
+from diffcredit.study import Study
+from tiny_study import write_study
+
+from .pictures import paint_many
+
+PLUGIN = """
+from dataclasses import dataclass
+from functools import partial
+from PIL import Image
+from diffcredit.contributions.sources import Record
+
+@dataclass(frozen=True)
+class Shades:
+    people: int
+    each: int = 2
+
+    def __call__(self, path, contributor):
+        return [
+            Record(f"{p}/{i}", f"{contributor} {p}", partial(Image.new, "RGB", (16, 16), (10 * p + i, 0, 0)))
+            for p in range(self.people) for i in range(self.each)
+        ]
+
+class NoSource:
+    pass
+"""
+
+
+def study(folder, section):
+    return Study.load(write_study(folder, {"contributions": {**section, "resolution": 16}}))
+
+
+def refused(folder, section):
+    with pytest.raises(UserError) as caught:
+        _ = study(folder, section).contributions
+    message = str(caught.value)
+    assert message.startswith(f"{folder / 'study.yaml'}: contributions")
+    assert "\n" not in message
+    return message.removeprefix(f"{folder / 'study.yaml'}: ")
+
+
+def arrays(folder):
+    np.savez(
+        folder / "a.npz",
+        images=np.arange(6, dtype=np.uint8)[:, None, None].repeat(16, 1).repeat(16, 2),
+        who=np.array(["a", "b", "a", "b", "c", "c"]),
+        split=np.array([0, 0, 0, 0, 0, 1]),
+    )
+    return {"source": "npz", "path": "a.npz", "contributor": "who"}
+
+
+def test_options_of_a_source(tmp_path):
+    found = study(tmp_path, {**arrays(tmp_path), "heldout": "split"}).contributions
+    assert found.contributors == ("a", "b", "c")
+    assert found.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4]
+    assert found.heldout[:, 0, 0, 0].tolist() == [5]
+
+
+def test_keys_of_every_source(tmp_path):
+    found = study(tmp_path, {**arrays(tmp_path), "heldout": "split", "at_least": 2}).contributions
+    assert found.left_out == ("c (1 image)",)
+    paint_many(tmp_path / "images", [f"{who}/{i}.png" for who in "abcd" for i in range(2)])
+    assert study(tmp_path, {"path": "images", "draw": 3}).contributions.n == 3
+
+
+COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (
+            {"source": "npz", "path": "x", "pth": 1},
+            f"contributions.pth: unknown key; accepted: {COMMON}, caption, heldout",
+        ),
+        ({"source": "openmoji", "style": "x"}, f"contributions.style: unknown key; accepted: {COMMON}"),
+        ({"path": "x", "heldout": "split"}, f"contributions.heldout: unknown key; accepted: {COMMON}"),
+        ({"source": "emoji", "path": "x", "style": 1}, "contributions: source: 'emoji'; auto, folders, imagefolder, "),
+    ],
+)
+def test_unknown_keys_show_when_the_file_is_read(tmp_path, section, said):
+    file = write_study(tmp_path, {"contributions": section})
+    with pytest.raises(UserError) as caught:
+        Study.load(file)
+    assert str(caught.value).startswith(f"{file}: {said}")
+
+
+def test_values_that_a_source_does_not_take(tmp_path):
+    assert refused(tmp_path, {**arrays(tmp_path), "heldout": 3}).startswith("contributions.heldout: 3 is not accepted")
+    section = {"source": "cifar100", "path": ".", "superclasses": "flowers"}
+    assert refused(tmp_path, section).startswith("contributions.superclasses: 'flowers' is not accepted")
+    assert refused(tmp_path, {"source": "openmoji", "path": "x"}).startswith("contributions: path: ")
+    assert refused(tmp_path, {"source": "openmoji", "draw": 13}).startswith("contributions: draw: 13, but there are 12")
+
+
+def test_a_plugged_in_source(tmp_path):
+    (tmp_path / "shades_plugin.py").write_text(PLUGIN)
+    section = {"source": "shades_plugin:Shades", "people": 3, "contributor": "person"}
+    found = study(tmp_path, section).contributions
+    assert found.contributors == ("person 0", "person 1", "person 2")
+    assert found.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11, 20, 21]
+    assert study(tmp_path, {**section, "each": 4}).contributions.counts.tolist() == [4, 4, 4]
+    assert refused(tmp_path, {**section, "eech": 4}).startswith("contributions.eech: unknown; ")
+    assert refused(tmp_path, {**section, "people": "x"}).startswith("contributions.people: 'x' is not accepted")
+    assert "cannot be called" in refused(tmp_path, {"source": "shades_plugin:NoSource"})
+    assert "cannot be loaded" in refused(tmp_path, {"source": "shades_plugin:Gone"})
