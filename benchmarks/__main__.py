@@ -3,9 +3,15 @@
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("estimators", "demo")
+BENCHMARKS = ("estimators", "demo", "fidelity", "models")
 
-for name in sys.argv[1:] or BENCHMARKS:
-    if name not in BENCHMARKS:
-        sys.exit(f"benchmarks: {name!r} is unknown; accepted: {', '.join(BENCHMARKS)}")
-    import_module(f"benchmarks.{name}.measure").main()
+
+def main() -> None:
+    for name in sys.argv[1:] or BENCHMARKS:
+        if name not in BENCHMARKS:
+            sys.exit(f"benchmarks: {name!r} is unknown; accepted: {', '.join(BENCHMARKS)}")
+        import_module(f"benchmarks.{name}.measure").main()
+
+
+if __name__ == "__main__":  # worker processes import this file
+    main()

@@ -1,18 +1,13 @@
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from diffusers import DDIMPipeline, DDIMScheduler
-from safetensors.torch import load_file, save_file
 
-from diffcredit.diffusion import Sampling, networks
-from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
-from diffcredit.diffusion.presets import PRESETS
+from diffcredit.diffusion import Sampling
+from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.retraining.pruning import prune
 
 from . import tiny
 
@@ -23,30 +18,10 @@ def model() -> DDPM:
     return tiny.model(seed=3)
 
 
-@pytest.fixture(scope="module")
-def pruned(model: DDPM) -> DDPM:
-    return DDPM(prune(model.network, 0.5, model.example()), model.config)
-
-
-def test_ddpm_cifar_has_the_parameters_of_ho_et_al():
-    # 35.7 M in the paper; google/ddpm-cifar10-32 has exactly 35,746,307
-    config = {"sample_size": 32, "in_channels": 3, "out_channels": 3, **PRESETS["ddpm-cifar"]}
-    with torch.device("meta"):
-        network = networks.UNet2DModel(**config)
-    assert networks.parameter_count(network) == 35_746_307
-
-
-@pytest.mark.parametrize(("preset", "millions"), [("tiny", 0.3), ("small", 9.0)])
-def test_presets_have_the_size_they_state(preset, millions):
-    with torch.device("meta"):
-        network = networks.UNet2DModel(sample_size=32, **PRESETS[preset])
-    assert networks.parameter_count(network) / 1e6 == pytest.approx(millions, abs=0.05)
-
-
 @pytest.mark.parametrize("steps", [7, 10])
 def test_samples_are_those_of_diffusers_own_pipeline(model, steps):
     seeds = [0, 5, 17]
-    scheduler = DDIMScheduler(**SCHEDULE, clip_sample=True)
+    scheduler = DDIMScheduler(beta_start=1e-4, beta_end=0.02, beta_schedule="linear", clip_sample=True)
     pipeline = DDIMPipeline(model.network, scheduler)
     pipeline.set_progress_bar_config(disable=True)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -65,15 +40,9 @@ def test_an_image_depends_on_its_seed_alone(model):
     seeds = list(range(9))
     together = model.sample(seeds, 5)
     for batch_size in (1, 2, 4):
-        # a convolution may sum in another order for another batch, hence a rounding here and there
-        assert _nearly_equal(model.sample(seeds, 5, batch_size), together)
-    assert _nearly_equal(model.sample([8, 3], 5), together[[8, 3]])
-    assert not _nearly_equal(together[:1], together[1:2])
-
-
-def _nearly_equal(one, other) -> bool:
-    difference = np.abs(one.astype(int) - other.astype(int))
-    return bool(difference.max() <= 1 and (difference > 0).mean() < 0.01)
+        assert tiny.nearly_equal(model.sample(seeds, 5, batch_size), together)
+    assert tiny.nearly_equal(model.sample([8, 3], 5), together[[8, 3]])
+    assert not tiny.nearly_equal(together[:1], together[1:2])
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 5])
@@ -128,94 +97,6 @@ def test_loss_is_the_closed_form(model):
     np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("which", ["model", "pruned"])
-def test_a_model_that_was_kept_is_bitwise_the_same(which, request, tmp_path: Path):
-    model: DDPM = request.getfixturevalue(which)
-    model.save(tmp_path)
-    again = DDPM.load(tmp_path)
-    assert tiny.same(tiny.weights(again), tiny.weights(model))
-    assert again.fingerprint == model.fingerprint
-    np.testing.assert_array_equal(again.sample([1, 2], 3), model.sample([1, 2], 3))
-    # and it can be trained on
-    data = again.encode(tiny.images(2))
-    again.loss(data, torch.tensor([3, 600]), torch.ones_like(data.x)).mean().backward()
-    assert all(parameter.grad is not None for parameter in again.network.parameters())
-
-
-def test_fingerprint_tells_weights_and_architectures_apart(model, pruned):
-    other = model.clone()
-    assert other.fingerprint == model.fingerprint
-    with torch.no_grad():
-        next(other.network.parameters())[0, 0, 0, 0] += 1e-6
-    prints = {model.fingerprint, other.fingerprint, pruned.fingerprint, tiny.model(4).fingerprint}
-    assert len(prints) == 4
-
-
-def test_a_clone_stands_on_its_own(model):
-    before = tiny.weights(model)
-    clone = model.clone()
-    with torch.no_grad():
-        for parameter in clone.network.parameters():
-            parameter.zero_()
-    assert tiny.same(tiny.weights(model), before)
-
-
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
-def test_a_missing_file_is_named(model, tmp_path, file):
-    model.save(tmp_path)
-    (tmp_path / file).unlink()
-    with pytest.raises(UserError, match=file):
-        DDPM.load(tmp_path)
-
-
-@pytest.mark.parametrize("keep", [0, 4, 100, -100])
-def test_corrupt_weights_are_named(model, tmp_path, keep):
-    model.save(tmp_path)
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:keep])
-    with pytest.raises(UserError, match=r"model\.safetensors: the saved weights are corrupt"):
-        DDPM.load(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"family": "ddpm"}', "\xff"])
-def test_a_corrupt_description_is_named(model, tmp_path, text):
-    model.save(tmp_path)
-    (tmp_path / "config.json").write_text(text, encoding="latin-1")
-    with pytest.raises(UserError, match=r"config\.json: not the description"):
-        DDPM.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"family": "latent"}, "family 'latent'; accepted: 'ddpm'"), ({"schedule": {"beta_end": 0.1}}, "schedule .*0.1")],
-)
-def test_another_family_or_schedule_is_refused(model, tmp_path, change, message):
-    model.save(tmp_path)
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(UserError, match=rf"config\.json: {message}"):
-        DDPM.load(tmp_path)
-
-
-def test_weights_of_another_architecture_are_refused(model, tmp_path):
-    model.save(tmp_path)
-    file = tmp_path / "model.safetensors"
-    tensors = load_file(file)
-
-    save_file({name: tensor for name, tensor in tensors.items() if name != "conv_out.bias"}, file)
-    with pytest.raises(UserError, match=r"model\.safetensors: .*1 tensors .*'conv_out\.bias'"):
-        DDPM.load(tmp_path)
-
-    save_file(tensors | {"conv_out.bias": torch.zeros(3, 1)}, file)
-    with pytest.raises(UserError, match=r"model\.safetensors: .*rank"):
-        DDPM.load(tmp_path)
-
-    wider = {**model.config, "block_out_channels": (32, 64, 64)}
-    save_file(networks.build(wider, 0).state_dict(), file)
-    with pytest.raises(UserError, match=r"model\.safetensors: .*has the shape .* at most"):
-        DDPM.load(tmp_path)
-
-
 def test_a_resolution_that_does_not_fit_is_refused():
     with pytest.raises(UserError, match=r"resolution: 30 .*halves it 2 times; accepted: multiples of 4"):
         DDPM.create("tiny", 30, 0)
@@ -226,36 +107,6 @@ def test_a_resolution_that_does_not_fit_is_refused():
 def test_an_unknown_preset_lists_the_choices():
     with pytest.raises(UserError, match="'huge' is unknown; accepted: tiny, small, ddpm-cifar"):
         DDPM.create("huge", 32, 0)
-
-
-@pytest.mark.parametrize("which", ["model", "pruned"])
-def test_untrained(which, request):
-    model: DDPM = request.getfixturevalue(which)
-    before = tiny.weights(model)
-    one, again, other = (tiny.weights(model.untrained(seed)) for seed in (1, 1, 2))
-    assert tiny.same(tiny.weights(model), before)
-    assert tiny.same(one, again)
-    assert {name: tensor.shape for name, tensor in one.items()} == {n: tensor.shape for n, tensor in before.items()}
-    for name, tensor in one.items():
-        # constant on construction: the norms; random: the rest
-        assert tensor.equal(other[name]) == ("norm" in name)
-        assert not (tensor.equal(before[name]) and "norm" not in name)
-
-
-def test_untrained_weights_are_distributed_as_on_construction():
-    # torch draws a layer's weights from U(−b, b) with b = 1/√(inputs of an output)
-    model = tiny.model(0)
-    fresh = tiny.model(1).untrained(7)
-    for one, other in zip(model.network.modules(), fresh.network.modules(), strict=True):
-        if isinstance(one, torch.nn.Conv2d | torch.nn.Linear):
-            bound = 1 / math.sqrt(one.weight[0].numel())
-            for layer in (one, other):
-                assert layer.weight.abs().max() <= bound
-                assert layer.bias.abs().max() <= bound
-                assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.15)
-        elif isinstance(one, torch.nn.GroupNorm):
-            assert (other.weight == 1).all()
-            assert (other.bias == 0).all()
 
 
 def test_a_study_may_not_ask_for_more_sampling_than_time_steps():

@@ -8,6 +8,7 @@ from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.training import train
+from diffcredit.progress import silent
 
 from . import tiny
 
@@ -29,8 +30,8 @@ def never():
     raise AssertionError("a kept model is not made again")
 
 
-def kept(folder: Path, contributions: Contributions, start=tiny.model, on_step=lambda done, total: None):
-    return kept_model(folder, DDPM.load, start, contributions, SETTINGS, seed=5, on_step=on_step)
+def kept(folder: Path, contributions: Contributions, start=tiny.model, progress=silent):
+    return kept_model(folder, DDPM.load, start, contributions, SETTINGS, seed=5, what="training it", progress=progress)
 
 
 def test_is_trained_once_on_everything_and_found_again(tmp_path, contributions):
@@ -46,15 +47,15 @@ def test_goes_on_where_it_was_cut_off(tmp_path, contributions, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     whole = kept(tmp_path / "whole", contributions)
 
-    def cut(done: int, total: int) -> None:
+    def cut(what: str, done: int, total: int) -> None:
         if done == 3:
             raise RuntimeError("no power")
 
     with pytest.raises(RuntimeError, match="no power"):
-        kept(tmp_path / "cut", contributions, on_step=cut)
+        kept(tmp_path / "cut", contributions, progress=cut)
     assert not (tmp_path / "cut").exists()
     taken = []
-    again = kept(tmp_path / "cut", contributions, on_step=lambda done, total: taken.append(done))
-    assert taken == [3, 4]
+    again = kept(tmp_path / "cut", contributions, progress=lambda what, done, total: taken.append((what, done, total)))
+    assert taken == [("training it", 3, 4), ("training it", 4, 4)]
     assert again.fingerprint == whole.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "whole"]

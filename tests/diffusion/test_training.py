@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 from diffusers import DDPMScheduler
+from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from diffcredit.diffusion import Training, training
+from diffcredit.diffusion import Training, checkpoints, training
+from diffcredit.diffusion.data_parallel import Processes
 from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
 from diffcredit.diffusion.training import TrainingDiverged, draw, learning_rate, train
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
 
-from . import tiny
+from . import plain, tiny
 
 SETTINGS = {
     "constant": Training(steps=5, batch_size=3),
@@ -141,6 +143,58 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, cuts, uninterrupted, t
     assert taken == [(step, 5) for step in range(max(cuts), 6)]
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "adam8bit", "adamw8bit"])
+def test_any_optimizer_goes_on_bit_for_bit(optimizer, tmp_path, monkeypatch):
+    if optimizer.endswith("8bit"):
+        pytest.importorskip("bitsandbytes")
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    decay = 0.1 if optimizer.startswith("adamw") else 0.0
+    settings = Training(steps=5, batch_size=3, optimizer=optimizer, weight_decay=decay, warmup_steps=2, ema=0.9)
+    whole = trained(settings)
+    assert not tiny.same(whole, trained(replace(settings, optimizer="adam", weight_decay=0.0)))
+    for step in (2, 4):
+        with pytest.raises(PowerCut):
+            trained(settings, tmp_path / "run.safetensors", cut_at(step))
+    assert tiny.same(trained(settings, tmp_path / "run.safetensors"), whole)
+
+
+class Counting(torch.optim.Optimizer):
+    """Keeps what no other optimizer keeps: numbers, nested tensors, one tensor for all weights."""
+
+    def __init__(self, parameters) -> None:
+        super().__init__(parameters, {"lr": 0.0})
+        self.table = torch.tensor([1.0, 0.5, 0.25])
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            if not state:
+                state.update(times=0, table=self.table, nested={"sum": torch.zeros_like(parameter)})
+            state["nested"]["sum"] += parameter.grad
+            parameter -= 1e-3 * state["table"][state["times"] % 3] * state["nested"]["sum"].sign()
+            state["times"] += 1
+
+
+def test_an_optimizer_with_an_odd_state_goes_on_bit_for_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(training, "make_optimizer", lambda settings, parameters: Counting(parameters))
+    whole = trained(SETTINGS["constant"])
+    with pytest.raises(PowerCut):
+        trained(SETTINGS["constant"], tmp_path / "run.safetensors", cut_at(3))
+    assert tiny.same(trained(SETTINGS["constant"], tmp_path / "run.safetensors"), whole)
+
+
+def test_a_checkpoint_of_another_network_is_not_taken_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    checkpoint, settings, steps = tmp_path / "run.safetensors", Training(steps=2, batch_size=2), []
+    train(plain.Plain(), plain.data(), settings, seed=0, checkpoint=checkpoint)
+    other = plain.Plain()
+    other.network[3] = nn.Conv2d(8, 3, 3, padding=1).double()
+    train(other, plain.data(), settings, seed=0, checkpoint=checkpoint, on_step=lambda done, total: steps.append(done))
+    assert steps == [1, 2]
+
+
 def test_checkpoints_are_only_written_when_due(tmp_path, uninterrupted):
     checkpoint = tmp_path / "run.safetensors"
     assert tiny.same(trained(SETTINGS["constant"], checkpoint), uninterrupted["constant"])
@@ -149,7 +203,17 @@ def test_checkpoints_are_only_written_when_due(tmp_path, uninterrupted):
 
 @pytest.mark.parametrize(
     "other",
-    [{"learning_rate": 2e-4}, {"steps": 6}, {"batch_size": 2}, {"schedule": "cosine"}, {"flip": False}, {"ema": 0.5}],
+    [
+        {"learning_rate": 2e-4},
+        {"steps": 6},
+        {"batch_size": 2},
+        {"schedule": "cosine"},
+        {"flip": False},
+        {"ema": 0.5},
+        {"optimizer": "sgd"},
+        {"warmup_steps": 2},
+        {"gradient_clip": None},
+    ],
 )
 def test_a_checkpoint_of_other_settings_is_not_taken_up(other, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
@@ -178,7 +242,7 @@ def test_a_file_that_is_no_checkpoint_is_named(content, tmp_path, monkeypatch):
     elif content == "anonymous":
         save_file({"a": torch.zeros(2)}, checkpoint)
     elif content == "incomplete":
-        monkeypatch.setattr(training, "save_file", lambda tensors, *rest: save_file({"a": torch.zeros(2)}, *rest))
+        monkeypatch.setattr(checkpoints, "save_file", lambda tensors, *rest: save_file({"a": torch.zeros(2)}, *rest))
         with pytest.raises(KeyboardInterrupt):
             trained(SETTINGS["constant"], checkpoint, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     elif content == "truncated":
@@ -236,13 +300,212 @@ def test_training_in_another_thread(tmp_path, uninterrupted):
     assert tiny.same(weights, uninterrupted["ema"])
 
 
-@pytest.mark.parametrize(("every", "step"), [(2, 2), (3, 3), (50, 6)])
-def test_a_loss_that_is_no_number_stops_and_names_the_step(every, step, monkeypatch):
-    monkeypatch.setattr(training, "LOSS_CHECK_STEPS", every)
-    seen = []
-    with pytest.raises(TrainingDiverged, match=f"by step {step} of 6; a learning rate under 1e[+]30"):
-        trained(Training(steps=6, batch_size=2, learning_rate=1e30), on_step=lambda done, total: seen.append(done))
-    assert seen == list(range(1, step))
+class Diverging(plain.Plain):
+    """Whose loss is ``loss`` in step ``step`` and finite before and after."""
+
+    def __init__(self, step: int, loss: float) -> None:
+        super().__init__()
+        self.countdown, self.wrong = step, loss
+
+    def loss(self, batch, t, noise):
+        self.countdown -= 1
+        losses = super().loss(batch, t, noise)
+        # without a gradient, so that the weights stay finite: only the record can tell
+        return losses.detach() * self.wrong + 0 * losses if self.countdown == 0 else losses
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+@pytest.mark.parametrize(("step", "seen"), [(1, 49), (37, 49), (50, 49), (51, 59), (60, 59)])
+def test_a_loss_that_is_no_number_stops_and_names_the_step(loss, step, seen):
+    steps = []
+    with pytest.raises(
+        TrainingDiverged, match=rf"loss became {loss} at step {step} of 60; a learning rate under 1e-07"
+    ):
+        train(
+            Diverging(step, loss),
+            plain.data(),
+            Training(steps=60, batch_size=2, learning_rate=1e-7, ema=0.9),
+            seed=0,
+            on_step=lambda done, total: steps.append(done),
+        )
+    assert steps == list(range(1, seen + 1))
+
+
+def test_a_state_with_a_loss_that_is_no_number_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    checkpoint = tmp_path / "run.safetensors"
+    settings = Training(steps=60, batch_size=2)
+    with pytest.raises(TrainingDiverged, match="at step 7 of 60"):
+        train(Diverging(7, math.nan), plain.data(), settings, seed=0, checkpoint=checkpoint)
+    # the state of step 6 is there, and from it a sound loss goes on
+    steps = []
+    train(plain.Plain(), plain.data(), settings, seed=0, checkpoint=checkpoint, on_step=lambda *at: steps.append(at))
+    assert steps[0] == (7, 60)
+
+
+@pytest.mark.parametrize("average", [{}, {"ema": 0.9}, {"average_tail": 0.5}])
+def test_weights_that_the_last_step_ruins_are_not_handed_out(average):
+    settings = Training(steps=1, batch_size=2, learning_rate=1e308, optimizer="sgd", gradient_clip=None, **average)
+    model = plain.Plain()
+    for parameter in model.network.parameters():
+        parameter.data *= 1e8
+    with pytest.raises(TrainingDiverged, match="the weights became infinite or nan at step 1 of 1"):
+        train(model, plain.data(), settings, seed=0)
+
+
+# What a study may choose
+
+
+def by_hand(settings: Training, sign: int = 1, weight=None) -> dict[str, Tensor]:
+    """Gradient descent on the stand-in, with autograd's gradients; w(t) is ``weight``."""
+    model, data = plain.Plain(), plain.data()
+    for step in range(settings.steps):
+        batch, t, noise = draw(data, step, settings, SEED, 1000)
+        losses = (model.network(batch.x + noise) - noise).square().mean(dim=(1, 2, 3))
+        loss = (losses if weight is None else losses * weight(t)).mean()
+        gradients = torch.autograd.grad(loss, list(model.network.parameters()))
+        for parameter, gradient in zip(model.network.parameters(), gradients, strict=True):
+            parameter.data -= sign * settings.learning_rate * gradient
+    return plain.weights(model)
+
+
+DESCENT = Training(steps=3, batch_size=4, learning_rate=0.2, optimizer="sgd", gradient_clip=None)
+
+
+def test_gradient_descent_without_clipping():
+    model = plain.Plain()
+    train(model, plain.data(), DESCENT, seed=SEED)
+    torch.testing.assert_close(plain.weights(model), by_hand(DESCENT), rtol=1e-12, atol=1e-14)
+
+
+def test_ascent_goes_the_other_way():
+    model = plain.Plain()
+    train(model, plain.data(), DESCENT, seed=SEED, ascend=True)
+    torch.testing.assert_close(plain.weights(model), by_hand(DESCENT, sign=-1), rtol=1e-12, atol=1e-14)
+
+
+def test_descent_is_not_taken_up_by_ascent(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    checkpoint, steps = tmp_path / "run.safetensors", []
+    train(plain.Plain(), plain.data(), DESCENT, seed=SEED, checkpoint=checkpoint)
+    train(
+        plain.Plain(),
+        plain.data(),
+        DESCENT,
+        seed=SEED,
+        checkpoint=checkpoint,
+        ascend=True,
+        on_step=lambda done, total: steps.append(done),
+    )
+    assert steps == [1, 2, 3]
+
+
+def test_min_snr_weights_each_samples_loss():
+    model = plain.Plain()
+    train(model, plain.data(), replace(DESCENT, min_snr=0.25), seed=SEED)
+    expected = by_hand(DESCENT, weight=lambda t: (t + 1) / 250)
+    torch.testing.assert_close(plain.weights(model), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_min_snr_of_a_real_schedule():
+    """ε-prediction: w = min(SNR, γ) / SNR with SNR = ᾱ / (1 − ᾱ)."""
+    settings = Training(steps=1, batch_size=8, learning_rate=0.1, optimizer="sgd", gradient_clip=None, min_snr=5.0)
+    model, data = fresh()
+    reference = model.clone()
+    train(model, data, settings, seed=SEED)
+    batch, t, noise = draw(data, 0, settings, SEED, 1000)
+    products = DDPMScheduler(**SCHEDULE).alphas_cumprod[t]
+    snr = products / (1 - products)
+    assert (snr > 5).any()
+    assert (snr < 5).any()
+    (torch.minimum(snr, torch.tensor(5.0)) / snr * reference.loss(batch, t, noise)).mean().backward()
+    for parameter in reference.network.parameters():
+        parameter.data -= 0.1 * parameter.grad
+    torch.testing.assert_close(tiny.weights(model), tiny.weights(reference))
+
+
+def test_only_what_requires_gradients_is_trained_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    settings, checkpoint = replace(DESCENT, ema=0.5), tmp_path / "run.safetensors"
+
+    def half_frozen() -> plain.Plain:
+        model = plain.Plain()
+        model.network[0].requires_grad_(False)
+        return model
+
+    model = half_frozen()
+    before = plain.weights(model)
+    train(model, plain.data(), settings, seed=SEED, checkpoint=checkpoint)
+    after = plain.weights(model)
+    assert {name for name in before if not before[name].equal(after[name])} == {"3.weight", "3.bias"}
+    with safe_open(checkpoint, framework="pt") as file:
+        assert sorted(file.keys()) == [
+            "state/average/0",
+            "state/average/1",
+            "state/weights/3.bias",
+            "state/weights/3.weight",
+        ]
+    again = half_frozen()
+    train(again, plain.data(), settings, seed=SEED, checkpoint=checkpoint)
+    assert tiny.same(plain.weights(again), after)
+
+
+def test_a_network_with_nothing_to_train():
+    model = plain.Plain()
+    model.network.requires_grad_(False)
+    with pytest.raises(DiffcreditError, match="no parameter of the Sequential requires a gradient"):
+        train(model, plain.data(), DESCENT, seed=0)
+
+
+def test_bf16_is_autocast_over_weights_in_float32():
+    settings = Training(steps=3, batch_size=3, precision="bf16")
+    model, data = fresh()
+    seen = set()
+    model.network.conv_in.register_forward_hook(lambda module, inputs, output: seen.add(output.dtype))
+    train(model, data, settings, seed=SEED)
+    assert seen == {torch.bfloat16}
+    reference, _ = fresh()
+    optimizer = torch.optim.Adam(reference.network.parameters(), lr=1e-4, fused=True)
+    schedule = DDPMScheduler(**SCHEDULE)
+    for step in range(3):
+        batch, t, noise = draw(data, step, settings, SEED, 1000)
+        with torch.autocast("cpu", torch.bfloat16):
+            predicted = reference.network(schedule.add_noise(batch.x, noise, t), t).sample
+        optimizer.zero_grad()
+        (predicted.float() - noise).square().mean(dim=(1, 2, 3)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(reference.network.parameters(), 1.0)
+        optimizer.step()
+    assert {parameter.dtype for parameter in model.network.parameters()} == {torch.float32}
+    assert tiny.same(tiny.weights(model), tiny.weights(reference))
+
+
+def test_gradient_checkpointing_changes_nothing_but_the_memory():
+    settings = Training(steps=2, batch_size=3, learning_rate=0.1, optimizer="sgd")
+    results, passes = [], []
+    for on in (False, True):
+        model, data = fresh()
+        calls = []
+        block = model.network.down_blocks[0].resnets[0]
+        block.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
+        train(model, data, replace(settings, gradient_checkpointing=on), seed=SEED)
+        results.append(tiny.weights(model))
+        passes.append(len(calls))
+        assert not model.network.is_gradient_checkpointing
+    torch.testing.assert_close(*results)
+    # forward once more while going backward
+    assert passes == [2, 4]
+
+
+def test_gradient_checkpointing_is_switched_off_after_an_error_too():
+    model, data = fresh()
+    with pytest.raises(PowerCut):
+        train(model, data, Training(steps=2, gradient_checkpointing=True), seed=0, on_step=cut_at(1))
+    assert not model.network.is_gradient_checkpointing
+
+
+def test_gradient_checkpointing_where_there_is_none():
+    with pytest.raises(UserError, match="gradient_checkpointing: true, but Sequential does not offer it"):
+        train(plain.Plain(), plain.data(), replace(DESCENT, gradient_checkpointing=True), seed=0)
 
 
 def test_training_leaves_the_network_ready_to_sample():
@@ -393,3 +656,20 @@ def test_a_run_on_a_gpu_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
 def test_ddpm_has_the_time_steps_of_its_schedule():
     assert tiny.model().time_steps == SCHEDULE["num_train_timesteps"] == len(DDPMScheduler(**SCHEDULE).betas)
     assert isinstance(tiny.model(), DDPM)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, {"ema": 0.9, "micro_batch": 2}, {"precision": "bf16", "min_snr": 5.0}])
+def test_a_step_does_not_wait_for_the_gpu(options):
+    model = tiny.model().to("cuda")
+    data, settings = model.encode(tiny.images(4)), Training(steps=9, batch_size=4, **options)
+    run = training._Run(model, settings, Processes(), ascend=False)
+    steps = [draw(data, step, settings, SEED, 1000) for step in range(4)]
+    run.advance(*steps[0], reseed=lambda place: None)  # the first one sets things up
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for drawn in steps[1:]:
+            run.advance(*drawn, reseed=lambda place: None)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert run.step == 4

@@ -1,14 +1,22 @@
+import json
+
 import numpy as np
 import pytest
 import torch
 
+from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.first_stage import first_stage
+from diffcredit.diffusion.latent import LatentDiffusion
+from diffcredit.diffusion.pipeline import pipeline
+from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.properties import Context
 from diffcredit.properties.heldout_loss import HeldoutLoss
+from diffusion import tiny_pipelines
 
 
 @pytest.fixture(scope="module")
@@ -16,18 +24,32 @@ def model() -> DDPM:
     return DDPM.create("tiny", 8, 0)
 
 
-def pictures(count: int) -> np.ndarray:
-    return np.random.default_rng(3).integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
+@pytest.fixture(scope="module")
+def latent(tmp_path_factory) -> LatentDiffusion:
+    folder = tmp_path_factory.mktemp("autoencoder")
+    tiny_pipelines.autoencoder_kl().save_pretrained(folder)
+    return LatentDiffusion.create("tiny", 16, first_stage(str(folder)), 0)
 
 
-def context(heldout: np.ndarray) -> Context:
-    training = pictures(2)
-    return Context(training, Contributions(training, np.array([0, 1]), ("a", "b"), ("1", "2"), heldout))
+@pytest.fixture(scope="module")
+def text_to_image(tmp_path_factory) -> TextToImageLoRA:
+    base = pipeline(str(tiny_pipelines.stable_diffusion(tmp_path_factory.mktemp("text") / "to-image")))
+    return TextToImageLoRA.create(base, 2, ["a cat"], None, 16, 0)
 
 
-def fitted(heldout: np.ndarray, **options) -> HeldoutLoss:
+def pictures(count: int, side: int = 8) -> np.ndarray:
+    return np.random.default_rng(3).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+
+
+def context(heldout: np.ndarray, captions: tuple[str, ...] | None = None) -> Context:
+    training = pictures(2, heldout.shape[1])
+    texts = {} if captions is None else {"captions": ("a cat", "a dog"), "heldout_captions": captions}
+    return Context(training, Contributions(training, np.array([0, 1]), ("a", "b"), ("1", "2"), heldout, **texts))
+
+
+def fitted(heldout: np.ndarray, captions: tuple[str, ...] | None = None, **options) -> HeldoutLoss:
     prop = HeldoutLoss(**options)
-    prop.restore(prop.fit(context(heldout)))
+    prop.restore(prop.fit(context(heldout, captions)))
     return prop
 
 
@@ -78,7 +100,11 @@ def test_a_model_of_noise_itself_has_a_loss_near_one(model):
         silent.network.conv_out.weight.zero_()
         silent.network.conv_out.bias.zero_()
     # it predicts 0, so the loss is the mean square of the noises
-    assert fitted(pictures(6)).measure_model(silent) == pytest.approx(1, abs=0.05)
+    value = fitted(pictures(6), time_steps=3, seed=5).measure_model(silent)
+    generator = torch.Generator().manual_seed(5)
+    noises = [torch.randn(6, 3, 8, 8, generator=generator) for _ in range(3)]
+    assert value == pytest.approx(torch.stack(noises).double().square().mean().item(), rel=1e-6)
+    assert value == pytest.approx(1, abs=0.05)
 
 
 def test_is_lower_for_a_model_trained_on_these_images(model):
@@ -91,3 +117,59 @@ def test_is_lower_for_a_model_trained_on_these_images(model):
 def test_a_study_without_heldout_images_is_refused():
     with pytest.raises(UserError, match=r"heldout_loss: .*contributions\.holdout"):
         HeldoutLoss().fit(context(pictures(0)))
+
+
+def test_images_go_through_the_autoencoder_once(latent, monkeypatch):
+    prop = fitted(pictures(4, 16), time_steps=2)
+    asked, encode = [], LatentDiffusion.encode
+    monkeypatch.setattr(
+        LatentDiffusion,
+        "encode",
+        lambda self, *arguments, **options: asked.append(options) or encode(self, *arguments, **options),
+    )
+    first, other = prop.measure_model(latent), prop.measure_model(latent.untrained(1))
+    assert prop.measure_model(latent) == first != other
+    assert asked == [{"mirrored": False}]
+    assert fitted(pictures(4, 16), time_steps=2).measure_model(latent.untrained(1)) == other
+    assert len(asked) == 2
+
+
+def test_models_that_see_something_else_do_not_share_what_they_see(latent, tmp_path):
+    tiny_pipelines.autoencoder_kl(seed=7).save_pretrained(tmp_path)
+    other = LatentDiffusion(latent.network, latent.config, first_stage(str(tmp_path)))
+    pixels = DDPM.create("tiny", 16, 0)
+    prop, models = fitted(pictures(4, 16), time_steps=2), (latent, other, pixels)
+    values = [prop.measure_model(model) for model in models]
+    assert values == [fitted(pictures(4, 16), time_steps=2).measure_model(model) for model in models]
+    assert len(set(values)) == 3
+
+
+def test_held_out_images_have_captions_of_their_own(text_to_image, tmp_path):
+    captions, images = ("a dög", "", "two cats"), pictures(3, 16)
+    prop = HeldoutLoss(time_steps=2)
+    file = tmp_path / "state.safetensors"
+    write_arrays(file, prop.fit(context(images, captions)))
+    prop.restore(read_arrays(file))
+    value = prop.measure_model(text_to_image)
+
+    x = text_to_image.base.stage.encode(images, "cpu")
+    condition = text_to_image.base.embed(captions, "cpu")
+    a = torch.from_numpy(np.cumprod(1 - np.linspace(np.sqrt(0.00085), np.sqrt(0.012), 1000) ** 2))
+    generator, errors = torch.Generator().manual_seed(0), []
+    for t in (250, 750):
+        noise = torch.randn(x.shape, generator=generator)
+        x_t = (a[t].sqrt() * x + (1 - a[t]).sqrt() * noise).float()
+        with torch.no_grad():
+            errors.append(text_to_image.predict(x_t, torch.full((3,), t), condition) - noise)
+    assert value == pytest.approx(torch.cat(errors).double().square().mean().item(), rel=1e-4)
+    assert fitted(images, captions[::-1], time_steps=2).measure_model(text_to_image) != value
+
+
+def test_what_was_kept_without_captions_is_still_read(model):
+    prop = HeldoutLoss(time_steps=2)
+    prop.restore({"images": pictures(3)})
+    assert prop.measure_model(model) == fitted(pictures(3), time_steps=2).measure_model(model)
+    assert set(HeldoutLoss().fit(context(pictures(3)))) == {"images"}
+    state = HeldoutLoss().fit(context(pictures(1), ("ö",)))
+    assert state["captions"].dtype == np.uint8
+    assert json.loads(bytes(state["captions"])) == ["ö"]

@@ -1,27 +1,55 @@
 import copy
+import gc
+import math
+import re
+import weakref
 
 import pytest
 import torch
+from diffusers.models.attention_processor import Attention
 from diffusers.models.resnet import ResnetBlock2D
+from diffusers.models.unets.unet_2d import UNet2DModel
 from torch import Tensor, nn
 
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.networks import parameter_count
+from diffcredit.diffusion.presets import PRESETS
 from diffcredit.errors import UserError
-from diffcredit.retraining.pruning import prune, prune_to
+from diffcredit.retraining.pruning import prune
+from diffcredit.retraining.pruning.importance import scores_for
+from diffcredit.retraining.pruning.structure import Coupled, trace
+from diffcredit.retraining.pruning.widths import widths_for
 
 GROUPS, LAYERS = 4, (nn.Conv2d, nn.Linear)
+TINY = {"sample_size": 8, "in_channels": 3, "out_channels": 3, **PRESETS["tiny"]}
+EXAMPLE = {"sample": torch.zeros(1, 3, 8, 8), "timestep": torch.ones(1, dtype=torch.long)}
+CELEBA = {
+    "sample_size": 64,
+    "in_channels": 3,
+    "out_channels": 3,
+    "block_out_channels": (224, 448, 672, 896),
+    "layers_per_block": 2,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": 32,
+    "norm_num_groups": 32,
+}
 
 
 @pytest.fixture(scope="module")
-def model() -> DDPM:
-    return DDPM.create("tiny", 8, seed=2)
+def network() -> nn.Module:
+    return networks.build(TINY, 2)
+
+
+HALF = parameter_count(networks.build({**TINY, "block_out_channels": (8, 16, 16), "attention_head_dim": 8}, 0)) + 256
+"""The parameters of the same U-Net at half of every width: 16/2 more inputs, which are no channels, are read by the
+32 outputs of the time embedding's first layer."""
 
 
 @pytest.fixture(scope="module")
-def halved(model) -> nn.Module:
-    return prune(model.network, 0.5, model.example())
+def halved(network) -> nn.Module:
+    return prune(network, HALF, EXAMPLE)
 
 
 def blocks(network: nn.Module) -> dict[str, ResnetBlock2D]:
@@ -34,42 +62,48 @@ def kept(bias: Tensor, original: Tensor) -> list[int]:
     return [original.tolist().index(value) for value in bias.tolist()]
 
 
-@pytest.mark.parametrize("share", [0.3, 0.55, 0.75])
-def test_the_share_of_parameters_is_reached(model, share):
-    small = prune_to(model.network, share, model.example())
-    assert sum(p.numel() for p in small.parameters()) / sum(p.numel() for p in model.network.parameters()) == (
-        pytest.approx(share, abs=0.1)
-    )
+def output(network: nn.Module, side: int = 8) -> Tensor:
+    x = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return network(x, torch.tensor([3, 700])).sample
 
 
-def test_what_is_kept_are_exact_slices(model, halved):
-    originals = dict(model.network.named_modules())
+# What goes
+
+
+def test_what_is_kept_are_exact_slices(network, halved):
+    originals = dict(network.named_modules())
     layers = [(name, layer) for name, layer in halved.named_modules() if isinstance(layer, LAYERS)]
     assert len(layers) > 40
     for name, layer in layers:
-        original = originals[name]
-        outputs = kept(layer.bias, original.bias)
-        # inputs: the original's slices that the first output's slices equal, bit for bit
+        # queries make up for the smaller scale of narrower heads: 1/√8 in place of 1/√16
+        scale = math.sqrt(2) if name.endswith("to_q") else 1.0
+        weight, bias, original = layer.weight * scale, layer.bias * scale, originals[name]
+        near = {"rtol": 1e-6, "atol": 0.0} if scale != 1 else {"rtol": 0.0, "atol": 0.0}
+        outputs = [(original.bias - value).abs().argmin().item() for value in bias]
+        # inputs: the original's slices that the first output's slices equal
         first = original.weight[outputs[0]]
-        inputs = [next(j for j in range(len(first)) if first[j].equal(piece)) for piece in layer.weight[0]]
+        inputs = [next(j for j in range(len(first)) if first[j].allclose(piece, **near)) for piece in weight[0]]
         assert outputs == sorted(set(outputs))
         assert inputs == sorted(set(inputs))
-        assert layer.weight.equal(original.weight[outputs][:, inputs])
+        assert weight.allclose(original.weight[outputs][:, inputs], **near)
+        assert bias.allclose(original.bias[outputs], **near)
 
 
-def test_every_width_is_halved_but_the_images(model, halved):
+def test_every_width_is_halved_but_the_images(network, halved):
+    assert parameter_count(halved) == HALF
     assert halved.conv_in.weight.shape == (8, 3, 3, 3)
     assert halved.conv_out.weight.shape == (3, 8, 3, 3)
-    assert halved.conv_out.bias.equal(model.network.conv_out.bias)
+    assert halved.conv_out.bias.equal(network.conv_out.bias)
     for name, block in blocks(halved).items():
-        assert block.conv1.out_channels * 2 == blocks(model.network)[name].conv1.out_channels
+        assert block.conv1.out_channels * 2 == blocks(network)[name].conv1.out_channels
         assert block.norm2.num_channels == block.conv1.out_channels
 
 
-def test_the_largest_joint_norms_are_kept(model, halved):
+def test_the_largest_joint_norms_are_kept(network, halved):
     """A block's inner channel is made by conv1 and time_emb_proj and read by conv2; the channels at one place
     of all norm groups go together."""
-    for name, block in blocks(model.network).items():
+    for name, block in blocks(network).items():
         joint = (
             block.conv1.weight.square().sum(dim=(1, 2, 3))
             + block.time_emb_proj.weight.square().sum(dim=1)
@@ -83,51 +117,121 @@ def test_the_largest_joint_norms_are_kept(model, halved):
         assert kept(small.time_emb_proj.bias, block.time_emb_proj.bias) == expected
 
 
-def test_faint_channels_are_the_ones_to_go(model):
-    """With half of the inner channels 100 times fainter, exactly these go."""
-    network = copy.deepcopy(model.network)
-    faint = {}
+def planted(network: nn.Module) -> tuple[nn.Module, dict[str, list[int]]]:
+    """A copy, and half of the inner channels of each of its blocks, at other places in every block."""
+    network = copy.deepcopy(network)
+    chosen = {}
     for index, (name, block) in enumerate(blocks(network).items()):
         size = block.conv1.out_channels // GROUPS
-        # other places in every block
         places = [(index + k) % size for k in range(size // 2)]
-        faint[name] = {group * size + place for group in range(GROUPS) for place in places}
-        with torch.no_grad():
-            for channel in faint[name]:
-                for row in (block.conv1.weight, block.time_emb_proj.weight):
-                    row[channel] *= 0.01
-                block.conv2.weight[:, channel] *= 0.01
-    small = blocks(prune(network, 0.5, model.example()))
+        chosen[name] = [group * size + place for group in range(GROUPS) for place in places]
+    return network, chosen
+
+
+def assert_gone(network: nn.Module, small: nn.Module, chosen: dict[str, list[int]]) -> None:
     for name, block in blocks(network).items():
-        remaining = set(kept(small[name].conv1.bias, block.conv1.bias))
-        assert remaining == set(range(block.conv1.out_channels)) - faint[name]
+        remaining = set(kept(blocks(small)[name].conv1.bias, block.conv1.bias))
+        assert remaining == set(range(block.conv1.out_channels)) - set(chosen[name])
 
 
-def test_the_original_stays_as_it_was(model):
-    before = copy.deepcopy(model.network.state_dict())
-    prune_to(model.network, 0.55, model.example())
-    after = model.network.state_dict()
+def scale_inner(block: ResnetBlock2D, channels: list[int], factor: float) -> None:
+    with torch.no_grad():
+        block.conv1.weight[channels] *= factor
+        block.time_emb_proj.weight[channels] *= factor
+        block.conv2.weight[:, channels] *= factor
+
+
+def test_magnitude_removes_faint_channels(network):
+    network, chosen = planted(network)
+    for name, block in blocks(network).items():
+        scale_inner(block, chosen[name], 0.01)
+    assert_gone(network, prune(network, HALF, EXAMPLE), chosen)
+
+
+def test_taylor_removes_channels_without_gradient_however_large(network):
+    network, chosen = planted(network)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in network.parameters():
+        parameter.grad = torch.rand(parameter.shape, generator=generator) + 0.1
+    for name, block in blocks(network).items():
+        scale_inner(block, chosen[name], 100.0)
+        block.conv1.weight.grad[chosen[name]] = 0
+        block.time_emb_proj.weight.grad[chosen[name]] = 0
+        block.conv2.weight.grad[:, chosen[name]] = 0
+    small = prune(network, HALF, EXAMPLE, scores=scores_for("taylor", 0))
+    assert_gone(network, small, chosen)
+    assert all(parameter.grad is None for parameter in small.parameters())
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+def test_random_follows_its_seed_alone(network):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one, again, other = (
+        prune(network, HALF, EXAMPLE, scores=scores_for("random", seed)).state_dict() for seed in (5, 5, 6)
+    )
+    assert torch.get_rng_state().equal(before)
+    assert all(one[name].equal(again[name]) for name in one)
+    assert sum(not one[name].equal(other[name]) for name in one) > len(one) / 2
+
+
+def test_removing_linear_channels_that_are_zero_changes_nothing(network):
+    """Half of the time embedding's channels and of every head's are zero: pruning them is masking them."""
+    network = copy.deepcopy(network)
+    attention = network.mid_block.attentions[0]
+    heads = [c for c in range(32) if c % 16 < 8]  # two heads of 16
+    with torch.no_grad():
+        for layer in (network.time_embedding.linear_1, network.time_embedding.linear_2):
+            layer.weight[::2], layer.bias[::2] = 0, 0
+        for layer in (attention.to_q, attention.to_k, attention.to_v):
+            layer.weight *= 10  # attention that is far from even, so that its scale matters
+            layer.weight[heads], layer.bias[heads] = 0, 0
+
+    def norms(channels: Coupled) -> Tensor:
+        return network.get_submodule(channels.name).weight.flatten(1).norm(dim=1)
+
+    small = prune(network, 0.95, EXAMPLE, scores=norms)
+    assert widths_of(small) == widths_of(network)
+    assert small.mid_block.attentions[0].to_q.out_features < 32
+    assert small.time_embedding.linear_1.out_features < 64
+    assert small.time_embedding.linear_2.out_features < 64
+    assert output(small).allclose(output(network), atol=1e-6)
+    assert not output(small).allclose(output(networks.build(TINY, 3)), atol=1e-2)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.36, 0.6, 0.97])
+def test_every_head_of_an_attention_keeps_the_same_channels(network, share):
+    small = prune(network, share, EXAMPLE)
+    for name in ("to_k", "to_v"):
+        original = getattr(network.mid_block.attentions[0], name)
+        channels = kept(getattr(small.mid_block.attentions[0], name).bias, original.bias)
+        first, second = ([c % 16 for c in channels if c // 16 == head] for head in (0, 1))
+        assert first == second != []
+    assert output(small).isfinite().all()
+
+
+def test_the_original_stays_as_it_was(network):
+    before = copy.deepcopy(network.state_dict())
+    prune(network, 0.55, EXAMPLE)
+    after = network.state_dict()
     assert all(after[name].equal(tensor) for name, tensor in before.items())
 
 
-def test_pruning_again_gives_the_same(model, halved):
-    again = prune(model.network, 0.5, model.example()).state_dict()
+def test_pruning_again_gives_the_same(network, halved):
+    again = prune(network, HALF, EXAMPLE).state_dict()
     assert again.keys() == halved.state_dict().keys()
     assert all(again[name].equal(tensor) for name, tensor in halved.state_dict().items())
 
 
-def test_pruning_leaves_nothing_behind_in_the_library(model):
-    import gc
-    import weakref
-
-    small = prune(model.network, 0.5, model.example())
+def test_pruning_leaves_nothing_behind_in_the_library(network):
+    small = prune(network, 0.5, EXAMPLE)
     norm = weakref.ref(small.conv_norm_out)
     del small
     gc.collect()
     assert norm() is None
 
 
-def test_a_pruned_network_can_be_used_and_trained(model, halved):
+def test_a_pruned_network_can_be_used_and_trained(halved):
     network = copy.deepcopy(halved)
     x, t = torch.randn(2, 3, 8, 8), torch.tensor([0, 999])
     out = network(x, t).sample
@@ -136,33 +240,130 @@ def test_a_pruned_network_can_be_used_and_trained(model, halved):
     assert all(parameter.grad.abs().sum() > 0 for parameter in network.parameters())
 
 
-def test_a_share_that_the_widths_do_not_allow_is_refused():
-    # as many groups as channels: no channel can go
-    config = DDPM.create("tiny", 8, 0).config | {"norm_num_groups": 16, "block_out_channels": (16, 16, 16)}
-    model = DDPM(networks.build(config, 0), config)
-    with pytest.raises(UserError, match=r"retraining\.parameters: 0\.3 cannot be reached; .* keep 0\.\d\d of"):
-        prune_to(model.network, 0.3, model.example())
+# How many parameters are left
+
+ATTENTIVE = TINY | {
+    "block_out_channels": (32, 64),
+    "norm_num_groups": 8,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": 16,
+}
 
 
-def test_a_share_near_one_keeps_everything(model):
-    assert parameter_count(prune_to(model.network, 0.99, model.example())) == parameter_count(model.network)
+@pytest.mark.parametrize("config", [TINY, ATTENTIVE], ids=["tiny", "attentive"])
+@pytest.mark.parametrize("share", [0.12, 0.3, 0.45, 0.55, 0.75, 0.9, 0.99])
+def test_the_share_of_parameters_is_reached(config, share):
+    network = networks.build(config, 0)
+    small = prune(network, share, EXAMPLE)
+    reached = sum(p.numel() for p in small.parameters()) / sum(p.numel() for p in network.parameters())
+    assert reached == pytest.approx(share, rel=0.01)
+    assert output(small).isfinite().all()
 
 
-@pytest.mark.parametrize("ratio", [0.1, 0.3, 0.36, 0.6, 0.97])
-def test_every_head_of_an_attention_keeps_the_same_channels(model, ratio):
-    small = prune(model.network, ratio, model.example())
-    for name in ("to_q", "to_k", "to_v"):
-        original = getattr(model.network.mid_block.attentions[0], name)
-        channels = kept(getattr(small.mid_block.attentions[0], name).bias, original.bias)
-        first, second = ([c % 16 for c in channels if c // 16 == head] for head in (0, 1))
-        assert first == second != []
-    assert small(torch.zeros(1, 3, 8, 8), torch.tensor([5])).sample.isfinite().all()
-
-
-def test_the_papers_network():
-    """A quarter of the channels of Ho et al.'s CIFAR network: 96 and 192 remain, 20.13 M parameters."""
+def test_the_papers_cifar_network():
+    """Ho et al.'s CIFAR network with 96 and 192 of its 128 and 256 channels: 19.8 M parameters."""
     model = DDPM.create("ddpm-cifar", 32, 0)
-    small = prune(model.network, 0.25, model.example())
+    small = prune(model.network, 19_800_000, model.example())
+    assert parameter_count(small) == pytest.approx(19.8e6, rel=0.001)
+    assert widths_of(small) == (96, 192, 192, 192)
     assert {block.conv1.out_channels for block in blocks(small).values()} == {96, 192}
-    assert parameter_count(small) / 1e6 == pytest.approx(20.13, abs=0.005)
     assert small(torch.zeros(1, 3, 32, 32), torch.tensor([5])).sample.shape == (1, 3, 32, 32)
+
+
+def widths_of(network: nn.Module) -> tuple[int, ...]:
+    """The channels of every resolution, after its down block."""
+    return tuple(block.resnets[-1].conv2.out_channels for block in network.down_blocks)
+
+
+def test_the_papers_celeba_network():
+    """Latent diffusion's CelebA-HQ network with 128, 224, 352 and 448 channels: 70.9 M parameters."""
+    with torch.device("meta"):
+        network = UNet2DModel(**CELEBA)
+    assert parameter_count(network) == 274_056_163
+    _, structure = trace(network, {"sample": torch.zeros(1, 3, 64, 64), "timestep": torch.ones(1, dtype=torch.long)})
+    widths = widths_for(structure, 70_900_000, multiple=8)
+    # what a network of these widths would have, built as such; its time embedding and heads are as wide as they come
+    assert structure.count(widths[None])[0] == pytest.approx(70.9e6, rel=0.01)
+    convolutions = {
+        (channels.width, int(width))
+        for channels, width in zip(structure.coupled, widths, strict=True)
+        if not channels.linear
+    }
+    assert convolutions == {(224, 128), (448, 224), (672, 352), (896, 448)}
+
+
+def test_counting_is_that_of_a_network_built_at_these_widths():
+    """CelebA's network at half of every width, against diffusers' own of these widths."""
+    half = {**CELEBA, "block_out_channels": (112, 224, 336, 448), "attention_head_dim": 16, "norm_num_groups": 16}
+    with torch.device("meta"):
+        network, smaller = UNet2DModel(**CELEBA), UNet2DModel(**half)
+    _, structure = trace(network, {"sample": torch.zeros(1, 3, 64, 64), "timestep": torch.ones(1, dtype=torch.long)})
+    # the time embedding's first layer, of 448 outputs, still reads 224 sines and cosines and not 112
+    assert structure.count(structure.full[None] // 2)[0] == parameter_count(smaller) + 448 * 112
+
+
+@pytest.mark.parametrize("multiple", [8, 16])
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+def test_widths_are_multiples(multiple, share):
+    network = networks.build(ATTENTIVE, 0)
+    small = prune(network, share, EXAMPLE, multiple=multiple)
+    for name, layer in small.named_modules():
+        if isinstance(layer, LAYERS):
+            outputs, inputs = layer.weight.shape[:2]
+            assert outputs % multiple == 0 or name == "conv_out"
+            assert inputs % multiple == 0 or name == "conv_in"
+        elif isinstance(layer, nn.GroupNorm):
+            assert layer.num_channels % 8 == 0
+        elif isinstance(layer, Attention):
+            assert layer.to_q.out_features % layer.heads == 0
+
+
+def test_a_multiple_that_does_not_fit_gives_way_to_the_norms_groups(network):
+    """No width under 16 is a multiple of 16, so the 16 channels go in their norm's 4s."""
+    small = prune(network, 0.23, EXAMPLE, multiple=16)
+    assert small.conv_in.out_channels in (4, 8, 12)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (0, "0 is not accepted; a share between 0 and 1, or a count up to the model's 267,891 parameters"),
+        (-0.5, "-0.5 is not accepted"),
+        (1, "1 is not accepted"),
+        (1.5, "1.5 is not accepted"),
+        (267_892, "267,892 is not accepted"),
+        (0.01, r"2,679 parameters \(0\.010 of the model's\) would leave a layer empty; the nearest .*: \d+,\d{3} \("),
+    ],
+)
+def test_what_cannot_be_is_refused(network, parameters, message):
+    with pytest.raises(UserError, match=rf"^retraining\.parameters: {message}"):
+        prune(network, parameters, EXAMPLE)
+
+
+def test_all_parameters_may_be_kept(network):
+    small = prune(network, parameter_count(network), EXAMPLE).state_dict()
+    assert all(small[name].equal(tensor) for name, tensor in network.state_dict().items())
+
+
+def test_what_the_norms_do_not_allow_is_refused():
+    """As many norm groups as channels: no convolution can shrink, only what is linear."""
+    network = networks.build(TINY | {"norm_num_groups": 16, "block_out_channels": (16, 16, 16)}, 0)
+    with pytest.raises(UserError, match=r"retraining\.parameters: .* would leave a layer empty; the nearest"):
+        prune(network, 0.3, EXAMPLE)
+
+
+def test_a_gap_between_widths_names_its_ends():
+    """32 channels with 16 norm groups can only be halved, and a time embedding in multiples of 64 too."""
+    config = {**TINY, "block_out_channels": (32, 32), "norm_num_groups": 16}
+    config |= {"down_block_types": ("DownBlock2D",) * 2, "up_block_types": ("UpBlock2D",) * 2}
+    network = networks.build(config, 0)
+    target = round(0.85 * parameter_count(network))
+    with pytest.raises(
+        UserError, match=rf"parameters: {target:,} .* cannot be reached within 2%; the nearest"
+    ) as raised:
+        prune(network, target, EXAMPLE, multiple=64)
+    below, above = (int(text.replace(",", "")) for text in re.findall(r"([\d,]+) \(", str(raised.value)))
+    assert below < 0.98 * target < 1.02 * target < above
+    for count in (below, above):
+        assert parameter_count(prune(network, count, EXAMPLE, multiple=64)) == count

@@ -1,15 +1,18 @@
 """A model that is made once and found again: trained with a checkpoint beside it, then kept in a folder."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from diffcredit.artifacts import atomic_folder
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.encoding import encoded
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train
+from diffcredit.progress import Progress
 
 
 def kept_model(
@@ -20,18 +23,19 @@ def kept_model(
     settings: Training,
     *,
     seed: int,
-    on_step: Callable[[int, int], None],
+    what: str,
+    progress: Progress,
     device: torch.device | str = "cpu",
 ) -> DiffusionModel:
     """The model kept in ``folder``, or else ``start()`` trained on all contributions and kept there.
 
-    A training that was cut off goes on from its checkpoint, bit for bit.
+    A training that was cut off goes on from its checkpoint, bit for bit. ``what`` names the training to ``progress``.
     """
     if not folder.exists():
         model = start().to(device)
-        data = model.encode(contributions.images, contributions.captions)
+        data = encoded(model, contributions, folder.parent, mirrored=settings.flip, progress=progress)
         checkpoint = folder.with_name(f"{folder.name}.checkpoint.safetensors")
-        train(model, data, settings, seed=seed, checkpoint=checkpoint, on_step=on_step)
+        train(model, data, settings, seed=seed, checkpoint=checkpoint, on_step=partial(progress, what))
         with atomic_folder(folder) as temporary:
             model.save(temporary)
         checkpoint.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Architectures of the pixel DDPM by name, as arguments of diffusers' UNet2DModel."""
+"""Architectures of the pixel and the latent family by name, as arguments of diffusers' UNet2DModel."""
 
 from typing import Any
 
@@ -33,5 +33,23 @@ PRESETS: dict[str, dict[str, Any]] = {
         "downsample_padding": 0,
         "flip_sin_to_cos": False,
         "freq_shift": 1,
+    },
+    # For latents of 16 to 32 px with many channels, such as TAEF2's. 15.3 M parameters.
+    "latent-small": {
+        "block_out_channels": (96, 192, 192),
+        "layers_per_block": 2,
+        "norm_num_groups": 32,
+        "down_block_types": ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D"),
+        "up_block_types": ("AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D"),
+        "attention_head_dim": 32,
+    },
+    # The U-Net of CompVis/ldm-celebahq-256 and of the paper's CelebA-HQ study. 274,056,163 parameters.
+    "ldm-celebahq": {
+        "block_out_channels": (224, 448, 672, 896),
+        "layers_per_block": 2,
+        "norm_num_groups": 32,
+        "down_block_types": ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D"),
+        "up_block_types": ("AttnUpBlock2D", "AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D"),
+        "attention_head_dim": 32,
     },
 }

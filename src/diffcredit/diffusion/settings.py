@@ -11,12 +11,29 @@ Fraction = Annotated[float, Gt(0), Lt(1)]
 
 @dataclass(frozen=True)
 class Training:
-    """One run of Adam on the denoising loss.
+    """One run of an optimizer on the denoising loss: in step k = 0, …, ``steps`` − 1, with batch B_k,
 
-    ``schedule``: ``constant``, or ``cosine``, which anneals the rate to zero over ``steps``. ``ema`` is the
-    decay of an exponential moving average of the weights (warmed up as min(ema, (1 + k) / (10 + k)) at step k);
-    ``average_tail`` the share of last steps whose weights are averaged with equal weight. Either replaces the
-    last iterate at the end; at most one of them may be given.
+    g_k = ∇ 1/|B_k| Σ_{i ∈ B_k} w(t_i) ‖noise_i − predict(x_{t_i}, t_i)‖² / (c·h·w), shortened to the norm
+    ``gradient_clip`` where that is given (``null``: never), then a step of the optimizer at the rate η_k.
+
+    **The optimizer.** ``adam``, ``adamw`` (with ``weight_decay``), ``sgd`` (θ ← θ − η_k g_k, no momentum), and
+    ``adam8bit`` and ``adamw8bit``, which keep their moments in 8 bits (bitsandbytes). ``weight_decay`` is
+    decoupled, θ ← (1 − η_k·weight_decay) θ, so it goes with AdamW alone.
+
+    **The rate.** In the first ``warmup_steps`` it grows linearly, from η/warmup_steps to η; then it stays
+    (``constant``) or is annealed to zero over the remaining steps (``cosine``, ``linear``).
+
+    **The loss.** ``min_snr`` is the γ of Min-SNR weights w(t) (Hang et al. 2023); without it w = 1. ``flip``
+    mirrors every image with probability ½.
+
+    **The result.** ``ema`` is the decay of an exponential moving average of the weights (warmed up as
+    min(ema, (1 + k) / (10 + k)) after k steps); ``average_tail`` the share of last steps whose weights are
+    averaged with equal weight. Either replaces the last iterate at the end; at most one of them may be given.
+
+    **Memory and speed**, which change rounding only. ``micro_batch``: at most so many samples go through the
+    network at once, their gradients added up (by default all; fewer where the memory runs out).
+    ``gradient_checkpointing`` computes activations twice instead of keeping them. ``precision: bf16`` computes
+    the network in bfloat16, with weights, loss and optimizer in float32.
     """
 
     # a misspelt key in a study file is an error
@@ -25,28 +42,48 @@ class Training:
     steps: PositiveInt
     batch_size: PositiveInt = 64
     learning_rate: Annotated[float, Gt(0)] = 1e-4
-    schedule: Literal["constant", "cosine"] = "constant"
-    gradient_clip: Annotated[float, Gt(0)] = 1.0
+    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    gradient_clip: Annotated[float, Gt(0)] | None = 1.0
     flip: bool = True
     ema: Fraction | None = None
     average_tail: Annotated[float, Gt(0), Le(1)] | None = None
+    optimizer: Literal["adam", "adamw", "sgd", "adam8bit", "adamw8bit"] = "adam"
+    weight_decay: Annotated[float, Ge(0)] = 0.0
+    warmup_steps: Annotated[int, Ge(0)] = 0
+    min_snr: Annotated[float, Gt(0)] | None = None
+    micro_batch: PositiveInt | None = None
+    gradient_checkpointing: bool = False
+    precision: Literal["float32", "bf16"] = "float32"
 
     def __post_init__(self) -> None:
         if self.ema is not None and self.average_tail is not None:
             raise ValueError("ema and average_tail both replace the last weights; give one of them")
+        if self.weight_decay > 0 and self.optimizer not in ("adamw", "adamw8bit"):
+            raise ValueError(
+                f"weight_decay {self.weight_decay:g} goes with optimizer adamw or adamw8bit, not {self.optimizer}"
+            )
+        if self.warmup_steps >= self.steps:
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} leaves none of {self.steps} steps; fewer than steps are accepted"
+            )
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a model's images are generated: ``images`` of them, image i from the noise of seed ``seed + i``."""
+    """How a model's images are generated: ``images`` of them, image i from the noise of seed ``seed + i``.
+
+    ``scheduler``: ``ddim`` with η = 0, or ``pndm``, Stable Diffusion's. ``guidance`` is how strongly a text-to-image
+    model follows its prompt (7.5 unless given; 1: not guided); other models take none.
+    """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     images: PositiveInt = 1024
     steps: Annotated[int, Ge(1), Le(1000)] = 100  # no more than there are time steps
-    scheduler: Literal["ddim"] = "ddim"
+    scheduler: Literal["ddim", "pndm"] = "ddim"
     seed: Annotated[int, Ge(0), Lt(2**62)] = 0  # torch takes 64 bits
     batch_size: PositiveInt = 256
+    guidance: Annotated[float, Gt(0)] | None = None
 
     @property
     def seeds(self) -> range:

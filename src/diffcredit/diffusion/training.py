@@ -1,34 +1,36 @@
 """One training loop for every purpose: the base model, recovery after pruning, a coalition's fine-tuning.
 
-Step k's images, mirrorings, time steps and noises follow from (seed, k) alone, so a run that was cut off
-continues exactly where it stood, and no number depends on the machine's other work.
+Step k's images, mirrorings, time steps, noises and dropout follow from (seed, k) alone, so a run that was cut
+off continues exactly where it stood, and no number depends on the machine's other work.
 """
 
-import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from diffcredit.artifacts import atomic_file, canonical_json
+from diffcredit.artifacts import fingerprint
+from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
+from diffcredit.diffusion.data_parallel import Processes, processes
+from diffcredit.diffusion.draws import draw
+from diffcredit.diffusion.interruption import interruption
+from diffcredit.diffusion.micro_batches import part, with_fitting_micro_batch
+from diffcredit.diffusion.optimizers import learning_rate, make_optimizer
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.randomness import own_randomness
 from diffcredit.diffusion.settings import Training
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.seeds import derive_seed
 
 CHECKPOINT_SECONDS = 15.0
 LOSS_CHECK_STEPS = 50  # looking at the loss makes a GPU wait, so not at every step
 
 
 class TrainingDiverged(DiffcreditError):
-    """The loss is no longer a finite number."""
+    """The loss or the weights are no longer finite numbers."""
 
 
 def train(
@@ -39,109 +41,128 @@ def train(
     seed: int,
     checkpoint: Path | None = None,
     on_step: Callable[[int, int], None] | None = None,
+    ascend: bool = False,
 ) -> None:
-    """Trains ``model.network`` in place on ``data`` with Adam on L_simple.
+    """Trains the parameters of ``model.network`` that require gradients, in place, on ``data``.
 
-    With a ``checkpoint`` file the run saves itself every few seconds and on Ctrl-C, and continues from the
-    file bit for bit; the caller removes it when the result is safe. ``on_step(done, total)`` reports progress.
+    The denoising loss is minimised, or maximised to ``ascend``; see :class:`Training` for the step. With a
+    ``checkpoint`` file the run saves itself every few seconds and on Ctrl-C, and continues from the file bit for
+    bit; the caller removes it when the result is safe. ``on_step(done, total)`` reports progress. Where
+    ``torch.distributed`` is set up, all its processes call this alike and train together; the first one writes
+    the checkpoint and reports.
     """
-    run = _Run(model, settings, identity=canonical_json([seed, len(data), repr(settings)]))
-    if checkpoint is not None and checkpoint.exists():
-        try:
-            run.restore(checkpoint)
-        except (SafetensorError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{checkpoint}: not a checkpoint of this training ({error}); remove it to train from the start"
-            ) from None
-    model.network.train()
-    last_save = time.monotonic()
-    with _interruption(checkpoint is not None) as interrupted:
+    network = model.network
+    shapes = {name: list(weight.shape) for name, weight in network.named_parameters()}
+    identity = fingerprint([seed, len(data), repr(settings), ascend, shapes])
+    with (
+        processes() as together,
+        own_randomness(network, model.device) as reseed,
+        _gradient_checkpointing(network, settings.gradient_checkpointing),
+        interruption(checkpoint is not None) as interrupted,
+    ):
+        run = _Run(model, settings, together, ascend=ascend)
+        if checkpoint is not None:
+            state = read_checkpoint(checkpoint, identity, model.device)
+            if state is not None:
+                run.restore(state)
+            if len(set(together.gather(run.step))) > 1:
+                raise UserError(f"{checkpoint}: not the same file for all processes; a folder they share is needed")
+        network.train()
+        last_save = time.monotonic()
         while run.step < settings.steps:
-            batch, t, noise = draw(data, run.step, settings, seed, model.time_steps)
-            run.advance(batch, t, noise)
-            if on_step is not None:
+            step = run.step
+            batch, t, noise = draw(data, step, settings, seed, model.time_steps)
+            run.advance(batch, t, noise, lambda place, step=step: reseed(seed, "network", step, place))
+            if on_step is not None and together.rank == 0:
                 on_step(run.step, settings.steps)
-            overdue = time.monotonic() - last_save > CHECKPOINT_SECONDS
-            if checkpoint is not None and (overdue or interrupted.is_set()):
-                run.save(checkpoint)
+            if checkpoint is None:
+                continue
+            stop = any(together.gather(interrupted.is_set()))
+            overdue = together.gather(time.monotonic() - last_save > CHECKPOINT_SECONDS)[0]
+            if overdue or stop:
+                run.check_losses()  # only a sound state is worth keeping
+                if together.rank == 0:
+                    write_checkpoint(checkpoint, identity, run.state())
                 last_save = time.monotonic()
-            if interrupted.is_set():
+            if stop:
                 raise KeyboardInterrupt
     run.finish()
-    model.network.eval()
-
-
-def draw(data: Batch, step: int, settings: Training, seed: int, time_steps: int) -> tuple[Batch, Tensor, Tensor]:
-    """Step ``step``'s batch, time steps (b,) and noises (b, c, h, w), from (seed, step) alone.
-
-    Images come in epochs of random order; a batch may reach over into the next (a
-    coalition smaller than a batch: into several).
-    """
-    size, total = settings.batch_size, len(data)
-    first, offset = divmod(step * size, total)
-    epochs = range(first, ((step + 1) * size - 1) // total + 1)
-    index = torch.cat([_order(data.rows, seed, epoch) for epoch in epochs])[offset : offset + size]
-    generator = torch.Generator().manual_seed(derive_seed(seed, "step", step))
-    t = _time_steps(size, time_steps, generator)
-    noise = torch.randn((size, *data.x.shape[1:]), generator=generator)
-    flip = torch.rand(size, generator=generator) < 0.5
-    batch = data.select(index, flip if settings.flip else None)
-    return batch, t.to(data.x.device), noise.to(data.x.device)
-
-
-def _time_steps(size: int, time_steps: int, generator: torch.Generator) -> Tensor:
-    """(size,): each uniform on 0..T−1, one from each of ``size`` equal strata, in random order.
-
-    The loss and its gradient vary more over time steps than over images; covering them evenly in every batch
-    makes the gradient less noisy at no cost.
-    """
-    strata = torch.randperm(size, generator=generator) + torch.rand(size, generator=generator, dtype=torch.float64)
-    return (strata * (time_steps / size)).long().clamp_(max=time_steps - 1)
-
-
-def _order(rows: Tensor, seed: int, epoch: int) -> Tensor:
-    """The epoch's order of the images ``rows`` (m,): one random order of all images, restricted to these."""
-    generator = torch.Generator().manual_seed(derive_seed(seed, "epoch", epoch))
-    keys = torch.rand(int(rows.max()) + 1, generator=generator, dtype=torch.float64)
-    return keys[rows].argsort()
-
-
-def learning_rate(settings: Training, step: int) -> float:
-    """The rate at step k of K: constant, or η (1 + cos(π k / K)) / 2."""
-    if settings.schedule == "constant":
-        return settings.learning_rate
-    return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * step / settings.steps))
+    network.eval()
 
 
 class _Run:
-    """The state of a training run: weights, optimizer moments, averaged weights, step."""
+    """The state of a training run: weights, the optimizer's state, averaged weights, step."""
 
-    def __init__(self, model: DiffusionModel, settings: Training, identity: str) -> None:
-        self.model, self.settings, self.identity, self.step = model, settings, identity, 0
-        self.names, self.parameters = zip(*model.network.named_parameters(), strict=True)
-        self.optimizer = torch.optim.Adam(self.parameters, lr=settings.learning_rate, fused=True)
+    def __init__(self, model: DiffusionModel, settings: Training, together: Processes, *, ascend: bool) -> None:
+        self.model, self.settings, self.together, self.step = model, settings, together, 0
+        self.sign = -1 if ascend else 1
+        self.parameters = {name: value for name, value in model.network.named_parameters() if value.requires_grad}
+        if not self.parameters:
+            raise DiffcreditError(f"no parameter of the {type(model.network).__name__} requires a gradient")
+        self.weights = list(self.parameters.values())
+        self.optimizer = make_optimizer(settings, self.weights)
         averages = settings.ema is not None or settings.average_tail is not None
-        self.average = [parameter.detach().clone() for parameter in self.parameters] if averages else []
-        self.loss_sum = torch.zeros((), device=model.device)
+        self.average = [weight.detach().clone() for weight in self.weights] if averages else []
+        # filled on the device and looked at now and then: the losses of the steps since the last look
+        self.losses = torch.zeros(LOSS_CHECK_STEPS, device=model.device)
+        self.looked = 0
 
-    def advance(self, batch: Batch, t: Tensor, noise: Tensor) -> None:
+    def advance(self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None]) -> None:
+        """One step. ``reseed(place)`` seeds the network's own random numbers for the samples from ``place`` on."""
+        share = self.together.share(len(batch))
+        loss = with_fitting_micro_batch(
+            lambda size: self._gradient(batch, t, noise, reseed, share, size), len(share), self.model, self.settings
+        )
+        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        self.together.add_up([*gradients, loss])
+        if self.settings.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(self.weights, self.settings.gradient_clip)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, self.step)
-        loss = self.model.loss(batch, t, noise).mean()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.gradient_clip)
         self.optimizer.step()
+        self.losses[self.step - self.looked] = loss
         self.step += 1
-        self.loss_sum += loss.detach()
-        if self.step % LOSS_CHECK_STEPS == 0 or self.step == self.settings.steps:
-            if not torch.isfinite(self.loss_sum):
-                raise TrainingDiverged(
-                    f"the training loss became {loss.item()} by step {self.step} of {self.settings.steps}; "
-                    f"a learning rate under {self.settings.learning_rate:g} usually helps"
-                )
-            self.loss_sum.zero_()
+        if self.step - self.looked == len(self.losses) or self.step == self.settings.steps:
+            self.check_losses()
         self._update_average()
+
+    def _gradient(
+        self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None], share: range, size: int
+    ) -> Tensor:
+        """Leaves ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i in the weights, ``size`` samples at a time; returns that sum, ()."""
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.losses.device)
+        for places in (share[first : first + size] for first in range(0, len(share), size)):
+            reseed(places.start)
+            cut = slice(places.start, places.stop)
+            loss = self._losses(part(batch, places), t[cut], noise[cut]).sum() / len(batch)
+            (self.sign * loss).backward()
+            total += loss.detach()
+        return total
+
+    def _losses(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
+        """w(t_i) ℓ_i of each sample, (m,)."""
+        bf16 = self.settings.precision == "bf16"
+        with torch.autocast(self.losses.device.type, torch.bfloat16, enabled=bf16):
+            losses = self.model.loss(batch, t, noise)
+        if bf16:
+            losses = losses.float()
+        if self.settings.min_snr is not None:
+            losses = losses * self.model.noise_schedule.min_snr_weights(t, self.settings.min_snr)
+        return losses
+
+    def check_losses(self) -> None:
+        """Stops at the first loss since the last look that is no finite number."""
+        losses = self.losses[: self.step - self.looked].tolist()
+        for step, loss in enumerate(losses, start=self.looked + 1):
+            if not abs(loss) < float("inf"):
+                raise self._diverged(f"the training loss became {loss} at step {step}")
+        self.looked = self.step
+
+    def _diverged(self, what: str) -> TrainingDiverged:
+        return TrainingDiverged(
+            f"{what} of {self.settings.steps}; a learning rate under {self.settings.learning_rate:g} usually helps"
+        )
 
     def _update_average(self) -> None:
         if self.settings.ema is not None:
@@ -153,58 +174,50 @@ class _Run:
             weight = 1 / (self.step - first)  # the running mean of the tail
         else:
             return
-        torch._foreach_lerp_(self.average, [parameter.detach() for parameter in self.parameters], weight)
+        torch._foreach_lerp_(self.average, [weight.detach() for weight in self.weights], weight)
 
     def finish(self) -> None:
+        """Puts the averaged weights in place. Each loss vouches for the weights before its step, none for the last."""
         with torch.no_grad():
-            for parameter, average in zip(self.parameters, self.average, strict=False):
-                parameter.copy_(average)
+            for weight, average in zip(self.weights, self.average, strict=False):
+                weight.copy_(average)
+            if not torch.stack([weight.isfinite().all() for weight in self.weights]).all():
+                raise self._diverged(f"the weights became infinite or nan at step {self.step}")
 
-    def save(self, path: Path) -> None:
-        tensors = {}
-        for index, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
-            state = self.optimizer.state[parameter]
-            tensors[f"weights/{name}"] = parameter.detach()
-            tensors[f"mean/{name}"] = state["exp_avg"]
-            tensors[f"square/{name}"] = state["exp_avg_sq"]
-            if self.average:
-                tensors[f"average/{name}"] = self.average[index]
-        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        with atomic_file(path) as temporary:
-            save_file(tensors, temporary, {"step": str(self.step), "identity": self.identity})
+    def state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "weights": self.parameters,
+            "average": self.average,
+            "optimizer": self.optimizer.state_dict(),
+        }
 
-    def restore(self, path: Path) -> None:
-        with safe_open(path, framework="pt", device=str(self.model.device)) as file:
-            metadata = file.metadata()
-            if metadata["identity"] != self.identity:
-                return  # of other settings: start anew
-            with torch.no_grad():
-                for index, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
-                    parameter.copy_(file.get_tensor(f"weights/{name}"))
-                    self.optimizer.state[parameter] = {
-                        "step": torch.tensor(
-                            float(metadata["step"]), device=parameter.device
-                        ),  # where fused Adam has it
-                        "exp_avg": file.get_tensor(f"mean/{name}"),
-                        "exp_avg_sq": file.get_tensor(f"square/{name}"),
-                    }
-                    if self.average:
-                        self.average[index].copy_(file.get_tensor(f"average/{name}"))
-        self.step = int(metadata["step"])
+    def restore(self, state: dict[str, Any]) -> None:
+        with torch.no_grad():
+            for name, weight in self.parameters.items():
+                weight.copy_(state["weights"][name])
+            for average, saved in zip(self.average, state["average"], strict=True):
+                average.copy_(saved)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = self.looked = state["step"]
 
 
 @contextmanager
-def _interruption(active: bool) -> Generator[threading.Event]:
-    """Turns Ctrl-C into an event that the loop looks at between steps, when the state is whole.
-
-    Only where a checkpoint can be written, and in the main thread (Python lets no other handle signals).
-    """
-    event = threading.Event()
-    if not active or threading.current_thread() is not threading.main_thread():
-        yield event
+def _gradient_checkpointing(network: nn.Module, on: bool) -> Generator[None]:
+    """Switches gradient checkpointing on, as diffusers' networks do it, and off again."""
+    if not on:
+        yield
         return
-    previous = signal.signal(signal.SIGINT, lambda *_: event.set())
+    enable, disable = (getattr(network, f"{verb}_gradient_checkpointing", None) for verb in ("enable", "disable"))
     try:
-        yield event
+        if enable is None or disable is None:
+            raise ValueError("no such method")
+        enable()
+    except ValueError as error:  # diffusers' own refusal
+        raise UserError(
+            f"gradient_checkpointing: true, but {type(network).__name__} does not offer it ({error}); accepted: false"
+        ) from None
+    try:
+        yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        disable()

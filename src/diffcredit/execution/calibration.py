@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import train
@@ -25,14 +26,23 @@ class Speed:
 
 def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling) -> Speed:
     """Times ``model`` on a few steps of ``training`` (which changes its weights) and of ``sampling``."""
-    few = dataclasses.replace(training, steps=STEPS)
-    sample = model.example()["sample"]
-    x = torch.zeros((training.batch_size, *sample.shape[1:]), device=model.device)
-    data = Batch(x, x, torch.arange(len(x)))
+    few = dataclasses.replace(training, steps=STEPS, warmup_steps=0)
+    data = blank_batch(model, training.batch_size)
     step = _seconds(lambda: train(model, data, few, seed=0), model) / STEPS
     batch = min(sampling.batch_size, sampling.images)
-    one = _seconds(lambda: model.sample(range(batch), STEPS, batch), model) / STEPS
+    few_steps = dataclasses.replace(sampling, images=batch, steps=STEPS)
+    one = _seconds(lambda: generate(model, few_steps), model) / STEPS
     return Speed(step, one * sampling.steps * sampling.images / batch)
+
+
+def blank_batch(model: DiffusionModel, size: int) -> Batch:
+    """A batch of the model's shape, whatever is in it."""
+    example = model.example()
+    x = torch.zeros((size, *example["sample"].shape[1:]), device=model.device)
+    text = example.get("encoder_hidden_states")
+    if text is None:
+        return Batch(x, x, torch.arange(size))
+    return Batch(x, x, torch.arange(size), text.to(model.device), torch.zeros(size, dtype=torch.long, device=x.device))
 
 
 def _seconds(work: Callable[[], object], model: DiffusionModel) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from diffcredit.coalitions import decode
+from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.execution.tasks import Task, failed_evaluation, utc_now, worker_name
@@ -59,7 +60,7 @@ class ModelEvaluator:
         clock = [time.perf_counter()]
         model = next(models)
         clock.append(time.perf_counter())
-        images = model.sample(self.sampling.seeds, self.sampling.steps, self.sampling.batch_size)
+        images = generate(model, self.sampling)
         clock.append(time.perf_counter())
         measurements = measure_all(self.properties, images, model)
         clock.append(time.perf_counter())

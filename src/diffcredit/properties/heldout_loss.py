@@ -1,5 +1,6 @@
 """How well a model denoises images it was not trained on."""
 
+import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import torch
 from annotated_types import Ge, Lt
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.properties.protocol import Context, State
 
@@ -39,16 +40,29 @@ class HeldoutLoss:
 
     def fit(self, context: Context) -> State:
         self.check(context.contributions, len(context.generated))
-        return {"images": context.contributions.heldout}
+        state = {"images": context.contributions.heldout}
+        captions = context.contributions.heldout_captions
+        if captions is not None:
+            state["captions"] = np.frombuffer(json.dumps(captions).encode(), np.uint8)
+        return state
 
     def restore(self, state: State) -> None:
         self.images = np.asarray(state["images"])
+        self.captions = json.loads(state["captions"].tobytes()) if "captions" in state else None
+        self._encoded: dict[tuple[str, str], Batch] = {}
+
+    def _data(self, model: DiffusionModel) -> Batch:
+        """The held-out images as ``model`` sees them; an autoencoder is dear, so once for all models that share it."""
+        key = (model.encoding, str(model.device))
+        if key not in self._encoded:
+            self._encoded[key] = model.encode(self.images, self.captions, mirrored=False)
+        return self._encoded[key]
 
     @torch.no_grad()
     def measure_model(self, model: DiffusionModel) -> float:
         """The mean over images and time steps t_j = ⌊(j + ½) T / J⌋, j = 0..J−1."""
         model.network.eval()
-        data = model.encode(self.images)
+        data = self._data(model)
         generator = torch.Generator().manual_seed(self.seed)
         losses = []
         for j in range(self.time_steps):

@@ -4,20 +4,23 @@ import dataclasses
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit import quality
 from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.coalitions import decode
 from diffcredit.contributions.records import Duplicate
+from diffcredit.diffusion.generating import generate
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, game_of
-from diffcredit.preparation import generated_images
+from diffcredit.preparation import build_family, generated_images
 from diffcredit.report.pictures import image_grid
 from diffcredit.report.records import CreditTable, Picture, Report
 from diffcredit.report.standings import standings
@@ -105,7 +108,7 @@ def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
         seed = derive_seed(study.config.seed, coalition, 0)
         with limited_threads(study.config.threads):
             (model,) = study.retraining.models_for(decode(coalition)[None], [seed])
-            images = model.sample(sampling.seeds, sampling.steps, sampling.batch_size)
+            images = generate(model, sampling)
         write_arrays(file, {"images": images})
         study.progress("retraining for the pictures", 1, 1)
     return read_arrays(file)["images"]
@@ -142,16 +145,34 @@ def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
 
 def _scope(study: "Study") -> tuple[str, ...]:
     config, sampling = study.config, study.config.sampling
-    train = config.model.train
+    train, family = config.model.train, build_family(study)
+    # a folder by its name alone: where it lies concerns nobody else
+    what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
     return (
-        f"This base model: {config.model.family} {config.model.preset} at {config.contributions.resolution} px, "
-        f"trained for {train.steps:,} steps from seed {config.seed}.",
+        f"This base model: {config.model.family} {what} at {config.contributions.resolution} px, "
+        + (
+            "taken as it was given."
+            if family.trained
+            else f"trained for {train.steps:,} steps from seed {config.seed}."
+        ),
         f"This retraining: {config.retraining.method}. Every value, F(none) and F(all) included, belongs to one game, "
         "the one this retraining plays; another retraining plays another game.",
         f"These {sampling.images:,} initial noises, the same for every coalition, and {sampling.steps} steps of "
         f"{sampling.scheduler.upper()}. More evaluations do not shrink the uncertainty that comes from them.",
-        "F(none) is the untrained network of the same architecture. It sets the level that all credits share, not "
-        "the differences between contributors.",
+        f"F(none) is {family.nobody}. It sets the level that all credits share, not the differences between "
+        "contributors.",
+        *_surrogates(study),
+    )
+
+
+def _surrogates(study: "Study") -> tuple[str, ...]:
+    if not study.surrogates.names:
+        return ()
+    without = study.surrogates.without()
+    beside = f" {', '.join(without)}, of the model itself, is credited without." if without else ""
+    return (
+        f"These surrogates: {', '.join(study.surrogates.names)}. Their own credits, scaled to fit, are corrected by "
+        f"the evaluations, and the intervals are those of the corrected credits.{beside}",
     )
 
 
@@ -181,6 +202,7 @@ def _notes(
     for table in tables:
         if table.failed:
             notes.append(f"{table.title}: {table.failed} evaluations failed and are left out; nothing was filled in.")
+    notes += [f"{comparison.complaint()}." for comparison in quality.kept(study) if comparison.broken]
     classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done"}
     if len(classes) > 1:
         notes.append(

@@ -7,4 +7,8 @@ RETRAININGS = {
     "from_scratch": "diffcredit.retraining.from_scratch:FromScratch",
     "fine_tune": "diffcredit.retraining.fine_tune:FineTune",
     "sparsified": "diffcredit.retraining.sparsified:Sparsified",
+    "lora": "diffcredit.retraining.lora:LoRA",
+    "gradient_ascent": "diffcredit.retraining.gradient_ascent:GradientAscent",
+    "influence": "diffcredit.retraining.influence:Influence",
+    "soup": "diffcredit.retraining.soup:Soup",
 }

@@ -9,10 +9,11 @@ import numpy as np
 from annotated_types import Gt, Le
 from numpy.typing import NDArray
 
+from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.diffusion.training import train
-from diffcredit.retraining.protocol import Ground, Rehearsal
+from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
 
 
 @dataclass
@@ -23,6 +24,9 @@ class FineTune:
     changes the result far less at the same cost (the paper's recipe is ``schedule: constant`` and
     ``average_tail: null``). Batch size and rate are the base model's unless given. There is no warm-up, and
     what is measured is the model that was fine-tuned, not an average with the base model.
+
+    Once prepared, ``start`` is the model that every coalition starts from, ``settings`` how it is fine-tuned, and
+    ``ground`` what was prepared on.
     """
 
     steps: PositiveInt = 1000
@@ -36,10 +40,10 @@ class FineTune:
 
     def start_from(self, start: DiffusionModel, ground: Ground) -> None:
         """Makes ``start`` the model that every coalition is fine-tuned from."""
-        self._start, self._ground = start, ground
-        self._data = start.encode(ground.contributions.images, ground.contributions.captions)
-        self._training = self.training(ground.training)
+        self.start, self.ground = start, ground
+        self.settings = self.training(ground.training)
         self.weights = start.fingerprint
+        self._data = ground.data()
 
     def training(self, base: Training) -> Training:
         """The base model's training settings with this fine-tuning's in their place."""
@@ -49,18 +53,22 @@ class FineTune:
             batch_size=self.batch_size or base.batch_size,
             learning_rate=self.learning_rate or base.learning_rate,
             schedule=self.schedule,
+            warmup_steps=0,
             ema=None,
             average_tail=self.average_tail,
         )
 
-    def rehearse(self, untrained: DiffusionModel, training: Training) -> Rehearsal:
-        return Rehearsal(untrained, None, self.training(training))
+    def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
+        return Rehearsal(start, None, self.training(training))
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        for coalition, seed in zip(coalitions, seeds, strict=True):
-            if not coalition.any():
-                yield self._ground.untrained(self._start)
-                continue
-            model = self._start.clone()
-            train(model, self._data.select(self._ground.contributions.of(coalition)), self._training, seed=seed)
-            yield model
+        return one_by_one(self.ground, self.start, coalitions, seeds, self.model_for)
+
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+        """The model of a coalition of somebody, an (n,) boolean vector."""
+        return self.fine_tuned(self.start.clone(), coalition, seed)
+
+    def fine_tuned(self, model: DiffusionModel, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+        """``model``, trained on the coalition's images as the settings say."""
+        train(model, self._data.select(self.ground.contributions.of(coalition)), self.settings, seed=seed)
+        return model

@@ -1,6 +1,6 @@
 """What every way to a coalition's model offers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.encoding import encoded
+from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.progress import Progress
 from diffcredit.seeds import derive_seed
@@ -18,14 +19,19 @@ from diffcredit.seeds import derive_seed
 @dataclass(frozen=True)
 class Ground:
     """What a retraining starts from: the base model and how it was trained, the contributions, the study's
-    seed, and the folder where prepared models are kept."""
+    seed, the folder where prepared models are kept, and how one that was kept there is loaded."""
 
     base: DiffusionModel
     contributions: Contributions
     training: Training
     seed: int
     folder: Path
+    load: Callable[[Path], DiffusionModel]
     progress: Progress
+
+    def data(self) -> Batch:
+        """All contributions as the base model sees them, and with it every model that is made from it."""
+        return encoded(self.base, self.contributions, self.folder, mirrored=self.training.flip, progress=self.progress)
 
     def untrained(self, like: DiffusionModel) -> DiffusionModel:
         """The model of no contributor: ``like``'s architecture with the study's one set of fresh weights.
@@ -38,11 +44,11 @@ class Ground:
 @dataclass(frozen=True)
 class Rehearsal:
     """What a retraining would train, for foreseeing its cost: a model of the right shape, the settings of the
-    one preparation (None: there is none) and those of each coalition."""
+    one preparation and those of each coalition; None: there is nothing to train."""
 
     model: DiffusionModel
     preparation: Training | None
-    coalition: Training
+    coalition: Training | None
 
 
 class Retraining(Protocol):
@@ -52,7 +58,7 @@ class Retraining(Protocol):
         """Once a study, e.g. prune and recover. What it makes is kept in ``ground.folder`` and found again."""
         ...
 
-    def rehearse(self, untrained: DiffusionModel, training: Training) -> Rehearsal:
+    def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
         """What there is to train, given the base model's architecture and training. Before ``prepare``."""
         ...
 
@@ -62,5 +68,20 @@ class Retraining(Protocol):
         ...
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        """The models of ``coalitions`` (m, n), one per row and seed. Of nobody: the untrained network."""
+        """The models of ``coalitions`` (m, n), one per row and seed. Of nobody: the untrained network.
+
+        All that is random follows from the seed; where nothing is, another seed gives the same model.
+        """
         ...
+
+
+def one_by_one(
+    ground: Ground,
+    start: DiffusionModel,
+    coalitions: NDArray[np.bool_],
+    seeds: Sequence[int],
+    model_for: Callable[[NDArray[np.bool_], int], DiffusionModel],
+) -> Iterator[DiffusionModel]:
+    """``model_for(coalition, seed)`` of each row of ``coalitions`` (m, n); of nobody, the untrained ``start``."""
+    for coalition, seed in zip(coalitions, seeds, strict=True):
+        yield model_for(coalition, seed) if coalition.any() else ground.untrained(start)

@@ -1,0 +1,1 @@
+"""How well each way to a coalition's model agrees with retraining from scratch, as its steps grow."""

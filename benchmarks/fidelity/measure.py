@@ -1,0 +1,104 @@
+"""Fidelity: F of each retraining method against F of models retrained from scratch, over the same coalitions.
+
+    python -m benchmarks fidelity
+
+The demo's study (twelve OpenMoji designers, 16 px, a U-Net of 0.3 M parameters). 32 coalitions of uniform sizes; truth
+has two training seeds for each, every other method one. Writes results.json as it goes, and results.md from it.
+"""
+
+import json
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.fidelity.page import write_page
+from benchmarks.fidelity.recipes import RECIPES, TRUTH, write_studies
+
+RESULTS = Path(__file__).parent / "results.json"
+COALITIONS, TRUTH_SEEDS = 32, 2
+
+
+def main() -> None:
+    import torch
+
+    from diffcredit.coalitions import encode, make_design
+    from diffcredit.execution.versions import package_versions
+    from diffcredit.study import Study
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    # a GPU has room for many of these small models, and the host is what they wait for
+    workers = min(8 if device == "cuda" else 2, os.cpu_count() or 1)
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    with tempfile.TemporaryDirectory() as scratch:
+        files = write_studies(Path(scratch), device)
+        prepared: dict[str, float] = {}
+        for recipe, file in files.items():
+            start = time.perf_counter()
+            study = Study.load(file)
+            n = study.contributions.n
+            _ = study.retraining, study.properties
+            prepared[recipe] = round(time.perf_counter() - start, 1)
+            print(f"prepared {recipe}: {prepared[recipe]} s", flush=True)
+        coalitions = [encode(row) for row in make_design("uniform", 1).draw(n, 0, COALITIONS)]
+        jobs = [
+            (recipe, coalition, replicate)
+            for recipe in RECIPES
+            for coalition in coalitions
+            for replicate in range(TRUTH_SEEDS if recipe == TRUTH else 1)
+        ]
+        results = {
+            "device": name,
+            "workers": workers,
+            "versions": package_versions(),
+            "coalitions": coalitions,
+            "preparation seconds": prepared,
+            "values": {recipe: {} for recipe in RECIPES},
+            "seconds": {recipe: [] for recipe in RECIPES},
+        }
+        start = time.perf_counter()
+        with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(files,)) as pool:
+            futures = [pool.submit(evaluate, *job) for job in jobs]
+            for done, future in enumerate(as_completed(futures), 1):
+                recipe, coalition, replicate, values, seconds = future.result()
+                results["values"][recipe].setdefault(coalition, {})[str(replicate)] = values
+                results["seconds"][recipe].append(seconds)
+                if done % 50 == 0 or done == len(jobs):
+                    rate = done / (time.perf_counter() - start)
+                    print(f"{done}/{len(jobs)}, {rate:.1f}/s, {(len(jobs) - done) / rate:.0f} s left", flush=True)
+                    RESULTS.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
+    write_page(results, RESULTS.with_suffix(".md"))
+
+
+_files: dict[str, Path] = {}
+_evaluators: dict[str, object] = {}
+
+
+def _begin(files: dict[str, Path]) -> None:
+    _files.update(files)
+
+
+def evaluate(recipe: str, coalition: str, replicate: int) -> tuple[str, str, int, dict[str, float], dict[str, float]]:
+    """One evaluation in a worker, which builds each recipe's evaluator once."""
+    from diffcredit.execution.tasks import Task, evaluate_one
+    from diffcredit.execution.threads import limited_threads
+    from diffcredit.study import Study
+
+    with limited_threads(1):
+        if recipe not in _evaluators:
+            _evaluators[recipe] = Study.load(_files[recipe]).evaluator()
+        evaluation = evaluate_one(_evaluators[recipe], Task(coalition, replicate, "truth"))  # ty: ignore
+    if evaluation.status != "done":
+        raise RuntimeError(f"{recipe}, {coalition}: {evaluation.error}")
+    values = {}
+    for value in evaluation.values:
+        if value.value is None:
+            raise RuntimeError(f"{recipe}, {coalition}, {value.property}: {value.error}")
+        values[value.property] = value.value
+    return recipe, coalition, replicate, values, evaluation.seconds
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the paper's three models cost on a GPU, dense and pruned: training steps, sampling, memory."""

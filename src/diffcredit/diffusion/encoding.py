@@ -1,0 +1,54 @@
+"""Training images as a model sees them, computed once: what an autoencoder made of them is kept and found again."""
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from diffcredit.artifacts import atomic_file, fingerprint
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.errors import UserError
+from diffcredit.progress import Progress, silent
+
+
+def encoded(
+    model: DiffusionModel,
+    contributions: Contributions,
+    folder: Path,
+    *,
+    mirrored: bool = True,
+    progress: Progress = silent,
+) -> Batch:
+    """All contributions on the model's device. Where encoding takes more than arithmetic, ``folder`` has it in a file
+    whose name carries the fingerprints of the images and of the autoencoder."""
+    if not model.encoding:
+        return model.encode(contributions.images, contributions.captions, mirrored=mirrored)
+    identity = fingerprint([model.encoding, contributions.fingerprint, mirrored])
+    file = folder / f"latents-{identity[:12]}.safetensors"
+    if not file.exists():
+        batch = model.encode(
+            contributions.images,
+            contributions.captions,
+            mirrored=mirrored,
+            on_image=lambda done, total: progress("encoding images", done, total),
+        )
+        tensors = {name: getattr(batch, name) for name in _FIELDS if getattr(batch, name) is not None}
+        if not mirrored:
+            del tensors["flipped"]
+        with atomic_file(file) as temporary:
+            save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, temporary)
+    try:
+        tensors = load_file(file, device=str(model.device))
+        return Batch(
+            tensors["x"],
+            tensors.get("flipped", tensors["x"]),
+            tensors["rows"].cpu(),
+            tensors.get("conditions"),
+            tensors.get("condition_of"),
+        )
+    except (SafetensorError, KeyError) as error:
+        raise UserError(f"{file}: not encoded images ({error}); remove it to encode them anew") from None
+
+
+_FIELDS = ("x", "flipped", "rows", "conditions", "condition_of")

@@ -1,0 +1,56 @@
+"""How a gradient becomes a step: the optimizers and the rate at each step."""
+
+import importlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from diffcredit.diffusion.settings import Training
+from diffcredit.errors import UserError
+
+
+def make_optimizer(settings: Training, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer that ``settings`` name, over ``parameters``."""
+    rate, decay = settings.learning_rate, settings.weight_decay
+    match settings.optimizer:
+        case "adam":
+            return torch.optim.Adam(parameters, lr=rate, fused=True)
+        case "adamw":
+            return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
+        case "sgd":
+            return torch.optim.SGD(parameters, lr=rate)
+        case "adam8bit":
+            return _bitsandbytes(settings).Adam8bit(parameters, lr=rate)
+        case "adamw8bit":
+            return _bitsandbytes(settings).AdamW8bit(parameters, lr=rate, weight_decay=decay)
+
+
+def _bitsandbytes(settings: Training) -> Any:
+    try:
+        return importlib.import_module("bitsandbytes.optim")
+    except ImportError as error:
+        raise UserError(
+            f"optimizer: {settings.optimizer!r} needs the package bitsandbytes ({error}); "
+            'pip install "diffcredit[8bit]"'
+        ) from None
+
+
+def learning_rate(settings: Training, step: int) -> float:
+    """The rate η_k at step k = 0, 1, …, K − 1, with w warm-up steps and j = k − w:
+
+    η (k + 1) / w for k < w; then η (constant), η (1 + cos(π j / (K − w))) / 2 (cosine) or
+    η (1 − j / (K − w)) (linear).
+    """
+    if step < settings.warmup_steps:
+        return settings.learning_rate * (step + 1) / settings.warmup_steps
+    done, total = step - settings.warmup_steps, settings.steps - settings.warmup_steps
+    match settings.schedule:
+        case "constant":
+            return settings.learning_rate
+        case "cosine":
+            return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * done / total))
+        case "linear":
+            return settings.learning_rate * (1 - done / total)

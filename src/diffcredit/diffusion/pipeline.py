@@ -1,0 +1,126 @@
+"""The frozen parts of a text-to-image model: a Stable Diffusion pipeline, read once a process and shared."""
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.pretrained import (
+    folder_of,
+    load_pretrained,
+    loading,
+    quiet,
+    read_json,
+    read_schedule,
+    weights_fingerprint,
+)
+from diffcredit.errors import UserError
+
+ACCEPTED = "StableDiffusionPipeline"
+PARTS = ("unet", "vae", "text_encoder", "tokenizer", "scheduler")
+_REFUSED = {
+    "StableDiffusionXLPipeline": "Stable Diffusion XL has two text encoders and further conditions",
+    "StableDiffusion3Pipeline": "a diffusion transformer",
+    "FluxPipeline": "a diffusion transformer",
+    "PixArtAlphaPipeline": "a diffusion transformer",
+    "DiTPipeline": "a diffusion transformer conditioned on classes",
+}
+
+
+class Pipeline:
+    """A Stable Diffusion pipeline in ``folder``: U-Net, autoencoder, text encoder, tokenizer, noise schedule."""
+
+    def __init__(self, folder: Path) -> None:
+        kind = read_json(folder / "model_index.json").get("_class_name")
+        if kind != ACCEPTED:
+            why = f" ({_REFUSED[kind]}, which is not supported)" if kind in _REFUSED else ""
+            raise UserError(f"{folder / 'model_index.json'}: _class_name {kind!r}{why}; accepted: {ACCEPTED}")
+        for part in PARTS:
+            if not (folder / part).is_dir():
+                raise UserError(f"{folder}: has no folder {part!r}; a {ACCEPTED} has {', '.join(PARTS)}")
+        from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+
+        clip = _clip()
+        self.folder = folder
+        self.stage: FirstStage = first_stage(str(folder))
+        # latents have no bounds to clip them to, though a sampler that does not clip may not say so
+        self.noise_schedule = NoiseSchedule({"clip_sample": False, **read_schedule(folder)})
+        self._unet = load_pretrained(UNet2DConditionModel, folder / "unet").requires_grad_(False)
+        self._text_encoder = load_pretrained(clip.CLIPTextModel, folder / "text_encoder").requires_grad_(False)
+        self._tokenizer = _tokenizer(clip.CLIPTokenizer, folder / "tokenizer", self._text_encoder.config.vocab_size)
+        self._texts: dict[tuple[str, str], Tensor] = {}
+        config: Any = self._unet.config
+        if config["addition_embed_type"] is not None or config["class_embed_type"] is not None:
+            raise UserError(f"{folder / 'unet'}: the U-Net has conditions beside the text; text alone is accepted")
+        if config["in_channels"] != self.stage.channels:
+            raise UserError(
+                f"{folder / 'unet'}: in_channels {config['in_channels']}; the autoencoder has {self.stage.channels} "
+                "(inpainting and upscaling models are not supported)"
+            )
+        self.fewest_pixels = self.stage.factor * 2 ** (len(config["block_out_channels"]) - 1)
+
+    @property
+    def fingerprint(self) -> str:
+        parts = [weights_fingerprint(self.folder / part) for part in PARTS]
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+    def unet(self) -> nn.Module:
+        """A U-Net of its own structure over the shared, frozen weights."""
+        return copy.deepcopy(self._unet, {id(parameter): parameter for parameter in self._unet.parameters()})
+
+    def embed(self, prompts: Sequence[str], device: torch.device | str) -> Tensor:
+        """(k, l, d): the text encoder's last hidden states, computed once for each prompt; texts that are too long
+        are cut off, as Stable Diffusion does."""
+        keys = [(str(device), prompt) for prompt in prompts]
+        new = [key for key in dict.fromkeys(keys) if key not in self._texts]
+        if new:
+            self._text_encoder.to(device)
+            for key in new:
+                # one at a time, so that no bit of a text's states depends on the texts beside it
+                tokens = self._tokenizer(
+                    key[1],
+                    padding="max_length",
+                    max_length=self._tokenizer.model_max_length,
+                    truncation=True,
+                    return_tensors="pt",
+                )
+                with torch.no_grad():
+                    self._texts[key] = self._text_encoder(tokens.input_ids.to(device))[0][0].float().cpu()
+            self._text_encoder.to("cpu")
+        return torch.stack([self._texts[key] for key in keys]).to(device)
+
+
+def _tokenizer(kind: Any, folder: Path, tokens: int) -> Any:
+    there = {file.name for file in folder.iterdir()}
+    if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would know no word
+        raise UserError(f"{folder}: has neither tokenizer.json nor vocab.json and merges.txt")
+    with loading(kind, folder), quiet():
+        tokenizer = kind.from_pretrained(folder, local_files_only=True)
+    if len(tokenizer) > tokens:
+        raise UserError(f"{folder}: {len(tokenizer)} tokens; the text encoder knows {tokens}")
+    return tokenizer
+
+
+def _clip() -> Any:
+    try:
+        from transformers.models import clip
+    except ImportError:
+        raise UserError('text-to-image models need transformers and peft: pip install "diffcredit[lora]"') from None
+    return clip
+
+
+def pipeline(reference: str) -> Pipeline:
+    """The pipeline of a folder or hub id."""
+    return _pipeline(folder_of(reference))
+
+
+@lru_cache(maxsize=2)
+def _pipeline(folder: Path) -> Pipeline:
+    return Pipeline(folder)

@@ -1,0 +1,201 @@
+"""Models that others trained: folders in the layout of diffusers' ``from_pretrained``, on disk or on the hub.
+
+They come from strangers: weights are read as safetensors, or else by diffusers with ``weights_only=True``, and no
+code of theirs is run.
+"""
+
+import hashlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from diffcredit.artifacts import canonical_json
+from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.errors import UserError, located
+
+WEIGHTS = (".safetensors", ".bin", ".pth")
+# Of a model on the hub: descriptions, tokenizers and safe weights, not the same weights again in other forms.
+DOWNLOADED = (
+    "*.json",
+    "*.txt",
+    "diffusion_pytorch_model.safetensors",
+    "diffusion_pytorch_model-*.safetensors",
+    "*/diffusion_pytorch_model.safetensors",
+    "*/diffusion_pytorch_model-*.safetensors",
+    "*/model.safetensors",
+)
+NOT_DOWNLOADED = ("safety_checker/*",)
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def require_one(**options: object) -> None:
+    """Exactly one of the options is given."""
+    if sum(value is not None for value in options.values()) != 1:
+        raise ValueError(f"exactly one of {' and '.join(options)} is expected")
+
+
+@lru_cache(maxsize=32)
+def folder_of(reference: str) -> Path:
+    """The folder that ``reference`` names: a path, or a model on the hub, which is downloaded once."""
+    if Path(reference).is_dir():
+        return Path(reference).resolve()
+    if not _HUB_ID.fullmatch(reference):
+        raise UserError(f"{reference}: no such folder, and not a hub id such as 'google/ddpm-cifar10-32'")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(reference, allow_patterns=list(DOWNLOADED), ignore_patterns=list(NOT_DOWNLOADED)))
+    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{reference}: no such folder, and the hub does not give it ({reason})") from None
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such file; a folder that diffusers' from_pretrained reads has it") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{file}: cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{file}: {type(content).__name__}; a JSON object is expected")
+    return content
+
+
+@lru_cache(maxsize=32)
+def weights_fingerprint(folder: Path) -> str:
+    """SHA-256 over the descriptions and weights below ``folder``, by relative path: the same wherever it lies."""
+    digest = hashlib.sha256()
+    for file in sorted(file for file in folder.rglob("*") if file.suffix in (".json", ".txt", *WEIGHTS)):
+        digest.update(f"{file.relative_to(folder).as_posix()}\x1f".encode())
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def load_pretrained(kind: Any, folder: Path) -> Any:
+    """``kind.from_pretrained(folder)`` on the CPU in float32 and eval mode, with errors that name the folder."""
+    with loading(kind, folder), quiet():
+        model, report = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+    if missing := sorted(report["missing_keys"]):  # they would be random
+        raise UserError(f"{folder}: the weights lack {len(missing)} tensors of {kind.__name__}, such as {missing[0]!r}")
+    return model.float().eval()
+
+
+@contextmanager
+def loading(kind: Any, folder: Path) -> Generator[None]:
+    """Whatever goes wrong within is a user's mistake that names the folder."""
+    try:
+        yield
+    except Exception as error:  # diffusers, transformers and safetensors each have their own
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{folder}: {kind.__name__} cannot be loaded from there ({reason})") from error
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """No progress bars and remarks of diffusers and transformers; afterwards their settings are the user's again."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    names = ("diffusers.utils.logging", "transformers.utils.logging")
+    loggings: list[Any] = [sys.modules[name] for name in names if sys.modules.get(name) is not None]
+    before = [(logging.get_verbosity(), logging.is_progress_bar_enabled()) for logging in loggings]
+    hub_was_silent = are_progress_bars_disabled()  # transformers switches the hub's along with its own
+    for logging in loggings:
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        for logging, (verbosity, bars) in zip(loggings, before, strict=True):
+            logging.set_verbosity(verbosity)
+            if bars:
+                logging.enable_progress_bar()
+        (disable_progress_bars if hub_was_silent else enable_progress_bars)()
+
+
+def read_schedule(folder: Path) -> dict[str, Any]:
+    """The config of a pipeline's noise schedule, in its folder ``scheduler``."""
+    file = folder / "scheduler" / "scheduler_config.json"
+    config = read_json(file)
+    if "beta_schedule" not in config and config.get("trained_betas") is None:
+        raise UserError(
+            f"{file}: _class_name {config.get('_class_name')!r} has no betas; accepted: schedulers with beta_start, "
+            "beta_end and beta_schedule, such as DDPMScheduler"
+        )
+    with located(file):
+        NoiseSchedule(config)
+    return config
+
+
+_SERVED_ELSEWHERE = {
+    "UNet2DConditionModel": "a text-to-image U-Net; 'family: lora' serves Stable Diffusion pipelines",
+    "DiTTransformer2DModel": "a diffusion transformer, which is not supported",
+    "SD3Transformer2DModel": "a diffusion transformer, which is not supported",
+    "FluxTransformer2DModel": "a diffusion transformer, which is not supported",
+}
+
+
+@dataclass(frozen=True)
+class PretrainedUNet:
+    """An unconditional U-Net of diffusers: ``folder`` has its config.json and weights, ``scheduler`` is the config of
+    the noise schedule that it was trained with, if the folder tells."""
+
+    folder: Path
+    scheduler: Mapping[str, Any] | None
+
+    @classmethod
+    def find(cls, reference: str) -> "PretrainedUNet":
+        """In a pipeline's folder (``unet`` and ``scheduler`` below it), or a U-Net's own."""
+        folder = folder_of(reference)
+        unet = folder / "unet" if (folder / "unet").is_dir() else folder
+        kind = read_json(unet / "config.json").get("_class_name")
+        if kind != "UNet2DModel":
+            why = _SERVED_ELSEWHERE.get(str(kind), "not supported")
+            raise UserError(f"{unet / 'config.json'}: _class_name {kind!r} is {why}; accepted here: UNet2DModel")
+        return cls(unet, read_schedule(folder) if (folder / "scheduler").is_dir() else None)
+
+    @property
+    def fingerprint(self) -> str:
+        text = canonical_json([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def noise_schedule(self, default: Mapping[str, Any]) -> NoiseSchedule:
+        """The checkpoint's own, or else the family's."""
+        return NoiseSchedule(dict(default) if self.scheduler is None else {**default, **self.scheduler})
+
+    def load(self, *, channels: int, size: int, resolution: int) -> tuple[nn.Module, dict[str, Any]]:
+        """The network and its config, if it fits (channels, size, size), which images of ``resolution`` become."""
+        from diffusers.models.unets.unet_2d import UNet2DModel
+
+        file = self.folder / "config.json"
+        config = read_json(file)
+        if config.get("class_embed_type") is not None or config.get("num_class_embeds") is not None:
+            raise UserError(f"{file}: a class-conditional U-Net; unconditional ones are accepted")
+        for key in ("in_channels", "out_channels"):
+            if config.get(key, 3) != channels:
+                variance = config.get("out_channels") == 2 * channels
+                raise UserError(
+                    f"{file}: {key} {config.get(key)}; {channels} are expected"
+                    + (" (a learned variance is not supported)" if variance else "")
+                )
+        if config.get("sample_size") not in (size, [size, size]):
+            trained = config.get("sample_size")
+            raise UserError(
+                f"contributions.resolution: {resolution} gives the U-Net {size} × {size}, but {file} has sample_size "
+                f"{trained}; accepted: {trained * resolution // size if isinstance(trained, int) else 'its own size'}"
+            )
+        known = inspect.signature(UNet2DModel.__init__).parameters  # training scripts add keys of their own
+        own = {key: value for key, value in config.items() if key in known}
+        fitting = {"sample_size": size, "in_channels": channels, "out_channels": channels}
+        return load_pretrained(UNet2DModel, self.folder), own | fitting

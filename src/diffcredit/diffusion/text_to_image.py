@@ -1,0 +1,264 @@
+"""Text-to-image: a LoRA adapter on the attention of a frozen Stable Diffusion pipeline."""
+
+import copy
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from diffcredit.artifacts import canonical_json
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.latent import encode_both
+from diffcredit.diffusion.pipeline import Pipeline, pipeline
+from diffcredit.diffusion.pretrained import read_json
+from diffcredit.diffusion.protocol import Batch, Images
+from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.diffusion.unet import UNetModel
+from diffcredit.errors import UserError
+from diffcredit.seeds import derive_seed
+
+ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
+WEIGHTS = "pytorch_lora_weights.safetensors"  # where diffusers looks for an adapter
+GUIDANCE = 7.5  # Stable Diffusion's own default
+
+
+class TextToImageLoRA(UNetModel):
+    """A pipeline whose U-Net has an adapter W + B A on every attention projection; A and B alone are trained.
+
+    ``prompts`` are those that images are generated for: image i of seed s follows prompt s mod k. ``texts`` are the
+    captions that stand for training images without a caption of their own: one prompt for all, or none.
+    """
+
+    family = "lora"
+
+    def __init__(
+        self, network: nn.Module, base: Pipeline, prompts: Sequence[str], prompt: str | None, size: int
+    ) -> None:
+        self.network, self.base = network.eval(), base
+        self.noise_schedule = base.noise_schedule
+        self.prompts, self.prompt, self.size = tuple(prompts), prompt, size
+
+    @classmethod
+    def create(
+        cls, base: Pipeline, rank: int, prompts: Sequence[str], prompt: str | None, resolution: int, seed: int
+    ) -> Self:
+        """A fresh adapter (A normal, B zero): it makes the images of the pipeline itself."""
+        if resolution % base.fewest_pixels:
+            raise UserError(
+                f"contributions.resolution: {resolution}; this pipeline takes multiples of {base.fewest_pixels}"
+            )
+        network: Any = base.unet()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network.add_adapter(_config(dict.fromkeys(_projections(network), rank)))
+        return cls(network, base, prompts, prompt, base.stage.size_of(resolution))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.base.stage.channels, self.size, self.size
+
+    @property
+    def encoding(self) -> str:
+        return f"{self.base.fingerprint} {canonical_json(self.prompt)}"
+
+    @property
+    def fingerprint(self) -> str:
+        description = [self.base.fingerprint, list(self.prompts), self.prompt, self.size]
+        digest = hashlib.sha256(canonical_json(description).encode())
+        for name, parameter in sorted(self._adapter().items()):
+            digest.update(f"{name}\x1f{tuple(parameter.shape)}\x1f".encode())
+            digest.update(parameter.numpy().tobytes())
+        return digest.hexdigest()
+
+    def _adapter(self) -> dict[str, Tensor]:
+        """The adapter's weights on the CPU by their names in the U-Net."""
+        trained = ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
+        return {name.replace(".default.", "."): p.detach().cpu().contiguous() for name, p in trained}
+
+    def example(self) -> dict[str, Tensor]:
+        return {
+            "sample": torch.zeros(1, *self.shape),
+            "timestep": torch.ones(1, dtype=torch.long),
+            "encoder_hidden_states": self.base.embed(self.prompts[:1], "cpu"),
+        }
+
+    def encode(
+        self,
+        images: Images,
+        captions: Sequence[str] | None = None,
+        *,
+        mirrored: bool = True,
+        on_image: Callable[[int, int], None] | None = None,
+    ) -> Batch:
+        """Latents of the images and their mirror images, and the embeddings of their captions."""
+        if self.prompt is None and captions is None:
+            raise UserError("model.prompt: missing, and the images have no captions; one of both is needed")
+        texts = list(captions or ()) if self.prompt is None else [self.prompt] * len(images)
+        distinct = list(dict.fromkeys(texts))
+        place = {text: index for index, text in enumerate(distinct)}
+        x, flipped = encode_both(self.base.stage, images, self.device, mirrored, on_image)
+        condition_of = torch.tensor([place[text] for text in texts], dtype=torch.long, device=self.device)
+        return Batch(x, flipped, torch.arange(len(x)), self.base.embed(distinct, self.device), condition_of)
+
+    def decode(self, x: Tensor) -> Images:
+        return self.base.stage.decode(x)
+
+    def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
+        return self.network(x_t, t, encoder_hidden_states=condition).sample
+
+    def guided(self, x: Tensor, t: Tensor, seeds: Sequence[int], guidance: float | None) -> Tensor:
+        """Classifier-free guidance (Ho and Salimans 2022): ε(∅) + g (ε(prompt) − ε(∅))."""
+        g = GUIDANCE if guidance is None else guidance
+        condition = self.base.embed([self.prompts[seed % len(self.prompts)] for seed in seeds], self.device)
+        if g == 1:
+            return self.predict(x, t, condition)
+        nothing = self.base.embed([""], self.device).expand_as(condition)
+        without, with_prompt = self.predict(
+            torch.cat([x, x]), torch.cat([t, t]), torch.cat([nothing, condition])
+        ).chunk(2)
+        return without + g * (with_prompt - without)
+
+    def untrained(self, seed: int) -> Self:
+        """The pipeline without an adapter, ready to learn one of the same ranks."""
+        model = copy.copy(self)
+        ranks = {name: len(a) for name, a in _lora(self.network, "lora_A").items()}
+        network: Any = self.base.unet()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network.add_adapter(_config(ranks))
+        model.network = network.to(self.device).eval()
+        return model
+
+    def save(self, directory: Path) -> None:
+        """The adapter as diffusers writes it, so that any pipeline of this base loads it, and a description."""
+        directory.mkdir(parents=True, exist_ok=True)
+        ranks = {name: len(a) for name, a in _lora(self.network, "lora_A").items()}
+        # older versions of diffusers would else give layers of unusual rank another scale
+        told = canonical_json({f"unet.{key}": value for key, value in _ranks_and_scales(ranks).items()})
+        tensors = {f"unet.{name}": tensor for name, tensor in self._adapter().items()}
+        save_file(tensors, directory / WEIGHTS, {"format": "pt", "lora_adapter_metadata": told})
+        description = {
+            "family": self.family,
+            "base": self.base.fingerprint,
+            "prompts": self.prompts,
+            "prompt": self.prompt,
+            "size": self.size,
+        }
+        text = json.dumps(description, indent=2, ensure_ascii=False)
+        (directory / "config.json").write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: Path, base: Pipeline) -> Self:
+        """An adapter that was saved there, on the pipeline that it was trained on."""
+        file, config_file = directory / WEIGHTS, directory / "config.json"
+        description = read_json(config_file)
+        try:
+            family, known = description["family"], description["base"]
+            prompts, prompt, size = (description[key] for key in ("prompts", "prompt", "size"))
+        except KeyError as error:
+            raise UserError(f"{config_file}: not the description of a saved adapter; {error} is missing") from None
+        if family != cls.family:
+            raise UserError(f"{config_file}: family {family!r}; accepted: {cls.family!r}")
+        if known != base.fingerprint:
+            raise UserError(f"{config_file}: the adapter of another base than {base.folder}")
+        if not file.is_file():
+            raise UserError(f"{file}: no such file; a saved adapter has it")
+        try:
+            tensors = {name.removeprefix("unet."): tensor for name, tensor in load_file(file).items()}
+        except SafetensorError as error:
+            raise UserError(f"{file}: the saved weights are corrupt ({error})") from None
+        network: Any = base.unet()
+        ranks = {name.removesuffix(".lora_A.weight"): len(a) for name, a in tensors.items() if ".lora_A." in name}
+        pairs = {f"{name}.{factor}.weight" for name in _projections(network) for factor in ("lora_A", "lora_B")}
+        if set(tensors) != pairs:
+            raise UserError(f"{file}: not an adapter of this U-Net's attention")
+        network.add_adapter(_config(ranks))
+        named = dict(network.named_parameters())
+        try:
+            with torch.no_grad():
+                for name, tensor in tensors.items():
+                    named[name.replace(".weight", ".default.weight")].copy_(tensor)
+        except RuntimeError as error:
+            raise UserError(f"{file}: not an adapter of this U-Net's attention ({error})") from None
+        return cls(network, base, prompts, prompt, size)
+
+
+def _projections(network: nn.Module) -> list[str]:
+    """The names of all attention projections."""
+    linear = (name for name, module in network.named_modules() if isinstance(module, nn.Linear))
+    return [name for name in linear if name.endswith(ATTENTION)]
+
+
+def _lora(network: nn.Module, factor: str) -> dict[str, Tensor]:
+    """The factor lora_A or lora_B of each projection by the projection's name."""
+    ending = f".{factor}.default.weight"
+    return {name.removesuffix(ending): p for name, p in network.named_parameters() if name.endswith(ending)}
+
+
+def _config(ranks: dict[str, int]) -> Any:
+    """A LoRA of these ranks with scale α/r = 1 everywhere: what an adapter file without α means to diffusers."""
+    try:
+        from peft import LoraConfig
+    except ImportError:
+        raise UserError('text-to-image models need transformers and peft: pip install "diffcredit[lora]"') from None
+    return LoraConfig(**_ranks_and_scales(ranks), init_lora_weights="gaussian")
+
+
+def _ranks_and_scales(ranks: dict[str, int]) -> dict[str, Any]:
+    """Arguments of peft's LoraConfig for projections of these ranks."""
+    usual = Counter(ranks.values()).most_common(1)[0][0]
+    others = {f"^{re.escape(name)}$": rank for name, rank in ranks.items() if rank != usual}
+    return {
+        "r": usual,
+        "lora_alpha": usual,
+        "rank_pattern": others,
+        "alpha_pattern": others,
+        "target_modules": list(ranks),
+    }
+
+
+@dataclass(frozen=True)
+class LoRAFamily:
+    """``model: {family: lora}``: an adapter of ``rank`` on the Stable Diffusion pipeline ``pretrained`` (a folder or a
+    hub id). Every image is trained and generated with one ``prompt``, or, without it, with the images' captions."""
+
+    pretrained: str
+    rank: PositiveInt = 16
+    prompt: str | None = None
+
+    nobody: ClassVar[str] = "the pipeline without an adapter"
+
+    @property
+    def trained(self) -> bool:
+        return False
+
+    @property
+    def base(self) -> Pipeline:
+        return pipeline(self.pretrained)
+
+    def identity(self) -> dict[str, Any]:
+        return {"pretrained": self.base.fingerprint, "rank": self.rank, "prompt": self.prompt}
+
+    def start(self, contributions: Contributions, seed: int) -> TextToImageLoRA:
+        resolution = contributions.images.shape[1]
+        return TextToImageLoRA.create(self.base, self.rank, self._prompts(contributions), self.prompt, resolution, seed)
+
+    def _prompts(self, contributions: Contributions) -> list[str]:
+        if self.prompt is not None:
+            return [self.prompt]
+        if contributions.captions is None:
+            raise UserError("model.prompt: missing, and the contributions have no captions; one of both is needed")
+        # mixed, so that a few images already follow captions of all kinds, in an order that others do not change
+        return sorted(set(contributions.captions), key=lambda caption: derive_seed("prompt", caption))
+
+    def load(self, directory: Path) -> TextToImageLoRA:
+        return TextToImageLoRA.load(directory, self.base)

@@ -1,0 +1,100 @@
+"""What all families share: a U-Net of diffusers, a noise schedule, deterministic sampling."""
+
+import copy
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from diffcredit.diffusion.micro_batches import in_smaller_batches
+from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.protocol import Batch, Images
+from diffcredit.errors import DiffcreditError
+
+
+class UNetModel:
+    """A network that predicts noise in what it sees: (c, h, w) of ``shape``, pixels or latents."""
+
+    family: ClassVar[str]
+
+    network: nn.Module
+    noise_schedule: NoiseSchedule
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def time_steps(self) -> int:
+        return self.noise_schedule.time_steps
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        raise NotImplementedError
+
+    def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
+        return self.network(x_t, t).sample
+
+    def loss(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
+        x_t = self.noise_schedule.add_noise(batch.x, noise, t)
+        target = self.noise_schedule.target(batch.x, noise, t)
+        return (self.predict(x_t, t, batch.condition).float() - target).square().mean(dim=(1, 2, 3))
+
+    @torch.no_grad()
+    def sample(
+        self,
+        seeds: Sequence[int],
+        steps: int,
+        batch_size: int = 256,
+        scheduler: str = "ddim",
+        guidance: float | None = None,
+    ) -> Images:
+        self.network.eval()
+
+        def images_of(places: range) -> Images:
+            return self.decode(self._denoised(seeds[places.start : places.stop], steps, scheduler, guidance))
+
+        return np.concatenate(in_smaller_batches(images_of, len(seeds), batch_size))
+
+    def decode(self, x: Tensor) -> Images:
+        """(m, c, h, w) as the network makes it → images."""
+        raise NotImplementedError
+
+    def _denoised(self, seeds: Sequence[int], steps: int, scheduler: str, guidance: float | None) -> Tensor:
+        # one CPU generator per image: its noise depends on its seed alone, whatever the batch and the device
+        noises = [torch.randn(self.shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        x = torch.stack(noises).to(self.device)
+        sampler = self.noise_schedule.sampler(scheduler, steps)
+        for t in sampler.timesteps:
+            x = sampler.step(self.guided(x, t.expand(len(x)).to(x.device), seeds, guidance), t, x)
+        if not torch.isfinite(x).all():
+            raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
+        return x
+
+    def guided(self, x: Tensor, t: Tensor, seeds: Sequence[int], guidance: float | None) -> Tensor:
+        """The prediction that sampling follows; an unconditional model has nothing to be guided by."""
+        return self.predict(x, t)
+
+    def clone(self) -> Self:
+        clone = copy.copy(self)
+        frozen = {id(parameter): parameter for parameter in self.network.parameters() if not parameter.requires_grad}
+        clone.network = copy.deepcopy(self.network, frozen)  # what is never trained is shared
+        return clone
+
+    def to(self, device: torch.device | str) -> Self:
+        self.network.to(device)
+        return self
+
+
+def to_unit(images: Images, device: torch.device | str = "cpu") -> Tensor:
+    """uint8 (m, h, w, 3) → [−1, 1] (m, 3, h, w)."""
+    x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+    return x.contiguous().to(device)
+
+
+def to_pixels(x: Tensor) -> Images:
+    """[−1, 1] (m, 3, h, w), what is beyond cut off → uint8 (m, h, w, 3)."""
+    pixels = ((x.float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return pixels.permute(0, 2, 3, 1).cpu().numpy()

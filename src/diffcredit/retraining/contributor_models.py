@@ -1,0 +1,78 @@
+"""Each contributor's own model: n fine-tunings, from which models of all coalitions can be mixed."""
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from torch import Tensor
+
+from diffcredit.artifacts import fingerprint
+from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.settings import Training
+from diffcredit.diffusion.training import train
+from diffcredit.retraining.for_each_contributor import ForEachContributor
+from diffcredit.retraining.protocol import Ground
+from diffcredit.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class ContributorModels:
+    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are kept on disk.
+
+    All are fine-tuned with the same seed, so with the same time steps and noises: what differs is the images.
+    """
+
+    start: DiffusionModel
+    kept: ForEachContributor
+
+    @classmethod
+    def prepare(cls, ground: Ground, start: DiffusionModel, training: Training) -> Self:
+        """Fine-tunes ``start`` on the images of each contributor who has no model yet, as ``training`` says."""
+        seed, n = derive_seed(ground.seed, "contributor models"), ground.contributions.n
+
+        def make(index: int, images: Batch) -> Mapping[str, Tensor]:
+            def tell(step: int, steps: int) -> None:
+                ground.progress("fine-tuning each contributor", index * steps + step, n * steps)
+
+            model = start.clone()
+            train(model, images, training, seed=seed, on_step=tell)
+            return _trainable(model)
+
+        identity = [start.fingerprint, dataclasses.asdict(training), seed]
+        return cls(start, ForEachContributor.prepare(ground, "contributors", identity, make))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the start and of every contributor's weights."""
+        return fingerprint([self.start.fingerprint, self.kept.fingerprint])
+
+    def model(self, index: int) -> DiffusionModel:
+        """The model of contributor ``index`` alone."""
+        return self.average(np.arange(len(self.kept.files)) == index)
+
+    def average(self, weights: NDArray[np.bool_] | NDArray[np.float64]) -> DiffusionModel:
+        """The model with the weights Σ_i w_i θ_i, given w (n,). Of low-rank factors, each factor is averaged."""
+        model = self.start.clone()
+        with torch.no_grad(), ExitStack() as stack:
+            mixed = [
+                (float(weight), stack.enter_context(safe_open(file, framework="pt")))
+                for weight, file in zip(weights, self.kept.files, strict=True)
+                if weight
+            ]
+            for name, parameter in _trainable(model).items():
+                # in double precision: one model alone, with weight 1, then comes out bit for bit
+                total = torch.zeros(parameter.shape, dtype=torch.float64)
+                for weight, file in mixed:
+                    total.add_(file.get_tensor(name), alpha=weight)
+                parameter.copy_(total)
+        return model
+
+
+def _trainable(model: DiffusionModel) -> dict[str, Tensor]:
+    return {name: parameter for name, parameter in model.network.named_parameters() if parameter.requires_grad}

@@ -1,0 +1,72 @@
+"""Gradient ascent: the images of those who left are unlearned by raising their loss."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Gt
+from numpy.typing import NDArray
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.diffusion.training import train
+from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
+from diffcredit.retraining.pruning import Sparsity
+from diffcredit.retraining.start import rehearsal_of, start_of
+
+CLIP = 1.0
+"""The norm that gradients are shortened to: unlike descent, ascent has nowhere to arrive."""
+
+
+@dataclass
+class GradientAscent:
+    """Ascends the loss on the images of those who are *not* in the coalition, from the base or the ``sparse`` model.
+
+    By default for one pass over them: ⌈removed / batch⌉ ``steps``; of fewer images than a batch has, each comes
+    several times, at other time steps. The rate is constant, the optimizer and the batch size are the base model's
+    (the published code ascends with Adam). Everybody's model is the start itself.
+    """
+
+    learning_rate: Annotated[float, Gt(0)] = 1e-5
+    steps: PositiveInt | None = None
+    batch_size: PositiveInt | None = None
+    sparse: Sparsity | None = None
+
+    def prepare(self, ground: Ground) -> None:
+        self.start, self.ground = start_of(ground, self.sparse), ground
+        self.weights = self.start.fingerprint
+        self._data = ground.data()
+
+    def training(self, base: Training, removed: int) -> Training:
+        """How the loss of ``removed`` images is raised."""
+        size = self.batch_size or base.batch_size
+        return dataclasses.replace(
+            base,
+            steps=self.steps or math.ceil(removed / size),
+            batch_size=size,
+            learning_rate=self.learning_rate,
+            schedule="constant",
+            gradient_clip=CLIP,
+            warmup_steps=0,
+            ema=None,
+            average_tail=None,
+        )
+
+    def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
+        """Half of the images stand for those that a coalition lacks."""
+        half = math.ceil(len(contributions.images) / 2)
+        return rehearsal_of(start, training, self.sparse, coalition=self.training(training, half))
+
+    def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
+        return one_by_one(self.ground, self.start, coalitions, seeds, self._model_for)
+
+    def _model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+        model, removed = self.start.clone(), self.ground.contributions.of(~coalition)
+        if len(removed):
+            settings = self.training(self.ground.training, len(removed))
+            train(model, self._data.select(removed), settings, seed=seed, ascend=True)
+        return model

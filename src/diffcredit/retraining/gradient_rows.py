@@ -1,0 +1,129 @@
+"""Gradients of the loss on mini-batches of one contributor each, kept on disk: the rows of a matrix G (N, d)."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from torch import Tensor
+
+from diffcredit.artifacts import read_arrays, write_arrays
+from diffcredit.diffusion.micro_batches import in_smaller_batches, part
+from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.errors import DiffcreditError
+from diffcredit.retraining.for_each_contributor import ForEachContributor
+from diffcredit.retraining.protocol import Ground
+from diffcredit.seeds import derive_seed
+
+NUMBERS_AT_ONCE = 2**25
+"""How many entries of G are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class GradientRows:
+    """G (N, d): the gradients of N mini-batches with respect to the d trainable parameters, in single precision."""
+
+    kept: ForEachContributor
+    owner: NDArray[np.int64]
+    """(N,) each row's contributor."""
+    sizes: NDArray[np.int64]
+    """(N,) the images of each row's mini-batch."""
+    gram: NDArray[np.float64]
+    """(N, N) G Gᵀ."""
+
+    @classmethod
+    def prepare(cls, ground: Ground, start: DiffusionModel, batches: int, time_steps: int) -> Self:
+        """Each contributor's images make ``batches`` mini-batches (fewer where there are fewer images).
+
+        A row is the gradient of the mean loss over its images and ``time_steps`` evenly spaced time steps, each with
+        a noise of its own that follows from the study's seed, the image and the time step. Nothing is mirrored.
+        """
+        seed, n = derive_seed(ground.seed, "gradients"), ground.contributions.n
+        min_snr, at_once = ground.training.min_snr, ground.training.micro_batch or ground.training.batch_size
+        probe = Probe(start, time_steps, seed, min_snr, at_once)
+
+        def make(index: int, images: Batch) -> Mapping[str, Tensor]:
+            parts = [images.select(places) for places in _parts(len(images), batches)]
+            rows = torch.stack([probe.gradient(each) for each in parts])
+            if not rows.isfinite().all():
+                raise DiffcreditError(f"gradients of {ground.contributions.contributors[index]!r} are not finite")
+            ground.progress("gradients of each contributor", index + 1, n)
+            return {"rows": rows}
+
+        identity = [start.fingerprint, batches, time_steps, seed, min_snr]
+        kept = ForEachContributor.prepare(ground, "gradients", identity, make)
+        sizes = [[len(places) for places in _parts(count, batches)] for count in ground.contributions.counts]
+        owner = np.repeat(np.arange(n), [len(each) for each in sizes])
+        file = ground.folder / "gradients" / f"gram-{kept.fingerprint[:12]}.safetensors"
+        if not file.exists():
+            write_arrays(file, {"gram": _gram(kept, len(owner))})
+        return cls(kept, owner, np.concatenate(sizes), read_arrays(file)["gram"])
+
+    def combined(self, weights: NDArray[np.float64]) -> Tensor:
+        """Gᵀ w, (d,), given w (N,)."""
+        w = torch.from_numpy(weights)
+        return torch.cat([(w @ columns.double()).float() for columns in _columns(self.kept, len(weights))])
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The gradient of the loss at fixed time steps and noises, ``at_once`` samples in memory."""
+
+    model: DiffusionModel
+    time_steps: int
+    seed: int
+    min_snr: float | None
+    at_once: int
+
+    def gradient(self, images: Batch) -> Tensor:
+        """∇ 1/(mK) Σ_i Σ_k ℓ_i(t_k, noise_ik) over the m images and K time steps, (d,) on the CPU."""
+        self.model.network.eval()
+        weights = [parameter for parameter in self.model.network.parameters() if parameter.requires_grad]
+        total = [torch.zeros_like(weight) for weight in weights]
+
+        def add(places: range) -> None:
+            loss = self._losses(part(images, places)).sum() / (len(images) * self.time_steps)
+            torch._foreach_add_(total, torch.autograd.grad(loss, weights))
+
+        in_smaller_batches(add, len(images), max(1, self.at_once // self.time_steps))
+        return torch.cat([gradient.flatten().float().cpu() for gradient in total])
+
+    def _losses(self, images: Batch) -> Tensor:
+        """(m·K,)"""
+        device, shape = images.x.device, images.x.shape[1:]
+        generators = (torch.Generator().manual_seed(derive_seed(self.seed, row)) for row in images.rows.tolist())
+        noise = torch.cat([torch.randn((self.time_steps, *shape), generator=generator) for generator in generators])
+        # the middle of each of K equal strata
+        middles = (torch.arange(self.time_steps) + 0.5) * (self.model.time_steps / self.time_steps)
+        t = middles.long().repeat(len(images)).to(device)
+        repeated = images.select(torch.arange(len(images)).repeat_interleave(self.time_steps))
+        losses = self.model.loss(repeated, t, noise.to(device))
+        if self.min_snr is not None:
+            losses = losses * self.model.noise_schedule.min_snr_weights(t, self.min_snr)
+        return losses
+
+
+def _parts(count: int, batches: int) -> list[NDArray[np.int64]]:
+    """The places 0..count−1, dealt out like cards: neighbours are often alike."""
+    return [np.arange(first, count, batches) for first in range(min(batches, count))]
+
+
+def _columns(kept: ForEachContributor, rows: int) -> Iterator[Tensor]:
+    """G from left to right, as many columns at a time as fit, read from the mapped files."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(safe_open(file, framework="pt")).get_slice("rows") for file in kept.files]
+        total, width = files[0].get_shape()[1], max(1, NUMBERS_AT_ONCE // rows)
+        for first in range(0, total, width):
+            yield torch.cat([file[:, first : first + width] for file in files])
+
+
+def _gram(kept: ForEachContributor, rows: int) -> NDArray[np.float64]:
+    gram = torch.zeros(rows, rows, dtype=torch.float64)
+    for columns in _columns(kept, rows):
+        columns = columns.double()
+        gram += columns @ columns.T
+    return gram.numpy()

@@ -1,0 +1,100 @@
+"""LoRA fine-tuning: a coalition trains low-rank updates of the attention, which then become part of the weights."""
+
+import importlib
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+import numpy as np
+import torch
+from annotated_types import Ge, Gt, Lt
+from numpy.typing import NDArray
+from torch import nn
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.errors import UserError
+from diffcredit.retraining.fine_tune import FineTune
+from diffcredit.retraining.protocol import Ground, Rehearsal
+from diffcredit.retraining.pruning import Sparsity
+from diffcredit.retraining.pruning.ranks import has_adapters
+from diffcredit.retraining.start import rehearsal_of, start_of
+from diffcredit.seeds import derive_seed
+
+PROJECTIONS = ("to_q", "to_k", "to_v")
+ADAPTER = "coalition"
+
+
+@dataclass
+class LoRA(FineTune):
+    """Fine-tunes as :class:`FineTune` does, but trains only A (r, in) and B (out, r) of an update
+    W + (``alpha``/r) B A of rank r = ``rank`` of every query, key and value projection W (Hu et al. 2022).
+
+    A is drawn from the evaluation's seed and B is zero at first. ``dropout`` is the share of the update's inputs
+    left out while training. The update is then added to the weights: a coalition's model is a plain one. It starts
+    from the base model, or from the ``sparse`` one.
+    """
+
+    rank: PositiveInt = 16
+    alpha: Annotated[float, Gt(0)] = 32.0
+    dropout: Annotated[float, Ge(0), Lt(1)] = 0.05
+    sparse: Sparsity | None = None
+
+    def prepare(self, ground: Ground) -> None:
+        _check(ground.base.network)
+        self.start_from(start_of(ground, self.sparse), ground)
+        self._frozen = _frozen(self.start)
+
+    def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
+        _check(start.network)
+        rehearsal = rehearsal_of(start, training, self.sparse, coalition=self.training(training))
+        return Rehearsal(self._adapted(_frozen(rehearsal.model), seed=0), rehearsal.preparation, rehearsal.coalition)
+
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+        adapted = self.fine_tuned(self._adapted(self._frozen, derive_seed(seed, "adapter")), coalition, seed)
+        model = self.start.clone()
+        with torch.no_grad():
+            for name, layer in adapted.network.named_modules():
+                if ADAPTER in getattr(layer, "lora_A", {}):
+                    model.network.get_parameter(f"{name}.weight").add_(cast(Any, layer).get_delta_weight(ADAPTER))
+        return model
+
+    def _adapted(self, frozen: DiffusionModel, seed: int) -> DiffusionModel:
+        """A copy of ``frozen``, whose weights it shares, with a fresh adapter that alone can be trained."""
+        peft = _peft()
+        config = peft.LoraConfig(
+            r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=list(PROJECTIONS)
+        )
+        model = frozen.clone()
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # of the CPU, where peft draws
+            peft.inject_adapter_in_model(config, model.network, ADAPTER)
+        return model.to(frozen.device)
+
+
+def _frozen(start: DiffusionModel) -> DiffusionModel:
+    """A copy of which nothing can be trained, so that its own copies share all its weights."""
+    frozen = start.clone()
+    frozen.network.requires_grad_(False)
+    return frozen
+
+
+def _check(network: nn.Module) -> None:
+    if has_adapters(network):
+        raise UserError(
+            "retraining.method: 'lora' is for models without an adapter; this one is trained by its adapter "
+            "alone, which 'fine_tune' trains on"
+        )
+    if not any(name.endswith(PROJECTIONS) for name, _ in network.named_modules()):
+        raise UserError(
+            f"retraining.method: 'lora' trains the attention's {', '.join(PROJECTIONS)}, and this network has no "
+            "attention; accepted: a model.preset with attention, or another method"
+        )
+    _peft()
+
+
+def _peft() -> Any:
+    try:
+        return importlib.import_module("peft")
+    except ImportError:
+        raise UserError("retraining.method: 'lora' needs the package peft: pip install \"diffcredit[lora]\"") from None

@@ -1,0 +1,41 @@
+"""Soup: a coalition's weights are the average of its members' own fine-tuned weights."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.settings import Training
+from diffcredit.retraining.contributor_models import ContributorModels
+from diffcredit.retraining.fine_tune import FineTune
+from diffcredit.retraining.protocol import Ground, Rehearsal
+from diffcredit.retraining.pruning import Sparsity
+from diffcredit.retraining.start import rehearsal_of, start_of
+
+
+@dataclass
+class Soup(FineTune):
+    """Fine-tunes the base or the ``sparse`` model as :class:`FineTune` does, once for each contributor i: θ_i.
+
+    A coalition S trains nothing: its weights are Σ_{i∈S} (m_i/m_S) θ_i with m_i images of contributor i, m_S in all
+    (Wortsman et al. 2022). Small steps add up, so this is fine-tuning on S to first order in the learning rate.
+    Nothing is random: the seed of an evaluation changes nothing.
+    """
+
+    sparse: Sparsity | None = None
+
+    def prepare(self, ground: Ground) -> None:
+        self.start, self.ground = start_of(ground, self.sparse), ground
+        self.settings = self.training(ground.training)
+        self.contributor_models = ContributorModels.prepare(ground, self.start, self.settings)
+        self.weights = self.contributor_models.fingerprint
+
+    def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
+        steps = contributions.n * self.steps
+        return rehearsal_of(start, self.training(training), self.sparse, coalition=None, prepared_steps=steps)
+
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+        images = coalition * self.ground.contributions.counts
+        return self.contributor_models.average(images / images.sum())

@@ -1,0 +1,117 @@
+import dataclasses
+
+import pytest
+import torch
+
+from diffcredit.diffusion.encoding import encoded
+from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.latent import LatentDiffusion
+from diffcredit.diffusion.pipeline import pipeline
+from diffcredit.diffusion.text_to_image import TextToImageLoRA
+from diffcredit.errors import UserError
+
+from . import tiny, tiny_pipelines
+from .tiny_contributions import contributions
+
+CAPTIONS = ("a cat", "a dog", "a cat", "a bee", "a dog", "a cat")
+
+
+@pytest.fixture(scope="module")
+def latent(kl_folder) -> LatentDiffusion:
+    return LatentDiffusion.create("tiny", 16, first_stage(str(kl_folder)), 0)
+
+
+@pytest.fixture(scope="module")
+def text_to_image(sd_folder) -> TextToImageLoRA:
+    return TextToImageLoRA.create(pipeline(str(sd_folder)), 2, ["a cat"], None, 16, 0)
+
+
+def equal(one, other) -> bool:
+    """Bitwise."""
+    for field in dataclasses.fields(one):
+        mine, its = getattr(one, field.name), getattr(other, field.name)
+        if (mine is None) != (its is None) or (mine is not None and not mine.equal(its)):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+@pytest.mark.parametrize("which", ["latent", "text_to_image"])
+def test_what_is_kept_is_what_the_model_sees(which, mirrored, request, tmp_path, monkeypatch):
+    model, given = request.getfixturevalue(which), contributions(captions=CAPTIONS)
+    expected = model.encode(given.images, given.captions, mirrored=mirrored)
+    told = []
+    first = encoded(model, given, tmp_path, mirrored=mirrored, progress=lambda *what: told.append(what))
+    assert equal(first, expected)
+    total = 12 if mirrored else 6
+    assert told[-1] == ("encoding images", total, total)
+
+    def never(*arguments, **options):
+        raise AssertionError("encoded twice")
+
+    monkeypatch.setattr(type(model), "encode", never)
+    assert equal(encoded(model, given, tmp_path, mirrored=mirrored), expected)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_captions_are_embedded_once_each(text_to_image):
+    batch = text_to_image.encode(contributions().images, CAPTIONS)
+    assert len(batch.conditions) == 3
+    assert batch.condition_of.tolist() == [0, 1, 0, 2, 1, 0]
+    some = batch.select(torch.tensor([3, 0]))
+    assert some.condition.equal(batch.conditions[[2, 0]])
+
+
+def test_pixels_are_not_kept(tmp_path):
+    model, given = tiny.model(), contributions(side=tiny.SIDE)
+    assert equal(encoded(model, given, tmp_path), model.encode(given.images))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_images_captions_or_autoencoders_make_another_file(latent, text_to_image, tmp_path):
+    tiny_pipelines.autoencoder_kl(seed=5).save_pretrained(tmp_path / "vae")
+    other = LatentDiffusion.create("tiny", 16, first_stage(str(tmp_path / "vae")), 0)
+    folder = tmp_path / "latents"
+    for model, given, mirrored in (
+        (latent, contributions(), True),
+        (latent, contributions(), False),
+        (latent, contributions(seed=1), True),
+        (other, contributions(), True),
+        (text_to_image, contributions(captions=CAPTIONS), True),
+        (text_to_image, contributions(captions=CAPTIONS[::-1]), True),
+    ):
+        encoded(model, given, folder, mirrored=mirrored)
+    assert len(list(folder.iterdir())) == 6
+    # the network has no part in it
+    encoded(LatentDiffusion.create("tiny", 16, latent.stage, 1), contributions(), folder)
+    assert len(list(folder.iterdir())) == 6
+
+
+@pytest.mark.parametrize("keep", [0, 5, -20])
+def test_a_corrupt_file_is_named(latent, tmp_path, keep, monkeypatch):
+    encoded(latent, contributions(), tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(UserError, match=r"latents-\w+\.safetensors: not encoded images .*remove it") as raised:
+        encoded(latent, contributions(), tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_with_other_content_is_named(latent, tmp_path):
+    from safetensors.torch import save_file
+
+    encoded(latent, contributions(), tmp_path)
+    (file,) = tmp_path.iterdir()
+    save_file({"y": torch.zeros(1)}, file)
+    with pytest.raises(UserError, match=r"latents-\w+\.safetensors: not encoded images .*remove it"):
+        encoded(latent, contributions(), tmp_path)
+
+
+def test_a_failure_leaves_no_file(latent, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr(FirstStage, "encode", fail)
+    with pytest.raises(RuntimeError, match="no memory"):
+        encoded(latent, contributions(), tmp_path)
+    assert list(tmp_path.iterdir()) == []

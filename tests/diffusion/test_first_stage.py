@@ -1,0 +1,168 @@
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.errors import UserError
+
+from . import tiny_pipelines
+from .tiny_pipelines import pictures
+
+SCALE, SHIFT = 0.4, 0.1
+
+
+def autoencoder(kind: str) -> nn.Module:
+    if kind == "AutoencoderKL":
+        return tiny_pipelines.autoencoder_kl(scaling_factor=SCALE, shift_factor=SHIFT)
+    if kind == "AutoencoderTiny":
+        return tiny_pipelines.autoencoder_tiny(scaling_factor=SCALE, shift_factor=SHIFT)
+    return tiny_pipelines.vq_model(scaling_factor=SCALE)
+
+
+@pytest.fixture(scope="module", params=["AutoencoderKL", "AutoencoderTiny", "VQModel"])
+def pair(request, tmp_path_factory) -> tuple[nn.Module, FirstStage]:
+    """An autoencoder of diffusers, and our first stage from its folder."""
+    folder = tmp_path_factory.mktemp(request.param)
+    theirs = autoencoder(request.param)
+    theirs.save_pretrained(folder)
+    return theirs, first_stage(str(folder))
+
+
+def raw_latents(theirs: nn.Module, images: np.ndarray) -> torch.Tensor:
+    x = torch.from_numpy(images.astype(np.float32) / 127.5 - 1).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        coded = theirs.encode(x)
+    return coded.latent_dist.mean if hasattr(coded, "latent_dist") else coded.latents
+
+
+def test_latents_are_the_scaled_ones_of_diffusers(pair):
+    theirs, stage = pair
+    images = pictures(5)
+    shift = 0 if type(theirs).__name__ == "VQModel" else SHIFT
+    expected = (raw_latents(theirs, images) - shift) * SCALE
+    latents = stage.encode(images, "cpu")
+    assert latents.shape == expected.shape
+    assert (stage.channels, stage.factor) == (latents.shape[1], 16 // latents.shape[2])
+    torch.testing.assert_close(latents, expected)
+
+
+def test_images_are_those_that_diffusers_decodes(pair):
+    theirs, stage = pair
+    shift = 0 if type(theirs).__name__ == "VQModel" else SHIFT
+    latents = torch.randn(3, stage.channels, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        decoded = theirs.decode(latents / SCALE + shift).sample
+    expected = ((decoded.clamp(-1, 1) + 1) * 127.5).permute(0, 2, 3, 1).numpy()
+    images = stage.decode(latents)
+    assert images.dtype == np.uint8
+    assert images.std() > 1
+    assert np.abs(images - expected).max() <= 0.5 + 1e-3
+
+
+def test_latents_and_images_do_not_depend_on_how_many_there_are(pair):
+    _, stage = pair
+    images = pictures(37)  # more than two batches
+    told = []
+    latents = stage.encode(images, "cpu", told.append)
+    assert told == [16, 32, 37]
+    for index in (0, 15, 16, 36):
+        torch.testing.assert_close(stage.encode(images[index : index + 1], "cpu")[0], latents[index])
+    decoded = stage.decode(latents)
+    assert decoded.shape == (37, 16, 16, 3)
+    for index in (0, 15, 16, 36):
+        difference = stage.decode(latents[index : index + 1])[0].astype(int) - decoded[index]
+        assert np.abs(difference).max() <= 1
+
+
+def test_nothing_of_it_is_trained(pair):
+    _, stage = pair
+    assert not any(parameter.requires_grad for parameter in stage.autoencoder.parameters())
+    assert not stage.autoencoder.training
+
+
+class Spy(nn.Module):
+    """An autoencoder that halves sides, and notes where it is sent."""
+
+    config = SimpleNamespace(get=lambda key: None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+
+    def to(self, device):
+        self.places.append(str(device))
+        return self
+
+    def encode(self, x):
+        return SimpleNamespace(latents=nn.functional.avg_pool2d(x, 2))
+
+    def decode(self, z):
+        if z.isnan().any():
+            raise RuntimeError("no memory left")
+        return SimpleNamespace(sample=nn.functional.interpolate(z, scale_factor=2))
+
+
+def test_the_autoencoder_waits_on_the_cpu():
+    spy = Spy()
+    stage = FirstStage(spy, "spy")
+    spy.places.clear()
+    device = torch.device("cpu", 0)  # told from "cpu" by its name
+    latents = stage.encode(pictures(2), device)
+    assert spy.places == ["cpu:0", "cpu"]
+    with pytest.raises(RuntimeError, match="no memory"):
+        stage.decode(latents * np.nan)
+    assert len(spy.places) == 4
+    assert spy.places[-1] == "cpu"
+
+
+def test_resolutions_that_do_not_fit_are_refused(pair):
+    _, stage = pair
+    assert stage.size_of(32) == 32 // stage.factor
+    with pytest.raises(UserError, match=r"resolution: 33; the autoencoder takes multiples of 2 pixels"):
+        stage.size_of(33)
+
+
+def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path):
+    model = tiny_pipelines.autoencoder_kl()
+    for name in ("here", "there"):
+        model.save_pretrained(tmp_path / name)
+    model.save_pretrained(tmp_path / "pipeline" / "vae")
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] += 1e-6
+    model.save_pretrained(tmp_path / "changed")
+    model.register_to_config(scaling_factor=0.5)
+    model.save_pretrained(tmp_path / "scaled")
+    prints = [
+        first_stage(str(tmp_path / name)).fingerprint for name in ("here", "there", "pipeline", "changed", "scaled")
+    ]
+    assert prints[0] == prints[1] == prints[2]
+    assert len(set(prints)) == 3
+
+
+def test_bad_folders_are_named(tmp_path: Path):
+    with pytest.raises(UserError, match=r"config\.json: no such file"):
+        first_stage(str(tmp_path))
+
+    other = tiny_pipelines.described(tmp_path / "other", "AutoencoderKLWan", "config.json")
+    with pytest.raises(
+        UserError, match=r"other/config\.json: _class_name 'AutoencoderKLWan'; accepted: AutoencoderKL,"
+    ):
+        first_stage(str(other))
+
+    folder = tmp_path / "vae"
+    tiny_pipelines.autoencoder_kl().save_pretrained(folder)
+    (weights,) = folder.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"vae: AutoencoderKL cannot be loaded from there") as raised:
+        first_stage(str(folder))
+    assert "\n" not in str(raised.value)
+    weights.unlink()
+    with pytest.raises(UserError, match=r"vae: AutoencoderKL cannot be loaded from there"):
+        first_stage(str(folder))
+
+    with pytest.raises(UserError, match=r"no such folder, and not a hub id"):
+        first_stage(str(tmp_path / "nowhere"))

@@ -1,0 +1,184 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from diffusers import LDMPipeline, VQModel
+
+from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.latent import LatentDiffusion, LatentFamily
+from diffcredit.errors import UserError
+from diffcredit.execution import InProcess
+from diffcredit.execution.threads import limited_threads
+from diffcredit.study import Study
+from tiny_study import files_below, images_of, recorded_values, run_here, write_study
+
+from . import tiny, tiny_pipelines
+from .tiny_contributions import contributions
+from .tiny_pipelines import pictures
+
+
+@pytest.fixture(scope="module")
+def stage(kl_folder) -> FirstStage:
+    return first_stage(str(kl_folder))
+
+
+@pytest.fixture(scope="module")
+def model(stage) -> LatentDiffusion:
+    return LatentDiffusion.create("tiny", 16, stage, seed=3)
+
+
+@pytest.fixture(scope="module")
+def pretrained(ldm_folder) -> LatentDiffusion:
+    return LatentFamily(pretrained=str(ldm_folder)).start(contributions(), seed=0)
+
+
+@pytest.mark.parametrize("steps", [5, 8])
+def test_samples_are_those_of_diffusers_own_pipeline(ldm_folder, pretrained, steps):
+    pipeline = LDMPipeline.from_pretrained(ldm_folder)
+    pipeline.set_progress_bar_config(disable=True)
+    seeds = [0, 5, 17]
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    theirs = pipeline(len(seeds), generator=generators, num_inference_steps=steps, output_type="np").images
+    ours = pretrained.sample(seeds, steps)
+    assert ours.shape == (3, 16, 16, 3)
+    assert ours.std() > 5, "images that are all alike would agree with anything"
+    assert np.abs(ours - (theirs * 255).round()).max() <= 1
+
+
+def test_an_image_depends_on_its_seed_alone(model):
+    seeds = list(range(19))  # more than the autoencoder takes at a time
+    together = model.sample(seeds, 3)
+    for batch_size in (1, 7):
+        assert tiny.nearly_equal(model.sample(seeds, 3, batch_size), together)
+    assert not tiny.nearly_equal(together[:1], together[1:2])
+
+
+def test_encoding_is_of_the_images_and_of_their_mirror_images(model, stage):
+    images, told = pictures(3), []
+    batch = model.encode(images, on_image=lambda done, total: told.append((done, total)))
+    torch.testing.assert_close(batch.x, stage.encode(images, "cpu"))
+    torch.testing.assert_close(batch.flipped, stage.encode(np.flip(images, axis=2), "cpu"))
+    assert not torch.allclose(batch.flipped, batch.x.flip(-1), atol=1e-2), "mirrored latents are something else"
+    assert told == [(3, 6), (6, 6)]
+    assert batch.condition is None
+    once = model.encode(images, mirrored=False, on_image=lambda done, total: told.append((done, total)))
+    assert once.x.equal(batch.x)
+    assert once.flipped.equal(batch.x)
+    assert told[2:] == [(3, 3)]
+
+
+def test_loss_is_the_closed_form_on_latents(model):
+    data, t = model.encode(pictures(3)), np.array([1, 499, 999])
+    noise = torch.randn(data.x.shape, generator=torch.Generator().manual_seed(2))
+    betas = np.linspace(np.sqrt(0.0015), np.sqrt(0.0195), 1000) ** 2
+    a = np.cumprod(1 - betas)[t][:, None, None, None]
+    x_t = np.sqrt(a) * data.x.numpy() + np.sqrt(1 - a) * noise.numpy()
+    with torch.no_grad():
+        predicted = model.network(torch.from_numpy(x_t).float(), torch.from_numpy(t)).sample.double().numpy()
+        losses = model.loss(data, torch.from_numpy(t), noise)
+    expected = ((predicted - noise.numpy()) ** 2).reshape(3, -1).mean(axis=1)
+    np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-4)
+
+
+def test_a_model_that_was_kept_is_bitwise_the_same(model, stage, tmp_path):
+    model.save(tmp_path)
+    again = LatentDiffusion.load(tmp_path, stage)
+    assert again.fingerprint == model.fingerprint
+    assert tiny.same(tiny.weights(again), tiny.weights(model))
+    np.testing.assert_array_equal(again.sample([1, 2], 3), model.sample([1, 2], 3))
+    assert {file.name for file in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
+
+
+def test_another_autoencoder_is_refused_and_told_apart(model, tmp_path):
+    tiny_pipelines.autoencoder_kl(seed=9, scaling_factor=0.4, shift_factor=0.1).save_pretrained(tmp_path / "other")
+    other = first_stage(str(tmp_path / "other"))
+    assert LatentDiffusion(model.network, model.config, other).fingerprint != model.fingerprint
+    model.save(tmp_path / "model")
+    with pytest.raises(UserError, match=r"model/config\.json: made with another autoencoder"):
+        LatentDiffusion.load(tmp_path / "model", other)
+
+
+def test_resolutions_that_do_not_fit_are_refused(stage):
+    with pytest.raises(UserError, match=r"resolution: 17; the autoencoder takes multiples of 2"):
+        LatentDiffusion.create("tiny", 17, stage, 0)
+    with pytest.raises(UserError, match=r"resolution: 20 .*after the autoencoder's 1/2; accepted: multiples of 8"):
+        LatentDiffusion.create("tiny", 20, stage, 0)
+
+
+def test_the_family_says_what_is_missing(kl_folder):
+    with pytest.raises(ValueError, match="exactly one of preset and pretrained"):
+        LatentFamily(preset="tiny", pretrained="somewhere", autoencoder=str(kl_folder))
+    with pytest.raises(ValueError, match="exactly one of preset and pretrained"):
+        LatentFamily(autoencoder=str(kl_folder))
+    with pytest.raises(ValueError, match="autoencoder is missing"):
+        LatentFamily(preset="tiny")
+
+
+def test_a_pretrained_model_may_have_another_autoencoder(ldm_folder, pretrained, tmp_path):
+    assert isinstance(pretrained.stage.autoencoder, VQModel)
+    tiny_pipelines.autoencoder_kl(latent_channels=3).save_pretrained(tmp_path)
+    family = LatentFamily(pretrained=str(ldm_folder), autoencoder=str(tmp_path))
+    other = family.start(contributions(), seed=0)
+    assert other.stage is first_stage(str(tmp_path))
+    assert tiny.same(tiny.weights(other), tiny.weights(pretrained))
+    assert family.identity() != LatentFamily(pretrained=str(ldm_folder)).identity()
+
+
+def study(folder: Path, autoencoder: Path) -> Path:
+    images_of(folder / "images", ["ann", "bob", "cem"], each=4)
+    shutil.copytree(autoencoder, folder / "autoencoder")
+    return write_study(
+        folder,
+        {
+            "contributions": {"path": "images", "resolution": 16, "holdout": 0.2},
+            "model.family": "latent",
+            "model.autoencoder": "autoencoder",
+            "retraining": {"method": "fine_tune", "steps": 1},
+            "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
+            "stop": {"evaluations": 3},
+        },
+    )
+
+
+def test_a_study(kl_folder, tmp_path, monkeypatch):
+    """From a study file to values, the same in another place; a second run finds all that the first one made."""
+    file = study(tmp_path / "one", kl_folder)
+    made = run_here(file)
+    assert [evaluation.status for evaluation in made] == ["done"] * 5
+    values = recorded_values(file.parent)
+    assert len(values) == 10
+    assert None not in values.values()
+    assert len(set(values.values())) > 5
+    assert recorded_values(study_run(tmp_path / "two", kl_folder)) == values
+
+    kept = files_below(file.parent / "results" / "models")
+    assert len([name for name in kept if name.startswith("latents-")]) == 1
+    base = Study.load(file).base.fingerprint
+
+    def never(*arguments):
+        raise AssertionError("the latents are there already")
+
+    monkeypatch.setattr(FirstStage, "encode", never)
+    again = Study.load(file)
+    assert again.base.fingerprint == base
+    again.retraining  # noqa: B018 - it takes up the encoded images
+    assert files_below(file.parent / "results" / "models") == kept
+
+
+def study_run(folder: Path, autoencoder: Path) -> Path:
+    file = study(folder, autoencoder)
+    run_here(file)
+    return folder
+
+
+def test_a_run_that_was_cut_off_goes_on(kl_folder, tmp_path):
+    whole = study_run(tmp_path / "whole", kl_folder)
+    file = study(tmp_path / "cut", kl_folder)
+    with limited_threads(1):
+        for count, _ in enumerate(Study.load(file).run(InProcess()), start=1):
+            if count == 2:
+                break
+    assert len(run_here(file)) == 3
+    assert recorded_values(file.parent) == recorded_values(whole)

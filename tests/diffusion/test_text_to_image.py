@@ -1,0 +1,569 @@
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from diffusers import DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from diffcredit.diffusion import Training
+from diffcredit.diffusion.pipeline import Pipeline, _pipeline, pipeline
+from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _config, _projections
+from diffcredit.diffusion.training import train
+from diffcredit.errors import UserError
+from diffcredit.execution import InProcess
+from diffcredit.execution.threads import limited_threads
+from diffcredit.retraining.pruning import prune_ranks
+from diffcredit.study import Study
+from tiny_study import files_below, recorded_values, rows, run_here, write_study
+
+from . import tiny, tiny_pipelines
+from .tiny_contributions import contributions
+from .tiny_pipelines import pictures
+
+PROMPTS = ("a cat", "two dogs", "a bee in the sun")
+CAPTIONS = ("a cat", "two dogs", "a cat", "a bee in the sun", "two dogs", "a cat")
+SEEDS = [0, 1, 5, 9]
+STEPS = 4
+ADAPTER = "pytorch_lora_weights.safetensors"
+
+
+@pytest.fixture(scope="module")
+def base(sd_folder) -> Pipeline:
+    return pipeline(str(sd_folder))
+
+
+@pytest.fixture(scope="module")
+def fresh(base) -> TextToImageLoRA:
+    return TextToImageLoRA.create(base, 4, PROMPTS, None, 16, seed=0)
+
+
+def with_random_adapter(model: TextToImageLoRA, seed: int = 0) -> TextToImageLoRA:
+    """A clone whose adapter changes its images, as a trained one's does."""
+    generator = torch.Generator().manual_seed(seed)
+    clone = model.clone()
+    with torch.no_grad():
+        for parameter in clone.network.parameters():
+            if parameter.requires_grad:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) / 2)
+    return clone
+
+
+@pytest.fixture(scope="module")
+def adapted(fresh) -> TextToImageLoRA:
+    return with_random_adapter(fresh)
+
+
+@pytest.fixture
+def plain(sd_folder) -> StableDiffusionPipeline:
+    """The pipeline as any user of diffusers loads it."""
+    loaded = StableDiffusionPipeline.from_pretrained(sd_folder, safety_checker=None)
+    loaded.set_progress_bar_config(disable=True)
+    return loaded
+
+
+def theirs(plain: StableDiffusionPipeline, guidance: float = 7.5) -> np.ndarray:
+    images = plain(
+        [PROMPTS[seed % 3] for seed in SEEDS],
+        height=16,
+        width=16,
+        num_inference_steps=STEPS,
+        guidance_scale=guidance,
+        generator=[torch.Generator().manual_seed(seed) for seed in SEEDS],
+        output_type="np",
+    ).images
+    return (images * 255).round()
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(one.astype(float) - other).max())
+
+
+# -- the same images as diffusers
+
+
+@pytest.mark.parametrize("guidance", [None, 7.5, 3.0, 1.0])
+def test_without_an_adapter_images_are_those_of_the_pipeline(fresh, plain, guidance):
+    ours = fresh.sample(SEEDS, STEPS, scheduler="pndm", guidance=guidance)
+    assert ours.std() > 5, "images that are all alike would agree with anything"
+    assert difference(ours, theirs(plain, guidance or 7.5)) <= 1
+
+
+def test_guidance_matters(fresh):
+    guided, unguided = (fresh.sample(SEEDS, STEPS, guidance=guidance) for guidance in (7.5, 1.0))
+    assert difference(guided, unguided) > 10
+
+
+def test_ddim_does_not_clip_latents(fresh, plain):
+    config = {
+        key: value for key, value in plain.scheduler.config.items() if key in tiny_pipelines.STABLE_DIFFUSION_SCHEDULE
+    }
+    plain.scheduler = DDIMScheduler(**config, clip_sample=False)
+    assert difference(fresh.sample(SEEDS, STEPS, scheduler="ddim"), theirs(plain)) <= 1
+
+
+def test_v_prediction(tmp_path):
+    folder = tiny_pipelines.stable_diffusion(tmp_path / "sd", prediction_type="v_prediction")
+    model = TextToImageLoRA.create(pipeline(str(folder)), 2, PROMPTS, None, 16, seed=0)
+    other = StableDiffusionPipeline.from_pretrained(folder, safety_checker=None)
+    other.set_progress_bar_config(disable=True)
+    assert difference(model.sample(SEEDS, STEPS, scheduler="pndm"), theirs(other)) <= 1
+
+
+def test_the_adapter_file_gives_a_plain_pipeline_the_same_images(fresh, adapted, plain, tmp_path):
+    before = theirs(plain)
+    adapted.save(tmp_path)
+    plain.load_lora_weights(tmp_path)
+    ours = adapted.sample(SEEDS, STEPS, scheduler="pndm")
+    assert difference(ours, before) > 20
+    assert difference(ours, theirs(plain)) <= 1
+
+
+def uneven(source: Path, target: Path) -> Path:
+    """The adapter with some rank pairs of some layers deleted by hand."""
+    shutil.copytree(source, target)
+    tensors = load_file(source / ADAPTER)
+    layers = sorted({name.partition(".lora_")[0] for name in tensors})
+    for index, layer in enumerate(layers):
+        keep = [[0, 1, 2, 3], [1], [0, 3], [0, 1, 2, 3]][index % 4]
+        tensors[f"{layer}.lora_A.weight"] = tensors[f"{layer}.lora_A.weight"][keep].contiguous()
+        tensors[f"{layer}.lora_B.weight"] = tensors[f"{layer}.lora_B.weight"][:, keep].contiguous()
+    save_file(tensors, target / ADAPTER, {"format": "pt"})
+    return target
+
+
+def test_an_adapter_of_uneven_ranks_is_the_sum_of_its_pairs(base, adapted, plain, tmp_path):
+    adapted.save(tmp_path / "even")
+    model = TextToImageLoRA.load(uneven(tmp_path / "even", tmp_path / "uneven"), base)
+    # W + B A by hand in the plain U-Net
+    network, tensors = plain.unet, load_file(tmp_path / "uneven" / ADAPTER)
+    assert len({len(tensor) for name, tensor in tensors.items() if "lora_A" in name}) == 3
+    with torch.no_grad():
+        for name in {name.partition(".lora_")[0] for name in tensors}:
+            b, a = (tensors[f"{name}.lora_{factor}.weight"] for factor in "BA")
+            network.get_submodule(name.removeprefix("unet.")).weight += b @ a
+    ours = model.sample(SEEDS, STEPS, scheduler="pndm")
+    assert difference(ours, theirs(plain)) <= 1
+    assert difference(ours, adapted.sample(SEEDS, STEPS, scheduler="pndm")) > 5
+
+
+@pytest.mark.parametrize("how", ["by hand", "pruned"])
+def test_an_adapter_of_uneven_ranks_gives_a_plain_pipeline_the_same_images(base, adapted, plain, tmp_path, how):
+    if how == "pruned":
+        model = adapted.clone()
+        prune_ranks(model.network, 0.6)
+    else:
+        adapted.save(tmp_path / "even")
+        model = TextToImageLoRA.load(uneven(tmp_path / "even", tmp_path / "uneven"), base)
+    model.save(tmp_path / "saved")
+    plain.load_lora_weights(tmp_path / "saved")
+    ours = model.sample(SEEDS, STEPS, scheduler="pndm")
+    assert difference(ours, theirs(plain)) <= 1
+    again = TextToImageLoRA.load(tmp_path / "saved", base)
+    assert again.fingerprint == model.fingerprint
+    np.testing.assert_array_equal(again.sample(SEEDS, STEPS, scheduler="pndm"), ours)
+    # older versions of diffusers would take one alpha for all layers: the file tells the ranks' own
+    with safe_open(tmp_path / "saved" / ADAPTER, "pt") as file:
+        told = json.loads(file.metadata()["lora_adapter_metadata"])
+    for name, tensor in load_file(tmp_path / "saved" / ADAPTER).items():
+        if ".lora_A." in name:
+            layer = name.removeprefix("unet.").partition(".lora_")[0]
+            for usual, pattern in (("r", "rank_pattern"), ("lora_alpha", "alpha_pattern")):
+                fits = [value for key, value in told[f"unet.{pattern}"].items() if re.fullmatch(key, layer)]
+                assert (fits or [told[f"unet.{usual}"]]) == [len(tensor)]
+
+
+# -- prompts
+
+
+def test_an_image_follows_the_prompt_of_its_seed(adapted):
+    together, other = adapted.sample(SEEDS, STEPS), adapted.clone()
+    for place, seed in enumerate(SEEDS):
+        other.prompts = (PROMPTS[seed % 3],)
+        assert tiny.nearly_equal(other.sample([seed], STEPS), together[place : place + 1])
+    other.prompts = (PROMPTS[1],)
+    assert not tiny.nearly_equal(other.sample([9], STEPS), together[3:])
+
+
+def test_an_image_does_not_depend_on_the_batch(adapted):
+    seeds = list(range(7))
+    together = adapted.sample(seeds, STEPS)
+    for batch_size in (1, 3):
+        assert tiny.nearly_equal(adapted.sample(seeds, STEPS, batch_size), together)
+    assert tiny.nearly_equal(adapted.sample([6, 2], STEPS), together[[6, 2]])
+
+
+def test_a_texts_embedding_is_that_of_the_pipeline_bitwise_whatever_its_company(sd_folder, plain):
+    alone = Pipeline(sd_folder)  # one that has seen no text yet
+    texts = [*PROMPTS, "", "x" * 40]
+    single = torch.cat([alone.embed([text], "cpu") for text in texts])
+    assert Pipeline(sd_folder).embed(texts, "cpu").equal(single)
+    for text, states in zip(texts, single, strict=True):
+        expected, _ = plain.encode_prompt(text, "cpu", 1, False)
+        torch.testing.assert_close(states, expected[0])
+    assert len({tuple(states.flatten().tolist()) for states in single}) == len(texts)
+
+
+def test_prompts_come_from_the_captions_or_from_the_one_prompt(sd_folder):
+    captioned = contributions(captions=CAPTIONS)
+    family = LoRAFamily(str(sd_folder), rank=2)
+    prompts = family.start(captioned, seed=0).prompts
+    assert sorted(prompts) == sorted(set(CAPTIONS))
+    reordered = contributions(captions=CAPTIONS[::-1])
+    assert family.start(reordered, seed=0).prompts == prompts
+
+    one = LoRAFamily(str(sd_folder), rank=2, prompt="a drawing").start(captioned, seed=0)
+    assert one.prompts == ("a drawing",)
+    batch = one.encode(captioned.images, captioned.captions)
+    assert batch.condition.equal(one.base.embed(["a drawing"] * 6, "cpu"))
+    by_caption = family.start(captioned, seed=0).encode(captioned.images, captioned.captions)
+    assert by_caption.condition.equal(one.base.embed(CAPTIONS, "cpu"))
+    assert one.encoding != family.start(captioned, seed=0).encoding
+
+
+def test_without_captions_a_prompt_is_needed(sd_folder, fresh):
+    with pytest.raises(UserError, match=r"model\.prompt: missing, and the contributions have no captions"):
+        LoRAFamily(str(sd_folder)).start(contributions(), seed=0)
+    with pytest.raises(UserError, match=r"model\.prompt: missing, and the images have no captions"):
+        fresh.encode(pictures(2))
+
+
+# -- the adapter
+
+
+def test_loss_is_the_closed_form(adapted, plain):
+    data, t = adapted.encode(pictures(3), PROMPTS), torch.tensor([1, 499, 999])
+    noise = torch.randn(data.x.shape, generator=torch.Generator().manual_seed(2))
+    betas = np.linspace(np.sqrt(0.00085), np.sqrt(0.012), 1000) ** 2
+    a = torch.from_numpy(np.cumprod(1 - betas)[t.numpy()])[:, None, None, None]
+    x_t = (a.sqrt() * data.x + (1 - a).sqrt() * noise).float()
+    with torch.no_grad():
+        predicted = adapted.network(x_t, t, encoder_hidden_states=adapted.base.embed(PROMPTS, "cpu")).sample
+        losses = adapted.loss(data, t, noise)
+    torch.testing.assert_close(losses, (predicted - noise).square().mean(dim=(1, 2, 3)), rtol=1e-4, atol=1e-5)
+
+
+def test_training_changes_the_adapter_alone(fresh, base):
+    before = {name: tensor.clone() for name, tensor in fresh.base._unet.state_dict().items()}
+    model = fresh.clone()
+    train(model, model.encode(pictures(6), CAPTIONS), Training(steps=3, batch_size=4, learning_rate=1e-2), seed=0)
+    assert tiny.same(base._unet.state_dict(), before)
+    assert model.fingerprint != fresh.fingerprint
+    for (name, own), original in zip(model.network.named_parameters(), fresh.network.parameters(), strict=True):
+        assert own.requires_grad == ("lora_" in name)
+        assert (own is original) != own.requires_grad, "what is frozen is shared, what is trained is not"
+        assert own.equal(original) != own.requires_grad
+
+
+def test_the_model_of_nobody_is_the_pipeline_without_an_adapter(adapted, plain):
+    nobody = adapted.untrained(3)
+    assert difference(nobody.sample(SEEDS, STEPS, scheduler="pndm"), theirs(plain)) <= 1
+    pruned = adapted.clone()
+    prune_ranks(pruned.network, 0.6)
+    nobody = pruned.untrained(3)
+    assert difference(nobody.sample(SEEDS, STEPS, scheduler="pndm"), theirs(plain)) <= 1
+    shapes = [p.shape for p in pruned.network.parameters() if p.requires_grad]
+    assert [p.shape for p in nobody.network.parameters() if p.requires_grad] == shapes
+    assert adapted.untrained(3).fingerprint == adapted.untrained(3).fingerprint != adapted.untrained(4).fingerprint
+
+
+def test_fingerprint(fresh, adapted, base, sd_folder, tmp_path):
+    copied = pipeline(str(shutil.copytree(sd_folder, tmp_path / "elsewhere")))
+    assert copied.fingerprint == base.fingerprint
+    assert TextToImageLoRA.create(copied, 4, PROMPTS, None, 16, seed=0).fingerprint == fresh.fingerprint
+    for part in ("unet", "vae", "text_encoder"):
+        folder = shutil.copytree(sd_folder, tmp_path / part)
+        (file,) = (folder / part).glob("*.safetensors")
+        tensors = load_file(file)
+        name = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
+        save_file(tensors | {name: tensors[name] * 1.001}, file, {"format": "pt"})
+        assert pipeline(str(folder)).fingerprint != base.fingerprint
+    others = [
+        adapted,
+        TextToImageLoRA.create(base, 4, PROMPTS, None, 16, seed=1),
+        TextToImageLoRA.create(base, 4, PROMPTS[:2], None, 16, seed=0),
+        TextToImageLoRA.create(base, 4, PROMPTS, "a cat", 16, seed=0),
+        TextToImageLoRA.create(base, 4, PROMPTS, None, 32, seed=0),
+    ]
+    assert len({model.fingerprint for model in [fresh, *others]}) == 6
+
+
+def test_a_rank_of_256_on_stable_diffusion_has_51_million_parameters():
+    """r (in + out) of each of the 128 attention projections of Stable Diffusion 1.5."""
+    with torch.device("meta"):
+        network = UNet2DConditionModel(  # its config.json; the rest are defaults
+            sample_size=64,
+            in_channels=4,
+            out_channels=4,
+            block_out_channels=(320, 640, 1280, 1280),
+            layers_per_block=2,
+            cross_attention_dim=768,
+            attention_head_dim=8,
+        )
+    assert sum(p.numel() for p in network.parameters()) == 859_520_964
+    expected = 0
+    # transformer blocks of each width: two on the way down, three on the way up, one in the middle
+    for width, blocks in ((320, 5), (640, 5), (1280, 5 + 1)):
+        own = 4 * (width + width)
+        across = 2 * (width + width) + 2 * (768 + width)
+        expected += 256 * blocks * (own + across)
+    network.requires_grad_(False)
+    projections = _projections(network)
+    assert len(projections) == 16 * 8
+    with torch.device("meta"):
+        network.add_adapter(_config(dict.fromkeys(projections, 256)))
+    trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    assert trained == expected
+    assert trained / 1e6 == pytest.approx(51.0, abs=0.05)
+
+
+# -- what is refused
+
+
+def refused(what, message: str) -> None:
+    with pytest.raises(UserError, match=message) as raised:
+        what()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture
+def folder(sd_folder, tmp_path) -> Path:
+    """The test's own copy of the pipeline."""
+    return shutil.copytree(sd_folder, tmp_path / "sd")
+
+
+@pytest.mark.parametrize("part", ["unet", "vae", "text_encoder", "tokenizer", "scheduler"])
+def test_a_missing_part_is_named(folder, part):
+    shutil.rmtree(folder / part)
+    refused(lambda: pipeline(str(folder)), rf"/sd: has no folder '{part}'")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("StableDiffusionXLPipeline", "two text encoders"),
+        ("DiTPipeline", "a diffusion transformer"),
+        ("MyPipeline", "accepted: StableDiffusionPipeline"),
+    ],
+)
+def test_another_pipeline_is_refused(tmp_path, kind, why):
+    tiny_pipelines.described(tmp_path, kind)
+    refused(lambda: pipeline(str(tmp_path)), rf"model_index\.json: _class_name '{kind}'.*{why}")
+
+
+def test_a_folder_that_is_no_pipeline_is_refused(ddpm_folder, sd_folder):
+    refused(lambda: pipeline(str(sd_folder / "unet")), r"model_index\.json: no such file")
+    refused(lambda: pipeline(str(ddpm_folder)), r"model_index\.json: _class_name 'DDPMPipeline'; accepted")
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [("unet", "UNet2DConditionModel"), ("vae", "AutoencoderKL"), ("text_encoder", "CLIPTextModel")],
+)
+@pytest.mark.parametrize("keep", [None, -100])
+def test_missing_and_corrupt_weights_are_named(folder, part, kind, keep):
+    (file,) = (folder / part).glob("*.safetensors")
+    content = file.read_bytes()
+    file.unlink()
+    if keep is not None:
+        file.write_bytes(content[:keep])
+    refused(lambda: pipeline(str(folder)), rf"/sd/{part}: {kind} cannot be loaded from there")
+
+
+def test_a_text_encoder_that_lacks_a_tensor_is_refused(folder):
+    (file,) = (folder / "text_encoder").glob("*.safetensors")
+    tensors = load_file(file)
+    name = next(name for name in tensors if name.endswith("final_layer_norm.weight"))
+    del tensors[name]
+    save_file(tensors, file, {"format": "pt"})
+    refused(lambda: pipeline(str(folder)), r"/sd/text_encoder: the weights lack 1 tensors of CLIPTextModel")
+
+
+def test_a_tokenizer_without_its_files_is_named(folder):
+    (folder / "tokenizer" / "tokenizer.json").unlink()
+    refused(
+        lambda: pipeline(str(folder)), r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges\.txt"
+    )
+
+
+def test_a_corrupt_tokenizer_is_named(folder):
+    (folder / "tokenizer" / "tokenizer.json").write_text("{")
+    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there")
+
+
+def test_a_tokenizer_of_another_text_encoder_is_refused(folder):
+    file = folder / "tokenizer" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["model"]["vocab"]["zz"] = 190
+    file.write_text(json.dumps(tokenizer))
+    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: 191 tokens; the text encoder knows 190")
+
+
+def test_inpainting_and_further_conditions_are_refused(folder, tmp_path):
+    config = folder / "unet" / "config.json"
+    text = config.read_text()
+    network = UNet2DConditionModel.from_config(json.loads(text) | {"in_channels": 9})
+    shutil.rmtree(folder / "unet")
+    network.save_pretrained(folder / "unet")
+    refused(lambda: pipeline(str(folder)), r"/sd/unet: in_channels 9; the autoencoder has 4 \(inpainting")
+
+    other = shutil.copytree(folder, tmp_path / "other")
+    shutil.rmtree(other / "unet")
+    UNet2DConditionModel.from_config(json.loads(text) | {"class_embed_type": "timestep"}).save_pretrained(
+        other / "unet"
+    )
+    refused(lambda: pipeline(str(other)), r"other/unet: the U-Net has conditions beside the text")
+
+
+def test_resolutions_that_do_not_fit_are_refused(base):
+    message = r"contributions\.resolution: 18; this pipeline takes multiples of 4"
+    refused(lambda: TextToImageLoRA.create(base, 2, PROMPTS, None, 18, seed=0), message)
+
+
+def test_the_adapter_of_another_base_is_refused(adapted, tmp_path):
+    adapted.save(tmp_path / "adapter")
+    other = pipeline(str(tiny_pipelines.stable_diffusion(tmp_path / "other", seed=1)))
+    refused(
+        lambda: TextToImageLoRA.load(tmp_path / "adapter", other),
+        r"adapter/config\.json: the adapter of another base than .*other",
+    )
+
+
+@pytest.mark.parametrize("keep", [0, 5, -10])
+def test_a_corrupt_adapter_is_named(adapted, base, tmp_path, keep):
+    adapted.save(tmp_path)
+    (tmp_path / ADAPTER).write_bytes((tmp_path / ADAPTER).read_bytes()[:keep])
+    refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"{ADAPTER}: the saved weights are corrupt")
+
+
+@pytest.mark.parametrize("change", ["without one", "one more", "another shape"])
+def test_another_adapter_is_refused(adapted, base, tmp_path, change):
+    adapted.save(tmp_path)
+    tensors = load_file(tmp_path / ADAPTER)
+    name = next(name for name in tensors if "lora_B" in name)
+    if change == "without one":
+        del tensors[name]
+    else:
+        tensors[f"{name}s" if change == "one more" else name] = torch.zeros(3, 5)
+    save_file(tensors, tmp_path / ADAPTER)
+    refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"{ADAPTER}: not an adapter of this U-Net's attention")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"lora"', '"ddpm"', "family 'ddpm'; accepted: 'lora'"),
+        ('"base"', '"bass"', "not the description of a saved adapter; 'base' is missing"),
+        ("{", "", "cannot be read"),
+    ],
+)
+def test_another_description_is_refused(adapted, base, tmp_path, old, new, message):
+    adapted.save(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(file.read_text().replace(old, new))
+    refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"config\.json: {message}")
+
+
+@pytest.mark.parametrize("missing", ["config.json", ADAPTER])
+def test_a_missing_file_is_named(adapted, base, tmp_path, missing):
+    adapted.save(tmp_path)
+    (tmp_path / missing).unlink()
+    refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"{missing}: no such file")
+
+
+@pytest.mark.parametrize("package", ["peft", "transformers"])
+def test_a_missing_package_is_named_with_its_extra(folder, base, monkeypatch, package):
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)
+    message = r'need transformers and peft: pip install "diffcredit\[lora\]"'
+    if package == "peft":
+        refused(lambda: TextToImageLoRA.create(base, 2, PROMPTS, None, 16, seed=0), message)
+    else:
+        refused(lambda: pipeline(str(folder)), message)
+
+
+def test_nothing_is_printed(folder, tmp_path, capfd):
+    model = TextToImageLoRA.create(pipeline(str(folder)), 2, PROMPTS, None, 16, seed=0)
+    model.save(tmp_path / "adapter")
+    TextToImageLoRA.load(tmp_path / "adapter", model.base).sample([0], 2)
+    assert capfd.readouterr() == ("", "")
+
+
+# -- in a study
+
+
+def study(folder: Path, sd_folder: Path, **model: object) -> Path:
+    captions = {"ann": ["a cat", "a dog", "a cow"], "bob": ["a cat", "two cats", "a bee"], "cem": ["the sun"] * 3}
+    tiny_pipelines.captioned_folder(folder / "images", captions)
+    return write_study(
+        folder,
+        {
+            "contributions": {"source": "imagefolder", "path": "images", "resolution": 16, "holdout": 0.25},
+            "model": {
+                "family": "lora",
+                "pretrained": str(sd_folder),
+                "rank": 2,
+                "train": {"steps": 2, "batch_size": 4, "learning_rate": 0.01},
+                **model,
+            },
+            "retraining": {"method": "fine_tune", "steps": 1},
+            "sampling": {"steps": 2, "images": 4, "scheduler": "pndm", "guidance": 3.0},
+            "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
+            "stop": {"evaluations": 3},
+        },
+    )
+
+
+def test_a_study(sd_folder, tmp_path):
+    """From captions in a study file to values, the same in another place, also when cut off."""
+    one, two = (study(tmp_path / name, sd_folder) for name in ("one", "two"))
+    assert [evaluation.status for evaluation in run_here(one)] == ["done"] * 5
+    values = recorded_values(one.parent)
+    assert len(values) == 10
+    assert None not in values.values()
+    assert len(set(values.values())) > 5
+
+    _pipeline.cache_clear()  # as in a new process, which has read no text yet
+    with limited_threads(1):
+        for count, _ in enumerate(Study.load(two).run(InProcess()), start=1):
+            if count == 2:
+                break
+    kept = files_below(two.parent / "results" / "models")
+    assert {name for name in kept if name.startswith("base-") and name.endswith(ADAPTER)}
+    assert len([name for name in kept if name.startswith("latents-")]) == 1
+    _pipeline.cache_clear()
+    assert len(run_here(two)) == 3
+    assert recorded_values(two.parent) == values
+    assert files_below(two.parent / "results" / "models") == kept
+    ((settings,),) = rows(two.parent, "SELECT settings FROM recipes")
+    assert str(tmp_path) not in str(settings)
+    assert str(sd_folder) not in str(settings)
+
+
+def test_the_base_model_and_the_latents_are_found_again(sd_folder, tmp_path, monkeypatch):
+    file = study(tmp_path, sd_folder, prompt="a drawing")
+    loaded = Study.load(file)
+    fingerprint, weights = loaded.base.fingerprint, loaded.retraining.weights
+    assert loaded.base.prompts == ("a drawing",)
+
+    def never(*arguments, **options):
+        raise AssertionError("made twice")
+
+    monkeypatch.setattr(TextToImageLoRA, "encode", never)
+    monkeypatch.setattr(TextToImageLoRA, "create", never)
+    again = Study.load(file)
+    assert again.base.fingerprint == fingerprint
+    assert again.retraining.weights == weights
+
+
+def test_a_study_without_captions_and_prompt_is_refused(sd_folder, tmp_path):
+    file = study(tmp_path, sd_folder)
+    metadata = tmp_path / "images" / "metadata.jsonl"
+    without = [{k: v for k, v in json.loads(line).items() if k != "text"} for line in metadata.read_text().splitlines()]
+    metadata.write_text("".join(json.dumps(row) + "\n" for row in without))
+    refused(lambda: run_here(file), r"study\.yaml: model\.prompt: missing, and the contributions have no captions")

@@ -1,0 +1,543 @@
+import copy
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+from peft import LoraConfig
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion import Training, networks
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.networks import parameter_count
+from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.training import train
+from diffcredit.errors import UserError
+from diffcredit.plugins import build
+from diffcredit.progress import silent
+from diffcredit.retraining import RETRAININGS
+from diffcredit.retraining.protocol import Ground
+from diffcredit.retraining.pruning import Sparsity, gradients, prune_ranks
+from diffcredit.retraining.pruning.gradients import accumulate, collect_gradients
+from diffcredit.retraining.sparsified import Sparsified
+
+IMPORTANCES = ("magnitude", "taylor", "diff-pruning", "random", "reinitialised")
+SIDE = 8
+CONFIG = {
+    "sample_size": SIDE,
+    "in_channels": 3,
+    "out_channels": 3,
+    "block_out_channels": (16, 32),
+    "layers_per_block": 1,
+    "norm_num_groups": 4,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": 16,
+}
+TRAINING = Training(steps=2, batch_size=4)
+
+
+def ground(folder: Path, seed: int = 3) -> Ground:
+    images = np.random.default_rng(0).integers(0, 256, (6, SIDE, SIDE, 3), dtype=np.uint8)
+    given = Contributions(images, np.array([0, 0, 0, 1, 1, 1]), ("a", "b"), tuple("123456"), images[:0])
+    base = DDPM(networks.build(CONFIG, 1), CONFIG)
+    return Ground(base, given, TRAINING, seed=seed, folder=folder, load=DDPM.load, progress=silent)
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    """Bitwise."""
+    tensors = one.state_dict(), other.state_dict()
+    return tensors[0].keys() == tensors[1].keys() and all(tensors[0][k].equal(tensors[1][k]) for k in tensors[0])
+
+
+def shapes(network: nn.Module) -> list[torch.Size]:
+    return [parameter.shape for parameter in network.parameters()]
+
+
+# What a study may say
+
+
+@dataclass
+class Nested:
+    """Another retraining with a sparse model."""
+
+    sparse: Sparsity | None = None
+
+
+def test_settings_as_a_section_of_their_own():
+    built = build(
+        f"{__name__}:Nested",
+        {"sparse": {"parameters": 19_800_000, "importance": "diff-pruning"}},
+        {},
+        where="retraining",
+        beside=Path(__file__).parent,
+    )
+    assert built.sparse == Sparsity(parameters=19_800_000, importance="diff-pruning")
+    assert isinstance(built.sparse.parameters, int)
+
+
+def test_settings_among_those_of_sparsified(tmp_path):
+    options = {"parameters": 0.4, "importance": "taylor", "multiple": 4, "recover_steps": 5, "steps": 7}
+    built = build("sparsified", options, RETRAININGS, where="retraining", beside=tmp_path)
+    assert built == Sparsified(parameters=0.4, importance="taylor", multiple=4, recover_steps=5, steps=7)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("parameters", 0),
+        ("parameters", -3),
+        ("parameters", 1),
+        ("parameters", 1.5),
+        ("importance", "magic"),
+        ("multiple", 0),
+        ("recover_steps", 0),
+        ("recover_learning_rate", 0.0),
+        ("paramters", 0.5),
+    ],
+)
+def test_settings_that_are_refused(key, value, tmp_path):
+    with pytest.raises(ValidationError):
+        TypeAdapter(Sparsity).validate_python({key: value})
+    with pytest.raises(UserError, match=f"^retraining.{key}: "):
+        build("sparsified", {key: value}, RETRAININGS, where="retraining", beside=tmp_path)
+
+
+def test_recovery_takes_what_is_not_given_from_the_base():
+    base = Training(steps=50, batch_size=7, learning_rate=2e-3, warmup_steps=10, ema=0.99)
+    assert Sparsity(recover_steps=20).recovery(base) == dataclasses.replace(base, steps=20)
+    assert Sparsity(recover_steps=20, recover_learning_rate=1.0).recovery(base).learning_rate == 1.0
+    # a warm-up that would take longer than the recovery
+    assert Sparsity(recover_steps=4).recovery(base) == dataclasses.replace(base, steps=4, warmup_steps=3)
+
+
+# The sparse model
+
+
+@pytest.fixture(scope="module", params=IMPORTANCES)
+def importance(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def made(importance, tmp_path_factory) -> tuple[Ground, DDPM]:
+    on = ground(tmp_path_factory.mktemp(importance))
+    return on, Sparsity(parameters=0.5, importance=importance).pruned(on)
+
+
+def test_a_pruned_model_is_saved_and_loaded_bit_for_bit(made, tmp_path):
+    _, model = made
+    model.save(tmp_path)
+    again = DDPM.load(tmp_path)
+    assert same(again.network, model.network)
+    assert again.fingerprint == model.fingerprint
+    x, t = torch.randn(2, 3, SIDE, SIDE), torch.tensor([1, 900])
+    with torch.no_grad():
+        assert again.predict(x, t).equal(model.predict(x, t))
+
+
+def test_half_is_half_and_stays_pruned_while_it_is_trained(made):
+    on, model = made
+    assert parameter_count(model.network) == pytest.approx(parameter_count(on.base.network) / 2, rel=0.02)
+    trained = model.clone()
+    train(trained, on.data(), TRAINING, seed=0)
+    assert shapes(trained.network) == shapes(model.network)
+    assert not same(trained.network, model.network)
+
+
+def test_pruning_follows_from_the_ground_alone(made, importance):
+    on, model = made
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    fresh = ground(on.folder)
+    assert Sparsity(parameters=0.5, importance=importance).pruned(fresh).fingerprint == model.fingerprint
+    assert torch.get_rng_state().equal(state)
+    assert fresh.base.fingerprint == on.base.fingerprint
+    assert all(parameter.grad is None for parameter in fresh.base.network.parameters())
+
+
+def test_a_rehearsal_is_as_large_as_the_real_thing(made, importance):
+    on, model = made
+    outline = Sparsity(parameters=0.5, importance=importance).outline(on.base.untrained(8))
+    assert shapes(outline.network) == shapes(model.network)
+
+
+def test_every_importance_keeps_something_else(tmp_path):
+    """But for diff-pruning, which is taylor as long as the loss is the same at all time steps: before training."""
+    names = ("magnitude", "taylor", "random", "reinitialised")
+    prints = {
+        name: Sparsity(parameters=0.5, importance=name).pruned(ground(tmp_path)).fingerprint for name in IMPORTANCES
+    }
+    assert len({prints[name] for name in names}) == len(names)
+    assert prints["diff-pruning"] == prints["taylor"]
+
+
+def test_reinitialised_keeps_the_structure_alone(tmp_path):
+    on = ground(tmp_path)
+    with torch.no_grad():
+        for module in on.base.network.modules():
+            if isinstance(module, nn.GroupNorm):
+                module.bias += 1  # as training would
+    by_magnitude, fresh, other = (
+        Sparsity(parameters=0.5, importance=name).pruned(dataclasses.replace(on, seed=seed)).network
+        for name, seed in (("magnitude", 3), ("reinitialised", 3), ("reinitialised", 4))
+    )
+    assert shapes(fresh) == shapes(by_magnitude)
+    for name, layer in fresh.named_modules():
+        if isinstance(layer, nn.GroupNorm):
+            assert (layer.bias == 0).all()
+        elif isinstance(layer, nn.Conv2d | nn.Linear):
+            assert not layer.weight.equal(by_magnitude.get_submodule(name).weight)
+            assert not layer.weight.equal(other.get_submodule(name).weight)
+
+
+def test_taylor_drops_what_is_large_and_unused(tmp_path):
+    """The loss does not see channels of the time embedding that nothing reads, however large they are."""
+    on = ground(tmp_path)
+    embedding = on.base.network.time_embedding
+    with torch.no_grad():
+        embedding.linear_1.weight[::2] *= 100
+        embedding.linear_2.weight[:, ::2] = 0
+    unused = set(embedding.linear_1.bias[::2].tolist())
+
+    def kept(importance: str) -> set[float]:
+        small = Sparsity(parameters=0.95, importance=importance).pruned(on).network.time_embedding.linear_1
+        assert small.out_features < embedding.linear_1.out_features
+        return set(small.bias.tolist())
+
+    gone = set(embedding.linear_1.bias.tolist()) - kept("taylor")
+    assert gone <= unused
+    assert unused <= kept("magnitude")
+
+
+def test_a_model_is_made_once_and_found_again(tmp_path):
+    on = ground(tmp_path)
+    settings = Sparsity(parameters=0.5, recover_steps=2)
+    first = settings.model(on)
+    assert first.fingerprint != settings.pruned(on).fingerprint, "it has recovered"
+    again = settings.model(dataclasses.replace(on, progress=never))
+    assert again.fingerprint == first.fingerprint
+    for change in ({"importance": "random"}, {"multiple": 4}, {"parameters": 0.6}, {"recover_steps": 1}):
+        before = len(list(tmp_path.iterdir()))
+        assert dataclasses.replace(settings, **change).model(on).fingerprint != first.fingerprint
+        assert len(list(tmp_path.iterdir())) == before + 1
+
+
+def never(*_):
+    raise AssertionError("what was prepared is trained again")
+
+
+# The gradient
+
+
+class Planted:
+    """The loss of sample x at time step t is w_t · x, planted: ``curve[t]`` is w_t."""
+
+    def __init__(self, curve: list[float]) -> None:
+        self.network = nn.Module()
+        self.network.w = nn.Parameter(torch.tensor(curve))
+        self.time_steps = len(curve)
+        self.asked: list[int] = []
+
+    def loss(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
+        assert not self.network.training, "dropout would blur the gradient"
+        self.asked.append(int(t[0]))
+        return self.network.w[t] * batch.x.mean(dim=(1, 2, 3))
+
+
+def planted_batch(count: int) -> Batch:
+    x = torch.arange(1.0, count + 1)[:, None, None, None].expand(-1, 3, 2, 2)
+    return Batch(x, x, torch.arange(count))
+
+
+@pytest.mark.parametrize(
+    ("curve", "threshold", "taken"),
+    [
+        ([1.0, 0.5, 0.06, 0.04, 0.9], 0.05, [0, 1, 2]),  # the fourth is under 0.05 of the first: no more are taken
+        ([0.5, 1.0, 0.04, 0.9], 0.05, [0, 1]),  # in relation to the largest, not to the first
+        ([0.1, 0.01, 1.0, 0.5], 0.05, [0, 1, 2, 3]),  # of those seen so far
+        ([1.0, 0.5, 0.06, 0.04, 0.9], 0.0, [0, 1, 2, 3, 4]),
+    ],
+)
+def test_late_time_steps_with_little_loss_are_left_out(curve, threshold, taken):
+    model, batch = Planted(curve), planted_batch(3)
+    accumulate(model, batch, torch.zeros_like(batch.x), list(range(len(curve))), threshold)
+    # the mean over the steps taken of L_t = w_t · mean(1, 2, 3)
+    expected = [2.0 / len(taken) if t in taken else 0.0 for t in range(len(curve))]
+    assert model.network.w.grad.tolist() == pytest.approx(expected)
+
+
+def test_samples_in_pieces_give_the_gradient_of_all(monkeypatch):
+    monkeypatch.setattr(gradients, "MICRO_BATCH", 2)
+    model, batch = Planted([1.0, 1.0]), planted_batch(5)
+    accumulate(model, batch, torch.zeros_like(batch.x), [0, 1], 0.0)
+    assert model.network.w.grad.tolist() == pytest.approx([1.5, 1.5])
+    assert model.asked == [0, 0, 0, 1, 1, 1]
+
+
+def test_the_time_steps_are_evenly_spaced():
+    model, batch = Planted([1.0] * 991), planted_batch(2)
+    collect_gradients(model, batch, seed=0, threshold=0.0)
+    assert model.asked == list(range(0, 991, 10))
+
+
+def test_the_gradient_is_that_of_the_mean_loss(tmp_path):
+    on = ground(tmp_path)
+    times, data = [0, 400, 999], on.data()
+    noise = torch.randn(data.x.shape, generator=torch.Generator().manual_seed(1))
+    accumulate(on.base, data, noise, times, 0.0)
+    expected = on.base.clone()
+    everything = data.select(torch.arange(6).repeat(3))
+    loss = expected.loss(everything, torch.tensor(times).repeat_interleave(6), noise.repeat(3, 1, 1, 1)).mean()
+    loss.backward()
+    for parameter, reference in zip(on.base.network.parameters(), expected.network.parameters(), strict=True):
+        assert parameter.grad.allclose(reference.grad, rtol=1e-4, atol=1e-6)
+
+
+# LoRA
+
+TARGETS = ["to_q", "to_k", "to_v", "to_out.0"]
+
+
+def adapted(rank: int = 4, **options) -> UNet2DConditionModel:
+    """A text-to-image U-Net with a trained adapter, as far as numbers go."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = UNet2DConditionModel(
+            sample_size=8,
+            in_channels=3,
+            out_channels=3,
+            block_out_channels=(8, 16),
+            layers_per_block=1,
+            norm_num_groups=4,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+            cross_attention_dim=12,
+            attention_head_dim=4,
+        )
+        network.add_adapter(LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=TARGETS, **options))
+        for name, parameter in network.named_parameters():
+            if "lora" in name:
+                nn.init.normal_(parameter)
+    return network.double().eval()  # so that only what was removed can differ
+
+
+def lora_layers(network: nn.Module) -> dict[str, nn.Module]:
+    return {name: module for name, module in network.named_modules() if hasattr(module, "lora_A")}
+
+
+def lora_count(network: nn.Module) -> int:
+    return sum(parameter.numel() for name, parameter in network.named_parameters() if "lora" in name)
+
+
+def answer(network: nn.Module) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    x, text = torch.randn(2, 3, 8, 8, generator=generator), torch.randn(2, 5, 12, generator=generator)
+    return network(x.double(), torch.tensor([3, 700]), encoder_hidden_states=text.double()).sample
+
+
+def planted_pairs(network: nn.Module) -> dict[str, list[int]]:
+    """Other pairs in every layer, one to three of four, made faint in turns of A and B."""
+    chosen = {}
+    for index, (name, layer) in enumerate(lora_layers(network).items()):
+        chosen[name] = [(index + k) % 4 for k in range(1 + index % 3)]
+        with torch.no_grad():
+            if index % 2:
+                layer.lora_A["default"].weight[chosen[name]] *= 1e-5
+            else:
+                layer.lora_B["default"].weight[:, chosen[name]] *= 1e-5
+    return chosen
+
+
+def without(network: nn.Module, chosen: dict[str, list[int]]) -> nn.Module:
+    """A copy in which the chosen pairs are zero."""
+    network = copy.deepcopy(network)
+    for name, layer in lora_layers(network).items():
+        with torch.no_grad():
+            layer.lora_B["default"].weight[:, chosen[name]] = 0
+    return network
+
+
+def left_over(network: nn.Module, chosen: dict[str, list[int]]) -> int:
+    layers = lora_layers(network)
+    sizes = {name: layer.lora_A["default"].weight[0].numel() for name, layer in layers.items()}
+    sizes = {name: size + layers[name].lora_B["default"].weight[:, 0].numel() for name, size in sizes.items()}
+    return sum((4 - len(chosen[name])) * size for name, size in sizes.items())
+
+
+def test_faint_pairs_go_first_and_the_others_stay_as_they_were():
+    network = adapted()
+    chosen = planted_pairs(network)
+    expected, count = without(network, chosen), left_over(network, chosen)
+    before = {name: copy.deepcopy(layer) for name, layer in lora_layers(network).items()}
+    prune_ranks(network, count)
+    assert lora_count(network) == count
+    for name, layer in lora_layers(network).items():
+        keep = [pair for pair in range(4) if pair not in chosen[name]]
+        a, b = layer.lora_A["default"], layer.lora_B["default"]
+        assert a.weight.equal(before[name].lora_A["default"].weight[keep])
+        assert b.weight.equal(before[name].lora_B["default"].weight[:, keep])
+        assert (a.out_features, b.in_features, layer.r["default"]) == (len(keep),) * 3
+        assert layer.scaling["default"] == 2.0 == layer.lora_alpha["default"] / len(keep)
+    with torch.no_grad():
+        assert answer(network).allclose(answer(expected), atol=1e-6)
+        assert not answer(network).allclose(answer(adapted()), atol=1e-3)
+
+
+def test_pairs_are_ranked_by_the_norm_of_their_update():
+    network = adapted()
+    norms = {}
+    for name, layer in lora_layers(network).items():
+        a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+        for pair in range(4):
+            norms[name, pair] = 2.0 * torch.linalg.matrix_norm(torch.outer(b[:, pair], a[pair])).item()
+    before = {name: layer.lora_A["default"].weight.clone() for name, layer in lora_layers(network).items()}
+    prune_ranks(network, 0.5)
+    remaining = {
+        (name, pair)
+        for name, layer in lora_layers(network).items()
+        for pair in range(4)
+        if any(before[name][pair].equal(row) for row in layer.lora_A["default"].weight)
+    }
+    gone = norms.keys() - remaining
+    assert 0.3 < len(remaining) / len(norms) < 0.7
+    # whoever stayed though smaller is the last of its layer
+    largest = max(norms[pair] for pair in gone)
+    for name, pair in remaining:
+        assert norms[name, pair] > largest or sum(other == name for other, _ in remaining) == 1
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("importance", ["magnitude", "random", "reinitialised"])
+def test_the_share_of_lora_parameters_is_reached(share, importance):
+    network = adapted()
+    total = lora_count(network)
+    frozen = {name: p.clone() for name, p in network.named_parameters() if "lora" not in name}
+    prune_ranks(network, share, importance=importance)
+    assert lora_count(network) / total == pytest.approx(share, abs=0.01)
+    assert min(layer.r["default"] for layer in lora_layers(network).values()) >= 1
+    now = dict(network.named_parameters())
+    assert all(now[name].equal(p) for name, p in frozen.items())
+
+
+def test_uneven_ranks_learn():
+    network = adapted()
+    prune_ranks(network, left_over(network, planted_pairs(network)))
+    assert len({layer.r["default"] for layer in lora_layers(network).values()}) == 3
+    answer(network).square().mean().backward()
+    for name, parameter in network.named_parameters():
+        assert (parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)) == ("lora" in name)
+
+
+def test_taylor_drops_pairs_that_the_loss_does_not_see():
+    network = adapted()
+    answer(network).square().mean().backward()
+    chosen = {}
+    for index, (name, layer) in enumerate(lora_layers(network).items()):
+        chosen[name] = [index % 4]
+        a = layer.lora_A["default"].weight
+        assert (a * a.grad).sum(1).tolist() == pytest.approx(
+            (layer.lora_B["default"].weight * layer.lora_B["default"].weight.grad).sum(0).tolist(), rel=1e-6, abs=1e-9
+        ), "both factors tell the same"
+        a.data[chosen[name]] *= 100
+        a.grad[chosen[name]] = 0
+    kept = {name: [pair for pair in range(4) if pair not in chosen[name]] for name in chosen}
+    before = {name: layer.lora_A["default"].weight.clone() for name, layer in lora_layers(network).items()}
+    prune_ranks(network, left_over(network, chosen), importance="taylor")
+    for name, layer in lora_layers(network).items():
+        assert layer.lora_A["default"].weight.equal(before[name][kept[name]])
+
+
+def test_random_pairs_follow_their_seed():
+    def ranks(seed: int) -> list[int]:
+        network = adapted()
+        prune_ranks(network, 0.5, importance="random", seed=seed)
+        return [layer.r["default"] for layer in lora_layers(network).values()]
+
+    assert ranks(1) == ranks(1) != ranks(2)
+
+
+def test_reinitialised_pairs_update_nothing_yet():
+    network, fresh = adapted(), adapted()
+    prune_ranks(network, 0.5, importance="reinitialised")
+    fresh.disable_adapters()
+    with torch.no_grad():
+        assert answer(network).allclose(answer(fresh), atol=1e-6)
+    assert all(layer.lora_A["default"].weight.abs().sum() > 0 for layer in lora_layers(network).values())
+
+
+def test_fresh_pairs_go_evenly():
+    """An untrained adapter's updates are all zero."""
+    network = adapted()
+    for layer in lora_layers(network).values():
+        nn.init.zeros_(layer.lora_B["default"].weight)
+    prune_ranks(network, 0.5)
+    assert {layer.r["default"] for layer in lora_layers(network).values()} == {2}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"use_rslora": True}, {"rank_pattern": {"to_q": 8}, "alpha_pattern": {"to_q": 4}}]
+)
+def test_diffusers_saves_and_loads_pruned_pairs(options, tmp_path):
+    network = adapted(**options)
+    prune_ranks(network, 0.5)
+    network.save_lora_adapter(tmp_path)
+    again = adapted()
+    again.delete_adapters("default")
+    again.load_lora_adapter(tmp_path, prefix=None, use_safetensors=True)
+    with torch.no_grad():
+        assert answer(again).allclose(answer(network), atol=1e-6)
+        again.disable_adapters()
+        assert not answer(again).allclose(answer(network), atol=1e-3)
+
+
+class Adapted:
+    """A text-to-image model, as far as pruning goes."""
+
+    time_steps = 5
+    device = torch.device("cpu")
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def clone(self) -> "Adapted":
+        return Adapted(copy.deepcopy(self.network))
+
+    def loss(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
+        text = torch.ones(len(batch), 5, 12, dtype=torch.float64)
+        predicted = self.network(batch.x + t[:, None, None, None] * noise, t, encoder_hidden_states=text).sample
+        return (predicted - noise).square().mean(dim=(1, 2, 3))
+
+
+@pytest.mark.parametrize("importance", IMPORTANCES)
+def test_of_a_model_with_adapters_rank_pairs_go(importance):
+    model = Adapted(adapted())
+    total, before = lora_count(model.network), copy.deepcopy(model.network.state_dict())
+    x = torch.rand(3, 3, 8, 8, dtype=torch.float64)
+    on = SimpleNamespace(base=model, seed=1, data=lambda: Batch(x, x, torch.arange(3)))
+    settings = Sparsity(parameters=0.5, importance=importance)
+    for smaller in (settings.pruned(on), settings.outline(model)):
+        assert lora_count(smaller.network) / total == pytest.approx(0.5, abs=0.01)
+    assert all(model.network.state_dict()[name].equal(tensor) for name, tensor in before.items())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (0.1, "would leave a layer empty; the nearest that this architecture allows: "),
+        (10**9, "1,000,000,000 is not accepted"),
+        (0, "0 is not accepted"),
+    ],
+)
+def test_pairs_that_cannot_be_are_refused(parameters, message):
+    network = adapted()
+    before = copy.deepcopy(network.state_dict())
+    with pytest.raises(UserError, match=rf"^retraining\.parameters: .*{message}"):
+        prune_ranks(network, parameters)
+    assert all(network.state_dict()[name].equal(tensor) for name, tensor in before.items())
