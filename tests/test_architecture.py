@@ -29,7 +29,16 @@ ROOMS = (
     "testing",
     "cli",
 )
-ASSEMBLY = ("config", "plugins", "preparation", "schedule", "study")  # these may import any room
+ASSEMBLY = (
+    "config",
+    "pilot",
+    "plugins",
+    "preparation",
+    "quality",
+    "schedule",
+    "study",
+    "study_surrogates",
+)  # these may import any room
 AFTER_ASSEMBLY = ("report", "testing", "cli")  # and these may import them
 
 

@@ -22,10 +22,11 @@ def write_page(results: dict[str, Any], file: Path) -> None:
         "demo's twelve designers, and the same with the coalition's size taken out (partial correlation given the "
         "size and its square), which is what tells contributors apart. In brackets a 90 % bootstrap interval over "
         "coalitions. Seconds are those of one evaluation's training on this machine beside "
-        f"{results['workers'] - 1} others; preparation is once a study.",
+        f"{results['workers'] - 1} other; preparation is once a study (and includes the base or sparse model where it "
+        "came first).",
         "",
-        f"{results['device']}, torch {results['versions'].get('torch')}, diffusers "
-        f"{results['versions'].get('diffusers')}. `python -m benchmarks fidelity` makes this page.",
+        f"On a CPU, torch {results['versions'].get('torch')}, diffusers {results['versions'].get('diffusers')}. "
+        "`python -m benchmarks fidelity` makes this page.",
         "",
     ]
     head = " | ".join(f"{name}: r | size out" for name in properties)

@@ -18,11 +18,11 @@ from pydantic import (
 )
 
 from diffcredit.coalitions import make_design
+from diffcredit.contributions.sources import AUTO, source_options
 from diffcredit.credit.precision import Correlation, CreditRule, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Rule, Time
-from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.settings import Sampling, Training
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.yamlfile import read_yaml
 
 LONGEST_VALUE = 80  # characters of a value that a message repeats
@@ -51,28 +51,50 @@ class _Component(BaseModel):
         return dict(self.model_extra or {})
 
 
-class ContributionsSection(_Section):
+class ContributionsSection(_Component):
     """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`."""
 
-    source: str = "auto"
+    source: str = AUTO
     path: _Path | None = None
     contributor: str = "contributor"
     resolution: int = 32
+    at_least: int = 1
+    draw: int | None = None
     holdout: float | _Path | None = None
     unreadable: Literal["stop", "skip"] = "stop"
 
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Refuses what is neither a key here nor an option of the source; a plug-in's are checked when it is built."""
+        if ":" not in self.source:
+            with located("contributions"):
+                accepted = [*type(self).model_fields, *source_options(self.source)]
+            for name in self.options:
+                if name not in accepted:
+                    raise UserError(f"contributions.{name}: unknown key; accepted: {', '.join(accepted)}")
+        return self
 
-class ModelSection(_Section):
-    family: Literal["ddpm"] = "ddpm"
-    preset: str
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every source's images are loaded with."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "source"}
+
+
+class ModelSection(_Component):
+    """The base model: its ``family`` with the family's options, and how it is trained (one that comes trained: how it
+    was)."""
+
+    family: str = "ddpm"
     train: Training
 
-    @field_validator("preset")
-    @classmethod
-    def _known(cls, preset: str) -> str:
-        if preset not in PRESETS:
-            raise ValueError(f"accepted: {', '.join(PRESETS)}")
-        return preset
+    def resolved(self, folder: Path) -> Self:
+        """The same with options that name a folder beside the study file as its full path; others may be hub ids."""
+        here = {
+            key: str((folder / value).resolve())
+            for key, value in self.options.items()
+            if isinstance(value, str) and "\0" not in value and (folder / value).is_dir()
+        }
+        return type(self).model_validate({"family": self.family, "train": self.train, **self.options, **here})
 
 
 class RetrainingSection(_Component):
@@ -91,6 +113,17 @@ class PropertySection(_Component):
 
     name: str
     label: str | None = Field(default=None, alias="as")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class SurrogateSection(_Component):
+    """A cheap stand-in for the properties; see :mod:`diffcredit.surrogates`."""
+
+    name: str
 
     @model_validator(mode="before")
     @classmethod
@@ -206,6 +239,7 @@ class StudyConfig(_Section):
     retraining: RetrainingSection
     sampling: Sampling = Sampling()
     properties: Annotated[tuple[PropertySection, ...], Field(min_length=1)]
+    surrogates: tuple[SurrogateSection, ...] = ()
     design: DesignSection = DesignSection()
     stop: StopSection = StopSection(evaluations=500)
     results: _Path | None = None
@@ -235,6 +269,15 @@ class StudyConfig(_Section):
         if twice:
             raise ValueError(f"{twice[0]!r} is there twice; tell them apart with 'as: another-name'")
         return properties
+
+    @field_validator("surrogates")
+    @classmethod
+    def _different(cls, surrogates: tuple[SurrogateSection, ...]) -> tuple[SurrogateSection, ...]:
+        names = [section.name for section in surrogates]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{twice!r} is there twice; once is accepted")
+        return surrogates
 
     @field_validator("stop")
     @classmethod
@@ -274,7 +317,14 @@ class StudyConfig(_Section):
         if ledger is not None and "://" not in ledger:
             ledger = str(absolute(Path(ledger)))
         results = absolute(self.results_folder)
-        return self.model_copy(update={"contributions": contributions, "results": results, "ledger": ledger})
+        return self.model_copy(
+            update={
+                "contributions": contributions,
+                "model": self.model.resolved(folder),
+                "results": results,
+                "ledger": ledger,
+            }
+        )
 
 
 def check_rule_properties(rule: Rule, names: Sequence[str]) -> None:
@@ -319,6 +369,7 @@ _SECTIONS: dict[str, type] = {
     "retraining": RetrainingSection,
     "sampling": Sampling,
     "properties": PropertySection,
+    "surrogates": SurrogateSection,
     "design": DesignSection,
     "stop": StopSection,
     "any": StopSection,

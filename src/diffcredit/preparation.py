@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
-from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion import FAMILIES
+from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.kept import kept_model
-from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.diffusion.protocol import DiffusionModel, Family, Images
 from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
@@ -24,6 +25,7 @@ from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground, Rehearsal, Retraining
 from diffcredit.schedule import check_schedule
 from diffcredit.seeds import derive_seed
+from diffcredit.surrogates import Material
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -52,33 +54,61 @@ def check(study: "Study") -> None:
                 prop.check(contributions, images)
     with located(study.file):
         check_schedule(study.config, contributions.n, [prop.name for prop in properties])
-    if not base_folder(study).exists():
-        untrained_and_rehearsal(study)
+    if study.surrogates.names:
+        study.surrogates.check(contributions, build_retraining(study))
+    if not base_is_there(study):
+        start_and_rehearsal(study)
 
 
-def untrained_and_rehearsal(study: "Study") -> tuple[DiffusionModel, Rehearsal]:
+def build_family(study: "Study") -> Family:
+    """What the study file says about its model."""
+    section, where = study.config.model, f"{study.file}: model"
+    family = build(section.family, section.options, FAMILIES, where=where, beside=study.file.parent)
+    for member in ("nobody", "trained", "identity", "start", "load"):
+        if not hasattr(type(family), member):
+            raise UserError(f"{where}: {section.family!r} has no {member}; a Family is expected")
+    if study.config.sampling.guidance is not None and section.family in ("ddpm", "latent"):
+        raise UserError(
+            f"{study.file}: sampling.guidance: the family {section.family!r} follows no prompt; leave it out"
+        )
+    return family
+
+
+def start_and_rehearsal(study: "Study") -> tuple[DiffusionModel, Rehearsal]:
     """The study's model before its training, and what its retraining will train."""
-    config, retraining = study.config, build_retraining(study)
+    model, retraining = _start(study), build_retraining(study)
     with located(study.file):
-        model = DDPM.create(config.model.preset, config.contributions.resolution, derive_seed(config.seed, "base"))
-        model = model.to(device_of(study))
-        return model, retraining.rehearse(model, config.model.train)
+        return model, retraining.rehearse(model, study.config.model.train, study.contributions)
+
+
+def _start(study: "Study") -> DiffusionModel:
+    with located(study.file):
+        start = build_family(study).start(study.contributions, derive_seed(study.config.seed, "base"))
+    return start.to(device_of(study))
 
 
 def base_model(study: "Study") -> DiffusionModel:
-    """The model of the study file, trained on all contributions."""
-    model, seed = study.config.model, study.config.seed
+    """The model of the study file, trained on all contributions; one that comes trained is taken as it is."""
+    family = build_family(study)
+    if family.trained:
+        return _start(study)
     with limited_threads(study.config.threads):
         return kept_model(
             base_folder(study),
-            DDPM.load,
-            lambda: DDPM.create(model.preset, study.config.contributions.resolution, derive_seed(seed, "base")),
+            family.load,
+            lambda: _start(study),
             study.contributions,
-            model.train,
-            seed=derive_seed(seed, "train"),
-            on_step=lambda done, total: study.progress("training the base model", done, total),
+            study.config.model.train,
+            seed=derive_seed(study.config.seed, "train"),
+            what="training the base model",
+            progress=study.progress,
             device=device_of(study),
         )
+
+
+def base_is_there(study: "Study") -> bool:
+    """Whether nothing is left to train of the base model."""
+    return build_family(study).trained or base_folder(study).exists()
 
 
 def base_folder(study: "Study") -> Path:
@@ -86,7 +116,14 @@ def base_folder(study: "Study") -> Path:
 
 
 def base_identity(study: "Study") -> str:
-    return fingerprint([study.contributions.fingerprint, study.config.model.model_dump(mode="json"), study.config.seed])
+    return fingerprint([study.contributions.fingerprint, model_settings(study), study.config.seed])
+
+
+def model_settings(study: "Study") -> dict[str, Any]:
+    """All that fixes the base model but the data and the seed; files are known by their content, not their place."""
+    section, family = study.config.model, build_family(study)
+    with located(study.file):
+        return {"family": section.family, **family.identity(), "train": dataclasses.asdict(section.train)}
 
 
 def prepared_retraining(study: "Study") -> Retraining:
@@ -98,6 +135,7 @@ def prepared_retraining(study: "Study") -> Retraining:
         training=study.config.model.train,
         seed=study.config.seed,
         folder=study.folder / "models",
+        load=build_family(study).load,
         progress=study.progress,
     )
     with limited_threads(study.config.threads):
@@ -163,10 +201,25 @@ def generated_images(study: "Study") -> Images:
     if not file.exists():
         study.progress("sampling the base model", 0, sampling.images)
         with limited_threads(study.config.threads):
-            images = study.base.sample(sampling.seeds, sampling.steps, sampling.batch_size)
+            images = generate(study.base, sampling)
         write_arrays(file, {"images": images})
         study.progress("sampling the base model", sampling.images, sampling.images)
     return read_arrays(file)["images"]
+
+
+def prepared_surrogate(study: "Study", surrogate: Any) -> Any:
+    """``surrogate``, ready to stand in for coalitions' models."""
+    material = Material(
+        contributions=study.contributions,
+        retraining=study.retraining,
+        generated=lambda: generated_images(study),
+        sampling=study.config.sampling,
+        folder=study.folder / "models",
+        progress=study.progress,
+    )
+    with located(f"{study.file}: surrogates"), limited_threads(study.config.threads):
+        surrogate.prepare(material)
+    return surrogate
 
 
 def property_records(study: "Study") -> list[PropertyRecord]:
@@ -195,7 +248,7 @@ def recipe_settings(study: "Study") -> dict[str, Any]:
             "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
             "resolution": config.contributions.resolution,
         },
-        "model": config.model.model_dump(mode="json"),
+        "model": model_settings(study),
         "retraining": {
             "method": config.retraining.method,
             **settings_of(retraining, config.retraining.options),

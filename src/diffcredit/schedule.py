@@ -54,7 +54,9 @@ class Schedule:
         self._looks: list[Look] = []
 
     def record(self, evaluation: Evaluation) -> None:
-        """Takes note of an evaluation, done or failed."""
+        """Takes note of an evaluation, done or failed; those of a pilot or for the truth are not the schedule's."""
+        if evaluation.purpose not in ("estimate", "endpoint"):
+            return
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
         self._attempts.setdefault(task, []).append(evaluation)
 

@@ -5,20 +5,25 @@ can be cut off at any moment and taken up again.
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from diffcredit.coalitions import BoolArray
 from diffcredit.config import StudyConfig, read_config
 from diffcredit.contributions import Contributions, load_contributions
-from diffcredit.credit import Credits, estimate
+from diffcredit.contributions.sources import AUTO, SOURCES
+from diffcredit.credit import Credits, KnownSurrogate, estimate
+from diffcredit.credit.estimate import DEFAULT
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Evaluator, Executor
 from diffcredit.ledger import Evaluation, Ledger, NoLedger, PropertyRecord, Recipe, game_of
+from diffcredit.plugins import build
 from diffcredit.progress import Progress, silent
 from diffcredit.schedule import Schedule, studied
+from diffcredit.study_surrogates import StudySurrogates
 
 if TYPE_CHECKING:
     from diffcredit.diffusion.protocol import DiffusionModel
@@ -41,8 +46,12 @@ class Study:
     # 1. Who gave what.
     @cached_property
     def contributions(self) -> Contributions:
-        with located(f"{self.file}: contributions"):
-            return load_contributions(**dict(self.config.contributions), seed=self.config.seed)
+        section, where = self.config.contributions, f"{self.file}: contributions"
+        source = section.source
+        if source != AUTO:
+            source = build(source, section.options, SOURCES, where=where, beside=self.file.parent)
+        with located(where):
+            return load_contributions(source=source, **section.common, seed=self.config.seed)
 
     # 2. The model trained on all of it.
     @cached_property
@@ -59,7 +68,12 @@ class Study:
     def properties(self) -> list[Any]:
         return self._preparation.fitted_properties(self)
 
-    # 5. Which coalitions are evaluated: the endpoints, then the design's, until the stopping rule is reached.
+    # 5. What stands in for the properties, if anything does.
+    @cached_property
+    def surrogates(self) -> StudySurrogates:
+        return StudySurrogates(self)
+
+    # 6. Which coalitions are evaluated: the endpoints, then the design's, until the stopping rule is reached.
     def schedule(self) -> Schedule:
         """The study's tasks, with what its ledger has of them."""
         evaluations: list[Evaluation] = []
@@ -72,14 +86,29 @@ class Study:
                     evaluations = ledger.evaluations(self.name, self.recipe)
         n = len(settings["contributors"]) if settings else self.contributions.n
         properties = studied(self.config, records)
-        schedule = Schedule(self.config, n, properties, lambda some: credits_of(some, properties, self.config)[0])
+        known = self.surrogates.known
+        schedule = Schedule(
+            self.config, n, properties, lambda some: credits_of(some, properties, self.config, surrogates=known)[0]
+        )
         for evaluation in evaluations:
             schedule.record(evaluation)
         return schedule
 
-    # 6. Evaluations, each in the ledger before anybody hears of it.
+    # 7. Evaluations, each in the ledger before anybody hears of it.
     def run(self, executor: Executor) -> Iterator[Evaluation]:
         """Evaluates what the ledger lacks, and yields each evaluation once it is recorded."""
+        self.prepare()
+        self.surrogates.prepare()
+        with self.ledger() as ledger:
+            schedule = self.schedule()
+            for evaluation in executor.run(self.evaluator, schedule.pending()):
+                ledger.record(self.name, self.recipe, evaluation)
+                schedule.record(evaluation)
+                schedule.tell(self.progress)
+                yield evaluation
+
+    def prepare(self) -> None:
+        """Makes what every evaluation starts from, and enters it in the ledger, or checks that it is what was there."""
         self._preparation.check(self)
         with self.ledger() as ledger:
             settings = self._preparation.recipe_settings(self)
@@ -88,20 +117,19 @@ class Study:
             ledger.register_recipe(self.name, Recipe(self.recipe, settings, self.retraining.weights))
             for record in self._preparation.property_records(self):
                 ledger.register_property(self.name, record)
-            schedule = self.schedule()
-            for evaluation in executor.run(self.evaluator, schedule.pending()):
-                ledger.record(self.name, self.recipe, evaluation)
-                schedule.record(evaluation)
-                schedule.tell(self.progress)
-                yield evaluation
 
-    # 7. Credits from all evaluations so far.
-    def credits(self, method: str = "shapley", confidence: float = 0.95) -> dict[str, Credits]:
-        """Each property's credits. One without enough values is left out with a warning; all, an error."""
+    # 8. Credits from all evaluations so far.
+    def credits(self, method: str = DEFAULT, confidence: float = 0.95, *, corrected: bool = True) -> dict[str, Credits]:
+        """Each property's credits. One without enough values is left out with a warning; all, an error.
+
+        ``corrected``: the study's surrogates' credits, corrected by the evaluations; or else those of the evaluations
+        alone, as with every other method than the default.
+        """
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe)
             names = [record.name for record in ledger.properties(self.name)]
-        credits, reasons = credits_of(evaluations, names, self.config, method, confidence)
+        surrogates = self.surrogates.known if corrected else None
+        credits, reasons = credits_of(evaluations, names, self.config, method, confidence, surrogates)
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():
@@ -132,13 +160,18 @@ def credits_of(
     evaluations: Sequence[Evaluation],
     properties: Iterable[str],
     config: StudyConfig,
-    method: str = "shapley",
+    method: str = DEFAULT,
     confidence: float = 0.95,
+    surrogates: Callable[[str, BoolArray], Sequence[KnownSurrogate]] | None = None,
 ) -> tuple[dict[str, Credits], dict[str, str]]:
-    """The credits of each property, and the reasons of those that have none."""
+    """The credits of each property, and the reasons of those that have none.
+
+    surrogates: what stands in for a property at coalitions (m, n), for the default method.
+    """
     credits, reasons = {}, {}
     for name in properties:
         game = game_of(evaluations, name)
+        known = surrogates(name, game.coalitions) if surrogates and method == DEFAULT else ()
         try:
             credits[name] = estimate(
                 game.coalitions,
@@ -148,6 +181,7 @@ def credits_of(
                 method=method,
                 size_distribution=config.design.distribution,
                 confidence=confidence,
+                surrogate=known or None,
             )
         except UserError as error:
             reasons[name] = str(error)

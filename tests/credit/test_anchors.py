@@ -175,3 +175,23 @@ def test_what_a_surrogate_does_to_its_argument_and_its_level_have_no_part():
 def test_anchors_that_fit_any_credits_are_refused(anchors):
     with pytest.raises(UserError, match=f"{N - 1} that differ fit whatever credits {N} contributors have"):
         pull(curved, 60, 0.5, **anchors)
+
+
+def test_errors_of_a_surrogates_own_credits_widen_the_intervals():
+    """Where b ≈ 1, a standard error of the surrogate's credits is one of ours, beside the others."""
+    coalitions = make_design("uniform").draw(N, 0, 40)
+    values = curved(coalitions)
+    ends = curved(np.array([[False] * N, [True] * N]))
+    own = games.brute_force_shapley(curved, N)
+    known, uncertain = (
+        estimate(coalitions, values, empty=ends[0], full=ends[1], surrogate=KnownSurrogate(values, own, errors))
+        for errors in (None, np.linspace(0.1, 1, N))
+    )
+    np.testing.assert_allclose(uncertain.values, known.values, atol=1e-9)
+    np.testing.assert_allclose(uncertain.standard_error, np.linspace(0.1, 1, N), rtol=0.05)
+
+
+@pytest.mark.parametrize("errors", [np.ones(3), np.full(N, -1.0), np.full(N, np.nan)])
+def test_errors_that_are_none_are_refused(errors):
+    with pytest.raises(UserError, match="surrogate: standard_error of shape"):
+        pull(curved, 40, 0.5, surrogate=KnownSurrogate(np.arange(40.0), np.ones(N), errors))

@@ -11,12 +11,14 @@ from diffcredit.diffusion import Training, kept
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.training import train
+from diffcredit.errors import UserError
 from diffcredit.plugins import build
 from diffcredit.progress import silent
 from diffcredit.retraining import RETRAININGS, from_scratch
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.from_scratch import FromScratch
 from diffcredit.retraining.protocol import Ground
+from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.sparsified import Sparsified
 
 SIDE = 8
@@ -38,12 +40,23 @@ def ground(
     folder: Path, given: Contributions | None = None, base_seed: int = 0, progress=silent, seed: int = 9
 ) -> Ground:
     base = DDPM.create("tiny", SIDE, base_seed)
-    return Ground(base, given or contributions(), TRAINING, seed=seed, folder=folder, progress=progress)
+    return Ground(base, given or contributions(), TRAINING, seed=seed, folder=folder, load=DDPM.load, progress=progress)
+
+
+OPTIONS: dict[str, dict[str, object]] = {
+    "from_scratch": {},
+    "fine_tune": {"steps": 3},
+    "sparsified": {"steps": 3, "recover_steps": 2},
+    "lora": {"steps": 3},
+    "gradient_ascent": {"steps": 3},
+    "influence": {"time_steps": 2},
+    "soup": {"steps": 3},
+}
+DETERMINISTIC = ("influence", "soup")
 
 
 def make(name: str):
-    options = {"fine_tune": {"steps": 3}, "from_scratch": {}, "sparsified": {"steps": 3, "recover_steps": 2}}
-    return {"fine_tune": FineTune, "from_scratch": FromScratch, "sparsified": Sparsified}[name](**options[name])
+    return build(name, OPTIONS[name], RETRAININGS, where="retraining", beside=Path())
 
 
 def prepared(name: str, on: Ground):
@@ -80,16 +93,16 @@ def together(retraining) -> list[str]:
 def test_nobodys_model_is_the_untrained_network(retraining, name):
     one, other = retraining.models_for(np.array([NOBODY] * 2), [4, 5])
     assert one.fingerprint == other.fingerprint, "F(none) is one number a study"
-    start = next(retraining.models_for(np.array([EVERYBODY]), [4]))
-    shapes = [tensor.shape for tensor in start.network.state_dict().values()]
+    two = next(retraining.models_for(np.array([[True, True, False]]), [4]))
+    shapes = [tensor.shape for tensor in two.network.state_dict().values()]
     assert [tensor.shape for tensor in one.network.state_dict().values()] == shapes
     # every norm is as on construction, and none is after training
     for module in one.network.modules():
         if isinstance(module, nn.GroupNorm):
             assert (module.weight == 1).all()
             assert (module.bias == 0).all()
-    trained = [module for module in start.network.modules() if isinstance(module, nn.GroupNorm)]
-    assert any((module.bias != 0).any() for module in trained)
+    trained = [module for module in two.network.modules() if isinstance(module, nn.GroupNorm)]
+    assert any((module.bias != 0).any() for module in trained) == (name != "lora"), "LoRA trains attention alone"
 
 
 @pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
@@ -107,8 +120,8 @@ def test_a_model_does_not_depend_on_the_other_coalitions(retraining, together):
     assert fingerprints(retraining, ALL[[5, 2]], [5, 2]) == [together[5], together[2]]
 
 
-def test_a_model_depends_on_the_seed(retraining, together):
-    assert fingerprint(retraining, ALL[3], 99) != together[3]
+def test_a_model_depends_on_the_seed_unless_nothing_is_random(retraining, together, name):
+    assert (fingerprint(retraining, ALL[3], 99) == together[3]) == (name in DETERMINISTIC)
 
 
 @pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
@@ -158,6 +171,10 @@ def test_fine_tuning_takes_what_is_not_given_from_the_base():
         flip=False,
         schedule="cosine",
         average_tail=0.25,
+    )
+    paper = FineTune(steps=9, schedule="constant", average_tail=None)
+    assert paper.training(dataclasses.replace(base, warmup_steps=20)) == dataclasses.replace(
+        base, steps=9, ema=None, warmup_steps=0
     )
     assert FromScratch().training(base) == base
     assert FromScratch(steps=3).training(base) == dataclasses.replace(base, steps=3)
@@ -252,33 +269,54 @@ def test_the_sparse_model_is_a_recovered_share_of_the_base(sparse):
 # What it would cost
 
 
-def test_rehearsals(name):
+@pytest.mark.parametrize(
+    ("options", "preparation", "coalition"),
+    [
+        ({"method": "from_scratch"}, None, 3),
+        ({"method": "fine_tune", "steps": 5}, None, 5),
+        ({"method": "sparsified", "steps": 5, "recover_steps": 2}, 2, 5),
+        ({"method": "lora", "steps": 5, "sparse": {"recover_steps": 2}}, 2, 5),
+        # three and a half images in batches of four
+        ({"method": "gradient_ascent"}, None, 1),
+        ({"method": "gradient_ascent", "batch_size": 1, "sparse": {"recover_steps": 2}}, 2, 4),
+        # seven images at five time steps, four at once
+        ({"method": "influence", "time_steps": 5}, 9, None),
+        ({"method": "influence", "time_steps": 5, "sparse": {"recover_steps": 2}}, 11, None),
+        # three contributors
+        ({"method": "soup", "steps": 5}, 15, None),
+        ({"method": "soup", "steps": 5, "sparse": {"recover_steps": 2}}, 17, None),
+    ],
+)
+def test_rehearsals(options, preparation, coalition):
     untrained = DDPM.create("tiny", SIDE, 0)
-    rehearsal = make(name).rehearse(untrained, TRAINING)
     full = parameter_count(untrained.network)
-    share = parameter_count(rehearsal.model.network) / full
-    assert share == (pytest.approx(0.55, abs=0.1) if name == "sparsified" else 1)
-    assert (rehearsal.preparation is None) == (name != "sparsified")
-    if rehearsal.preparation is not None:
-        assert rehearsal.preparation == dataclasses.replace(TRAINING, steps=2)
-    assert rehearsal.coalition.steps == 3
+    method = options.pop("method")
+    retraining = build(method, options, RETRAININGS, where="retraining", beside=Path())
+    rehearsal = retraining.rehearse(untrained, TRAINING, contributions())
+    assert (rehearsal.preparation and rehearsal.preparation.steps) == preparation
+    assert (rehearsal.coalition and rehearsal.coalition.steps) == coalition
+    share = sum(p.numel() for name, p in rehearsal.model.network.named_parameters() if "lora_" not in name) / full
+    assert share == (pytest.approx(0.55, abs=0.1) if "recover_steps" in str(options) else 1)
     assert parameter_count(untrained.network) == full
     # it can be trained as it is
     data = rehearsal.model.encode(contributions().images)
-    train(rehearsal.model, data, dataclasses.replace(rehearsal.coalition, steps=1), seed=0)
+    train(rehearsal.model, data, dataclasses.replace(rehearsal.coalition or TRAINING, steps=1), seed=0)
 
 
 def test_a_rehearsal_has_the_shapes_of_the_real_thing(sparse):
     _, on, retraining = sparse
-    rehearsed = make("sparsified").rehearse(on.base.untrained(3), TRAINING).model
+    rehearsed = make("sparsified").rehearse(on.base.untrained(3), TRAINING, on.contributions).model
     real = next(retraining.models_for(np.array([EVERYBODY]), [0]))
     shapes = [[tensor.shape for tensor in model.network.state_dict().values()] for model in (rehearsed, real)]
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.parametrize("method", RETRAININGS)
-def test_study_files_find_them_by_name(method, tmp_path):
-    assert type(build(method, {"steps": 2}, RETRAININGS, where="retraining", beside=tmp_path)) is type(make(method))
+def test_study_files_say_how_sparse_the_start_is(tmp_path):
+    options = {"steps": 2, "sparse": {"parameters": 0.4, "importance": "taylor", "recover_steps": 3}}
+    soup = build("soup", options, RETRAININGS, where="retraining", beside=tmp_path)
+    assert soup.sparse == Sparsity(parameters=0.4, importance="taylor", recover_steps=3)
+    with pytest.raises(UserError, match=r"retraining\.sparse: .*'recover'"):
+        build("soup", {"sparse": {"recover": 3}}, RETRAININGS, where="retraining", beside=tmp_path)
 
 
 def test_models_can_be_sampled(retraining):

@@ -9,6 +9,11 @@ import torch
 
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.from_scratch import FromScratch
+from diffcredit.retraining.gradient_ascent import GradientAscent
+from diffcredit.retraining.influence import Influence
+from diffcredit.retraining.lora import LoRA
+from diffcredit.retraining.pruning import Sparsity
+from diffcredit.retraining.soup import Soup
 from diffcredit.retraining.sparsified import Sparsified
 from diffcredit.testing import ConformanceError, check_retraining
 
@@ -17,7 +22,15 @@ CALLS = count()
 
 @pytest.mark.parametrize(
     "retraining",
-    [FineTune(steps=2), FromScratch(steps=2), Sparsified(steps=2, recover_steps=2, parameters=0.5)],
+    [
+        FineTune(steps=2),
+        FromScratch(steps=2),
+        Sparsified(steps=2, recover_steps=2, parameters=0.5),
+        LoRA(steps=2),
+        GradientAscent(),
+        Influence(time_steps=2),
+        Soup(steps=2, sparse=Sparsity(recover_steps=2)),
+    ],
     ids=lambda retraining: type(retraining).__name__,
 )
 def test_our_retrainings_conform(retraining):
@@ -41,7 +54,7 @@ class SpoilsBase(Sound):
 
 class TrainsTheBaseItself(Sound):
     def models_for(self, coalitions, seeds):
-        self._start.clone = lambda: self._start
+        self.start.clone = lambda: self.start
         yield from super().models_for(coalitions, seeds)
 
 
@@ -89,13 +102,13 @@ class NobodyAnewEveryTime(Sound):
             if coalition.any():
                 yield from super().models_for(coalition[None], [seed])
             else:
-                yield self._start.untrained(seed)
+                yield self.start.untrained(seed)
 
 
 class OneTooMany(Sound):
     def models_for(self, coalitions, seeds):
         yield from super().models_for(coalitions, seeds)
-        yield self._start
+        yield self.start
 
 
 class Forgetful(Sound):
@@ -119,12 +132,12 @@ class Continuing(Sound):
     """Each coalition goes on from the one before."""
 
     def models_for(self, coalitions, seeds):
-        start = self._start
+        start = self.start
         for coalition, seed in zip(coalitions, seeds, strict=True):
             (model,) = super().models_for(coalition[None], [seed])
-            self._start = model
+            self.start = model
             yield model
-        self._start = start
+        self.start = start
 
 
 class NotFinite(Sound):
@@ -141,12 +154,12 @@ class NotAModel(Sound):
 
 
 class Unrehearsed(Sound):
-    def rehearse(self, untrained, training):
+    def rehearse(self, untrained, training, contributions):
         return untrained
 
 
 class RehearsedWithNumbers(Sound):
-    def rehearse(self, untrained, training):
+    def rehearse(self, untrained, training, contributions):
         from diffcredit.retraining.protocol import Rehearsal
 
         return Rehearsal(untrained, None, self.steps)
@@ -182,7 +195,7 @@ class PathField(Sound):
         (NotFinite(), "the model of the first alone has weights that are not finite"),
         (NotAModel(), "the model of the first alone: `network` raises AttributeError"),
         (Unrehearsed(), "returns DDPM; a Rehearsal is expected"),
-        (RehearsedWithNumbers(), "`coalition` must be Training settings"),
+        (RehearsedWithNumbers(), "`coalition` and `preparation` must be Training settings"),
         (CannotPrepare(), r"prepare\(ground\) raises FileNotFoundError: adapter.safetensors"),
         (PathField(), "as JSON.* raises TypeError"),
     ],

@@ -23,8 +23,10 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     """Foresee a study's cost from a few timed steps on this machine; nothing is trained or kept."""
     from rich.table import Table
 
+    from diffcredit.cli.pilot import print_pilot
     from diffcredit.cli.run import stopping_gently
     from diffcredit.cli.split import print_split
+    from diffcredit.pilot import signals, warn_of_noise
     from diffcredit.study import Study
 
     loaded = Study.load(study)
@@ -37,7 +39,9 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
         grid.add_row(stage.what, "done" if stage.done else duration(stage.seconds))
     grid.add_row("left in all", duration(sum(stage.seconds for stage in stages if not stage.done)), style="bold")
     console.print(grid)
+    print_pilot(loaded)
     print_split(loaded)
+    warn_of_noise(signals(loaded))
 
 
 def foresee(study: "Study", workers: int | None) -> list[Stage]:
@@ -46,17 +50,18 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
     from diffcredit.execution import LocalWorkers
     from diffcredit.execution.calibration import measure_speed
     from diffcredit.execution.threads import limited_threads
-    from diffcredit.preparation import base_folder, check, untrained_and_rehearsal
+    from diffcredit.preparation import base_is_there, check, start_and_rehearsal
 
     training, sampling = study.config.model.train, study.config.sampling
     check(study)
     executor = make_executor(study, workers)
     side_by_side = executor.workers if isinstance(executor, LocalWorkers) else 1
-    untrained, rehearsal = untrained_and_rehearsal(study)
+    start, rehearsal = start_and_rehearsal(study)
     with limited_threads(study.config.threads):
-        base = measure_speed(untrained, training, sampling)
-        speed = measure_speed(rehearsal.model, rehearsal.coalition, sampling)
-    each = rehearsal.coalition.steps * speed.training_step + speed.sampling
+        base = measure_speed(start, training, sampling)
+        speed = measure_speed(rehearsal.model, rehearsal.coalition or training, sampling)
+    steps = rehearsal.coalition.steps if rehearsal.coalition else 0
+    each = steps * speed.training_step + speed.sampling
     schedule = study.schedule()
     schedule.catch_up()
     total = foreseen_total(schedule, each, side_by_side)
@@ -65,21 +70,31 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
         Stage(
             f"base model: {training.steps:,} steps, then {sampling.images:,} images",
             training.steps * base.training_step + base.sampling,
-            done=base_folder(study).exists(),
+            done=base_is_there(study),
         )
     ]
     if rehearsal.preparation is not None:
-        steps = rehearsal.preparation.steps
         stages.append(
             Stage(
-                f"preparing the retraining: {steps:,} steps",
-                steps * speed.training_step,
+                f"preparing the retraining: {rehearsal.preparation.steps:,} steps",
+                rehearsal.preparation.steps * speed.training_step,
                 done=schedule.finished > 0,
+            )
+        )
+    if study.surrogates.names:
+        work = study.surrogates.work(study.contributions.n, total.evaluations)
+        seconds = work.fine_tunings * steps * speed.training_step + work.samplings * speed.sampling
+        stages.append(
+            Stage(
+                f"surrogates ({', '.join(study.surrogates.names)}): {work.fine_tunings:,} models of {steps:,} steps, "
+                f"{work.samplings:,} × {sampling.images:,} images",
+                seconds,
+                done=schedule.finished > 0 and study.surrogates.ready(),
             )
         )
     what = (
         f"{left:,} evaluations of {'' if total.certain else 'about '}{total.evaluations:,}, {duration(each)} each "
-        f"({rehearsal.coalition.steps:,} steps, {sampling.images:,} images), {side_by_side} at a time"
+        f"({steps:,} steps, {sampling.images:,} images), {side_by_side} at a time"
     )
     return [*stages, Stage(what, left * each / side_by_side, done=left <= 0)]
 

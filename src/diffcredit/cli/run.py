@@ -1,16 +1,20 @@
 """``diffcredit run``: runs or resumes a study."""
 
 import os
-from collections.abc import Generator
+import warnings
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, say
+from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, say
+from diffcredit.errors import DiffcreditWarning
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
+    from diffcredit.ledger import Evaluation
+    from diffcredit.quality import Comparison
     from diffcredit.study import Study
 
 MOST_LINES = 5  # of one kind before a run begins
@@ -38,6 +42,7 @@ def run_study(study: "Study", workers: int | None) -> None:
     """The study from wherever it stands to its report, with progress, and the credits printed."""
     from diffcredit.cli.credits import print_credits
     from diffcredit.cli.report import write_results
+    from diffcredit.pilot import signals, warn_of_noise
 
     contributions = study.contributions
     say(
@@ -46,31 +51,75 @@ def run_study(study: "Study", workers: int | None) -> None:
     )
     for line in contributions.skipped:
         say(f"skipped {line}")
+    for line in contributions.left_out:
+        say(f"left out {line}")
     duplicates = contributions.duplicates()
     for duplicate in duplicates[:MOST_LINES]:
         say(f"the same image from {', '.join(duplicate.contributors)}: {', '.join(duplicate.names)}")
     if len(duplicates) > MOST_LINES:
         say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")
-    evaluate(study, make_executor(study, workers))
+    executor = make_executor(study, workers)
+    study.prepare()
+    check_quality(study)
+    foretold = signals(study)
+    warn_of_noise(foretold)
+    if study.surrogates.names:
+        study.surrogates.prepare()
+        for name in study.surrogates.without():
+            say(f"{name} measures the model itself: credited without surrogates")
+    evaluate(study, executor)
+    if (told := signals(study)) != foretold:
+        warn_of_noise(told)
     tables = write_results(study)
     print_credits(tables)
     say(f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}")
 
 
+def check_quality(study: "Study") -> None:
+    """Compares a pruned model with the base model, and warns where pruning broke it."""
+    from diffcredit.quality import compare
+
+    comparisons = compare(study)
+    if comparisons:
+        print_quality(comparisons)
+    for comparison in comparisons:
+        if comparison.broken:
+            warnings.warn(comparison.complaint(), DiffcreditWarning, stacklevel=2)
+
+
+def print_quality(comparisons: "Iterable[Comparison]") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, title=Text("\nThe pruned model, before any coalition", "bold"), title_justify="left")
+    grid.add_column("property", overflow="fold")
+    for column in ("base model", "pruned", "untrained", "lost"):
+        grid.add_column(column, justify="right")
+    for row in comparisons:
+        numbers = (f"{value:.4g}" for value in (row.base, row.start, row.untrained))
+        grid.add_row(Text(row.name), *numbers, f"{100 * row.lost:.0f} %")
+    console.print(grid)
+
+
 def evaluate(study: "Study", executor: "Executor") -> None:
     """All evaluations that the ledger lacks, with progress, and why there are no more."""
+    tell_failures(study.run(executor))
+    schedule = study.schedule()
+    schedule.catch_up()
+    standing = schedule.standing()
+    say(f"Enough: {standing.reason()}." if standing.reached else "Enough: all coalitions of the design are evaluated.")
+
+
+def tell_failures(evaluations: "Iterable[Evaluation]") -> None:
+    """Goes through all of them and says which failed."""
     failed = 0
-    for evaluation in study.run(executor):
+    for evaluation in evaluations:
         if evaluation.status == "failed":
             failed += 1
             reason = (evaluation.error or "").strip().splitlines()[-1]
             say(f"coalition {evaluation.coalition} failed: {reason}")
     if failed:
         say(f"{failed} evaluations failed; the ledger has their errors, and the next run tries them again.")
-    schedule = study.schedule()
-    schedule.catch_up()
-    standing = schedule.standing()
-    say(f"Enough: {standing.reason()}." if standing.reached else "Enough: all coalitions of the design are evaluated.")
 
 
 def make_executor(study: "Study", workers: int | None) -> "Executor":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diffcredit.cli.console import complain, console, duration, say
+from diffcredit.cli.console import console, duration, say
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from diffcredit.ledger import Evaluation
     from diffcredit.study import Study
 
-ENOUGH = 40  # evaluations with standard errors before their noise is told apart
 LEAST_IMAGES = 32  # fewer leave entropies and percentiles too biased to compare
-QUIET_ENOUGH = 0.1  # signal/noise under which credits take too many evaluations
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,8 @@ class Advice:
 
 def print_split(study: "Study") -> None:
     """The split of the study's budget and the best one, from its evaluations so far; or why it cannot be told."""
+    from diffcredit.pilot import ENOUGH
+
     schedule = study.schedule()
     evaluations = schedule.evaluated()
     if len(evaluations) < ENOUGH:
@@ -46,7 +46,8 @@ def print_split(study: "Study") -> None:
         costs = mean_costs(evaluations, images)
         budget = count * costs.evaluation(images)
         advices = [
-            advise(name, credits, evaluations, images, costs, budget) for name, credits in study.credits().items()
+            advise(name, credits, evaluations, images, costs, budget)
+            for name, credits in study.credits(corrected=False).items()
         ]
     except UserError as error:
         say(f"Splitting the budget: cannot be told: {error}")
@@ -82,13 +83,6 @@ def print_advices(advices: "Sequence[Advice]", images: int, budget: float) -> No
             "Image noise of 100 %: coalitions share their initial noises, and with them most of it; what the trainings "
             "add cannot be told from it."
         )
-    for advice in advices:
-        if advice.signal_to_noise < QUIET_ENOUGH:
-            complain(
-                f"{advice.property}: signal/noise {advice.signal_to_noise:.2g} is under {QUIET_ENOUGH}: contributors "
-                "make that little of a value's variance; look for quieter retraining before evaluating more",
-                "warning",
-            )
 
 
 def advise(
@@ -96,6 +90,7 @@ def advise(
 ) -> Advice:
     """What the evaluations tell about one property."""
     from diffcredit.credit.planning import best_split, pilot_noise, signal_to_noise, split_of
+    from diffcredit.pilot import ENOUGH
     from diffcredit.schedule import look_step
 
     sigma, tau = credits.diagnostics["sigma"], credits.diagnostics["tau"]

@@ -32,22 +32,25 @@ def status(study: StudyArgument) -> None:
         of = "" if most is None else f" of {1 + loaded.config.design.full_replicates + most}"
         say(f"{loaded.recipe}: 0{of} evaluations; the model is not ready for them yet")
     schedule = None
-    if recipes.get(loaded.recipe):
+    if loaded.recipe in recipes:
         schedule = loaded.schedule()
         schedule.catch_up()
     if recipes:
         print_progress(recipes, loaded.recipe, schedule)
-    if schedule is not None:
+    if schedule is not None and recipes[loaded.recipe]:
         print_rule(schedule, done_of(recipes[loaded.recipe]))
         print_credits_so_far(loaded)
 
 
 def evaluations_by_recipe(study: "Study") -> "dict[str, list[Evaluation]]":
-    """All evaluations of the study, also those of other retrainings; nothing where it has not begun."""
+    """All evaluations of the study, also those of other retrainings, but no pilots; nothing where it has not begun."""
     with study.ledger(create=False) as ledger:
         if study.name not in ledger.studies():
             return {}
-        return {recipe.name: ledger.evaluations(study.name, recipe.name) for recipe in ledger.recipes(study.name)}
+        recipes = [recipe.name for recipe in ledger.recipes(study.name)]
+        return {
+            name: [each for each in ledger.evaluations(study.name, name) if each.purpose != "pilot"] for name in recipes
+        }
 
 
 def print_progress(recipes: "Mapping[str, Sequence[Evaluation]]", studied: str, schedule: "Schedule | None") -> None:

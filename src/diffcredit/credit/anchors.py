@@ -33,10 +33,11 @@ LEAST = 4000
 @dataclass(frozen=True, eq=False)
 class KnownSurrogate:
     """A surrogate given by its ``values`` (m,) at the table's coalitions, row for row, and its own ``credits``
-    (n,), of which only the differences count."""
+    (n,), of which only the differences count, with their ``standard_error`` (n,) where they are not exact."""
 
     values: ArrayLike
     credits: ArrayLike
+    standard_error: ArrayLike | None = None
 
 
 Surrogate = Game | KnownSurrogate
@@ -139,7 +140,12 @@ def _known(
     if credits.shape != (table.n,) or not np.isfinite(credits).all():
         raise UserError(f"{name}: credits of shape {credits.shape}; expected {table.n} finite numbers")
     at = read_table(coalitions, values, 0.0, 0.0, "uniform")
-    return at.values, credits, np.zeros(table.n)
+    if surrogate.standard_error is None:
+        return at.values, credits, np.zeros(table.n)
+    errors = read_numbers(f"{name}: standard_error", surrogate.standard_error)
+    if errors.shape != (table.n,) or not np.isfinite(errors).all() or (errors < 0).any():
+        raise UserError(f"{name}: standard_error of shape {errors.shape}; expected {table.n} numbers, none negative")
+    return at.values, credits, errors
 
 
 def _asked(table: Table, game: Game, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -40,8 +40,9 @@ class Influence:
     ``damping`` is λ in units of tr(1/N Σ_b g_b g_bᵀ) = 1/N Σ_b ‖g_b‖², which no eigenvalue exceeds and which neither N
     nor d changes (the mean of the diagonal, over d directions nearly all of which are flat, would damp nothing). Much
     is needed: of squared errors the Fisher matrix is smaller than the curvature in the measure of the residuals, and
-    the step too long. On the demo's base model 100 multiplied the loss, 1,000 changed it by some per cent, 10,000 by
-    nothing to speak of. ``batches`` mini-batches a contributor; ``time_steps`` of the loss each.
+    the step too long. On the demo's base model, over five coalitions of 2 to 10 of its 12 contributors, 100 nearly
+    tripled the loss, 1,000 raised that of the removed images by 2 % and of the others by 1 %, 10,000 changed neither.
+    ``batches`` mini-batches a contributor; ``time_steps`` of the loss each.
     """
 
     damping: Annotated[float, Gt(0)] = 1000.0

@@ -1,7 +1,28 @@
-"""Cheap stand-ins for F, known for every coalition: what dear evaluations then correct."""
+"""Cheap stand-ins for F, known for every coalition: what dear evaluations then correct.
 
-from diffcredit.surrogates.protocol import Surrogate
+``SURROGATES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
+"""
+
+from diffcredit.surrogates.protocol import ImageSurrogate, Material, Surrogate, Work
 from diffcredit.surrogates.real_data import RealData
 from diffcredit.surrogates.tabulating import SurrogateTable, tabulate
+from diffcredit.surrogates.values import SurrogateValues
 
-__all__ = ["RealData", "Surrogate", "SurrogateTable", "tabulate"]
+SURROGATES = {
+    "pools": "diffcredit.surrogates.pools:Pools",
+    "soup": "diffcredit.surrogates.soup:Soup",
+    "reweighting": "diffcredit.surrogates.reweighting:Reweighting",
+    "real_data": "diffcredit.surrogates.real_data:RealImages",
+}
+
+__all__ = [
+    "SURROGATES",
+    "ImageSurrogate",
+    "Material",
+    "RealData",
+    "Surrogate",
+    "SurrogateTable",
+    "SurrogateValues",
+    "Work",
+    "tabulate",
+]

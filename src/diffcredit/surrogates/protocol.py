@@ -1,11 +1,21 @@
 """What a surrogate is."""
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.coalitions import BoolArray
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.settings import Sampling
+from diffcredit.progress import Progress
+from diffcredit.properties import Images
+
+if TYPE_CHECKING:
+    from diffcredit.retraining.protocol import Retraining  # brings torch, which kept values do not need
 
 
 class Surrogate(Protocol):
@@ -19,4 +29,48 @@ class Surrogate(Protocol):
     def __call__(self, coalitions: BoolArray) -> NDArray[np.float64]:
         """G of each row: (m, n) booleans → (m,), the same whenever it is asked. Raises a UserError for a
         coalition that has no value."""
+        ...
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a study has for its surrogates: the contributions, the prepared retraining, the base model's ``generated``
+    images (made when asked for), how images are sampled, and the folder where what they make is kept."""
+
+    contributions: Contributions
+    retraining: "Retraining"
+    generated: Callable[[], Images]
+    sampling: Sampling
+    folder: Path
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Work:
+    """How many models a surrogate fine-tunes, and how many times it samples ``sampling.images`` images."""
+
+    fine_tunings: int = 0
+    samplings: int = 0
+
+
+class ImageSurrogate(Protocol):
+    """A surrogate for every property that measures images: images that stand in for those of a coalition's model.
+
+    A plug-in ``package.module:Class`` is as good as ours. Its fields are the options of the study file; ``coalitions``
+    is how many are asked for its own credits. One that fine-tunes the model that all coalitions start from says
+    ``needs_start = True``, and is refused where the retraining has none.
+    """
+
+    coalitions: int
+
+    def work(self, n: int, coalitions: int) -> Work:
+        """What it costs with n contributors and so many coalitions, to foresee it."""
+        ...
+
+    def prepare(self, material: Material) -> None:
+        """Once a study. What is dear is kept in ``material.folder`` and found again."""
+        ...
+
+    def images(self, coalition: BoolArray) -> Images:
+        """(m, h, w, 3) uint8 for a coalition (n,) of at least one; the same whenever it is asked."""
         ...

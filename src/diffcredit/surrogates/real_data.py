@@ -8,8 +8,27 @@ from numpy.typing import NDArray
 
 from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
+from diffcredit.properties import Images
 from diffcredit.properties.measuring import checked, needs_model
+from diffcredit.surrogates.protocol import Material, Work
+
+
+@dataclass
+class RealImages:
+    """A coalition's own training images, as if a model made exactly those."""
+
+    coalitions: PositiveInt = 1000
+
+    def work(self, n: int, coalitions: int) -> Work:
+        return Work()
+
+    def prepare(self, material: Material) -> None:
+        self._contributions = material.contributions
+
+    def images(self, coalition: BoolArray) -> Images:
+        return self._contributions.images[self._contributions.of(coalition)]
 
 
 @dataclass(frozen=True, eq=False)

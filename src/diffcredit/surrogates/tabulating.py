@@ -27,8 +27,13 @@ class SurrogateTable:
 def tabulate(surrogate: Surrogate, n: int, most: int, seed: int = 0) -> SurrogateTable:
     """G of all 2ⁿ − 2 coalitions where these are ``most`` at most (and n ≤ 16), else of ``most`` with uniform
     sizes."""
-    everything = n <= LARGEST and 2**n - 2 <= most
-    design = "exhaustive" if everything else "uniform"
-    coalitions = make_design(design, seed).draw(n, 0, 2**n - 2 if everything else most)
+    coalitions, design = tabulated(n, most, seed)
     (full,) = surrogate(np.ones((1, n), dtype=np.bool_))
     return SurrogateTable(coalitions, surrogate(coalitions), float(full), design)
+
+
+def tabulated(n: int, most: int, seed: int = 0) -> tuple[BoolArray, str]:
+    """The coalitions of such a table, (m, n), and the name of their design."""
+    everything = n <= LARGEST and 2**n - 2 <= most
+    design = "exhaustive" if everything else "uniform"
+    return make_design(design, seed).draw(n, 0, 2**n - 2 if everything else most), design

@@ -60,7 +60,7 @@ def _ground(folder: Path) -> "Ground":
     contributions = random_context().contributions
     base, training = DDPM.create("tiny", 16, seed=1), Training(steps=2, batch_size=4, learning_rate=1e-3)
     train(base, base.encode(contributions.images), training, seed=2)
-    return Ground(base, contributions, training, seed=3, folder=folder, progress=silent)
+    return Ground(base, contributions, training, seed=3, folder=folder, load=DDPM.load, progress=silent)
 
 
 def _identity(ground: "Ground") -> tuple[str, str]:
@@ -72,12 +72,14 @@ def _check_rehearsal(retraining: Any, ground: "Ground") -> None:
     from diffcredit.retraining.protocol import Rehearsal
 
     untrained = ground.base.untrained(0)
-    what = "rehearse(untrained, training)"
-    rehearsal = attempt(what, lambda: copy.deepcopy(retraining).rehearse(untrained, ground.training))
+    what = "rehearse(start, training, contributions)"
+    rehearsal = attempt(
+        what, lambda: copy.deepcopy(retraining).rehearse(untrained, ground.training, ground.contributions)
+    )
     require(isinstance(rehearsal, Rehearsal), f"{what} returns {type(rehearsal).__name__}; a Rehearsal is expected")
     require(
-        isinstance(rehearsal.coalition, Training) and isinstance(rehearsal.preparation, Training | None),
-        f"{what}: `coalition` must be Training settings, and `preparation` too or None",
+        isinstance(rehearsal.coalition, Training | None) and isinstance(rehearsal.preparation, Training | None),
+        f"{what}: `coalition` and `preparation` must be Training settings or None",
     )
 
 

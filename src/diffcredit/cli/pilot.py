@@ -1,0 +1,111 @@
+"""``diffcredit pilot``: noise and signal from a handful of evaluations, before the money is spent."""
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, say
+
+if TYPE_CHECKING:
+    from diffcredit.credit.pilot import Pilot
+    from diffcredit.study import Study
+
+TARGET = 0.9  # the correlation whose price is told
+
+
+def pilot(
+    study: StudyArgument,
+    coalitions: Annotated[int, typer.Option(min=2, help="Coalitions of half the contributors.")] = 4,
+    replicates: Annotated[int, typer.Option(min=2, help="Seeds of each.")] = 3,
+    workers: WorkersOption = None,
+) -> None:
+    """Measure noise and signal with a few evaluations, and foresee how many a study needs."""
+    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
+    from diffcredit.pilot import run_pilot
+    from diffcredit.study import Study
+
+    with stopping_gently(), Bars() as bars:
+        loaded = Study.load(study, bars)
+        tell_failures(run_pilot(loaded, make_executor(loaded, workers), coalitions, replicates))
+    print_pilot(loaded)
+
+
+def print_pilot(study: "Study") -> None:
+    """What the pilot tells of each property; nothing where there was none."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from diffcredit.pilot import pilot_evaluations, pilots
+
+    found = pilots(study)
+    if not found:
+        return
+    n = len(pilot_evaluations(study)[0].coalition)
+    some = next(iter(found.values()))
+    title = (
+        f"\nPilot: {some.evaluations} evaluations of {some.coalitions} coalitions of half the contributors; "
+        "standard deviations between"
+    )
+    grid = Table(box=None, title=Text(title, "bold"), title_justify="left")
+    grid.add_column("property", overflow="fold")
+    for column in ("seeds", "images", "coalitions", "signal/noise", "90% interval"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for name, told in found.items():
+        grid.add_row(
+            Text(name),
+            f"{told.within:.3g}",
+            "not known" if told.images is None else f"{told.images:.3g}",
+            f"{told.between:.3g}",
+            f"{told.ratio:.2g}",
+            f"{told.low:.2g} to {told.high:.2g}",
+        )
+    console.print(grid)
+    for name, told in found.items():
+        say(f"{name}: {meaning(told, n, study.config.design.distribution)}")
+
+
+def meaning(told: "Pilot", n: int, design: str) -> str:
+    """In a sentence: how many evaluations it takes, or that it is hopeless, and what helps."""
+    from diffcredit.credit.pilot import foreseen_evaluations
+    from diffcredit.pilot import QUIET_ENOUGH, pilot_size
+
+    size = pilot_size(n)
+    best, likely, worst = (
+        foreseen_evaluations(ratio, size, n, design, TARGET) for ratio in (told.high, told.ratio, told.low)
+    )
+    if told.ratio >= QUIET_ENOUGH:
+        return (
+            f"about {_count(likely)} evaluations for a correlation of {TARGET:g} with the credits of endless ones, "
+            f"85 % sure ({_count(best)} to {_count(worst)} by the interval), more where members "
+            "matter only together"
+        )
+    return f"{_verdict(told, best)}. What helps: {'; '.join(_remedies(told))}"
+
+
+def _verdict(told: "Pilot", best: float) -> str:
+    from diffcredit.pilot import QUIET_ENOUGH
+
+    if told.high < QUIET_ENOUGH:
+        return f"hopeless: signal/noise is under {QUIET_ENOUGH}, and {_count(best)} evaluations would be the least"
+    return f"likely hopeless: signal/noise seems under {QUIET_ENOUGH}, though a larger pilot may find more"
+
+
+def _remedies(told: "Pilot") -> list[str]:
+    remedies = [
+        "annealing and tail averaging (retraining.schedule: cosine, retraining.average_tail: 0.25)",
+        "more fine-tuning steps",
+        "a base model trained for longer",
+    ]
+    if told.images is not None and told.images**2 > told.within**2 / 2:
+        remedies.insert(0, "more sampling.images, from which most of the noise comes")
+    return remedies
+
+
+def _count(evaluations: float) -> str:
+    """Two digits: no more is known."""
+    if not math.isfinite(evaluations):
+        return "endless"
+    if evaluations < 100:
+        return f"{max(1, math.ceil(evaluations))}"
+    return f"{int(float(f'{evaluations:.1e}')):,}"

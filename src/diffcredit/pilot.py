@@ -1,0 +1,120 @@
+"""A pilot: a handful of evaluations that tell noise and signal before the money is spent.
+
+Coalitions of half the contributors, each with several seeds. They are kept in the ledger with the purpose ``pilot``
+and never enter an estimate.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from math import comb
+from typing import TYPE_CHECKING
+
+from diffcredit.coalitions import encode, make_design
+from diffcredit.config import StudyConfig
+from diffcredit.credit import Credits
+from diffcredit.credit.pilot import Pilot, read_pilot
+from diffcredit.credit.planning import signal_to_noise
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.execution import Executor, Task
+from diffcredit.ledger import Evaluation, NoLedger
+from diffcredit.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+COALITIONS, REPLICATES = 4, 3
+# The ledger knows an evaluation by its coalition and replicate, whatever its purpose: no estimate gets this far.
+FIRST_REPLICATE = 1_000_000
+
+QUIET_ENOUGH = 0.1  # signal/noise under which credits take too many evaluations
+ENOUGH = 40  # evaluations that tell more than a pilot
+
+
+def pilot_tasks(config: StudyConfig, n: int, coalitions: int = COALITIONS, replicates: int = REPLICATES) -> list[Task]:
+    """``replicates`` seeds of each of ``coalitions``; all of that size where there are fewer. More of either only
+    add."""
+    design = make_design("subset(0.5)", derive_seed(config.seed, "pilot"))
+    drawn = design.draw(n, 0, min(coalitions, comb(n, pilot_size(n))))
+    return [
+        Task(encode(coalition), FIRST_REPLICATE + replicate, "pilot")
+        for replicate in range(replicates)
+        for coalition in drawn
+    ]
+
+
+def pilot_size(n: int) -> int:
+    """How many members the pilot's coalitions have."""
+    return int(make_design("subset(0.5)").size_probabilities(n).argmax()) + 1
+
+
+def run_pilot(study: "Study", executor: Executor, coalitions: int, replicates: int) -> Iterator[Evaluation]:
+    """Evaluates what the ledger lacks of the pilot, and yields each evaluation once it is recorded."""
+    if coalitions < 2 or replicates < 2:
+        raise UserError(f"pilot: {coalitions} coalitions with {replicates} replicates; at least 2 of each are accepted")
+    study.prepare()
+    tasks = pilot_tasks(study.config, study.contributions.n, coalitions, replicates)
+    done = {(evaluation.coalition, evaluation.replicate) for evaluation in pilot_evaluations(study)}
+    pending = [task for task in tasks if (task.coalition, task.replicate) not in done]
+    finished = len(tasks) - len(pending)
+    with study.ledger() as ledger:
+        for evaluation in executor.run(study.evaluator, pending):
+            ledger.record(study.name, study.recipe, evaluation)
+            finished += 1
+            study.progress("evaluating the pilot", finished, len(tasks))
+            yield evaluation
+
+
+def pilot_evaluations(study: "Study") -> list[Evaluation]:
+    """The pilot's evaluations that are done; none where there is no ledger yet."""
+    with suppress(NoLedger), study.ledger(create=False) as ledger:
+        if study.name in ledger.studies() and study.recipe in [r.name for r in ledger.recipes(study.name)]:
+            return ledger.evaluations(study.name, study.recipe, status="done", purpose="pilot")
+    return []
+
+
+def pilots(study: "Study") -> dict[str, Pilot]:
+    """What the pilot tells of each property; a property with too few values is left out."""
+    evaluations = sorted(pilot_evaluations(study), key=lambda e: (e.coalition, e.replicate))
+    values: dict[str, dict[str, list[float]]] = {}
+    errors: dict[str, list[float]] = {}
+    for evaluation in evaluations:
+        for value in evaluation.values:
+            if value.value is not None:
+                values.setdefault(value.property, {}).setdefault(evaluation.coalition, []).append(value.value)
+            if value.standard_error is not None:
+                errors.setdefault(value.property, []).append(value.standard_error)
+    found = {}
+    for name, groups in values.items():
+        with suppress(UserError):
+            found[name] = read_pilot(list(groups.values()), errors.get(name, ()))
+    return found
+
+
+def signals(study: "Study") -> dict[str, float]:
+    """Each property's signal/noise: by the evaluations once they are enough, or else by the pilot; nothing where there
+    is neither."""
+    evaluated = study.schedule().evaluated()
+    credits: dict[str, Credits] = {}
+    if len(evaluated) >= ENOUGH:
+        with suppress(UserError):  # values may all be lacking
+            credits = study.credits(corrected=False)
+    if not credits:
+        return {name: pilot.ratio for name, pilot in pilots(study).items()}
+    sizes = [evaluation.coalition.count("1") for evaluation in evaluated]
+    return {
+        name: signal_to_noise(each.diagnostics["tau"], each.diagnostics["sigma"], sizes, len(each.values))
+        for name, each in credits.items()
+    }
+
+
+def warn_of_noise(signals: Mapping[str, float]) -> None:
+    """Warns of every property whose signal/noise is too low for credits."""
+    for name, ratio in signals.items():
+        if ratio < QUIET_ENOUGH:
+            warnings.warn(
+                f"{name}: signal/noise {ratio:.2g} is under {QUIET_ENOUGH}: contributors make that little of a value's "
+                "variance; look for quieter retraining before evaluating more",
+                DiffcreditWarning,
+                stacklevel=2,
+            )

@@ -1,0 +1,162 @@
+"""A study's surrogates: their values, their own credits, and what an estimate gets of them.
+
+Values that are kept are read without torch; a surrogate is prepared only for those that are missing.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from diffcredit.artifacts import fingerprint
+from diffcredit.coalitions import BoolArray
+from diffcredit.contributions import Contributions
+from diffcredit.credit import Credits, KnownSurrogate, estimate
+from diffcredit.errors import UserError, located
+from diffcredit.plugins import build, settings_of
+from diffcredit.schedule import studied
+from diffcredit.seeds import derive_seed
+from diffcredit.surrogates import SURROGATES, SurrogateValues, Work, tabulate
+from diffcredit.surrogates.contributor_models import needs_start
+from diffcredit.surrogates.tabulating import tabulated
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+LEAST_A_CONTRIBUTOR = 2  # coalitions, for a surrogate's own credits
+
+
+class StudySurrogates:
+    """What a study file's ``surrogates`` stand in for; nothing where it names none."""
+
+    def __init__(self, study: "Study") -> None:
+        self._study = study
+        self.names = tuple(section.name for section in study.config.surrogates)
+        self._credits: dict[tuple[str, str], Credits] = {}
+
+    def check(self, contributions: Contributions, retraining: Any) -> None:
+        """Finds what cannot be, before anything is trained."""
+        n, file = contributions.n, self._study.file
+        if len(self.names) > max(0, n - 2):
+            raise UserError(
+                f"{file}: surrogates: {len(self.names)} for {n} contributors fit any credits; at most {max(0, n - 2)} "
+                "are accepted"
+            )
+        for index, (name, surrogate) in enumerate(zip(self.names, self._built, strict=True)):
+            if getattr(surrogate, "needs_start", False) and getattr(retraining, "weights", None) == "":
+                raise UserError(f"{file}: surrogates.{index}: {needs_start(name)}")
+            least = min(LEAST_A_CONTRIBUTOR * n, 2**n - 2)
+            if surrogate.coalitions < least:
+                raise UserError(
+                    f"{file}: surrogates.{index}.coalitions: {surrogate.coalitions} are too few for {n} contributors; "
+                    f"at least {least} are accepted"
+                )
+
+    def prepare(self) -> None:
+        """All values that the surrogates' own credits need."""
+        for values, surrogate in zip(self._values, self._built, strict=True):
+            for prop in self._properties:
+                if values.stands_in_for(prop):
+                    self._own_credits(values, prop, surrogate.coalitions)
+
+    def known(self, prop: str, coalitions: BoolArray) -> list[KnownSurrogate]:
+        """What stands in for a property: values at ``coalitions`` (m, n), and own credits with their errors."""
+        found = []
+        for values, surrogate in zip(self._values, self._built, strict=True):
+            if prop in self._properties and values.stands_in_for(prop):
+                own = self._own_credits(values, prop, surrogate.coalitions)
+                found.append(KnownSurrogate(values.game(prop)(coalitions), own.values, own.standard_error))
+        return found
+
+    def without(self) -> list[str]:
+        """The properties that no surrogate stands in for, where there are surrogates."""
+        return [prop for prop in self._properties if not any(each.stands_in_for(prop) for each in self._values)]
+
+    def ready(self) -> bool:
+        """Whether all that the surrogates' own credits need is measured."""
+        n = len(self._ledger["contributors"])
+        return all(
+            not values.lacks(prop, tabulated(n, surrogate.coalitions, self._seed)[0])
+            for values, surrogate in zip(self._values, self._built, strict=True)
+            for prop in self._properties
+        )
+
+    def work(self, n: int, evaluations: int) -> Work:
+        """What the surrogates cost beside ``evaluations``; the contributors' models are fine-tuned once for all."""
+        works = []
+        for surrogate in self._built:
+            table = len(tabulated(n, surrogate.coalitions, self._seed)[0])
+            works.append(surrogate.work(n, 1 + table + evaluations))  # and everybody
+        return Work(max((work.fine_tunings for work in works), default=0), sum(work.samplings for work in works))
+
+    def _own_credits(self, values: SurrogateValues, prop: str, most: int) -> Credits:
+        """φ(G) up to a level that all share, which the unknown G(∅) would set."""
+        key = values.name, prop
+        if key not in self._credits:
+            table = tabulate(values.game(prop), len(self._ledger["contributors"]), most, self._seed)
+            with located(f"{self._study.file}: surrogate {values.name!r} of {prop!r}"):
+                self._credits[key] = estimate(
+                    table.coalitions,
+                    table.values,
+                    empty=0.0,
+                    full=table.full,
+                    method="exact" if table.size_distribution == "exhaustive" else "unshrunk",
+                    size_distribution=table.size_distribution,
+                )
+        return self._credits[key]
+
+    @property
+    def _seed(self) -> int:
+        """Of the coalitions that a surrogate's own credits rest on: others than those that are evaluated."""
+        return derive_seed(self._study.config.seed, "surrogates")
+
+    @cached_property
+    def _built(self) -> list[Any]:
+        """The surrogates as the study file has them, not yet prepared."""
+        study, surrogates = self._study, []
+        for index, section in enumerate(study.config.surrogates):
+            where = f"{study.file}: surrogates.{index}"
+            surrogate = build(section.name, section.options, SURROGATES, where=where, beside=study.file.parent)
+            for member in ("coalitions", "work", "prepare", "images"):
+                if not hasattr(surrogate, member):
+                    raise UserError(f"{where}: {section.name!r} has no {member}; an ImageSurrogate is expected")
+            surrogates.append(surrogate)
+        return surrogates
+
+    @cached_property
+    def _ledger(self) -> dict[str, Any]:
+        """The contributors, the recipe's fingerprint, and those of the properties that the study file names."""
+        study = self._study
+        with study.ledger(create=False) as ledger:
+            records = ledger.properties(study.name)
+            named = studied(study.config, records)
+            recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+            return {
+                "contributors": ledger.studies()[study.name]["contributors"],
+                "recipe": recipe.fingerprint,
+                "properties": {record.name: record.fingerprint for record in records if record.name in named},
+            }
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        return self._ledger["properties"] if self.names else {}
+
+    @cached_property
+    def _values(self) -> list[SurrogateValues]:
+        found = []
+        for section, surrogate in zip(self._study.config.surrogates, self._built, strict=True):
+            settings = settings_of(surrogate, section.options)
+            settings.pop("coalitions", None)  # how many are asked changes no value
+            files = {}
+            for prop, measured_by in self._properties.items():
+                name = fingerprint([self._ledger["recipe"], measured_by, section.name, settings])[:12]
+                files[prop] = self._study.folder / "models" / f"surrogate-{name}.json"
+            found.append(
+                SurrogateValues(
+                    section.name, files, lambda surrogate=surrogate: self._load(surrogate), self._study.progress
+                )
+            )
+        return found
+
+    def _load(self, surrogate: Any) -> tuple[Any, list[Any]]:
+        from diffcredit.preparation import prepared_surrogate  # brings torch
+
+        return prepared_surrogate(self._study, surrogate), self._study.properties

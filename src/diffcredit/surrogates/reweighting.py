@@ -1,0 +1,62 @@
+"""The base model's images, those that look like the members' drawn more often: no fine-tuning at all."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.coalitions import BoolArray
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.properties import Images
+from diffcredit.properties.features import pixel_features
+from diffcredit.surrogates.protocol import Material, Work
+
+MOST_ITERATIONS = 1000
+
+
+@dataclass
+class Reweighting:
+    """As many of the base model's images, each drawn in proportion to Σ_{i∈S} p(i|x).
+
+    p(i|x) is the probability that image x comes from contributor i, by a multinomial logistic regression of the
+    contributor on :func:`pixel_features`, fitted to the training images.
+    """
+
+    coalitions: PositiveInt = 1000
+
+    def work(self, n: int, coalitions: int) -> Work:
+        return Work()
+
+    def prepare(self, material: Material) -> None:
+        self._images = material.generated()
+        name = fingerprint([material.contributions.fingerprint, fingerprint_arrays({"images": self._images})])
+        file = material.folder / f"reweighting-{name[:12]}.safetensors"
+        if not file.exists():
+            write_arrays(file, {"log_probabilities": log_probabilities(material.contributions, self._images)})
+        self._log_probabilities = read_arrays(file)["log_probabilities"]
+
+    def images(self, coalition: BoolArray) -> Images:
+        return self._images[resampled(logsumexp(self._log_probabilities[:, coalition], axis=1))]
+
+
+def log_probabilities(contributions: Contributions, images: Images) -> NDArray[np.float64]:
+    """(m, n): log p(i|x) of each image x and contributor i."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=MOST_ITERATIONS))
+    classifier.fit(pixel_features(contributions.images), contributions.owner)
+    return classifier.predict_log_proba(pixel_features(images))
+
+
+def resampled(log_weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(m,): which of m images are drawn in proportion to their weights, by systematic resampling: image x comes
+    ⌊m·w_x⌋ or ⌈m·w_x⌉ times, w_x its part of all weight; always the same."""
+    weights = np.exp(log_weights - log_weights.max())
+    count = len(weights)
+    bounds = np.cumsum(weights) / weights.sum()
+    return np.minimum(np.searchsorted(bounds, (np.arange(count) + 0.5) / count, side="right"), count - 1)

@@ -1,0 +1,159 @@
+"""``diffcredit pilot``, and what ``plan``, ``run`` and ``status`` make of a pilot, of surrogates and of pruning."""
+
+import math
+import re
+
+import pytest
+from scipy import stats
+
+from diffcredit.cli.pilot import meaning
+from diffcredit.credit.pilot import Pilot
+from tiny_study import images_of, rows, write_study
+
+SMALL = {
+    "contributions": {"path": "images", "resolution": 16},
+    "properties": ["colourfulness"],
+    "retraining": {"method": "fine_tune", "steps": 1},
+    "stop.evaluations": 8,
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    return write_study(tmp_path, SMALL)
+
+
+def row_of(out, name):
+    return next(line for line in out.splitlines() if line.split()[:1] == [name]).split()
+
+
+def test_a_table_and_a_sentence_for_each_property(diffcredit, file, tmp_path):
+    code, out, err = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
+    assert (code, err) == (0, "")
+    assert "evaluating the pilot: 6/6" in out
+    assert "Pilot: 6 evaluations of 3 coalitions of half the contributors" in out
+    within, images, _, ratio, low, to, high = row_of(out, "colourfulness")[1:]
+    assert (float(within) > 0, float(images) > 0, to) == (True, True, "to")
+    assert 0 <= float(low) <= float(ratio) <= float(high)
+    assert "colourfulness: " in out
+    assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("pilot",)]
+
+    code, again, _ = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
+    assert code == 0
+    assert "evaluating" not in again
+    assert row_of(again, "colourfulness") == row_of(out, "colourfulness")
+
+
+@pytest.mark.parametrize("option", ["--coalitions", "--replicates"])
+def test_one_of_anything_tells_nothing(diffcredit, file, option):
+    assert diffcredit("pilot", file, option, 1)[0] == 2
+
+
+def test_status_and_plan_do_not_count_it(diffcredit, file):
+    diffcredit("pilot", file, "--workers", 1)
+    assert "fine_tune 0 of 10 0" in " ".join(diffcredit("status", file)[1].split())
+    code, out, err = diffcredit("plan", file, warned=True)
+    assert code == 0
+    assert "10 evaluations of 10, " in out
+    assert "Pilot: 12 evaluations of 4 coalitions" in out
+    assert ("warning: colourfulness: signal/noise" in err) == (float(row_of(out, "colourfulness")[4]) < 0.1)
+
+
+NOISE = """
+import numpy as np
+
+class Noise:
+    def __init__(self):
+        self.random = np.random.default_rng(2)
+
+    def measure(self, images):
+        return float(self.random.normal())
+"""
+
+
+def test_plan_and_run_warn_of_a_noisy_pilot(diffcredit, tmp_path):
+    (tmp_path / "noise_of_a_pilot.py").write_text(NOISE)
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    file = write_study(tmp_path, {**SMALL, "properties": ["noise_of_a_pilot:Noise"]})
+    out = diffcredit("pilot", file, "--coalitions", 6, "--replicates", 8, "--workers", 1)[1]
+    assert float(row_of(out, "Noise")[4 if "not known" not in out else 5]) < 0.1
+    assert "hopeless: signal/noise" in out
+    assert "average_tail" in out
+    for name in ("plan", "run"):
+        code, _, err = diffcredit(name, file, "--workers", 1, warned=True)
+        assert code == 0
+        assert re.fullmatch(r"warning: Noise: signal/noise \S+ is under 0.1: .*\n", err)
+
+
+def pilot(ratio, low, high, images=0.1):
+    return Pilot(4, 12, 1.0, math.sqrt(ratio), images, ratio, low, high)
+
+
+def test_what_it_means():
+    """In closed form at n = 20 with uniform sizes: M = 6·19/21 · (5/ratio) · ρ²/(1 − ρ²)."""
+    expected = math.tanh(math.atanh(0.9) + stats.norm.ppf(0.85) / math.sqrt(17)) ** 2
+    evaluations = 6 * 19 / 21 * 5 / 0.5 * expected / (1 - expected)
+    text = meaning(pilot(0.5, 0.0, 2.0), 20, "uniform")
+    assert text.startswith(f"about {round(evaluations, -1):.0f} evaluations for a correlation of 0.9")
+    assert f"({round(evaluations / 4):.0f} to endless by the interval)" in text
+
+
+def test_what_helps():
+    certain, likely = meaning(pilot(0.01, 0, 0.05), 20, "uniform"), meaning(pilot(0.01, 0, 0.5), 20, "uniform")
+    assert certain.startswith("hopeless: ")
+    assert likely.startswith("likely hopeless: ")
+    for text in (certain, likely):
+        assert "annealing and tail averaging" in text
+        assert "more fine-tuning steps" in text
+        assert "sampling.images" not in text
+    assert "more sampling.images" in meaning(pilot(0.01, 0, 0.05, images=0.9), 20, "uniform")
+    assert "sampling.images" not in meaning(pilot(0.01, 0, 0.05, images=None), 20, "uniform")
+
+
+def test_plan_foresees_what_surrogates_cost(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    file = write_study(tmp_path, {**SMALL, "surrogates": ["pools", {"name": "soup", "coalitions": 9}]})
+    out = diffcredit("plan", file, "--workers", 1)[1]
+    # soup: 9 for its own credits, everybody, and each of 10 evaluations; pools: 4
+    assert "surrogates (pools, soup): 4 models of 1 steps, 24 × 4 images" in " ".join(out.split())
+    assert not (tmp_path / "results").exists()
+
+
+def test_run_with_surrogates_to_the_report(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    properties = ["colourfulness", {"name": "heldout_loss", "time_steps": 2}]
+    section = {"path": "images", "resolution": 16, "holdout": 0.2}
+    changes = {**SMALL, "contributions": section, "properties": properties, "surrogates": ["pools"]}
+    file = write_study(tmp_path, {**changes, "stop.evaluations": 12})
+    code, out, err = diffcredit("run", file, "--workers", 1)
+    assert (code, err) == (0, "")
+    assert out.count("heldout_loss measures the model itself: credited without surrogates") == 1
+    assert "These surrogates: pools." in (tmp_path / "results/report.html").read_text(encoding="utf-8")
+    stage = next(line for line in diffcredit("plan", file, "--workers", 1)[1].splitlines() if "surrogates" in line)
+    assert stage.split()[-1] == "done"
+
+
+def test_run_names_who_is_left_out(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    images_of(tmp_path / "images", ["dan"], each=1)
+    section = {"path": "images", "resolution": 16, "at_least": 2}
+    code, out, _ = diffcredit("run", write_study(tmp_path, {**SMALL, "contributions": section}), "--workers", 1)
+    assert code == 0
+    assert "left out dan (1 image)" in out
+
+
+def test_pruning_that_broke_the_model_is_told_and_noted(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    retraining = {"method": "sparsified", "recover_steps": 1, "steps": 1}
+    train = {"model.train": {"steps": 60, "batch_size": 8, "learning_rate": 1e-3}}
+    file = write_study(tmp_path, {**SMALL, **train, "retraining": retraining})
+    code, out, err = diffcredit("run", file, "--workers", 1, warned=True)
+    assert code == 0
+    warned = re.findall(r"warning: (.*): pruning changed the model too much: it .* 25 % is tolerated", err)
+    assert warned
+    assert "The pruned model, before any coalition" in out
+    report = (tmp_path / "results/report.html").read_text(encoding="utf-8")
+    for name in warned:
+        assert name in out
+        assert f"{name}: pruning changed the model too much" in report

@@ -1,0 +1,140 @@
+"""Soup and each contributor's own model."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.diffusion import Training
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.retraining import contributor_models
+from diffcredit.retraining.contributor_models import ContributorModels
+from diffcredit.retraining.fine_tune import FineTune
+from diffcredit.retraining.soup import Soup
+
+from . import ridge
+from .test_retrainings import contributions, ground
+
+PENALTY = 0.3
+CONTRIBUTIONS = ridge.drawn((2, 3, 1))
+START = np.array([1.0, -2.0, 0.5, 1.5])
+SOME = np.array(list(itertools.product([False, True], repeat=3)))[1:]
+
+
+def thetas(retraining, folder) -> np.ndarray:
+    """(7, 4). Every coalition's 1 to 6 rows divide the batch of 60."""
+    retraining.prepare(ridge.ground(ridge.Ridge(START, PENALTY), CONTRIBUTIONS, folder, batch_size=60))
+    return np.array([model.theta for model in retraining.models_for(SOME, range(len(SOME)))])
+
+
+def test_after_one_step_soup_is_fine_tuning(tmp_path):
+    options = {"steps": 1, "learning_rate": 0.2, "schedule": "constant", "average_tail": None}
+    np.testing.assert_allclose(thetas(Soup(**options), tmp_path), thetas(FineTune(**options), tmp_path), rtol=1e-12)
+
+
+def test_soup_is_fine_tuning_to_first_order_in_the_rate(tmp_path):
+    """Its error is of second order: half the rate, a quarter of the error."""
+    errors = []
+    for rate in (0.004, 0.002):
+        options = {"steps": 5, "learning_rate": rate, "schedule": "constant", "average_tail": None}
+        soup, fine_tuned = (thetas(kind(**options), tmp_path) for kind in (Soup, FineTune))
+        assert np.abs(fine_tuned - START).max() > 100 * np.abs(soup - fine_tuned).max()
+        errors.append(np.abs(soup - fine_tuned)[SOME.sum(axis=1) > 1].max(axis=1))
+    np.testing.assert_allclose(errors[0] / errors[1], 4, rtol=0.1)
+
+
+# Each contributor's own model
+
+SETTINGS = Training(steps=3, batch_size=4)
+
+
+def prepared(on) -> ContributorModels:
+    return ContributorModels.prepare(on, on.base, SETTINGS)
+
+
+def test_all_contributors_are_fine_tuned_with_one_seed(tmp_path, monkeypatch):
+    seeds = []
+
+    def watched(*arguments, seed: int, **more):
+        seeds.append(seed)
+        train(*arguments, seed=seed, **more)
+
+    train = contributor_models.train
+    monkeypatch.setattr(contributor_models, "train", watched)
+    on = ground(tmp_path)
+    models = prepared(on)
+    assert len(seeds) == 3
+    assert len(set(seeds)) == 1
+    alone = FineTune(steps=3, schedule="constant", average_tail=None)
+    alone.prepare(on)
+    assert alone.settings == SETTINGS
+    for index, expected in enumerate(alone.models_for(np.eye(3, dtype=bool), seeds)):
+        assert models.model(index).fingerprint == expected.fingerprint
+
+
+def test_an_average_is_the_weighted_sum_of_all_weights(tmp_path):
+    models = prepared(ground(tmp_path))
+    weights = np.array([0.5, 0.2, 0.3])
+    average = models.average(weights).network.state_dict()
+    own = [models.model(index).network.state_dict() for index in range(3)]
+    for name, tensor in average.items():
+        expected = sum(weight * each[name].double() for weight, each in zip(weights, own, strict=True))
+        torch.testing.assert_close(tensor.double(), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
+    reports, trained = [], []
+    train = contributor_models.train
+
+    def cut_off(*arguments, **more):
+        trained.append(1)
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        train(*arguments, **more)
+
+    on = ground(tmp_path, progress=lambda *report: reports.append(report))
+    monkeypatch.setattr(contributor_models, "train", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        prepared(on)
+    again = prepared(on)
+    assert len(trained) == 4
+    what = "fine-tuning each contributor"
+    assert reports == [(what, step, 9) for step in range(1, 10)]
+    assert prepared(on).fingerprint == again.fingerprint
+    assert len(trained) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "anew"),
+    [
+        ({"given": contributions(changed=1)}, 1),
+        ({"seed": 10}, 3),
+        ({"base_seed": 1}, 3),
+    ],
+)
+def test_what_another_study_shares_is_found(change, anew, tmp_path, monkeypatch):
+    first = prepared(ground(tmp_path))
+    trained = []
+    train = contributor_models.train
+    monkeypatch.setattr(contributor_models, "train", lambda *a, **more: (trained.append(1), train(*a, **more)))
+    other = prepared(ground(tmp_path, **change))
+    assert len(trained) == anew
+    assert other.fingerprint != first.fingerprint
+
+
+def test_only_what_is_trained_is_kept(tmp_path):
+    on = ground(tmp_path)
+    on.base.network.conv_in.requires_grad_(False)
+    models = prepared(on)
+    changed = models.average(np.array([0.5, 0.5, 0.0])).network.state_dict()
+    for name, tensor in on.base.network.state_dict().items():
+        assert changed[name].equal(tensor) == name.startswith("conv_in"), name
+
+
+def test_a_soup_can_be_kept(tmp_path):
+    soup = Soup(steps=2)
+    soup.prepare(ground(tmp_path))
+    (model,) = soup.models_for(np.array([[True, False, True]]), [0])
+    model.save(tmp_path / "soup")
+    assert DDPM.load(tmp_path / "soup").fingerprint == model.fingerprint

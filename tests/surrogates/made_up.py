@@ -1,0 +1,64 @@
+"""Contributions, models and material whose images can be told by hand: everybody has a brightness of their own."""
+
+import dataclasses
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.settings import Sampling, Training
+from diffcredit.progress import silent
+from diffcredit.surrogates import Material
+
+LEVELS, COUNTS = (10, 50, 200, 90), (3, 1, 2, 4)
+
+
+def contributions():
+    owner = np.repeat(np.arange(4), COUNTS)
+    images = np.zeros((10, 8, 8, 3), dtype=np.uint8) + np.array(LEVELS, dtype=np.uint8)[owner][:, None, None, None]
+    return Contributions(images, owner, ("a", "b", "c", "d"), tuple(map(str, range(10))), images[:0])
+
+
+@dataclass
+class Grey:
+    """A model whose image of seed s is grey of brightness level + s."""
+
+    level: float
+
+    def sample(self, seeds, steps, batch_size, scheduler, guidance):
+        return np.stack([np.full((8, 8, 3), round(self.level) + seed, dtype=np.uint8) for seed in seeds])
+
+
+class Models:
+    """The contributors' models, as the room of retrainings makes them, and how often that was."""
+
+    made = 0
+
+    @classmethod
+    def prepare(cls, ground, start, training):
+        cls.made += 1
+        return cls()
+
+    def model(self, index):
+        return Grey(LEVELS[index])
+
+    def average(self, weights):
+        return Grey(float(np.asarray(weights) @ np.array(LEVELS)))
+
+
+def material(folder, images=20, generated=None, **retraining):
+    start = SimpleNamespace(fingerprint="start")
+    fine_tuning = {"start": start, "settings": Training(steps=1), "ground": SimpleNamespace(seed=0)}
+    return Material(
+        contributions=contributions(),
+        retraining=SimpleNamespace(**(retraining or fine_tuning)),
+        generated=lambda: generated,
+        sampling=Sampling(images=images, steps=1),
+        folder=folder,
+        progress=silent,
+    )
+
+
+def other_sampling(one, **changes):
+    return dataclasses.replace(one, sampling=dataclasses.replace(one.sampling, **changes))

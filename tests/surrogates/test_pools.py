@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from diffcredit.errors import UserError
+from diffcredit.retraining import contributor_models
+from diffcredit.surrogates.pools import Pools, shared_out
+
+from .made_up import COUNTS, LEVELS, Models, material, other_sampling
+
+
+@pytest.fixture(autouse=True)
+def models(monkeypatch):
+    monkeypatch.setattr(contributor_models, "ContributorModels", Models)
+    monkeypatch.setattr(Models, "made", 0)
+    return Models
+
+
+def prepared(one):
+    pools = Pools()
+    pools.prepare(one)
+    return pools
+
+
+def brightness(images):
+    return images[:, 0, 0, 0].astype(int)
+
+
+def test_every_noise_once_from_a_members_pool(tmp_path):
+    pools = prepared(material(tmp_path))
+    coalition = np.array([True, False, True, True])
+    levels = brightness(pools.images(coalition)) - np.arange(20)  # image j is the member's level + j
+    assert set(levels) == {LEVELS[0], LEVELS[2], LEVELS[3]}
+    np.testing.assert_array_equal(brightness(pools.images(np.arange(4) == 1)), LEVELS[1] + np.arange(20))
+
+
+@pytest.mark.parametrize("images", [1, 7, 64, 1000])
+def test_members_share_the_images_as_they_share_the_data(images):
+    counts = np.array([3, 1, 2, 400, 17, 90])
+    for coalition in np.random.default_rng(0).random((30, 6)) < 0.5:
+        if not coalition.any():
+            continue
+        owners = shared_out(coalition, counts, images)
+        wanted = images * np.where(coalition, counts, 0) / counts[coalition].sum()
+        # the discrepancy of van der Corput's sequence: 1 + log₂(m)/3 over any interval
+        assert np.abs(np.bincount(owners, minlength=6) - wanted).max() <= 1 + np.log2(images) / 3
+        assert coalition[owners].all()
+
+
+def test_nothing_depends_on_the_order_of_asking(tmp_path):
+    rows = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 0, 1]], dtype=bool)
+    one, other = prepared(material(tmp_path)), prepared(material(tmp_path))
+    first = [one.images(row) for row in rows]
+    for index in (2, 0, 1):
+        np.testing.assert_array_equal(other.images(rows[index]), first[index])
+
+
+def test_pools_are_sampled_once_and_taken_up_again(tmp_path, models):
+    one = material(tmp_path)
+    prepared(one)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == len(COUNTS)
+    before = [file.stat().st_mtime_ns for file in files]
+    prepared(one)
+    assert models.made == 1
+    files[2].unlink()
+    prepared(one)
+    assert models.made == 2
+    after = [file.stat().st_mtime_ns for file in files]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, True, False, True]
+    prepared(other_sampling(one, seed=5))
+    assert len(list(tmp_path.iterdir())) == 2 * len(COUNTS)
+
+
+def test_what_it_costs():
+    assert (Pools().work(7, 500).fine_tunings, Pools().work(7, 500).samplings) == (7, 7)
+
+
+def test_coalitions_must_start_from_a_model(tmp_path):
+    with pytest.raises(UserError, match=r"surrogate 'pools' fine-tunes .* accepted: a retraining such as fine_tune"):
+        prepared(material(tmp_path, weights=""))
