@@ -202,9 +202,11 @@ def test_options_of_a_retraining(beside):
     assert message.startswith(
         "s.yaml: properties.0.stepz: unknown; sparsified accepts steps, batch_size, learning_rate, "
     )
-    message = refused(beside, "fine_tune", {"schedule": "linear"}, RETRAININGS)
-    assert message.endswith("schedule: 'linear' is not accepted; Input should be 'constant' or 'cosine'")
-    assert "from_scratch, fine_tune, sparsified" in refused(beside, "lora", {}, RETRAININGS)
+    message = refused(beside, "fine_tune", {"schedule": "step"}, RETRAININGS)
+    assert message.endswith("schedule: 'step' is not accepted; Input should be 'constant', 'cosine' or 'linear'")
+    message = refused(beside, "soup", {"sparse": {"parameter": 0.5}}, RETRAININGS)
+    assert message.startswith("s.yaml: properties.0.sparse: {'parameter': 0.5} is not accepted")
+    assert "from_scratch, fine_tune, sparsified" in refused(beside, "loar", {}, RETRAININGS)
 
 
 def properties_of(folder, *sections):

@@ -7,6 +7,8 @@ from annotated_types import Ge, Gt, Le, Lt
 
 PositiveInt = Annotated[int, Ge(1)]
 Fraction = Annotated[float, Gt(0), Lt(1)]
+Annealing = Literal["constant", "cosine", "linear"]
+"""How the learning rate ends: as it began, or at zero."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Training:
     steps: PositiveInt
     batch_size: PositiveInt = 64
     learning_rate: Annotated[float, Gt(0)] = 1e-4
-    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    schedule: Annealing = "constant"
     gradient_clip: Annotated[float, Gt(0)] | None = 1.0
     flip: bool = True
     ema: Fraction | None = None

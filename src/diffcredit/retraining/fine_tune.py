@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Gt, Le
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import DiffusionModel
-from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.diffusion.settings import Annealing, PositiveInt, Training
 from diffcredit.diffusion.training import train
 from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
 
@@ -32,7 +32,7 @@ class FineTune:
     steps: PositiveInt = 1000
     batch_size: PositiveInt | None = None
     learning_rate: Annotated[float, Gt(0)] | None = None
-    schedule: Literal["constant", "cosine"] = "cosine"
+    schedule: Annealing = "cosine"
     average_tail: Annotated[float, Gt(0), Le(1)] | None = 0.25
 
     def prepare(self, ground: Ground) -> None:
