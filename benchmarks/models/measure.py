@@ -1,6 +1,6 @@
 """Seconds per training step and per 1,000 images, and peak memory, of the paper's models, dense and pruned.
 
-    python -m benchmarks models [--scratch FOLDER]
+    python -m benchmarks models
 
 Weights are random, which costs the same. A training step and a sampling step are timed on this machine (the median of
 several, after a warm-up) and scaled to 1,000 images of 100 steps; decoding is timed on its own. On a machine without
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.models.page import write_page
 from benchmarks.models.subjects import SUBJECTS, Subject
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.protocol import DiffusionModel
@@ -45,6 +46,7 @@ def main() -> None:
         for subject in SUBJECTS:
             rows = results["models"][subject.name] = measure(subject, Path(scratch))
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            write_page(results, RESULTS.with_suffix(".md"))
             for kind, row in rows.items():
                 print(f"{subject.name}, {kind}: {row}", flush=True)
 

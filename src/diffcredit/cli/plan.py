@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diffcredit.cli.console import StudyArgument, WorkersOption, console, duration
+from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, duration
 
 if TYPE_CHECKING:
     from diffcredit.schedule import Schedule, Total
@@ -29,8 +29,8 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     from diffcredit.pilot import signals, warn_of_noise
     from diffcredit.study import Study
 
-    loaded = Study.load(study)
-    with stopping_gently():
+    with stopping_gently(), Bars() as bars:
+        loaded = Study.load(study, bars)
         stages = foresee(loaded, workers)
     grid = Table(box=None)
     grid.add_column("stage")
@@ -58,8 +58,8 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
     side_by_side = executor.workers if isinstance(executor, LocalWorkers) else 1
     start, rehearsal = start_and_rehearsal(study)
     with limited_threads(study.config.threads):
-        base = measure_speed(start, training, sampling)
-        speed = measure_speed(rehearsal.model, rehearsal.coalition or training, sampling)
+        base = measure_speed(start, training, sampling, study.progress)
+        speed = measure_speed(rehearsal.model, rehearsal.coalition or training, sampling, study.progress)
     steps = rehearsal.coalition.steps if rehearsal.coalition else 0
     each = steps * speed.training_step + speed.sampling
     schedule = study.schedule()

@@ -25,6 +25,12 @@ def micro_batch_in_use(model: DiffusionModel, settings: Training) -> int:
     return min(asked, _fitting.get(_key(model, settings), asked))
 
 
+def smallest_micro_batch() -> int | None:
+    """The smallest that was found to fit since this process started; None where memory never ran out. Sums come out
+    another way in other pieces, so it belongs to the numerics of what was computed."""
+    return min(_fitting.values(), default=None)
+
+
 def with_fitting_micro_batch(attempt: Callable[[int], T], samples: int, model: DiffusionModel, settings: Training) -> T:
     """``attempt(size)`` with the micro-batch in use, or half of it as often as the memory runs out.
 

@@ -12,8 +12,11 @@ from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import train
+from diffcredit.progress import Progress, silent
 
-STEPS = 3
+STEPS = 2
+ENOUGH = 2.0  # seconds that one measurement may take
+FEW = 4  # samples that a batch is foreseen from where all of it would take longer
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,30 @@ class Speed:
     sampling: float
 
 
-def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling) -> Speed:
+def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling, progress: Progress = silent) -> Speed:
     """Times ``model`` on a few steps of ``training`` (which changes its weights) and of ``sampling``."""
     few = dataclasses.replace(training, steps=STEPS, warmup_steps=0)
-    data = blank_batch(model, training.batch_size)
-    step = _seconds(lambda: train(model, data, few, seed=0), model) / STEPS
+
+    def trained(size: int) -> object:
+        settings = dataclasses.replace(few, batch_size=size, micro_batch=None)
+        return train(model, blank_batch(model, size), settings, seed=0)
+
+    def sampled(size: int, steps: int) -> object:
+        return generate(model, dataclasses.replace(sampling, images=size, batch_size=size, steps=steps))
+
     batch = min(sampling.batch_size, sampling.images)
-    few_steps = dataclasses.replace(sampling, images=batch, steps=STEPS)
-    one = _seconds(lambda: generate(model, few_steps), model) / STEPS
-    return Speed(step, one * sampling.steps * sampling.images / batch)
+    what = "timing a few steps"
+    progress(what, 0, 3)
+    training_step = _seconds(trained, training.batch_size, model) / STEPS
+    progress(what, 1, 3)
+    short = _seconds(lambda size: sampled(size, STEPS), batch, model)
+    progress(what, 2, 3)
+    long = _seconds(lambda size: sampled(size, 2 * STEPS), batch, model)
+    progress(what, 3, 3)
+    # what is done once, such as decoding, is told from what every step does
+    step = max(0.0, long - short) / STEPS
+    once = max(0.0, short - STEPS * step)
+    return Speed(training_step, (once + sampling.steps * step) * sampling.images / batch)
 
 
 def blank_batch(model: DiffusionModel, size: int) -> Batch:
@@ -45,13 +63,20 @@ def blank_batch(model: DiffusionModel, size: int) -> Batch:
     return Batch(x, x, torch.arange(size), text.to(model.device), torch.zeros(size, dtype=torch.long, device=x.device))
 
 
-def _seconds(work: Callable[[], object], model: DiffusionModel) -> float:
-    """The median of three runs after one to warm up; a GPU is waited for."""
-    times = []
-    for _ in range(4):
-        start = time.perf_counter()
-        work()
-        if model.device.type == "cuda":
-            torch.cuda.synchronize(model.device)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times[1:]))
+def _seconds(work: Callable[[int], object], size: int, model: DiffusionModel) -> float:
+    """Of ``work(size)``: the median of three runs, or, where that would take long, in proportion to a few samples."""
+    few = min(size, FEW)
+    _timed(work, few, model)  # warms up
+    seconds = _timed(work, few, model)
+    if seconds * size / few > ENOUGH:
+        return seconds * size / few
+    _timed(work, size, model)
+    return float(np.median([_timed(work, size, model) for _ in range(3)]))
+
+
+def _timed(work: Callable[[int], object], size: int, model: DiffusionModel) -> float:
+    start = time.perf_counter()
+    work(size)
+    if model.device.type == "cuda":  # which is waited for
+        torch.cuda.synchronize(model.device)
+    return time.perf_counter() - start

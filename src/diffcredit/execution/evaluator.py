@@ -13,6 +13,7 @@ import torch
 
 from diffcredit.coalitions import decode
 from diffcredit.diffusion.generating import generate
+from diffcredit.diffusion.micro_batches import smallest_micro_batch
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.execution.tasks import Task, failed_evaluation, utc_now, worker_name
@@ -86,7 +87,14 @@ def _value(measurement: Measurement) -> Value:
 
 
 def numerics(device: torch.device) -> dict[str, Any]:
-    """The class within which outputs are bitwise equal: device, type of numbers, threads, path of the code."""
+    """The class within which outputs are bitwise equal: device, type of numbers, threads, path of the code, and the
+    micro-batch where memory ran out (None: as the study says)."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     threads = torch.get_num_threads() if device.type == "cpu" else None
-    return {"device": f"{device.type} {name}", "dtype": "float32", "threads": threads, "path": "eager"}
+    return {
+        "device": f"{device.type} {name}",
+        "dtype": "float32",
+        "threads": threads,
+        "path": "eager",
+        "micro_batch": smallest_micro_batch(),
+    }
