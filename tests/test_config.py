@@ -70,6 +70,10 @@ def refused_text(tmp_path, text):
         ({"model.train.ema": 1.0}, "model.train.ema: 1.0 is not accepted; input should be less than 1"),
         ({"sampling.steps": 1001}, "sampling.steps: 1001 is not accepted; input should be less than or equal to 1000"),
         ({"sampling.seed": 2**64}, "sampling.seed: 18446744073709551616 is not accepted; "),
+        (
+            {"sampling.guidance": float("inf")},
+            "sampling.guidance: inf is not accepted; input should be a finite number",
+        ),
         ({"stop.evaluations": 0}, "stop.evaluations: 0 is not accepted; input should be greater than or equal to 1"),
         # one of a few
         (
@@ -416,3 +420,17 @@ def test_any_damaged_text_is_accepted_or_refused(start, length, put, tmp_path_fa
     file = tmp_path_factory.getbasetemp() / "damaged.yaml"
     file.write_bytes((text[:start] + put + text[start + length :]).encode("utf-8", "surrogatepass"))
     ends_well(file)
+
+
+def test_only_models_are_folders_beside_the_study_file(tmp_path):
+    for name in ("tiny", "flowers", "my-unet"):
+        (tmp_path / name).mkdir()
+    options = {"preset": "tiny", "prompt": "flowers", "pretrained": "my-unet", "autoencoder": "user/hub-id"}
+    model = read_config(write_study(tmp_path, {f"model.{key}": value for key, value in options.items()})).model
+    assert model.options == options | {"pretrained": str(tmp_path.resolve() / "my-unet")}
+
+
+@pytest.mark.parametrize("key", ["prompt", "pretrained"])
+def test_a_text_longer_than_a_file_name_can_be(tmp_path, key):
+    text = "a meadow of many colours " * 50
+    assert read_config(write_study(tmp_path, {f"model.{key}": text})).model.options[key] == text

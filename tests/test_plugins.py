@@ -6,7 +6,7 @@ import pytest
 
 from diffcredit.errors import UserError
 from diffcredit.plugins import build, settings_of
-from diffcredit.preparation import build_properties, build_retraining
+from diffcredit.preparation import build_properties, build_retraining, model_settings
 from diffcredit.properties import PROPERTIES
 from diffcredit.retraining import RETRAININGS
 from diffcredit.study import Study
@@ -205,7 +205,9 @@ def test_options_of_a_retraining(beside):
     message = refused(beside, "fine_tune", {"schedule": "step"}, RETRAININGS)
     assert message.endswith("schedule: 'step' is not accepted; Input should be 'constant', 'cosine' or 'linear'")
     message = refused(beside, "soup", {"sparse": {"parameter": 0.5}}, RETRAININGS)
-    assert message.startswith("s.yaml: properties.0.sparse: {'parameter': 0.5} is not accepted")
+    assert message.startswith("s.yaml: properties.0.sparse.parameter: unknown; accepted: parameters, importance, ")
+    message = refused(beside, "soup", {"sparse": {"recover_steps": 0}}, RETRAININGS)
+    assert message.startswith("s.yaml: properties.0.sparse.recover_steps: 0 is not accepted; ")
     assert "from_scratch, fine_tune, sparsified" in refused(beside, "loar", {}, RETRAININGS)
 
 
@@ -252,3 +254,17 @@ def test_a_retraining_that_lacks_methods(beside):
     study = Study.load(write_study(beside, {"retraining": {"method": "mine:HalfRetraining"}}))
     with pytest.raises(UserError, match=r"retraining: 'mine:HalfRetraining' has no method rehearse; a Retraini"):
         build_retraining(study)
+
+
+def test_a_family_is_known_by_its_program_too(tmp_path):
+    module = tmp_path / "my_family.py"
+    module.write_text("from diffcredit.diffusion.ddpm import PixelFamily\n\nclass Mine(PixelFamily):\n    pass\n")
+    try:
+        study = Study.load(write_study(tmp_path, {"model.family": "my_family:Mine"}))
+        code = hashlib.sha256(module.read_bytes()).hexdigest()
+        settings = model_settings(study)
+        assert (settings["preset"], settings["code"]) == ("tiny", code)
+        module.write_text(module.read_text() + "# changed\n")
+        assert model_settings(study)["code"] != code
+    finally:
+        sys.path.remove(str(tmp_path))

@@ -113,6 +113,12 @@ def test_a_wrecked_model_has_lost_everything(prepared, tmp_path):
     assert by_name["colourfulness"].lost == 1
 
 
+def test_a_plug_in_with_a_start_alone_is_not_compared(prepared, tmp_path):
+    forgetful = WRECKED.replace("Wrecked", "Forgetful") + "        self.__dict__.pop('ground')\n"
+    (tmp_path / "forgetful_retraining.py").write_text(forgetful)
+    assert compare(prepared({"method": "forgetful_retraining:Forgetful", "steps": 1})) == []
+
+
 def test_held_out_images_or_else_training_images_give_the_loss(prepared):
     section = {"path": "images", "resolution": 16, "holdout": 0.2}
     loss = {"name": "heldout_loss"}

@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from diffcredit.coalitions import encode, make_design
-from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import Evaluation, Value
 from diffcredit.study import Study, credits_of
 from diffcredit.testing.games import brute_force_shapley, learning
@@ -214,6 +215,14 @@ FINE_TUNED = {
             {"surrogates": ["real_data", "pools"], "retraining": {"method": "from_scratch"}},
             "surrogates.1: surrogate 'pools' fine-tunes .*; accepted: a retraining such as fine_tune or sparsified",
         ),
+        (
+            {"surrogates": ["pools"], "retraining": {"method": "influence"}},
+            "surrogates.0: surrogate 'pools' fine-tunes .*, and this retraining does not; accepted: ",
+        ),
+        (
+            {"surrogates": ["soup"], "retraining": {"method": "gradient_ascent"}},
+            "surrogates.0: surrogate 'soup' fine-tunes .*, and this retraining does not; accepted: ",
+        ),
         ({"surrogates": ["json:JSONDecoder"]}, "surrogates.0: 'json:JSONDecoder' has no coalitions; an ImageSurrogate"),
     ],
 )
@@ -235,6 +244,50 @@ def test_a_property_that_fails_on_a_surrogates_images_is_an_error_with_both_name
     file = write_study(tmp_path, {**FINE_TUNED, **changes})
     with pytest.raises(DiffcreditError, match="surrogate 'real_data': property 'Picky' cannot be measured"):
         run_here(file)
+
+
+def test_only_a_run_prepares_them(tmp_path):
+    """Where they were added after the evaluations, credits say so and wait for the next run."""
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    changes = {**FINE_TUNED, "properties": ["colourfulness"], "stop": {"evaluations": 8}}
+    run_here(write_study(tmp_path, changes))
+    before = files_below(tmp_path / "results")
+    plain = Study.load(tmp_path).credits()["colourfulness"]
+    write_study(tmp_path, {**changes, "surrogates": ["pools"]})
+    with pytest.warns(DiffcreditWarning, match=r"surrogates \(pools\): not measured yet"):
+        credits = Study.load(tmp_path).credits()["colourfulness"]
+    np.testing.assert_array_equal(credits.values, plain.values)
+    Study.load(tmp_path).schedule().catch_up()
+    assert files_below(tmp_path / "results") == before
+    assert run_here(tmp_path / "study.yaml") == []
+    assert "anchor_1" in Study.load(tmp_path).credits()["colourfulness"].diagnostics
+
+
+def test_they_are_measured_with_the_studys_threads(tmp_path):
+    (tmp_path / "counting_threads.py").write_text(
+        "import numpy as np, torch\n"
+        "class Threads:\n"
+        "    coalitions = 14\n"
+        "    def work(self, n, coalitions): raise AssertionError\n"
+        "    def prepare(self, material): pass\n"
+        "    def images(self, coalition):\n"
+        "        return np.full((2, 16, 16, 3), torch.get_num_threads(), np.uint8)\n"
+        "class Level:\n"
+        "    def measure(self, images): return float(images.mean())\n"
+    )
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    names = {"surrogates": ["counting_threads:Threads"], "properties": ["counting_threads:Level"]}
+    write_study(tmp_path, {**FINE_TUNED, **names, "threads": 1})
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        study = Study.load(tmp_path)
+        study.prepare()
+        study.surrogates.prepare()
+    finally:
+        torch.set_num_threads(before)
+    (values,) = kept(tmp_path).values()
+    assert set(values.values()) == {1.0}
 
 
 def test_the_stopping_rule_sees_the_better_precision(tmp_path, monkeypatch):

@@ -37,6 +37,10 @@ def atomic_file(path: Path) -> Generator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+class AlreadyThere(DiffcreditError):
+    """A folder that was to be made exists; artifacts are never overwritten."""
+
+
 @contextmanager
 def atomic_folder(path: Path) -> Generator[Path]:
     """Yields a temporary folder beside ``path``; on success it becomes ``path``, which must not exist yet."""
@@ -46,7 +50,7 @@ def atomic_folder(path: Path) -> Generator[Path]:
         yield temporary
         temporary.chmod(0o755)
         if path.exists():
-            raise DiffcreditError(f"{path}: already exists; artifacts are never overwritten")
+            raise AlreadyThere(f"{path}: already exists; artifacts are never overwritten")
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

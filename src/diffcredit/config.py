@@ -26,6 +26,7 @@ from diffcredit.errors import UserError, located
 from diffcredit.yamlfile import read_yaml
 
 LONGEST_VALUE = 80  # characters of a value that a message repeats
+MODELS = ("pretrained", "autoencoder")  # options that name a folder or a model on the hub, whatever the family
 
 
 def _without_nul(path: Any) -> Any:
@@ -35,6 +36,13 @@ def _without_nul(path: Any) -> Any:
 
 
 _Path = Annotated[Path, AfterValidator(_without_nul)]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that no folder can have, such as one that is too long
+        return False
 
 
 class _Section(BaseModel):
@@ -88,11 +96,11 @@ class ModelSection(_Component):
     train: Training
 
     def resolved(self, folder: Path) -> Self:
-        """The same with options that name a folder beside the study file as its full path; others may be hub ids."""
+        """The same with models that are folders beside the study file as their full paths; others may be hub ids."""
         here = {
             key: str((folder / value).resolve())
-            for key, value in self.options.items()
-            if isinstance(value, str) and "\0" not in value and (folder / value).is_dir()
+            for key in MODELS
+            if isinstance(value := self.options.get(key), str) and _is_folder(folder / value)
         }
         return type(self).model_validate({"family": self.family, "train": self.train, **self.options, **here})
 

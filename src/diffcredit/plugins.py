@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +49,19 @@ def build(reference: str, options: Mapping[str, Any], registry: Mapping[str, str
 
 
 def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What fixes a component's numbers: all fields of a dataclass, or else the options it was given; and of a
-    plug-in the hash of its module's file, so that a changed program never passes for the old one."""
+    """What fixes a component's numbers: all fields of a dataclass, or else the options it was given; and the code
+    of a plug-in."""
     settings = dataclasses.asdict(component) if dataclasses.is_dataclass(component) else dict(options)
+    return {**settings, **code_of(component)}
+
+
+def code_of(component: Any) -> dict[str, str]:
+    """Of a plug-in the hash of its module's file, so that a changed program never passes for the old one."""
     module = sys.modules[type(component).__module__]
     file = getattr(module, "__file__", None)
     if file is None or module.__name__.partition(".")[0] == "diffcredit":  # our own has the package's version
-        return settings
-    return {**settings, "code": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+        return {}
+    return {"code": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
 
 
 _JSON = "texts, finite numbers, true, false, null, lists and mappings of them"
@@ -92,6 +97,20 @@ def _hints(factory: Any) -> dict[str, Any]:
         return {}
 
 
+def _refusal(problems: Sequence[Any], value: Any, hint: Any, where: str) -> str:
+    """What is said against ``value``; where it is a mapping, against the first wrong key in it."""
+    if isinstance(value, dict) and problems[0]["loc"]:
+        key = problems[0]["loc"][0]
+        if problems[0]["type"] == "unexpected_keyword_argument":
+            sections = [kind for kind in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(kind)]
+            known = ", ".join(field.name for kind in sections for field in dataclasses.fields(kind))
+            return f"{where}.{key}: unknown; accepted: {known}"
+        problems = [problem for problem in problems if problem["loc"][:1] == (key,)]
+        where, value = f"{where}.{key}", value.get(key)
+    reasons = dict.fromkeys(problem["msg"] for problem in problems)
+    return f"{where}: {value!r} is not accepted; {' or '.join(reasons)}"
+
+
 def _checked(value: Any, hint: Any, where: str) -> Any:
     if not _is_json(value):
         raise UserError(f"{where}: {value!r} is not accepted; {_JSON} are accepted")
@@ -100,8 +119,7 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     except PydanticUserError:  # a hint that tells pydantic nothing
         return value
     except ValidationError as error:
-        reasons = dict.fromkeys(problem["msg"] for problem in error.errors())
-        raise UserError(f"{where}: {value!r} is not accepted; {' or '.join(reasons)}") from None
+        raise UserError(_refusal(error.errors(), value, hint, where)) from None
     if isinstance(value, bool) and not isinstance(checked, bool):
         raise UserError(f"{where}: true and false are not accepted; a number is expected")
     return checked

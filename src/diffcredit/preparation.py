@@ -15,11 +15,12 @@ from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, w
 from diffcredit.diffusion import FAMILIES
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.kept import kept_model
+from diffcredit.diffusion.optimizers import check_optimizer
 from diffcredit.diffusion.protocol import DiffusionModel, Family, Images
 from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
-from diffcredit.plugins import build, settings_of
+from diffcredit.plugins import build, code_of, settings_of
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground, Rehearsal, Retraining
@@ -56,6 +57,8 @@ def check(study: "Study") -> None:
         check_schedule(study.config, contributions.n, [prop.name for prop in properties])
     if study.surrogates.names:
         study.surrogates.check(contributions, build_retraining(study))
+    with located(study.file):
+        check_optimizer(study.config.model.train)
     if not base_is_there(study):
         start_and_rehearsal(study)
 
@@ -84,7 +87,13 @@ def start_and_rehearsal(study: "Study") -> tuple[DiffusionModel, Rehearsal]:
 def _start(study: "Study") -> DiffusionModel:
     with located(study.file):
         start = build_family(study).start(study.contributions, derive_seed(study.config.seed, "base"))
+        _check_sampling(study, start)
     return start.to(device_of(study))
+
+
+def _check_sampling(study: "Study", model: DiffusionModel) -> None:
+    """Refuses what the model's noise schedule cannot be sampled with, before anything is trained."""
+    model.noise_schedule.sampler(study.config.sampling.scheduler, study.config.sampling.steps)
 
 
 def base_model(study: "Study") -> DiffusionModel:
@@ -122,8 +131,9 @@ def base_identity(study: "Study") -> str:
 def model_settings(study: "Study") -> dict[str, Any]:
     """All that fixes the base model but the data and the seed; files are known by their content, not their place."""
     section, family = study.config.model, build_family(study)
-    with located(study.file):
-        return {"family": section.family, **family.identity(), "train": dataclasses.asdict(section.train)}
+    with located(f"{study.file}: model"):
+        identity = {**family.identity(), **code_of(family)}
+        return {"family": section.family, **identity, "train": dataclasses.asdict(section.train)}
 
 
 def prepared_retraining(study: "Study") -> Retraining:
@@ -179,7 +189,7 @@ def fitted_properties(study: "Study") -> list[Any]:
             file = _state_file(study, index, prop)
             if not file.exists():
                 study.progress("fitting properties", index, len(properties))
-                with located(f"{study.file}: properties.{index}"):
+                with located(f"{study.file}: properties.{index}"), limited_threads(study.config.threads):
                     state = prop.fit(Context(generated_images(study), study.contributions))
                 write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
             prop.restore(read_arrays(file))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TOLERATED = 0.25  # of the way to the untrained network
 LOSS = "denoising loss"
-TRAINING_IMAGES = 256  # that the loss is taken on where none are held out
+LOSS_IMAGES = 256  # that the loss is taken on: held-out ones, or else training images
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def kept(study: "Study") -> list[Comparison]:
 
 
 def _file(study: "Study") -> Path | None:
-    start = getattr(study.retraining, "start", None)
-    if start is None or start.fingerprint == study.base.fingerprint:
+    start, ground = (getattr(study.retraining, name, None) for name in ("start", "ground"))
+    if start is None or ground is None or start.fingerprint == study.base.fingerprint:
         return None
     sampling, records = dataclasses.asdict(study.config.sampling), property_records(study)
     identity = [base_identity(study), start.fingerprint, sampling, [record.fingerprint for record in records]]
@@ -100,7 +100,7 @@ def _compare(study: "Study") -> list[Comparison]:
     untrained = retraining.ground.untrained(start)
     what, values = "comparing the pruned model with the base model", []
     loss = HeldoutLoss()
-    loss.restore(loss.fit(Context(generated_images(study), _with_heldout(study.contributions))))
+    loss.restore(loss.fit(Context(generated_images(study), _with_some_heldout(study.contributions))))
     for index, model in enumerate((study.base, start, untrained)):
         study.progress(what, index, 3)
         images: Images = generated_images(study) if model is study.base else generate(model, sampling)
@@ -114,15 +114,14 @@ def _compare(study: "Study") -> list[Comparison]:
     ]
 
 
-def _with_heldout(contributions: Contributions) -> Contributions:
-    """The contributions; where no images are held out, some of the training images from all contributors as such."""
-    if len(contributions.heldout):
-        return contributions
-    count = len(contributions.images)
-    rows = np.unique(np.linspace(0, count - 1, min(TRAINING_IMAGES, count)).round().astype(int))
-    captions = contributions.captions
+def _with_some_heldout(contributions: Contributions) -> Contributions:
+    """The contributions with at most so many held-out images; where none are, training images of all contributors."""
+    images, captions = contributions.heldout, contributions.heldout_captions
+    if not len(images):
+        images, captions = contributions.images, contributions.captions
+    rows = np.unique(np.linspace(0, len(images) - 1, min(LOSS_IMAGES, len(images))).round().astype(int))
     return dataclasses.replace(
         contributions,
-        heldout=contributions.images[rows],
+        heldout=images[rows],
         heldout_captions=None if captions is None else tuple(captions[row] for row in rows),
     )

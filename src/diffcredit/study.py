@@ -79,14 +79,15 @@ class Study:
         evaluations: list[Evaluation] = []
         records: list[PropertyRecord] = []
         settings: dict[str, Any] = {}
+        known = None
         with suppress(NoLedger), self.ledger(create=False) as ledger:
             if settings := ledger.studies().get(self.name, {}):
                 records = ledger.properties(self.name)
                 if self.recipe in [recipe.name for recipe in ledger.recipes(self.name)]:
                     evaluations = ledger.evaluations(self.name, self.recipe)
+                    known = self._known_surrogates()
         n = len(settings["contributors"]) if settings else self.contributions.n
         properties = studied(self.config, records)
-        known = self.surrogates.known
         schedule = Schedule(
             self.config, n, properties, lambda some: credits_of(some, properties, self.config, surrogates=known)[0]
         )
@@ -128,13 +129,25 @@ class Study:
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe)
             names = [record.name for record in ledger.properties(self.name)]
-        surrogates = self.surrogates.known if corrected else None
+        corrected = corrected and method == DEFAULT
+        surrogates = self._known_surrogates() if corrected else None
+        if corrected and surrogates is None:
+            warnings.warn(
+                f"surrogates ({', '.join(self.surrogates.names)}): not measured yet, so these are the credits of the "
+                "evaluations alone; diffcredit run measures them",
+                DiffcreditWarning,
+                stacklevel=2,
+            )
         credits, reasons = credits_of(evaluations, names, self.config, method, confidence, surrogates)
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():
             warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
         return credits
+
+    def _known_surrogates(self) -> Callable[[str, BoolArray], Sequence[KnownSurrogate]] | None:
+        """What stands in for the properties; None where it is still to be prepared, which only a run does."""
+        return self.surrogates.known if self.surrogates.ready() else None
 
     # Where the record is, and what a worker needs.
     def ledger(self, *, create: bool = True) -> Ledger:

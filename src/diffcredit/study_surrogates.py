@@ -6,15 +6,19 @@ Values that are kept are read without torch; a surrogate is prepared only for th
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from diffcredit.artifacts import fingerprint
 from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
 from diffcredit.credit import Credits, KnownSurrogate, estimate
 from diffcredit.errors import UserError, located
+from diffcredit.execution.threads import limited_threads
 from diffcredit.plugins import build, settings_of
 from diffcredit.schedule import studied
 from diffcredit.seeds import derive_seed
-from diffcredit.surrogates import SURROGATES, SurrogateValues, Work, tabulate
+from diffcredit.surrogates import SURROGATES, Surrogate, SurrogateValues, Work, tabulate
 from diffcredit.surrogates.contributor_models import needs_start
 from diffcredit.surrogates.tabulating import tabulated
 
@@ -41,7 +45,7 @@ class StudySurrogates:
                 "are accepted"
             )
         for index, (name, surrogate) in enumerate(zip(self.names, self._built, strict=True)):
-            if getattr(surrogate, "needs_start", False) and getattr(retraining, "weights", None) == "":
+            if getattr(surrogate, "needs_start", False) and not getattr(retraining, "fine_tunes", True):
                 raise UserError(f"{file}: surrogates.{index}: {needs_start(name)}")
             least = min(LEAST_A_CONTRIBUTOR * n, 2**n - 2)
             if surrogate.coalitions < least:
@@ -63,7 +67,7 @@ class StudySurrogates:
         for values, surrogate in zip(self._values, self._built, strict=True):
             if prop in self._properties and values.stands_in_for(prop):
                 own = self._own_credits(values, prop, surrogate.coalitions)
-                found.append(KnownSurrogate(values.game(prop)(coalitions), own.values, own.standard_error))
+                found.append(KnownSurrogate(self._game(values, prop)(coalitions), own.values, own.standard_error))
         return found
 
     def without(self) -> list[str]:
@@ -91,7 +95,7 @@ class StudySurrogates:
         """φ(G) up to a level that all share, which the unknown G(∅) would set."""
         key = values.name, prop
         if key not in self._credits:
-            table = tabulate(values.game(prop), len(self._ledger["contributors"]), most, self._seed)
+            table = tabulate(self._game(values, prop), len(self._ledger["contributors"]), most, self._seed)
             with located(f"{self._study.file}: surrogate {values.name!r} of {prop!r}"):
                 self._credits[key] = estimate(
                     table.coalitions,
@@ -102,6 +106,15 @@ class StudySurrogates:
                     size_distribution=table.size_distribution,
                 )
         return self._credits[key]
+
+    def _game(self, values: SurrogateValues, prop: str) -> Surrogate:
+        """G of a property, measured with the study's threads, as evaluations are."""
+
+        def limited(coalitions: BoolArray) -> NDArray[np.float64]:
+            with limited_threads(self._study.config.threads):
+                return values.game(prop)(coalitions)
+
+        return limited
 
     @property
     def _seed(self) -> int:

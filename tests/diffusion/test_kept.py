@@ -59,3 +59,14 @@ def test_goes_on_where_it_was_cut_off(tmp_path, contributions, monkeypatch):
     assert taken == [("training it", 3, 4), ("training it", 4, 4)]
     assert again.fingerprint == whole.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "whole"]
+
+
+def test_another_process_that_made_the_same_meanwhile(tmp_path, contributions):
+    expected = kept(tmp_path / "alone", contributions)
+
+    def other_process(what: str, done: int, total: int) -> None:
+        if done == total and not (tmp_path / "base").exists():
+            kept(tmp_path / "base", contributions)
+
+    assert kept(tmp_path / "base", contributions, progress=other_process).fingerprint == expected.fingerprint
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "base"]

@@ -1,5 +1,6 @@
 import json
 import shutil
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -352,7 +353,8 @@ def test_a_study_starts_from_ones_own_unet(ddpm_folder, tmp_path):
         ({"preset": "tiny", "pretrained": "my-unet"}, "exactly one of preset and pretrained is expected"),
         ({}, "exactly one of preset and pretrained is expected"),
         ({"family": "latent", "preset": "tiny"}, "autoencoder is missing"),
-        ({"pretrained": "my-unte"}, "my-unte: no such folder, and not a hub id"),
+        ({"pretrained": "my-unte"}, "model: my-unte: no such folder, and not a hub id"),
+        ({"pretrained": "my-unte" * 50}, "model: (my-unte){50}: no such folder, and not a hub id"),
         ({"family": "latent", "preset": "tiny", "autoencoder": "my-unet"}, "_class_name 'UNet2DModel'; accepted: Auto"),
         ({"family": "lora"}, "model.pretrained: missing"),
         (
@@ -376,6 +378,28 @@ def test_guidance_is_for_models_with_prompts(ddpm_folder, tmp_path, family):
     file = study(tmp_path, ddpm_folder, model=model, sampling={"images": 2, "steps": 2, "guidance": 3.0})
     with pytest.raises(UserError, match=rf"study\.yaml: sampling\.guidance: the family '{family}' follows no prompt"):
         run_here(file)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "schedule", "message"),
+    [
+        ({"steps": 101}, {"num_train_timesteps": 100}, r"sampling\.steps: 101; this model has 100 time steps"),
+        ({"scheduler": "pndm"}, {"prediction_type": "sample"}, r"sampling\.scheduler: 'pndm' takes no model that"),
+    ],
+)
+def test_what_the_model_cannot_be_sampled_with_is_refused_at_once(tmp_path, sampling, schedule, message):
+    folder = tiny_pipelines.ddpm_pipeline(tmp_path / "pipeline", **schedule)
+    file = study(tmp_path, folder, sampling={"images": 2, **sampling}, properties=["colourfulness"])
+    with pytest.raises(UserError, match=rf"study\.yaml: {message}"):
+        run_here(file)
+
+
+def test_an_optimizer_without_its_package_is_refused_at_once(ddpm_folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
+    model = {"pretrained": "my-unet", "train": {"steps": 2, "optimizer": "adam8bit"}}
+    with pytest.raises(UserError, match=r"study\.yaml: model\.train\.optimizer: 'adam8bit' needs the package"):
+        run_here(study(tmp_path, ddpm_folder, model=model))
 
 
 def test_images_of_another_size_are_refused_before_anything_is_trained(ddpm_folder, tmp_path):

@@ -233,7 +233,21 @@ def test_without_captions_a_prompt_is_needed(sd_folder, fresh):
         fresh.encode(pictures(2))
 
 
+def test_an_image_without_caption_is_named(sd_folder):
+    some = contributions(captions=("a cat", "", "two dogs", "", "a bee", "a cat"))
+    with pytest.raises(UserError, match=r"model\.prompt: missing, and 2 of 6 images have no caption, such as '2'"):
+        LoRAFamily(str(sd_folder)).start(some, seed=0)
+    assert LoRAFamily(str(sd_folder), prompt="").start(some, seed=0).prompts == ("",)
+
+
 # -- the adapter
+
+
+def test_loading_draws_from_nobodys_random_numbers(adapted, base, tmp_path):
+    adapted.save(tmp_path)
+    state = torch.random.get_rng_state()
+    TextToImageLoRA.load(tmp_path, base)
+    assert torch.random.get_rng_state().equal(state)
 
 
 def test_loss_is_the_closed_form(adapted, plain):

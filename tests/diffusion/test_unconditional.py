@@ -188,3 +188,13 @@ def test_untrained_weights_are_distributed_as_on_construction():
         elif isinstance(one, torch.nn.GroupNorm):
             assert (other.weight == 1).all()
             assert (other.bias == 0).all()
+
+
+def test_what_is_never_trained_stays_so(tmp_path):
+    """The fixed frequencies of a Fourier time embedding."""
+    network = tiny_pipelines.unet(time_embedding_type="fourier")
+    fixed = {name for name, parameter in network.named_parameters() if not parameter.requires_grad}
+    assert fixed == {"time_proj.weight"}
+    DDPM(network, dict(network.config)).save(tmp_path)
+    loaded = DDPM.load(tmp_path).network
+    assert {name for name, parameter in loaded.named_parameters() if not parameter.requires_grad} == fixed

@@ -1,12 +1,13 @@
 """A model that is made once and found again: trained with a checkpoint beside it, then kept in a folder."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from diffcredit.artifacts import atomic_folder
+from diffcredit.artifacts import AlreadyThere, atomic_folder
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.encoding import encoded
 from diffcredit.diffusion.protocol import DiffusionModel
@@ -36,7 +37,8 @@ def kept_model(
         data = encoded(model, contributions, folder.parent, mirrored=settings.flip, progress=progress)
         checkpoint = folder.with_name(f"{folder.name}.checkpoint.safetensors")
         train(model, data, settings, seed=seed, checkpoint=checkpoint, on_step=partial(progress, what))
-        with atomic_folder(folder) as temporary:
+        # another process of the study may have made the same meanwhile
+        with suppress(AlreadyThere), atomic_folder(folder) as temporary:
             model.save(temporary)
         checkpoint.unlink(missing_ok=True)
     return load(folder).to(device)

@@ -62,7 +62,8 @@ def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: st
     for module in network.modules():
         for key, parameter in list(module._parameters.items()):
             if parameter is not None:
-                module._parameters[key] = nn.Parameter(torch.empty(0, device="meta"))
+                empty = torch.empty(0, device="meta")
+                module._parameters[key] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
     _assign(network, tensors)
     sync_resamplers(network)
     return network.eval()
@@ -72,7 +73,8 @@ def _assign(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         path, _, key = name.rpartition(".")
         module = network.get_submodule(path)
-        module._parameters[key] = nn.Parameter(tensor.clone())
+        trained = module.get_parameter(key).requires_grad  # Fourier features are not
+        module._parameters[key] = nn.Parameter(tensor.clone(), requires_grad=trained)
 
 
 def sync_resamplers(network: nn.Module) -> None:

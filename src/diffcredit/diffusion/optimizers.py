@@ -28,12 +28,18 @@ def make_optimizer(settings: Training, parameters: Sequence[nn.Parameter]) -> to
             return _bitsandbytes(settings).AdamW8bit(parameters, lr=rate, weight_decay=decay)
 
 
+def check_optimizer(settings: Training) -> None:
+    """Refuses an optimizer whose package is not installed."""
+    if settings.optimizer.endswith("8bit"):
+        _bitsandbytes(settings)
+
+
 def _bitsandbytes(settings: Training) -> Any:
     try:
         return importlib.import_module("bitsandbytes.optim")
     except ImportError as error:
         raise UserError(
-            f"optimizer: {settings.optimizer!r} needs the package bitsandbytes ({error}); "
+            f"model.train.optimizer: {settings.optimizer!r} needs the package bitsandbytes ({error}); "
             'pip install "diffcredit[8bit]"'
         ) from None
 

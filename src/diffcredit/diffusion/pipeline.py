@@ -81,19 +81,21 @@ class Pipeline:
         keys = [(str(device), prompt) for prompt in prompts]
         new = [key for key in dict.fromkeys(keys) if key not in self._texts]
         if new:
-            self._text_encoder.to(device)
-            for key in new:
-                # one at a time, so that no bit of a text's states depends on the texts beside it
-                tokens = self._tokenizer(
-                    key[1],
-                    padding="max_length",
-                    max_length=self._tokenizer.model_max_length,
-                    truncation=True,
-                    return_tensors="pt",
-                )
-                with torch.no_grad():
-                    self._texts[key] = self._text_encoder(tokens.input_ids.to(device))[0][0].float().cpu()
-            self._text_encoder.to("cpu")
+            try:
+                self._text_encoder.to(device)
+                for key in new:
+                    # one at a time, so that no bit of a text's states depends on the texts beside it
+                    tokens = self._tokenizer(
+                        key[1],
+                        padding="max_length",
+                        max_length=self._tokenizer.model_max_length,
+                        truncation=True,
+                        return_tensors="pt",
+                    )
+                    with torch.no_grad():
+                        self._texts[key] = self._text_encoder(tokens.input_ids.to(device))[0][0].float().cpu()
+            finally:
+                self._text_encoder.to("cpu")
         return torch.stack([self._texts[key] for key in keys]).to(device)
 
 

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -46,8 +46,9 @@ def require_one(**options: object) -> None:
 @lru_cache(maxsize=32)
 def folder_of(reference: str) -> Path:
     """The folder that ``reference`` names: a path, or a model on the hub, which is downloaded once."""
-    if Path(reference).is_dir():
-        return Path(reference).resolve()
+    with suppress(OSError):  # of a name that no folder can have
+        if Path(reference).is_dir():
+            return Path(reference).resolve()
     if not _HUB_ID.fullmatch(reference):
         raise UserError(f"{reference}: no such folder, and not a hub id such as 'google/ddpm-cifar10-32'")
     from huggingface_hub import snapshot_download

@@ -6,6 +6,8 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, Lt
 
 PositiveInt = Annotated[int, Ge(1)]
+Rank = Annotated[int, Ge(1), Le(4096)]
+"""Of a low-rank update; no attention is wider."""
 Fraction = Annotated[float, Gt(0), Lt(1)]
 Annealing = Literal["constant", "cosine", "linear"]
 """How the learning rate ends: as it began, or at zero."""
@@ -78,7 +80,7 @@ class Sampling:
     model follows its prompt (7.5 unless given; 1: not guided); other models take none.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     images: PositiveInt = 1024
     steps: Annotated[int, Ge(1), Le(1000)] = 100  # no more than there are time steps

@@ -21,7 +21,7 @@ from diffcredit.diffusion.latent import encode_both
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
 from diffcredit.diffusion.pretrained import read_json
 from diffcredit.diffusion.protocol import Batch, Images
-from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
 from diffcredit.seeds import derive_seed
@@ -181,7 +181,8 @@ class TextToImageLoRA(UNetModel):
         pairs = {f"{name}.{factor}.weight" for name in _projections(network) for factor in ("lora_A", "lora_B")}
         if set(tensors) != pairs:
             raise UserError(f"{file}: not an adapter of this U-Net's attention")
-        network.add_adapter(_config(ranks))
+        with torch.random.fork_rng(devices=[]):  # peft draws weights, which the saved ones replace
+            network.add_adapter(_config(ranks))
         named = dict(network.named_parameters())
         try:
             with torch.no_grad():
@@ -232,7 +233,7 @@ class LoRAFamily:
     hub id). Every image is trained and generated with one ``prompt``, or, without it, with the images' captions."""
 
     pretrained: str
-    rank: PositiveInt = 16
+    rank: Rank = 16
     prompt: str | None = None
 
     nobody: ClassVar[str] = "the pipeline without an adapter"
@@ -257,6 +258,12 @@ class LoRAFamily:
             return [self.prompt]
         if contributions.captions is None:
             raise UserError("model.prompt: missing, and the contributions have no captions; one of both is needed")
+        captioned = zip(contributions.names, contributions.captions, strict=True)
+        if without := [name for name, caption in captioned if not caption]:
+            raise UserError(
+                f"model.prompt: missing, and {len(without)} of {len(contributions.names)} images have no caption, "
+                f"such as {without[0]!r}; a prompt, or a caption for every image, is needed"
+            )
         # mixed, so that a few images already follow captions of all kinds, in an order that others do not change
         return sorted(set(contributions.captions), key=lambda caption: derive_seed("prompt", caption))
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class FromScratch:
     steps: PositiveInt | None = None
 
     weights = ""
+    fine_tunes: ClassVar[bool] = False
 
     def prepare(self, ground: Ground) -> None:
         self._ground = ground

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Gt
@@ -35,6 +35,8 @@ class GradientAscent:
     steps: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     sparse: Sparsity | None = None
+
+    fine_tunes: ClassVar[bool] = False
 
     def prepare(self, ground: Ground) -> None:
         self.start, self.ground = start_of(ground, self.sparse), ground

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -49,6 +49,8 @@ class Influence:
     batches: PositiveInt = 1
     time_steps: PositiveInt = 10
     sparse: Sparsity | None = None
+
+    fine_tunes: ClassVar[bool] = False
 
     def prepare(self, ground: Ground) -> None:
         self.start, self.ground = start_of(ground, self.sparse), ground

@@ -12,7 +12,7 @@ from torch import nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import DiffusionModel
-from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.diffusion.settings import Rank, Training
 from diffcredit.errors import UserError
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.protocol import Ground, Rehearsal
@@ -35,7 +35,7 @@ class LoRA(FineTune):
     from the base model, or from the ``sparse`` one.
     """
 
-    rank: PositiveInt = 16
+    rank: Rank = 16
     alpha: Annotated[float, Gt(0)] = 32.0
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.05
     sparse: Sparsity | None = None

@@ -52,7 +52,11 @@ class Rehearsal:
 
 
 class Retraining(Protocol):
-    """Any way to get a coalition's model. Many coalitions at once, so that a fleet is no special case."""
+    """Any way to get a coalition's model. Many coalitions at once, so that a fleet is no special case.
+
+    One that does not fine-tune a model that all coalitions start from says ``fine_tunes = False``: surrogates that
+    fine-tune it too are then refused before anything is trained.
+    """
 
     def prepare(self, ground: Ground) -> None:
         """Once a study, e.g. prune and recover. What it makes is kept in ``ground.folder`` and found again."""

@@ -37,6 +37,6 @@ def fine_tuning(retraining: Any, surrogate: str) -> Any:
 
 def needs_start(surrogate: str) -> str:
     return (
-        f"surrogate {surrogate!r} fine-tunes the model that all coalitions start from, and this retraining has none; "
+        f"surrogate {surrogate!r} fine-tunes the model that all coalitions start from, and this retraining does not; "
         "accepted: a retraining such as fine_tune or sparsified, or the surrogates reweighting and real_data"
     )

@@ -58,7 +58,7 @@ class ImageSurrogate(Protocol):
 
     A plug-in ``package.module:Class`` is as good as ours. Its fields are the options of the study file; ``coalitions``
     is how many are asked for its own credits. One that fine-tunes the model that all coalitions start from says
-    ``needs_start = True``, and is refused where the retraining has none.
+    ``needs_start = True``, and is refused where the retraining fine-tunes none.
     """
 
     coalitions: int

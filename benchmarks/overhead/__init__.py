@@ -1,0 +1,1 @@
+"""What an evaluation costs beside its training steps and its images."""
