@@ -10,6 +10,21 @@ from benchmarks.fidelity.recipes import RECIPES, TRUTH
 
 FloatArray = NDArray[np.float64]
 
+READING = (
+    "How to read it, with 24 coalitions and intervals this wide:",
+    "",
+    "- The first row is the ceiling: what truth says of itself. Colourfulness and cluster entropy have little signal "
+    "in a model this small.",
+    "- Fine-tuning, dense or sparse, approaches retraining as steps grow, and the sparse model keeps up with the dense "
+    "one.",
+    "- `soup` agrees with retraining about as well as 60 steps of fine-tuning do, from twelve fine-tunings in all and "
+    "nothing to train for a coalition; it is good at 15 steps already, where fine-tuning is not, and gains nothing "
+    "from 240: far from the start, weights no longer average.",
+    "- `lora` on the attention alone, of which this network has one layer, needs hundreds of steps to move at all.",
+    "- `gradient_ascent` and `influence` with their default settings do not tell contributors apart for the held-out "
+    "loss.",
+)
+
 
 def write_page(results: dict[str, Any], file: Path) -> None:
     coalitions = results["coalitions"]
@@ -21,9 +36,9 @@ def write_page(results: dict[str, Any], file: Path) -> None:
         f"Correlation with models retrained from scratch (mean of two seeds) over {len(coalitions)} coalitions of the "
         "demo's twelve designers, and the same with the coalition's size taken out (partial correlation given the "
         "size and its square), which is what tells contributors apart. In brackets a 90 % bootstrap interval over "
-        "coalitions. Seconds are those of one evaluation's training on this machine beside "
-        f"{results['workers'] - 1} other; preparation is once a study (and includes the base or sparse model where it "
-        "came first).",
+        "coalitions. Training seconds are those of one evaluation; preparation is once a study and includes the base "
+        "or sparse model where it came first. The machine had other work too, which makes all times longer, up to three "
+        "times: compare them roughly, and with each other only.",
         "",
         f"On a CPU, torch {results['versions'].get('torch')}, diffusers {results['versions'].get('diffusers')}. "
         "`python -m benchmarks fidelity` makes this page.",
@@ -39,6 +54,9 @@ def write_page(results: dict[str, Any], file: Path) -> None:
                 mine, theirs = truth[name].T
             else:
                 mine, theirs = table(results, recipe, name)[:, 0], truth[name].mean(axis=1)
+            if np.ptp(mine) == 0:
+                cells.append("the same value for all |")
+                continue
             plain, partial = correlation(mine, theirs), partial_correlation(mine, theirs, sizes)
             low, high = interval(mine, theirs, sizes)
             cells.append(f"{plain:.2f} | {partial:.2f} ({low:.2f} to {high:.2f})")
@@ -47,6 +65,7 @@ def write_page(results: dict[str, Any], file: Path) -> None:
         lines.append(
             f"| {label} | {' | '.join(cells)} | {seconds:.2f} | {results['preparation seconds'][recipe]:.0f} |"
         )
+    lines += ["", *READING]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
