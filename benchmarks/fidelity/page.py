@@ -37,8 +37,8 @@ def write_page(results: dict[str, Any], file: Path) -> None:
         "demo's twelve designers, and the same with the coalition's size taken out (partial correlation given the "
         "size and its square), which is what tells contributors apart. In brackets a 90 % bootstrap interval over "
         "coalitions. Training seconds are those of one evaluation; preparation is once a study and includes the base "
-        "or sparse model where it came first. The machine had other work too, which makes all times longer, up to three "
-        "times: compare them roughly, and with each other only.",
+        "or sparse model where it came first. The machine had other work too, which makes all times longer, up to "
+        "three times: compare them roughly, and with each other only.",
         "",
         f"On a CPU, torch {results['versions'].get('torch')}, diffusers {results['versions'].get('diffusers')}. "
         "`python -m benchmarks fidelity` makes this page.",
