@@ -28,8 +28,8 @@ class Canvas:
         self.brightness = brightness
         self.sampled: list[tuple] = []
 
-    def sample(self, seeds: Sequence[int], steps: int, batch_size: int):
-        self.sampled.append((list(seeds), steps, batch_size))
+    def sample(self, seeds: Sequence[int], steps: int, batch_size: int, scheduler: str, guidance: float | None):
+        self.sampled.append((list(seeds), steps, batch_size, scheduler, guidance))
         if self.brightness == 66:
             raise RuntimeError("no image comes out")
         return np.full((len(seeds), 4, 4, 3), self.brightness, dtype=np.uint8)
@@ -161,7 +161,7 @@ def test_all_coalitions_are_sampled_from_the_same_noises():
                 yield model
 
     list(evaluator(Watched()).evaluate(TASKS))
-    assert [model.sampled for model in seen] == [[([5, 6, 7], 2, 2)]] * 4
+    assert [model.sampled for model in seen] == [[([5, 6, 7], 2, 2, "ddim", None)]] * 4
 
 
 def test_seeds_follow_from_study_coalition_and_replicate():
@@ -208,7 +208,7 @@ def test_real_models_give_the_same_values_again_and_other_ones_for_another_repli
     def results(tasks):
         retraining = FineTune(steps=2, batch_size=2, learning_rate=1e-3)
         base = DDPM.create("tiny", 8, 0)
-        retraining.prepare(Ground(base, contributions, Training(steps=1), 0, tmp_path, silent))
+        retraining.prepare(Ground(base, contributions, Training(steps=1), 0, tmp_path, DDPM.load, silent))
         return values(ModelEvaluator(retraining, SAMPLING, [Colourfulness()], seed=3).evaluate(tasks))
 
     tasks = [Task("110", 0, "estimate"), Task("110", 1, "estimate"), Task("000", 0, "endpoint")]
