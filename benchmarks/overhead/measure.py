@@ -3,7 +3,7 @@
     python -m benchmarks overhead
 
 An evaluation of k steps and m images takes T = a + b·k + c·m. Three timings give a, the overhead (copying the start,
-choosing the coalition's images, a fresh optimizer, measuring), beside b, a training step of 64 images, and c. Each is
+choosing the coalition's images, a fresh optimizer, measuring), beside b, a training step of 16 images, and c. Each is
 the median of several, all in one run; what counts is the ratio a/b, in steps.
 """
 
@@ -55,7 +55,7 @@ def overhead(preset: str, resolution: int, device: str) -> dict[str, float]:
     names = tuple(f"{index:04d}" for index in range(len(owner)))
     contributions = Contributions(images, owner, tuple(f"{i:02d}" for i in range(CONTRIBUTORS)), names, images[:0])
     base = DDPM.create(preset, resolution, seed=0).to(device)
-    ground = Ground(base, contributions, Training(steps=1), 0, Path(), DDPM.load, silent)
+    ground = Ground(base, contributions, Training(steps=1, batch_size=16), 0, Path(), DDPM.load, silent)
     coalition = encode(np.arange(CONTRIBUTORS) % 2 == 0)
 
     def timed(steps: int, count: int) -> float:
