@@ -71,8 +71,8 @@ def meaning(told: "Pilot", n: int, design: str) -> str:
     from diffcredit.pilot import QUIET_ENOUGH, pilot_size
 
     size = pilot_size(n)
-    best, likely, worst = (
-        foreseen_evaluations(ratio, size, n, design, TARGET) for ratio in (told.high, told.ratio, told.low)
+    best, likely, worst = (  # however little noise there is, as many as contributors are needed to tell them apart
+        max(n, foreseen_evaluations(ratio, size, n, design, TARGET)) for ratio in (told.high, told.ratio, told.low)
     )
     if told.ratio >= QUIET_ENOUGH:
         return (
@@ -93,7 +93,7 @@ def _verdict(told: "Pilot", best: float) -> str:
 
 def _remedies(told: "Pilot") -> list[str]:
     remedies = [
-        "annealing and tail averaging (retraining.schedule: cosine, retraining.average_tail: 0.25)",
+        "annealing and tail averaging, if they are off (retraining.schedule: cosine, retraining.average_tail: 0.25)",
         "more fine-tuning steps",
         "a base model trained for longer",
     ]
