@@ -194,6 +194,13 @@ def test_what_the_record_tells():
     assert datetime.fromisoformat(item.started) <= datetime.fromisoformat(item.finished)
 
 
+def test_a_micro_batch_that_memory_forced_is_told(monkeypatch):
+    assert numerics(torch.device("cpu"))["micro_batch"] is None
+    monkeypatch.setattr("diffcredit.diffusion.micro_batches._fitting", {("one",): 8, ("other",): 2})
+    (item,) = evaluator().evaluate(TASKS[:1])
+    assert item.numerics["micro_batch"] == 2
+
+
 def test_seconds_are_those_of_their_stage(monkeypatch):
     clock = iter([100.0, 103.0, 110.0, 110.5])
     monkeypatch.setattr("diffcredit.execution.evaluator.time.perf_counter", lambda: next(clock))
