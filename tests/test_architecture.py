@@ -12,12 +12,13 @@ import diffcredit
 
 SOURCE = Path(diffcredit.__file__).parent
 
-FOUNDATION = ("errors", "artifacts", "seeds", "progress", "yamlfile", "csvtext")
+FOUNDATION = ("errors", "artifacts", "seeds", "progress", "yamlfile", "csvtext", "plugins")
 ROOMS = (
     "contributions",
     "diffusion",
     "coalitions",
     "retraining",
+    "features",
     "properties",
     "surrogates",
     "ledger",
@@ -32,9 +33,9 @@ ROOMS = (
 ASSEMBLY = (
     "config",
     "pilot",
-    "plugins",
     "preparation",
     "quality",
+    "remeasuring",
     "schedule",
     "study",
     "study_surrogates",

@@ -27,6 +27,8 @@ from diffcredit.yamlfile import read_yaml
 
 LONGEST_VALUE = 80  # characters of a value that a message repeats
 MODELS = ("pretrained", "autoencoder")  # options that name a folder or a model on the hub, whatever the family
+PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
+WORDS = ("contributions", "heldout")  # values of them that never do
 
 
 def _without_nul(path: Any) -> Any:
@@ -42,6 +44,26 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:  # a name that no folder can have, such as one that is too long
+        return False
+
+
+def _found(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """``options`` with files and folders beside the study file as their full paths; what is none of them may be a
+    model on the hub, or a word. Those of an extractor lie in a mapping of their own."""
+
+    def full(key: str, value: Any) -> Any:
+        if key == "features" and isinstance(value, dict):
+            return _found(value, folder)
+        named = key in PATHS and isinstance(value, str) and value not in ("", *WORDS)
+        return str((folder / value).resolve()) if named and _exists(folder / value) else value
+
+    return {key: full(key, value) for key, value in options.items()}
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that nothing can have
         return False
 
 
@@ -126,6 +148,10 @@ class PropertySection(_Component):
     @classmethod
     def _plain_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
+
+    def resolved(self, folder: Path) -> Self:
+        """The same with files and folders beside the study file as their full paths."""
+        return type(self).model_validate({"name": self.name, "as": self.label, **_found(self.options, folder)})
 
 
 class SurrogateSection(_Component):
@@ -237,7 +263,8 @@ class StudyConfig(_Section):
     """A study: everything that fixes the numbers, and where they are kept.
 
     ``threads`` is how many a process computes with on a CPU. Sums come out another way with another number, so
-    it belongs to the study and not to the machine.
+    it belongs to the study and not to the machine. ``keep`` is what stays of each evaluation, for properties that are
+    added later.
     """
 
     name: Annotated[str, Field(max_length=100)]
@@ -250,6 +277,7 @@ class StudyConfig(_Section):
     surrogates: tuple[SurrogateSection, ...] = ()
     design: DesignSection = DesignSection()
     stop: StopSection = StopSection(evaluations=500)
+    keep: Literal["images", "features", "model", "nothing"] = "nothing"
     results: _Path | None = None
     ledger: Annotated[str, AfterValidator(_without_nul)] | None = None
     device: str = "auto"
@@ -329,6 +357,7 @@ class StudyConfig(_Section):
             update={
                 "contributions": contributions,
                 "model": self.model.resolved(folder),
+                "properties": tuple(section.resolved(folder) for section in self.properties),
                 "results": results,
                 "ledger": ledger,
             }

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,29 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from diffcredit.artifacts import canonical_json
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 
 
-def build(reference: str, options: Mapping[str, Any], registry: Mapping[str, str], *, where: str, beside: Path) -> Any:
+def build(
+    reference: str,
+    options: Mapping[str, Any],
+    registry: Mapping[str, str],
+    *,
+    where: str,
+    beside: Path,
+    of_function: Callable[[Any], Callable[..., Any]] | None = None,
+) -> Any:
     """The object that ``reference`` names, made with ``options``.
 
     ``registry`` maps our short names to their classes; anything with a colon is a plug-in, looked for beside
     the study file as well as among the installed packages. Options are checked against the annotations of the
-    class, and ``where`` (file and key) starts every error.
+    class, and ``where`` (file and key) starts every error. ``of_function`` makes a factory of a plain function, where
+    those are accepted.
     """
     factory = _load(reference, registry, where, beside)
+    if of_function is not None and inspect.isfunction(factory):
+        with located(f"{where}: {reference!r}"):
+            factory = of_function(factory)
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -57,7 +69,8 @@ def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def code_of(component: Any) -> dict[str, str]:
     """Of a plug-in the hash of its module's file, so that a changed program never passes for the old one."""
-    module = sys.modules[type(component).__module__]
+    written = getattr(component, "__wrapped__", type(component))  # the function that a component stands for, or else it
+    module = sys.modules[written.__module__]
     file = getattr(module, "__file__", None)
     if file is None or module.__name__.partition(".")[0] == "diffcredit":  # our own has the package's version
         return {}
@@ -92,7 +105,8 @@ def _load(reference: str, registry: Mapping[str, str], where: str, beside: Path)
 
 def _hints(factory: Any) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)
+        annotated = factory.__init__ if inspect.isclass(factory) else getattr(factory, "__wrapped__", factory)
+        return typing.get_type_hints(annotated, include_extras=True)
     except (NameError, TypeError):  # names that only a type checker imports: those options go unchecked
         return {}
 

@@ -5,23 +5,30 @@ and never takes up a stale one.
 """
 
 import dataclasses
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.config import PATHS
 from diffcredit.diffusion import FAMILIES
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.optimizers import check_optimizer
 from diffcredit.diffusion.protocol import DiffusionModel, Family, Images
 from diffcredit.errors import UserError, located
+from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.threads import limited_threads
-from diffcredit.ledger import PropertyRecord
+from diffcredit.features.extractors import Extractors
+from diffcredit.features.protocol import option_name
+from diffcredit.ledger import PropertyRecord, Recipe
 from diffcredit.plugins import build, code_of, settings_of
 from diffcredit.properties import PROPERTIES, Context
+from diffcredit.properties.functions import property_of
+from diffcredit.properties.measuring import check_enough, needs_features
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground, Rehearsal, Retraining
 from diffcredit.schedule import check_schedule
@@ -30,6 +37,8 @@ from diffcredit.surrogates import Material
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
+
+MEASURES = ("measure(images)", "measure_features(features)", "measure_model(model)")
 
 
 def device_of(study: "Study") -> torch.device:
@@ -50,9 +59,13 @@ def check(study: "Study") -> None:
     device_of(study)
     properties = build_properties(study)
     for index, prop in enumerate(properties):
-        if hasattr(prop, "check"):
-            with located(f"{study.file}: properties.{index}"):
+        with located(f"{study.file}: properties.{index}"):
+            if hasattr(prop, "check"):
                 prop.check(contributions, images)
+            if needs_features(prop):
+                check_features(prop, study.extractors, images)
+    if study.config.keep == "features" and not any(map(needs_features, properties)):
+        raise UserError(f"{study.file}: keep: features, but no property of the study has any; keep images, for example")
     with located(study.file):
         check_schedule(study.config, contributions.n, [prop.name for prop in properties])
     if study.surrogates.names:
@@ -61,6 +74,22 @@ def check(study: "Study") -> None:
         check_optimizer(study.config.model.train)
     if not base_is_there(study):
         start_and_rehearsal(study)
+
+
+def check_features(prop: Any, extractors: Extractors, images: int) -> None:
+    """Loads a property's extractor, and refuses one that it cannot do with."""
+    extractor = extractors.get(prop.features)
+    if getattr(prop, "classifier", False) and extractor.classes is None:
+        raise UserError(
+            f"features: {option_name(prop.features)!r} gives no class probabilities, which {prop.name} needs; "
+            "accepted: a classifier such as efficientnet_lite0 or inception_v3"
+        )
+    check_enough(prop, images, extractor.dimensions)
+
+
+def study_extractors(study: "Study") -> Extractors:
+    """The study's feature extractors, on its device."""
+    return Extractors(str(device_of(study)), study.file.parent, study.folder / "models", study.progress)
 
 
 def build_family(study: "Study") -> Family:
@@ -115,6 +144,12 @@ def base_model(study: "Study") -> DiffusionModel:
         )
 
 
+def model_loader(study: "Study") -> Callable[[Path], DiffusionModel]:
+    """What reads a model that was saved, onto the study's device."""
+    family, device = build_family(study), device_of(study)
+    return lambda folder: family.load(folder).to(device)
+
+
 def base_is_there(study: "Study") -> bool:
     """Whether nothing is left to train of the base model."""
     return build_family(study).trained or base_folder(study).exists()
@@ -167,9 +202,18 @@ def build_properties(study: "Study") -> list[Any]:
     properties = []
     for index, section in enumerate(study.config.properties):
         where = f"{study.file}: properties.{index}"
-        prop = build(section.name, section.options, PROPERTIES, where=where, beside=study.file.parent)
-        if not hasattr(prop, "measure") and not hasattr(prop, "measure_model"):
-            raise UserError(f"{where}: {section.name!r} has neither measure(images) nor measure_model(model)")
+        prop = build(
+            section.name,
+            section.options,
+            PROPERTIES,
+            where=where,
+            beside=study.file.parent,
+            of_function=property_of,
+        )
+        if not any(hasattr(prop, method.partition("(")[0]) for method in MEASURES):
+            raise UserError(f"{where}: {section.name!r} has none of {', '.join(MEASURES)}; a property has one of them")
+        if needs_features(prop) and not isinstance(getattr(prop, "features", None), str | dict):
+            raise UserError(f"{where}: {section.name!r} has measure_features but no features, the extractor's name")
         if hasattr(prop, "fit") and not hasattr(prop, "restore"):
             raise UserError(f"{where}: {section.name!r} has fit(context) but no restore(state)")
         if section.label is not None or not hasattr(prop, "name"):
@@ -190,14 +234,23 @@ def fitted_properties(study: "Study") -> list[Any]:
             if not file.exists():
                 study.progress("fitting properties", index, len(properties))
                 with located(f"{study.file}: properties.{index}"), limited_threads(study.config.threads):
-                    state = prop.fit(Context(generated_images(study), study.contributions))
+                    state = prop.fit(study_context(study))
                 write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
             prop.restore(read_arrays(file))
     return properties
 
 
+def study_context(study: "Study") -> Context:
+    """What the study's properties are fitted to."""
+    prompts = getattr(study.base, "prompts", None)  # of image j by its seed; a family without texts has none
+    followed = tuple(prompts[seed % len(prompts)] for seed in study.config.sampling.seeds) if prompts else None
+    return Context(generated_images(study), study.contributions, study.extractors, followed)
+
+
 def _state_file(study: "Study", index: int, prop: Any) -> Path:
     settings = settings_of(prop, study.config.properties[index].options)
+    if needs_features(prop):
+        settings["features"] = study.extractors.identity(prop.features)
     sampling = dataclasses.asdict(study.config.sampling)
     identity = fingerprint([base_identity(study), sampling, study.config.properties[index].name, settings])
     return study.folder / "models" / f"property-{identity[:12]}.safetensors"
@@ -237,15 +290,31 @@ def property_records(study: "Study") -> list[PropertyRecord]:
     records = []
     for index, (section, prop) in enumerate(zip(study.config.properties, study.properties, strict=True)):
         file = _state_file(study, index, prop)
+        settings = settings_of(prop, section.options)
+        for key in PATHS:  # a file is known by its content, which is in the state, not by its place
+            if isinstance(settings.get(key), str):
+                settings[key] = PurePath(settings[key]).name
+        if needs_features(prop):
+            settings["features"] = study.extractors.identity(prop.features)
         records.append(
             PropertyRecord(
                 name=prop.name,
-                settings={"name": section.name, **settings_of(prop, section.options)},
+                settings={"name": section.name, **settings},
                 higher_is_better=getattr(prop, "higher_is_better", True),
                 state=fingerprint_arrays(read_arrays(file)) if hasattr(prop, "fit") else "",
             )
         )
     return records
+
+
+def study_keeper(study: "Study", recipe: Recipe) -> Keeper:
+    """Where the evaluations of one of the study's recipes are kept."""
+    return Keeper(study.folder / "kept" / recipe.fingerprint[:12], study.config.keep)
+
+
+def study_recipe(study: "Study") -> Recipe:
+    """The recipe of the study file, with its retraining prepared."""
+    return Recipe(study.recipe, recipe_settings(study), study.retraining.weights)
 
 
 def recipe_settings(study: "Study") -> dict[str, Any]:

@@ -20,7 +20,7 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.preparation import base_identity, generated_images, property_records
 from diffcredit.properties import Context
 from diffcredit.properties.heldout_loss import HeldoutLoss
-from diffcredit.properties.measuring import measure_all
+from diffcredit.properties.measuring import Observation, measure_all
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -104,7 +104,8 @@ def _compare(study: "Study") -> list[Comparison]:
     for index, model in enumerate((study.base, start, untrained)):
         study.progress(what, index, 3)
         images: Images = generated_images(study) if model is study.base else generate(model, sampling)
-        measured = {each.property: each.value for each in measure_all(study.properties, images, model)}
+        observation = Observation(study.extractors, images, model)
+        measured = {each.property: each.value for each in measure_all(study.properties, observation)}
         values.append({**measured, LOSS: loss.measure_model(model)})
     study.progress(what, 3, 3)
     return [

@@ -27,6 +27,7 @@ from diffcredit.study_surrogates import StudySurrogates
 
 if TYPE_CHECKING:
     from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.features.extractors import Extractors
     from diffcredit.retraining.protocol import Retraining
 
 
@@ -67,6 +68,11 @@ class Study:
     @cached_property
     def properties(self) -> list[Any]:
         return self._preparation.fitted_properties(self)
+
+    @cached_property
+    def extractors(self) -> "Extractors":
+        """What properties see images through: each loaded once."""
+        return self._preparation.study_extractors(self)
 
     # 5. What stands in for the properties, if anything does.
     @cached_property
@@ -115,7 +121,7 @@ class Study:
             settings = self._preparation.recipe_settings(self)
             ledger.register_study(self.name, {"contributors": list(self.contributions.contributors)})
             ledger.check_recipe_settings(self.name, self.recipe, settings)  # before the training, not after
-            ledger.register_recipe(self.name, Recipe(self.recipe, settings, self.retraining.weights))
+            ledger.register_recipe(self.name, self._preparation.study_recipe(self))
             for record in self._preparation.property_records(self):
                 ledger.register_property(self.name, record)
 
@@ -153,10 +159,26 @@ class Study:
     def ledger(self, *, create: bool = True) -> Ledger:
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
 
-    def evaluator(self) -> Evaluator:
+    def evaluator(self, names: Sequence[str] | None = None) -> Evaluator:
+        """What makes evaluations, with all properties or those called so."""
         from diffcredit.execution.evaluator import ModelEvaluator
 
-        return ModelEvaluator(self.retraining, self.config.sampling, self.properties, self.config.seed)
+        recipe = self._preparation.study_recipe(self)
+        keeper = self._preparation.study_keeper(self, recipe)
+        properties = [prop for prop in self.properties if names is None or prop.name in names]
+        return ModelEvaluator(
+            self.retraining, self.config.sampling, properties, self.config.seed, self.extractors, keeper
+        )
+
+    def kept_evaluator(self, names: Sequence[str], recipe: Recipe) -> Evaluator:
+        """What measures properties on what was kept of a recipe's evaluations."""
+        from diffcredit.execution.kept_evaluator import KeptEvaluator
+
+        keeper = self._preparation.study_keeper(self, recipe)
+        properties = [prop for prop in self.properties if prop.name in names]
+        return KeptEvaluator(
+            keeper, properties, self.extractors, self.config.sampling, self._preparation.model_loader(self)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A study travels to a worker as its settings; the worker finds what was prepared in the folder."""

@@ -169,7 +169,7 @@ class StudySurrogates:
             )
         return found
 
-    def _load(self, surrogate: Any) -> tuple[Any, list[Any]]:
+    def _load(self, surrogate: Any) -> tuple[Any, list[Any], Any]:
         from diffcredit.preparation import prepared_surrogate  # brings torch
 
-        return prepared_surrogate(self._study, surrogate), self._study.properties
+        return prepared_surrogate(self._study, surrogate), self._study.properties, self._study.extractors

@@ -1,6 +1,7 @@
 """A study file as plain values: YAML, read such that no file, however hostile or mistaken, does harm."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,56 @@ def read_yaml(file: Path) -> Any:
         raise UserError(f"{file}: cannot be read ({reason}); a study file is expected") from None
     if len(data) > LARGEST_FILE:
         raise UserError(f"{file}: over {LARGEST_FILE:,} bytes; a study file is expected")
+    return parse_yaml(text, file)
+
+
+def parse_yaml(text: str, where: object) -> Any:
+    """The values of a YAML text, as safely; ``where`` starts every error."""
     try:
         content = _Loader(text).get_single_data()
     except Exception as error:  # a value that does not fit its tag raises more than YAML's own errors
-        raise UserError(f"{file}: not valid YAML ({_place(error)})") from None
+        raise UserError(f"{where}: not valid YAML ({_place(error)})") from None
     if _has_too_many_values(content):
-        raise UserError(f"{file}: over {MOST_VALUES:,} values, aliases counted; a study file is expected")
+        raise UserError(f"{where}: over {MOST_VALUES:,} values, aliases counted; a study file is expected")
     return content
+
+
+def with_item(text: str, key: str, item: dict[str, Any]) -> str:
+    """The text of a study file with ``item`` at the end of its list ``key``; all else, comments too, stays as it is.
+
+    Raises a ValueError where the list cannot be found, or is written in a way that no item can be added to."""
+    root = yaml.compose(text, _Loader)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    node = next((value for name, value in pairs if name.value == key), None)
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        raise ValueError(f"no list {key}")
+    line = yaml.safe_dump(item, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000).strip()
+    expected = dict(_Loader(text).get_single_data())
+    expected[key] = [*expected[key], item]
+    start, end = node.value[-1].start_mark.index, node.value[-1].end_mark.index
+    if node.flow_style:
+        places, added = [end], f", {line}"
+    else:
+        # an item may seem to end only where the next key begins: after its last line, or its last that is no comment
+        places = [_line_end(text, start, end, comments) for comments in (False, True)]
+        added = f"\n{' ' * node.start_mark.column}- {line}"
+    for place in places:
+        changed = text[:place] + added + text[place:]
+        with suppress(yaml.YAMLError):
+            if _Loader(changed).get_single_data() == expected:
+                return changed
+    raise ValueError(f"the list {key} is written in a way that no item can be added to")
+
+
+def _line_end(text: str, start: int, end: int, comments: bool) -> int:
+    """Where the last line of text[start:end] ends, those that are blank left out, and those of comments unless wanted."""
+    last = start
+    for line in re.finditer(r"[^\r\n]+", text[start:end]):
+        content = line.group().strip()
+        if content and (comments or not content.startswith("#")):
+            last = start + line.end()
+    rest = re.match(r"[^\r\n]*", text[last:])  # a comment on the same line
+    return last + (rest.end() if rest else 0)
 
 
 def _place(error: Exception) -> str:

@@ -52,7 +52,7 @@ def test_as_a_module():
 def test_help_names_every_command(diffcredit):
     code, out, _ = diffcredit("--help")
     assert code == 0
-    for name in ("demo", "init", "plan", "pilot", "run", "status", "credits", "report"):
+    for name in ("demo", "init", "plan", "pilot", "run", "measure", "status", "credits", "report"):
         assert f" {name} " in out
         assert diffcredit(name, "--help")[0] == 0
 

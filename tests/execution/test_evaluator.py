@@ -1,5 +1,6 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +11,15 @@ from diffcredit.diffusion import Sampling, Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.execution import Task
 from diffcredit.execution.evaluator import ModelEvaluator, numerics
+from diffcredit.execution.keeping import Keeper
+from diffcredit.features.extractors import Extractors
 from diffcredit.progress import silent
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.protocol import Ground
 
 TASKS = [Task(coalition, 0, "estimate") for coalition in ("110", "011", "101", "010")]
+NOTHING = Keeper(Path("nowhere"), "nothing")
 SAMPLING = Sampling(images=3, steps=2, seed=5, batch_size=2)
 
 
@@ -84,7 +88,7 @@ class OfTheModel:
 
 
 def evaluator(retraining=None, properties=None, seed: int = 0) -> ModelEvaluator:
-    return ModelEvaluator(retraining or Painting(), SAMPLING, properties or [Brightness()], seed)
+    return ModelEvaluator(retraining or Painting(), SAMPLING, properties or [Brightness()], seed, Extractors(), NOTHING)
 
 
 def values(evaluations) -> list[float | None]:
@@ -216,7 +220,8 @@ def test_real_models_give_the_same_values_again_and_other_ones_for_another_repli
         retraining = FineTune(steps=2, batch_size=2, learning_rate=1e-3)
         base = DDPM.create("tiny", 8, 0)
         retraining.prepare(Ground(base, contributions, Training(steps=1), 0, tmp_path, DDPM.load, silent))
-        return values(ModelEvaluator(retraining, SAMPLING, [Colourfulness()], seed=3).evaluate(tasks))
+        evaluator = ModelEvaluator(retraining, SAMPLING, [Colourfulness()], 3, Extractors(), NOTHING)
+        return values(evaluator.evaluate(tasks))
 
     tasks = [Task("110", 0, "estimate"), Task("110", 1, "estimate"), Task("000", 0, "endpoint")]
     first, replicate, nobody = results(tasks)

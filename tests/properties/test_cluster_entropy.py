@@ -3,11 +3,13 @@ import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.stats import entropy
 
-from diffcredit.contributions import Contributions
+from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
-from diffcredit.properties import Context
+from diffcredit.features import Features
+from diffcredit.features.extractors import Extractors
+from diffcredit.features.layout import pixel_features
 from diffcredit.properties.cluster_entropy import ClusterEntropy
-from diffcredit.properties.features import pixel_features
+from properties.fake_features import FAKE, context, fitted
 
 K = 4
 
@@ -22,15 +24,17 @@ def images(count: int, seed: int, kinds: int = 6) -> np.ndarray:
     )
 
 
-def context(generated: np.ndarray) -> Context:
-    nothing = np.zeros((2, 8, 8, 3), dtype=np.uint8)
-    return Context(generated, Contributions(nothing, np.array([0, 1]), ("a", "b"), ("1", "2"), nothing[:0]))
+def clusters_of(generated: np.ndarray, clusters: int = K, **options) -> ClusterEntropy:
+    return fitted(ClusterEntropy(clusters, **options), context(generated))
 
 
-def fitted(generated: np.ndarray, clusters: int = K) -> ClusterEntropy:
-    prop = ClusterEntropy(clusters)
-    prop.restore(prop.fit(context(generated)))
-    return prop
+def seen(pictures: np.ndarray) -> Features:
+    return Features(pixel_features(pictures).astype(np.float32))
+
+
+def solid() -> np.ndarray:
+    """Three images each of K kinds."""
+    return np.stack([np.full((8, 8, 3), 80 * k, dtype=np.uint8) for k in range(K) for _ in range(3)])
 
 
 def ward(points: np.ndarray, clusters: int) -> set[frozenset[int]]:
@@ -53,44 +57,58 @@ def sorted_rows(array: np.ndarray) -> np.ndarray:
 
 def test_clusters_are_wards():
     generated = images(24, seed=1)
-    features = pixel_features(generated)
-    centres = np.array([features[sorted(part)].mean(axis=0) for part in ward(features, K)])
-    np.testing.assert_allclose(sorted_rows(fitted(generated).centres), sorted_rows(centres), atol=1e-12)
+    vectors = seen(generated).vectors.astype(np.float64)
+    centres = np.array([vectors[sorted(part)].mean(axis=0) for part in ward(vectors, K)])
+    np.testing.assert_allclose(sorted_rows(clusters_of(generated).centres), sorted_rows(centres), atol=1e-12)
 
 
-def test_the_entropy_is_that_of_nearest_centroids_of_scipys_clusters():
+@pytest.mark.parametrize("option", ["layout", {"name": FAKE, "width": 12}])
+def test_the_entropy_is_that_of_nearest_centroids_of_scipys_clusters(option):
     reference, new = images(80, seed=1), images(50, seed=2)
-    features = pixel_features(reference)
-    labels = fcluster(linkage(features, "ward"), K, "maxclust")
-    centres = [features[labels == k].mean(axis=0) for k in range(1, K + 1)]
-    counts = np.zeros(K)
-    for feature in pixel_features(new):
-        counts[min(range(K), key=lambda k: ((feature - centres[k]) ** 2).sum())] += 1
+    extractors = Extractors()
+    vectors = extractors.extract(option, reference).vectors.astype(np.float64)
+    labels = fcluster(linkage(vectors, "ward"), K, "maxclust")
+    centres = [vectors[labels == k].mean(axis=0) for k in range(1, K + 1)]
+    features, counts = extractors.extract(option, new), np.zeros(K)
+    for vector in features.vectors.astype(np.float64):
+        counts[min(range(K), key=lambda k: ((vector - centres[k]) ** 2).sum())] += 1
     assert (counts > 0).sum() > 1
-    assert fitted(reference).measure(new) == pytest.approx(entropy(counts))
+    assert clusters_of(reference, features=option).measure_features(features) == pytest.approx(entropy(counts))
 
 
 def test_the_bounds_are_reached():
-    reference = np.stack([np.full((8, 8, 3), 80 * k, dtype=np.uint8) for k in range(K) for _ in range(3)])
-    prop = fitted(reference)
-    assert prop.measure(reference) == pytest.approx(np.log(K))
-    assert prop.measure(reference[:3]) == 0
+    reference = solid()
+    prop = clusters_of(reference)
+    assert prop.measure_features(seen(reference)) == pytest.approx(np.log(K))
+    assert prop.measure_features(seen(reference[:3])) == 0
     # two kinds, one of them three times as frequent
-    assert prop.measure(reference[[0, 1, 2, 3]]) == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))
-    assert set(prop.assign(reference[:3])) | set(prop.assign(reference[3:6])) == set(prop.assign(reference[:6]))
+    mixed = seen(reference[[0, 1, 2, 3]])
+    assert prop.measure_features(mixed) == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))
+    assert prop.range == (0, pytest.approx(np.log(K)))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_lies_between_zero_and_log_k(seed):
-    prop = fitted(images(40, seed=7))
+def test_lies_in_its_range(seed):
+    prop = clusters_of(images(40, seed=7))
     noise = np.random.default_rng(seed).integers(0, 256, (10, 8, 8, 3), dtype=np.uint8)
+    low, high = prop.range
     for pictures in (images(10, seed), noise, noise[:1]):
-        assert 0 <= prop.measure(pictures) <= np.log(K) + 1e-12
+        assert low <= prop.measure_features(seen(pictures)) <= high + 1e-12
+
+
+def test_few_images_make_it_too_low_by_the_miller_madow_term():
+    """Uniform over K kinds: the mean over many sets falls short of log K by what the property tells its readers."""
+    reference, rng, m = solid(), np.random.default_rng(0), 50
+    prop = clusters_of(reference)
+    vectors = seen(reference).vectors
+    values = [prop.measure_features(Features(vectors[3 * rng.integers(K, size=m)])) for _ in range(2000)]
+    assert np.log(K) - np.mean(values) == pytest.approx((K - 1) / (2 * m), rel=0.1)
+    assert f"{(K - 1) / 2:g} nats divided by the number of images" in prop.bias
 
 
 def test_more_clusters_than_images_are_refused():
     with pytest.raises(UserError, match=r"cluster_entropy\.clusters: 5 clusters of 4 generated images"):
-        fitted(images(4, seed=0), clusters=5)
+        clusters_of(images(4, seed=0), clusters=5)
 
 
 def test_images_that_cannot_be_divided_are_refused():
@@ -100,14 +118,22 @@ def test_images_that_cannot_be_divided_are_refused():
 
 def test_the_standard_error_is_the_spread_over_other_images():
     """Images of four kinds in known shares: the spread of the entropy over many sets, and its delta-method limit."""
-    reference = np.stack([np.full((8, 8, 3), 80 * k, dtype=np.uint8) for k in range(K) for _ in range(3)])
-    prop = fitted(reference)
+    reference = solid()
+    prop = clusters_of(reference)
     rng, shares, m = np.random.default_rng(0), np.array([0.55, 0.25, 0.15, 0.05]), 400
-    sets = [reference[3 * rng.choice(K, size=m, p=shares)] for _ in range(200)]
-    spread = np.std([prop.measure(pictures) for pictures in sets])
-    errors = [prop.standard_error(pictures) for pictures in sets[:30]]
+    sets = [seen(reference[3 * rng.choice(K, size=m, p=shares)]) for _ in range(200)]
+    spread = np.std([prop.measure_features(features) for features in sets])
+    errors = [prop.standard_error(features) for features in sets[:30]]
     assert np.mean(errors) == pytest.approx(spread, rel=0.15)
     limit = np.sqrt(((shares * np.log(shares) ** 2).sum() - entropy(shares) ** 2) / m)
     assert np.mean(errors) == pytest.approx(limit, rel=0.15)
     assert prop.standard_error(sets[0]) == errors[0]
-    assert prop.standard_error(reference[:3]) == 0
+    assert prop.standard_error(seen(reference[:3])) == 0
+
+
+def test_what_was_learnt_survives_a_file(tmp_path):
+    generated, new = images(30, seed=1), seen(images(20, seed=2))
+    write_arrays(tmp_path / "state.safetensors", ClusterEntropy(K).fit(context(generated)))
+    prop = ClusterEntropy(K)
+    prop.restore(read_arrays(tmp_path / "state.safetensors"))
+    assert prop.measure_features(new) == clusters_of(generated).measure_features(new)

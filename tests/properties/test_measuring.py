@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from diffcredit.features.extractors import Extractors
 from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES
-from diffcredit.properties.measuring import checked, measure_all
+from diffcredit.properties.measuring import Observation, checked, measure_all
 
 IMAGES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
+
+
+def measure(properties, images, model):
+    return measure_all(properties, Observation(Extractors(), images, model))
 
 
 @dataclass
@@ -57,7 +62,7 @@ class Scribbles:
     "value", [0.5, 3, -2.0, np.float32(0.25), np.float64(1e300), np.int64(7), Fraction(1, 4)], ids=repr
 )
 def test_numbers_are_kept(value):
-    (measurement,) = measure_all([Returns(value)], IMAGES, None)
+    (measurement,) = measure([Returns(value)], IMAGES, None)
     assert (measurement.property, measurement.value, measurement.error) == ("returns", float(value), None)
     assert type(measurement.value) is float
 
@@ -80,7 +85,7 @@ def test_numbers_are_kept(value):
     ids=lambda value: repr(value)[:20],
 )
 def test_what_is_no_number_is_an_error_that_says_what_came(value, message):
-    bad, good = measure_all([Returns(value), Mean()], IMAGES, None)
+    bad, good = measure([Returns(value), Mean()], IMAGES, None)
     assert bad.value is None
     assert bad.property == "returns"
     assert re.search(message, bad.error)
@@ -89,7 +94,7 @@ def test_what_is_no_number_is_an_error_that_says_what_came(value, message):
 
 
 def test_one_that_raises_leaves_the_others():
-    results = measure_all([Mean(), Raises(), OfTheModel()], IMAGES, 41)
+    results = measure([Mean(), Raises(), OfTheModel()], IMAGES, 41)
     assert [result.property for result in results] == ["mean", "raises", "of_the_model"]
     assert [result.value for result in results] == [IMAGES.mean(), None, 42]
     assert "ZeroDivisionError: the user's own mistake" in results[1].error
@@ -113,7 +118,7 @@ class WithError:
 
 def test_standard_errors_are_kept_where_there_are_any():
     before = IMAGES.copy()
-    told, zero, mute, of_the_model = measure_all(
+    told, zero, mute, of_the_model = measure(
         [WithError(np.float32(0.25)), WithError(0), Mean(), OfTheModel()], IMAGES, 1
     )
     assert (told.value, told.standard_error, told.error) == (1.0, 0.25, None)
@@ -134,20 +139,20 @@ def test_standard_errors_are_kept_where_there_are_any():
     ],
 )
 def test_a_standard_error_that_fails_fails_the_measurement(error, message):
-    bad, good = measure_all([WithError(error), Mean()], IMAGES, None)
+    bad, good = measure([WithError(error), Mean()], IMAGES, None)
     assert (bad.value, bad.standard_error) == (None, None)
     assert message in bad.error
     assert good.value == IMAGES.mean()
 
 
 def test_one_image_tells_nothing_about_others():
-    (measurement,) = measure_all([WithError(0.5)], IMAGES[:1], None)
+    (measurement,) = measure([WithError(0.5)], IMAGES[:1], None)
     assert (measurement.value, measurement.standard_error) == (1.0, None)
 
 
 def test_one_that_writes_into_its_images_changes_no_other():
     before = IMAGES.copy()
-    _, mean = measure_all([Scribbles(), Mean()], IMAGES, None)
+    _, mean = measure([Scribbles(), Mean()], IMAGES, None)
     assert mean.value == before.mean()
     np.testing.assert_array_equal(IMAGES, before)
 
@@ -160,7 +165,7 @@ def test_an_interruption_is_no_failed_measurement():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure_all([Interrupted()], IMAGES, None)
+        measure([Interrupted()], IMAGES, None)
 
 
 def test_a_number_beyond_floats_is_an_error():
@@ -170,8 +175,11 @@ def test_a_number_beyond_floats_is_an_error():
 
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_study_files_find_them_by_name(name, tmp_path):
-    prop = build(name, {}, PROPERTIES, where="properties.0", beside=tmp_path)
+    needed = {"class_share": {"classes": [0]}}.get(name, {})
+    prop = build(name, needed, PROPERTIES, where="properties.0", beside=tmp_path)
     assert prop.name == name
     assert isinstance(prop.higher_is_better, bool)
-    for text in (prop.title, prop.unit, prop.explanation):
+    for text in (prop.title, prop.unit, prop.explanation, prop.bias):
         assert text
+    low, high = prop.range
+    assert low < high

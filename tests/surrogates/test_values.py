@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from diffcredit.errors import DiffcreditError
+from diffcredit.features.extractors import Extractors
 from diffcredit.progress import silent
 from diffcredit.surrogates import SurrogateValues
 from diffcredit.surrogates.real_data import RealImages
@@ -55,7 +56,7 @@ def values_of(folder, properties, source=None):
         source = Counted()
         source.prepare(material(folder))
     files = {prop.name: folder / f"{prop.name}.json" for prop in properties}
-    return SurrogateValues("real_data", files, lambda: (source, properties), silent), source
+    return SurrogateValues("real_data", files, lambda: (source, properties, Extractors()), silent), source
 
 
 def test_one_set_of_images_for_all_properties_and_each_coalition_once(tmp_path):

@@ -9,6 +9,7 @@ from diffcredit.baselines.protocol import Baseline, Evidence, FloatArray
 from diffcredit.baselines.training_property import training_property
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
+from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Images
 
 
@@ -30,14 +31,21 @@ BASELINES: dict[str, Baseline] = {
 
 
 def baseline_credits(
-    name: str, contributions: Contributions, generated: Images, *, prop: Any = None, seed: int = 0
+    name: str,
+    contributions: Contributions,
+    generated: Images,
+    *,
+    prop: Any = None,
+    seed: int = 0,
+    extractors: Extractors | None = None,
 ) -> FloatArray:
     """(n,): the credits that the baseline called ``name`` gives, in the order of the contributors.
 
     generated: the base model's images, (g, h, w, 3) uint8.
     prop: the fitted property, which ``training_property`` needs.
     seed: of ``random_ranking``.
+    extractors: the study's, for a property of features.
     """
     if name not in BASELINES:
         raise UserError(f"baseline {name!r}: unknown; choose one of {', '.join(BASELINES)}")
-    return BASELINES[name](Evidence(contributions, generated, prop, seed))
+    return BASELINES[name](Evidence(contributions, generated, prop, seed, extractors or Extractors()))

@@ -12,4 +12,4 @@ def training_property(evidence: Evidence) -> FloatArray:
     if evidence.prop is None:
         raise UserError("training_property: needs the property that contributors are credited for")
     alone = np.eye(evidence.contributions.n, dtype=np.bool_)
-    return RealData(evidence.prop, evidence.contributions)(alone)
+    return RealData(evidence.prop, evidence.contributions, evidence.extractors)(alone)

@@ -45,6 +45,7 @@ properties:                   # or your own: my_module:MyProperty
 {properties}
 design: {{distribution: uniform, seed: 0}}
 stop: {{evaluations: {evaluations}}}
+keep: images                  # of every evaluation, so that a property added later costs no retraining; or nothing
 """
 
 

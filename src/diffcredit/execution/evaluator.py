@@ -16,10 +16,12 @@ from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.micro_batches import smallest_micro_batch
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
+from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.tasks import Task, failed_evaluation, utc_now, worker_name
 from diffcredit.execution.versions import package_versions
+from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation, Value
-from diffcredit.properties.measuring import Measurement, measure_all
+from diffcredit.properties.measuring import Measurement, Observation, measure_all
 from diffcredit.retraining.protocol import Retraining
 from diffcredit.seeds import derive_seed
 
@@ -36,6 +38,8 @@ class ModelEvaluator:
     sampling: Sampling
     properties: Sequence[Any]
     seed: int
+    extractors: Extractors
+    keeper: Keeper
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
         remaining = deque(tasks)
@@ -63,15 +67,17 @@ class ModelEvaluator:
         clock.append(time.perf_counter())
         images = generate(model, self.sampling)
         clock.append(time.perf_counter())
-        measurements = measure_all(self.properties, images, model)
+        observation = Observation(self.extractors, images, model)
+        measurements = measure_all(self.properties, observation)
         clock.append(time.perf_counter())
+        self.keeper.keep(task, observation)
         training, sampling, measuring = np.diff(clock).tolist()
         return Evaluation(
             coalition=task.coalition,
             replicate=task.replicate,
             purpose=task.purpose,
             status="done",
-            values=tuple(_value(measurement) for measurement in measurements),
+            values=tuple(value_of(measurement) for measurement in measurements),
             error=None,
             numerics=numerics(model.device),
             seconds={"training": training, "sampling": sampling, "measuring": measuring},
@@ -82,8 +88,11 @@ class ModelEvaluator:
         )
 
 
-def _value(measurement: Measurement) -> Value:
-    return Value(measurement.property, measurement.value, measurement.standard_error, measurement.error)
+def value_of(measurement: Measurement) -> Value:
+    """A measurement as the ledger has it."""
+    return Value(
+        measurement.property, measurement.value, measurement.standard_error, measurement.images, measurement.error
+    )
 
 
 def numerics(device: torch.device) -> dict[str, Any]:

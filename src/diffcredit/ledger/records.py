@@ -42,11 +42,13 @@ class PropertyRecord:
 
 @dataclass(frozen=True)
 class Value:
-    """One property of one evaluation: a number, or the error that prevented it."""
+    """One property of one evaluation: a number, or the error that prevented it. ``images`` is how many it was measured
+    on; None: on the model itself, or not told."""
 
     property: str
     value: float | None
     standard_error: float | None = None
+    images: int | None = None
     error: str | None = None
 
     def __post_init__(self) -> None:

@@ -130,6 +130,7 @@ class Ledger:
                         property_id=property_id,
                         value=_plain(value.value),
                         standard_error=_plain(value.standard_error),
+                        images=value.images,
                         error=value.error,
                     )
                 )

@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -94,6 +94,7 @@ values = Table(
     Column("property_id", ForeignKey(properties.c.id), nullable=False),
     Column("value", Double),
     Column("standard_error", Double),
+    Column("images", Integer),
     Column("error", Text),
     CheckConstraint("(value IS NULL) <> (error IS NULL)", name="value_or_error"),
 )

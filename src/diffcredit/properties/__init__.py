@@ -1,14 +1,38 @@
 """Images to numbers: the properties that contributors are credited for.
 
-``PROPERTIES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
+``PROPERTIES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good, and so is a
+plain function of the images.
 """
 
-from diffcredit.properties.protocol import Context, Images, Property, State
+from diffcredit.features import Features, FeaturesOption, Images
+from diffcredit.properties.protocol import Context, FeatureProperty, Property, State
 
 PROPERTIES = {
     "colourfulness": "diffcredit.properties.colourfulness:Colourfulness",
     "cluster_entropy": "diffcredit.properties.cluster_entropy:ClusterEntropy",
     "heldout_loss": "diffcredit.properties.heldout_loss:HeldoutLoss",
+    "inception_score": "diffcredit.properties.inception_score:InceptionScore",
+    "fid": "diffcredit.properties.frechet:FrechetDistance",
+    "kid": "diffcredit.properties.kernel_distance:KernelDistance",
+    "precision": "diffcredit.properties.manifolds:Precision",
+    "recall": "diffcredit.properties.manifolds:Recall",
+    "density": "diffcredit.properties.manifolds:Density",
+    "coverage": "diffcredit.properties.manifolds:Coverage",
+    "class_coverage": "diffcredit.properties.classes:ClassCoverage",
+    "class_share": "diffcredit.properties.classes:ClassShare",
+    "aesthetic": "diffcredit.properties.aesthetic:Aesthetic",
+    "clip_similarity": "diffcredit.properties.clip_similarity:ClipSimilarity",
+    "nearest_distance": "diffcredit.properties.memorisation:NearestDistance",
+    "memorised_share": "diffcredit.properties.memorisation:MemorisedShare",
 }
 
-__all__ = ["PROPERTIES", "Context", "Images", "Property", "State"]
+__all__ = [
+    "PROPERTIES",
+    "Context",
+    "FeatureProperty",
+    "Features",
+    "FeaturesOption",
+    "Images",
+    "Property",
+    "State",
+]

@@ -1,5 +1,6 @@
 """How evenly a model's images spread over the kinds of image that the base model makes."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,30 +10,45 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
-from diffcredit.properties.bootstrap import resamples
-from diffcredit.properties.features import pixel_features
-from diffcredit.properties.protocol import Context, Images, State
+from diffcredit.features import Features, FeaturesOption
+from diffcredit.features.extractors import label_of
+from diffcredit.properties.counting import resampled_counts
+from diffcredit.properties.protocol import Context, State
 
 
 @dataclass
 class ClusterEntropy:
-    """Diversity: the entropy, in nats, of the images' shares in ``clusters`` reference clusters.
+    """Diversity: the entropy −Σ p_k log p_k, in nats, of the images' shares p_k in ``clusters`` reference clusters.
 
-    The clusters are Ward's, of the base model's own images in a feature space of layout, edges and colours;
-    a new image belongs to the cluster with the nearest mean. At most log(clusters); biased downwards when
-    images are few.
+    The clusters are Ward's, of the base model's own images as the extractor ``features`` sees them; a new image
+    belongs to the cluster with the nearest mean. At most log(clusters).
     """
 
     clusters: Annotated[int, Ge(2)] = 20
+    features: FeaturesOption = "layout"
 
     name = "cluster_entropy"
-    title = "Diversity"
     higher_is_better = True
     unit = "nats"
     explanation = (
         "How evenly the generated images spread over kinds of image: the entropy over clusters of the base "
         "model's own images. 0 means all of one kind."
     )
+
+    @property
+    def title(self) -> str:
+        return f"Diversity ({label_of(self.features)})"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, math.log(self.clusters)
+
+    @property
+    def bias(self) -> str:
+        return (
+            f"Too low by about {(self.clusters - 1) / 2:g} nats divided by the number of images (Miller–Madow); only "
+            "values of equally many images compare."
+        )
 
     def check(self, contributions: Contributions, images: int) -> None:
         if images < self.clusters:
@@ -45,29 +61,27 @@ class ClusterEntropy:
         from sklearn.cluster import AgglomerativeClustering
 
         self.check(context.contributions, len(context.generated))
-        features = pixel_features(context.generated)
-        labels = AgglomerativeClustering(self.clusters, linkage="ward").fit_predict(features)
-        return {"centres": np.stack([features[labels == k].mean(axis=0) for k in range(self.clusters)])}
+        seen = context.extractors.kept(self.features, context.generated, "the base model's images")
+        vectors = seen.vectors.astype(np.float64)
+        labels = AgglomerativeClustering(self.clusters, linkage="ward").fit_predict(vectors)
+        return {"centres": np.stack([vectors[labels == k].mean(axis=0) for k in range(self.clusters)])}
 
     def restore(self, state: State) -> None:
         self.centres: NDArray[np.float64] = state["centres"]
 
-    def measure(self, images: Images) -> float:
-        counts = np.bincount(self.assign(images), minlength=self.clusters)
-        shares = counts[counts > 0] / len(images)
+    def measure_features(self, features: Features) -> float:
+        counts = np.bincount(self.assign(features), minlength=self.clusters)
+        shares = counts[counts > 0] / len(features)
         return float(-(shares * np.log(shares)).sum())
 
-    def standard_error(self, images: Images) -> float:
+    def standard_error(self, features: Features) -> float:
         """By the bootstrap, from the images' clusters."""
-        drawn = self.assign(images)[resamples(len(images))]
-        numbered = drawn + self.clusters * np.arange(len(drawn))[:, None]  # each resample has clusters of its own
-        counts = np.bincount(numbered.ravel(), minlength=self.clusters * len(drawn)).reshape(len(drawn), -1)
-        shares = counts / len(images)
+        shares = resampled_counts(self.assign(features), self.clusters) / len(features)
         entropies = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
         return float(entropies.std())
 
-    def assign(self, images: Images) -> NDArray[np.int64]:
+    def assign(self, features: Features) -> NDArray[np.int64]:
         """The nearest cluster of each image, (m,)."""
         from scipy.spatial.distance import cdist
 
-        return cdist(pixel_features(images), self.centres).argmin(axis=1)
+        return cdist(features.vectors.astype(np.float64), self.centres).argmin(axis=1)

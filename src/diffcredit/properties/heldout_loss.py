@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated
 
 import numpy as np
@@ -29,7 +30,9 @@ class HeldoutLoss:
     title = "Held-out loss"
     higher_is_better = False
     unit = "mean squared error"
+    range = (0.0, inf)
     explanation = "How far the model is off when it denoises images that were kept out of training."
+    bias = "None: it is measured on held-out images, not on generated ones."
 
     def check(self, contributions: Contributions, images: int) -> None:
         if not len(contributions.heldout):

@@ -65,6 +65,8 @@ def _worded(table: CreditTable, study: "Study") -> CreditTable:
     """The table with the words that its property has for readers."""
     prop = next((prop for prop in study.properties if prop.name == table.property), None)  # None: of an earlier file
     words = {key: getattr(prop, key) for key in ("title", "unit", "explanation") if hasattr(prop, key)}
+    if hasattr(prop, "bias"):
+        words["explanation"] = f"{words.get('explanation', '')} {prop.bias}".strip()
     if table.title != type(prop).__dict__.get("name", table.title):  # two settings of one property: keep its label
         words.pop("title", None)
     return dataclasses.replace(table, **words)

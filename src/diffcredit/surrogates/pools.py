@@ -27,6 +27,7 @@ class Pools:
     coalitions: PositiveInt = 1000
 
     needs_start: ClassVar[bool] = True
+    keeps_seeds: ClassVar[bool] = True
 
     def work(self, n: int, coalitions: int) -> Work:
         return Work(fine_tunings=n, samplings=n)
@@ -43,12 +44,15 @@ class Pools:
                 if not file.exists():
                     write_arrays(file, {"images": generate(models.model(index), material.sampling)})
             material.progress(WHAT, n, n)
-        self._pools = [read_arrays(file)["images"] for file in files]
+        self.library = np.concatenate([read_arrays(file)["images"] for file in files])
         self._counts = material.contributions.counts
 
+    def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        seeds = np.arange(len(self.library) // len(self._counts))
+        return shared_out(coalition, self._counts, len(seeds)) * len(seeds) + seeds
+
     def images(self, coalition: BoolArray) -> Images:
-        owners = shared_out(coalition, self._counts, len(self._pools[0]))
-        return np.stack([self._pools[owner][seed] for seed, owner in enumerate(owners)])
+        return self.library[self.rows(coalition)]
 
 
 def shared_out(coalition: BoolArray, counts: NDArray[np.int64], images: int) -> NDArray[np.int64]:

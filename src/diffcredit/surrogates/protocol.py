@@ -59,6 +59,10 @@ class ImageSurrogate(Protocol):
     A plug-in ``package.module:Class`` is as good as ours. Its fields are the options of the study file; ``coalitions``
     is how many are asked for its own credits. One that fine-tunes the model that all coalitions start from says
     ``needs_start = True``, and is refused where the retraining fine-tunes none.
+
+    One whose images are drawn from a fixed set has ``library``, that set (l, h, w, 3), once it is prepared, and
+    ``rows(coalition)``, which of them they are: features are then extracted once for all coalitions. One whose image j
+    is that of seed j says ``keeps_seeds = True``, without which properties that need that order have no stand-in.
     """
 
     coalitions: int

@@ -1,6 +1,7 @@
 """The property of a coalition's own training images: no model at all, and the control for every surrogate."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
+from diffcredit.features import Features
+from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Images
-from diffcredit.properties.measuring import checked, needs_model
+from diffcredit.properties.measuring import measured_value, needs_features, needs_model
 from diffcredit.surrogates.protocol import Material, Work
 
 
@@ -26,21 +29,26 @@ class RealImages:
 
     def prepare(self, material: Material) -> None:
         self._contributions = material.contributions
+        self.library = material.contributions.images
+
+    def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        return self._contributions.of(coalition)
 
     def images(self, coalition: BoolArray) -> Images:
-        return self._contributions.images[self._contributions.of(coalition)]
+        return self.library[self.rows(coalition)]
 
 
 @dataclass(frozen=True, eq=False)
 class RealData:
     """G(S) = ``prop`` of the training images that S gave, as if a model made exactly its training images.
 
-    ``prop`` is fitted already and measures images. Each coalition is measured once and remembered. Nobody's
-    images are no images, so G(∅) is undefined.
+    ``prop`` is fitted already and measures images, or what ``extractors`` see in them. Each coalition is measured once
+    and remembered. Nobody's images are no images, so G(∅) is undefined.
     """
 
     prop: Any
     contributions: Contributions
+    extractors: Extractors = field(default_factory=Extractors)
     _known: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,5 +67,14 @@ class RealData:
             rows = self.contributions.of(coalition)
             if len(rows) == 0:
                 raise UserError(f"property {self.prop.name!r} of real data: the empty coalition has no images")
-            self._known[key] = checked(self.prop.name, self.prop.measure(self.contributions.images[rows]))
+            self._known[key] = measured_value(self.prop, self._observed(rows))
         return self._known[key]
+
+    def _observed(self, rows: NDArray[np.int64]) -> Images | Features:
+        if not needs_features(self.prop):
+            return self.contributions.images[rows]
+        return self._features.select(rows)
+
+    @cached_property
+    def _features(self) -> Features:
+        return self.extractors.kept(self.prop.features, self.contributions.images, "the training images")

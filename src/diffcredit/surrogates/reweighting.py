@@ -10,8 +10,8 @@ from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, w
 from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.features.layout import pixel_features
 from diffcredit.properties import Images
-from diffcredit.properties.features import pixel_features
 from diffcredit.surrogates.protocol import Material, Work
 
 MOST_ITERATIONS = 1000
@@ -31,15 +31,18 @@ class Reweighting:
         return Work()
 
     def prepare(self, material: Material) -> None:
-        self._images = material.generated()
-        name = fingerprint([material.contributions.fingerprint, fingerprint_arrays({"images": self._images})])
+        self.library = material.generated()
+        name = fingerprint([material.contributions.fingerprint, fingerprint_arrays({"images": self.library})])
         file = material.folder / f"reweighting-{name[:12]}.safetensors"
         if not file.exists():
-            write_arrays(file, {"log_probabilities": log_probabilities(material.contributions, self._images)})
+            write_arrays(file, {"log_probabilities": log_probabilities(material.contributions, self.library)})
         self._log_probabilities = read_arrays(file)["log_probabilities"]
 
+    def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        return resampled(logsumexp(self._log_probabilities[:, coalition], axis=1))
+
     def images(self, coalition: BoolArray) -> Images:
-        return self._images[resampled(logsumexp(self._log_probabilities[:, coalition], axis=1))]
+        return self.library[self.rows(coalition)]
 
 
 def log_probabilities(contributions: Contributions, images: Images) -> NDArray[np.float64]:

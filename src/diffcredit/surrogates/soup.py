@@ -20,6 +20,7 @@ class Soup:
     coalitions: PositiveInt = 200
 
     needs_start: ClassVar[bool] = True
+    keeps_seeds: ClassVar[bool] = True
 
     def work(self, n: int, coalitions: int) -> Work:
         return Work(fine_tunings=n, samplings=coalitions)

@@ -13,25 +13,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import canonical_json, write_text
+from diffcredit.artifacts import canonical_json, fingerprint, write_text
 from diffcredit.coalitions import BoolArray, decode, encode
 from diffcredit.errors import DiffcreditError
+from diffcredit.features import Features
+from diffcredit.features.extractors import Extractors
 from diffcredit.progress import Progress
-from diffcredit.properties.measuring import checked, needs_model
+from diffcredit.properties.measuring import Observation, copied, measured_value, needs_features, needs_model
 from diffcredit.surrogates.protocol import ImageSurrogate, Surrogate
 
 SECONDS = 15.0  # between two times that values are kept
 
-Loaded = tuple[ImageSurrogate, Sequence[Any]]
-"""The prepared surrogate, and the study's fitted properties."""
+Loaded = tuple[ImageSurrogate, Sequence[Any], Extractors]
+"""The prepared surrogate, the study's fitted properties, and what they see images through."""
 
 
 class SurrogateValues:
     """G of every property in ``files`` at any coalition; each is measured once. A property that measures the model
-    itself has no G."""
+    itself has no G, nor has one that needs images in the order of their seeds where the surrogate has another."""
 
     def __init__(self, name: str, files: Mapping[str, Path], load: Callable[[], Loaded], progress: Progress) -> None:
         self.name, self._files, self._load, self._progress = name, files, load, progress
+        self._library: dict[str, Features] = {}
         self._known: dict[str, dict[str, float] | None] = {
             prop: json.loads(file.read_text(encoding="utf-8"))["values"]
             for prop, file in files.items()
@@ -46,10 +49,11 @@ class SurrogateValues:
 
     def lacks(self, prop: str, coalitions: BoolArray) -> bool:
         """Whether a value at these coalitions is still to be measured."""
-        if prop not in self._known:
-            return True
+        return prop not in self._known or any(self._lacks(prop, text) for text in map(encode, coalitions))
+
+    def _lacks(self, prop: str, text: str) -> bool:
         known = self._known[prop]
-        return known is not None and any(text not in known for text in map(encode, coalitions))
+        return known is not None and text not in known
 
     def game(self, prop: str) -> Surrogate:
         """G of a property that it stands in for."""
@@ -63,13 +67,14 @@ class SurrogateValues:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        source, every = self._load()
+        source, every, extractors = self._load()
         properties = [prop for prop in every if prop.name in self._files]
         for prop in properties:
             if prop.name not in self._known:
-                self._known[prop.name] = None if needs_model(prop) else {}
+                disordered = getattr(prop, "ordered", False) and not getattr(source, "keeps_seeds", False)
+                self._known[prop.name] = None if needs_model(prop) or disordered else {}
                 self._keep(prop.name)
-        return source, properties
+        return source, properties, extractors
 
     def _fill(self, prop: str, texts: Sequence[str]) -> None:
         """Measures what is missing, every property on the same images."""
@@ -77,15 +82,16 @@ class SurrogateValues:
         missing = [text for text in dict.fromkeys(texts) if known is None or text not in known]
         if not missing:
             return
-        source, properties = self._loaded
+        source, properties, extractors = self._loaded
         what, kept = f"measuring the surrogate {self.name}", time.monotonic()
         try:
             for done, text in enumerate(missing, start=1):
-                images = source.images(decode(text))
-                for each in properties:
+                lacking = [prop for prop in properties if self._lacks(prop.name, text)]
+                observation = self._observation(source, extractors, decode(text), lacking)
+                for each in lacking:
                     values = self._known[each.name]
-                    if values is not None and text not in values:
-                        values[text] = self._measured(each, images)
+                    assert values is not None  # or it would lack nothing
+                    values[text] = self._measured(each, observation)
                 self._progress(what, done, len(missing))
                 if time.monotonic() - kept > SECONDS:
                     self._keep_all()
@@ -93,9 +99,24 @@ class SurrogateValues:
         finally:
             self._keep_all()
 
-    def _measured(self, prop: Any, images: NDArray[np.uint8]) -> float:
+    def _observation(
+        self, source: Any, extractors: Extractors, coalition: BoolArray, properties: Sequence[Any]
+    ) -> Observation:
+        """A coalition's images with their features, which those of a library have already."""
+        observation = Observation(extractors, source.images(coalition))
+        if hasattr(source, "library"):
+            rows = source.rows(coalition)
+            for option in (prop.features for prop in properties if needs_features(prop)):
+                key = fingerprint(extractors.identity(option))
+                if key not in self._library:
+                    self._library[key] = extractors.kept(option, source.library, f"the surrogate {self.name}'s images")
+                observation.features[key] = self._library[key].select(rows)
+        return observation
+
+    def _measured(self, prop: Any, observation: Observation) -> float:
         try:
-            return checked(prop.name, prop.measure(images.copy()))  # a copy: what one writes must not change another's
+            observed = observation.seen_by(prop.features) if needs_features(prop) else observation.seen()
+            return measured_value(prop, copied(observed))  # a copy: what one writes must not change another's
         except Exception as error:  # a user's code may raise anything
             raise DiffcreditError(
                 f"surrogate {self.name!r}: property {prop.name!r} cannot be measured on its images "

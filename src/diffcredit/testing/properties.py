@@ -6,6 +6,7 @@ def test_warmth():
 
 import copy
 import dataclasses
+import inspect
 import math
 import tempfile
 from collections.abc import Callable, Mapping
@@ -17,31 +18,39 @@ import numpy as np
 from diffcredit.artifacts import canonical_json, read_arrays, write_arrays
 from diffcredit.contributions import Contributions
 from diffcredit.errors import DiffcreditError
+from diffcredit.features import Features
 from diffcredit.properties import Context, Images
-from diffcredit.properties.measuring import checked, needs_model
+from diffcredit.properties.functions import property_of
+from diffcredit.properties.measuring import checked, copied, needs_features, needs_model
 from diffcredit.testing.conformance import ConformanceError, attempt, require
 
 
 def check_property(prop: Any, *, context: Context | None = None) -> None:
-    """Raises a ConformanceError unless ``prop`` follows :class:`diffcredit.properties.Property`.
+    """Raises a ConformanceError unless ``prop`` follows :class:`diffcredit.properties.Property` or
+    :class:`diffcredit.properties.FeatureProperty`; a plain function of images is one as well.
 
     context: what it is fitted to and measured on; None: random images of 16 × 16 pixels. ``prop`` itself is
     left as it is.
     """
+    if inspect.isfunction(prop):
+        prop = attempt(f"{prop.__name__}", property_of(prop))
     context = context or random_context()
     _check_words(prop)
     if callable(getattr(prop, "check", None)):
         m = len(context.generated)
         attempt(f"property {prop.name!r}: check(contributions, {m})", lambda: prop.check(context.contributions, m))
     measured = _check_fitting(prop, context)
-    sets = _image_sets(context)
+    sets: dict[str, Any] = _image_sets(context)
     if needs_model(prop):
         _check_measuring_models(measured, context)
+    elif needs_features(prop):
+        sets = _feature_sets(prop, sets, context)
+        _check_values(measured, list(sets), _of_sets("measure_features", sets))
     else:
-        _check_values(measured, list(sets), _of_images("measure", sets))
+        _check_values(measured, list(sets), _of_sets("measure", sets))
     if hasattr(prop, "standard_error"):
-        several = [label for label, images in sets.items() if len(images) > 1]  # one image tells nothing about others
-        _check_values(measured, several, _of_images("standard_error", sets), "a standard error", least=0.0)
+        several = [label for label, observed in sets.items() if len(observed) > 1]  # one tells nothing about others
+        _check_values(measured, several, _of_sets("standard_error", sets), "a standard error", least=0.0)
 
 
 def random_context(resolution: int = 16) -> Context:
@@ -63,15 +72,27 @@ def _check_words(prop: Any) -> None:
     require(isinstance(name, str) and bool(name.strip()), f"`name` is {name!r}; a text is expected")
     renamed = copy.deepcopy(prop)
     attempt("setting `name`, as a study file's `as` does,", lambda: object.__setattr__(renamed, "name", "another"))
-    methods = [method for method in ("measure", "measure_model") if callable(getattr(prop, method, None))]
+    every = ("measure", "measure_features", "measure_model")
+    methods = [method for method in every if callable(getattr(prop, method, None))]
     require(
         len(methods) == 1,
-        f"property {name!r} has {' and '.join(methods) or 'no method to measure with'}; one of measure(images) and "
-        "measure_model(model) is expected",
+        f"property {name!r} has {' and '.join(methods) or 'no method to measure with'}; one of measure(images), "
+        "measure_features(features) and measure_model(model) is expected",
     )
+    if methods == ["measure_features"]:
+        option = getattr(prop, "features", None)
+        require(
+            isinstance(option, str | dict),
+            f"property {name!r}: features is {option!r}; an extractor's name, or a mapping with it, is expected",
+        )
     better = getattr(prop, "higher_is_better", True)
     require(isinstance(better, bool), f"property {name!r}: higher_is_better is {better!r}; True or False is expected")
-    for word in ("title", "unit", "explanation"):
+    bounds = getattr(prop, "range", (-math.inf, math.inf))
+    require(
+        isinstance(bounds, tuple) and len(bounds) == 2 and bounds[0] < bounds[1],
+        f"property {name!r}: range is {bounds!r}; a pair of a lower and a higher number is expected",
+    )
+    for word in ("title", "unit", "explanation", "bias"):
         text = getattr(prop, word, "")
         require(isinstance(text, str), f"property {name!r}: {word} is {text!r}; a text is expected")
     if dataclasses.is_dataclass(prop) and not isinstance(prop, type):
@@ -119,19 +140,43 @@ def _image_sets(context: Context) -> dict[str, Images]:
     }
 
 
-def _of_images(method: str, sets: Mapping[str, Images]) -> Callable[[Any, str], Any]:
-    """What the property's ``method`` says of the images called so, which it must leave as they are."""
+def _feature_sets(prop: Any, sets: Mapping[str, Images], context: Context) -> dict[str, Features]:
+    """What the property's extractor sees in the images, of all sets with as many images as it needs."""
+    what = f"property {prop.name!r}: features {prop.features!r}"
+    extractor = attempt(what, lambda: context.extractors.get(prop.features))
+    least = prop.least(extractor.dimensions) if hasattr(prop, "least") else 1
+    require(
+        len(context.generated) >= least,
+        f"property {prop.name!r} needs {least} images, and the context has {len(context.generated)}; give "
+        "check_property a context with more, or features of fewer dimensions",
+    )
+    enough = {label: images for label, images in sets.items() if len(images) >= least}
+    return {
+        label: attempt(what, lambda images=images: context.extractors.extract(prop.features, images))
+        for label, images in enough.items()
+    }
+
+
+def _of_sets(method: str, sets: Mapping[str, Any]) -> Callable[[Any, str], Any]:
+    """What the property's ``method`` says of the images or features called so, which it must leave as they are."""
 
     def measure(one: Any, label: str) -> Any:
-        before = sets[label].tobytes()
-        value = getattr(one, method)(sets[label])
+        observed = copied(sets[label])
+        value = getattr(one, method)(observed)
+        kind = "features" if isinstance(observed, Features) else "images"
         require(
-            sets[label].tobytes() == before,
-            f"property {one.name!r}: {method}(images) changes the images it measures ({label})",
+            _same(observed, sets[label]),
+            f"property {one.name!r}: {method}({kind}) changes the {kind} it measures ({label})",
         )
         return value
 
     return measure
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Features):
+        return all(np.array_equal(array, other.arrays()[name]) for name, array in one.arrays().items())
+    return np.array_equal(one, other)
 
 
 def _check_measuring_models(copies: list[Any], context: Context) -> None:
@@ -176,7 +221,7 @@ def _value(one: Any, label: str, measure: Callable[[Any, str], Any], what: str) 
     doing = f"measuring {what} of {label}" if what else f"measuring {label}"
     value = attempt(f"property {one.name!r}: {doing}", lambda: measure(one, label))
     try:
-        return checked(one.name, value, what)
+        return checked(one.name, value, what, None if what else getattr(one, "range", None))
     except DiffcreditError as error:
         raise ConformanceError(f"{error} ({label})") from None
 

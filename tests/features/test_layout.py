@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from diffcredit.errors import UserError
-from diffcredit.properties.features import pixel_features
+from diffcredit.features.layout import pixel_features
 
 
 def naive(image: np.ndarray) -> list[float]:

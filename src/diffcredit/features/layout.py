@@ -1,13 +1,35 @@
 """A feature space for images that needs no download: coarse layout, edges and colours."""
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError
-from diffcredit.properties.protocol import Images
+from diffcredit.features.protocol import Features, Images
 
 GRID = 4  # layout cells a side
 ORIENTATIONS = 4
+
+
+@dataclass
+class Layout:
+    """Mean colours and edges in the cells of a 4 × 4 grid, 112 numbers."""
+
+    label: ClassVar[str] = "layout, edges and colours"
+    batch_size: ClassVar[int] = 1024
+    dimensions: ClassVar[int] = GRID * GRID * (3 + ORIENTATIONS)
+    classes: ClassVar[None] = None
+
+    def load(self, device: str) -> None:
+        """Nothing: it has no weights."""
+
+    def identity(self) -> dict[str, Any]:
+        return {"weights": "", "resize": "none"}
+
+    def extract(self, images: Images) -> Features:
+        return Features(pixel_features(images).astype(np.float32))
 
 
 def pixel_features(images: Images) -> NDArray[np.float64]:

@@ -1,0 +1,20 @@
+"""Images to vectors: what properties, surrogates and baselines compare images by.
+
+``EXTRACTORS`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
+"""
+
+from diffcredit.features.protocol import Extractor, Features, FeaturesOption, Images
+
+EXTRACTORS = {
+    "pixels": "diffcredit.features.pixels:Pixels",
+    "layout": "diffcredit.features.layout:Layout",
+    "colours": "diffcredit.features.colours:Colours",
+    "efficientnet_lite0": "diffcredit.features.efficientnet:EfficientNetLite0",
+    "inception_v3": "diffcredit.features.inception:InceptionV3",
+    "clip": "diffcredit.features.clip:CLIP",
+    "blip_vqa": "diffcredit.features.blip:BLIPVQA",
+    "transformers": "diffcredit.features.transformers_vision:TransformersVision",
+    "timm": "diffcredit.features.timm_vision:TimmVision",
+}
+
+__all__ = ["EXTRACTORS", "Extractor", "Features", "FeaturesOption", "Images"]

@@ -1,0 +1,44 @@
+"""Which colours an image has, wherever they are."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from diffcredit.features.protocol import Features, Images
+
+
+@dataclass
+class Colours:
+    """The shares of an image's pixels in ``bins`` × ``bins`` × ``bins`` cells of the RGB cube, in the order of red,
+    green and blue; they sum to 1."""
+
+    bins: Annotated[int, Ge(2), Le(16)] = 4
+
+    label: ClassVar[str] = "colours"
+    batch_size: ClassVar[int] = 1024
+    classes: ClassVar[None] = None
+
+    @property
+    def dimensions(self) -> int:
+        return self.bins**3
+
+    def load(self, device: str) -> None:
+        """Nothing: it has no weights."""
+
+    def identity(self) -> dict[str, Any]:
+        return {"weights": "", "resize": "none", "bins": self.bins}
+
+    def extract(self, images: Images) -> Features:
+        return Features(colour_shares(images, self.bins).astype(np.float32))
+
+
+def colour_shares(images: Images, bins: int) -> NDArray[np.float64]:
+    """(m, h, w, 3) uint8 → (m, bins³): the joint histogram of the three channels, 0..255 cut into equal parts."""
+    levels = images.reshape(len(images), -1, 3).astype(np.int64) * bins // 256
+    cells = (levels[..., 0] * bins + levels[..., 1]) * bins + levels[..., 2]
+    numbered = cells + bins**3 * np.arange(len(images))[:, None]  # each image has cells of its own
+    counts = np.bincount(numbered.ravel(), minlength=bins**3 * len(images)).reshape(len(images), -1)
+    return counts / cells.shape[1]

@@ -1,0 +1,157 @@
+"""Inception-v3 (Szegedy et al., 2016): a table of blocks, with the names that published weights use."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Variant = Literal["fid", "torchvision"]
+
+CLASSES: dict[Variant, int] = {"fid": 1008, "torchvision": 1000}
+
+Kernel = tuple[int, int]
+Link = tuple[int, tuple[Kernel, ...]]
+"""A link of a branch: its output channels, and its kernel; or two kernels, whose outputs are put side by side."""
+Branches = dict[str, tuple[Link, ...]]
+"""The branches of a block by their names, in the order of their outputs. That of ``branch_pool`` starts with a pooling
+of the input. A block without one halves the image: its branches end with stride 2, and the input, pooled, is its last
+output."""
+
+ONE, THREE, FIVE = ((1, 1),), ((3, 3),), ((5, 5),)
+ROW, COLUMN = ((1, 7),), ((7, 1),)
+FORK = ((1, 3), (3, 1))
+POOL = "branch_pool"
+
+
+def _at_35_px(pooled: int) -> Branches:
+    return {
+        "branch1x1": ((64, ONE),),
+        "branch5x5": ((48, ONE), (64, FIVE)),
+        "branch3x3dbl": ((64, ONE), (96, THREE), (96, THREE)),
+        POOL: ((pooled, ONE),),
+    }
+
+
+def _at_17_px(inner: int) -> Branches:
+    return {
+        "branch1x1": ((192, ONE),),
+        "branch7x7": ((inner, ONE), (inner, ROW), (192, COLUMN)),
+        "branch7x7dbl": ((inner, ONE), (inner, COLUMN), (inner, ROW), (inner, COLUMN), (192, ROW)),
+        POOL: ((192, ONE),),
+    }
+
+
+_AT_8_PX: Branches = {
+    "branch1x1": ((320, ONE),),
+    "branch3x3": ((384, ONE), (384, FORK)),
+    "branch3x3dbl": ((448, ONE), (384, THREE), (384, FORK)),
+    POOL: ((192, ONE),),
+}
+
+BLOCKS: dict[str, Branches] = {
+    "Mixed_5b": _at_35_px(32),
+    "Mixed_5c": _at_35_px(64),
+    "Mixed_5d": _at_35_px(64),
+    "Mixed_6a": {"branch3x3": ((384, THREE),), "branch3x3dbl": ((64, ONE), (96, THREE), (96, THREE))},
+    "Mixed_6b": _at_17_px(128),
+    "Mixed_6c": _at_17_px(160),
+    "Mixed_6d": _at_17_px(160),
+    "Mixed_6e": _at_17_px(192),
+    "Mixed_7a": {
+        "branch3x3": ((192, ONE), (320, THREE)),
+        "branch7x7x3": ((192, ONE), (192, ROW), (192, COLUMN), (192, THREE)),
+    },
+    "Mixed_7b": _AT_8_PX,
+    "Mixed_7c": _AT_8_PX,
+}
+
+
+class InceptionNetwork(nn.Module):
+    """Images (m, 3, 299, 299) on the scale −1 to 1 → the pooled features (m, 2048) and the logits (m, classes).
+
+    ``fid`` is the network of December 2015 that FID and the Inception Score are defined with. It differs from
+    ``torchvision`` in its classes (1008, of which 1000 mean something), in averages that leave the padding out, in
+    a maximum where the last block should average, and in its logits: without bias, as the Inception Score takes them.
+    """
+
+    def __init__(self, variant: Variant) -> None:
+        super().__init__()
+        self.variant = variant
+        self.Conv2d_1a_3x3 = Convolution(3, 32, (3, 3), stride=2, padded=False)
+        self.Conv2d_2a_3x3 = Convolution(32, 32, (3, 3), padded=False)
+        self.Conv2d_2b_3x3 = Convolution(32, 64, (3, 3))
+        self.Conv2d_3b_1x1 = Convolution(64, 80, (1, 1))
+        self.Conv2d_4a_3x3 = Convolution(80, 192, (3, 3), padded=False)
+        channels = 192
+        for name, branches in BLOCKS.items():
+            block = Block(channels, branches, _pooling(name, variant))
+            self.add_module(name, block)
+            channels = block.channels
+        self.fc = nn.Linear(channels, CLASSES[variant])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
+        x = F.max_pool2d(x, 3, stride=2)
+        x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x))
+        x = F.max_pool2d(x, 3, stride=2)
+        for name in BLOCKS:
+            x = self.get_submodule(name)(x)
+        pooled = x.mean(dim=(2, 3))
+        return pooled, F.linear(pooled, self.fc.weight, None if self.variant == "fid" else self.fc.bias)
+
+
+def _pooling(block: str, variant: Variant) -> nn.Module:
+    """What a block pools its input with."""
+    if POOL not in BLOCKS[block]:
+        return nn.MaxPool2d(3, stride=2)
+    if variant == "fid" and block == "Mixed_7c":
+        return nn.MaxPool2d(3, stride=1, padding=1)
+    return nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=variant == "torchvision")
+
+
+class Block(nn.Module):
+    """Branches side by side: (m, inputs, h, w) → (m, channels, h, w), or about half of h and w."""
+
+    def __init__(self, inputs: int, branches: Branches, pooling: nn.Module) -> None:
+        super().__init__()
+        self.pooling = pooling
+        self.halves = POOL not in branches
+        self.channels = inputs if self.halves else 0
+        self.paths: dict[str, list[list[str]]] = {}  # by branch and link the names of the convolutions
+        for branch, links in branches.items():
+            channels, path = inputs, []
+            for number, (outputs, kernels) in enumerate(links, start=1):
+                halves = self.halves and number == len(links)
+                link = branch if len(links) == 1 else f"{branch}_{number}"
+                names = [link] if len(kernels) == 1 else [f"{link}a", f"{link}b"]
+                for name, kernel in zip(names, kernels, strict=True):
+                    self.add_module(name, Convolution(channels, outputs, kernel, 2 if halves else 1, not halves))
+                channels = outputs * len(names)
+                path.append(names)
+            self.channels += channels
+            self.paths[branch] = path
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled = self.pooling(x)
+        outputs = []
+        for branch, path in self.paths.items():
+            y = pooled if branch == POOL else x
+            for names in path:
+                y = torch.cat([self.get_submodule(name)(y) for name in names], dim=1)
+            outputs.append(y)
+        return torch.cat([*outputs, pooled] if self.halves else outputs, dim=1)
+
+
+class Convolution(nn.Module):
+    """A convolution without bias, batch normalisation (ε = 0.001) and ReLU; ``padded`` so that stride 1 keeps the
+    size."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: Kernel, stride: int = 1, padded: bool = True) -> None:
+        super().__init__()
+        padding = (kernel[0] // 2, kernel[1] // 2) if padded else 0
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        self.bn = nn.BatchNorm2d(outputs, eps=0.001)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.bn(self.conv(x)), inplace=True)

@@ -1,0 +1,36 @@
+"""The pixels themselves, as a vector."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge
+
+from diffcredit.features.protocol import Features, Images
+from diffcredit.features.resizing import as_pillow
+
+
+@dataclass
+class Pixels:
+    """All pixels of an image, on the scale 0 to 1; images of another size are first resized to ``size`` pixels a side
+    (antialiased bilinear), so that large ones cost no more."""
+
+    size: Annotated[int, Ge(1)] = 32
+
+    label: ClassVar[str] = "pixels"
+    batch_size: ClassVar[int] = 1024
+    classes: ClassVar[None] = None
+
+    @property
+    def dimensions(self) -> int:
+        return self.size * self.size * 3
+
+    def load(self, device: str) -> None:
+        """Nothing: it has no weights."""
+
+    def identity(self) -> dict[str, Any]:
+        return {"weights": "", "resize": f"{self.size} px, bilinear, antialiased"}
+
+    def extract(self, images: Images) -> Features:
+        small = as_pillow(images, self.size, "bilinear")
+        return Features(small.reshape(len(images), -1).astype(np.float32) / np.float32(255))

@@ -1,0 +1,153 @@
+"""Weights of feature extractors: found in a file, in torch's cache or on the web, and verified by their hash."""
+
+import hashlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
+
+from diffcredit.artifacts import atomic_file
+from diffcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class PublishedWeights:
+    """A file of weights as its owner publishes it: where, and the beginning of its SHA-256 (all of it where that is
+    known). ``licence`` is for readers."""
+
+    url: str
+    sha256: str
+    licence: str
+
+    @property
+    def name(self) -> str:
+        from urllib.parse import unquote
+
+        return unquote(self.url.rpartition("/")[2])
+
+    @property
+    def cached(self) -> Path:
+        """Where torch and the packages that use the same weights keep it."""
+        import torch
+
+        return Path(torch.hub.get_dir()) / "checkpoints" / self.name
+
+    def file(self, key: str) -> Path:
+        """The verified file from torch's cache, downloaded if it is not there; ``key`` is how a study file would name
+        another."""
+        if not self.cached.exists():
+            self._download(key)
+        self.verify(self.cached, key)
+        return self.cached
+
+    def verify(self, file: Path, key: str, remedy: str = "") -> None:
+        """Refuses a file that is not the published one; ``remedy`` is what else helps than to download it again."""
+        found = file_hash(file, key)
+        if not found.startswith(self.sha256):
+            _refuse_program(file, key)
+            raise UserError(
+                f"{key}: {file} has the SHA-256 {found[:16]}…, the published {self.name} {self.sha256[:16]}…; "
+                f"download it again from {self.url}{remedy}"
+            )
+
+    def _download(self, key: str) -> None:
+        import torch
+
+        try:
+            with atomic_file(self.cached) as temporary:
+                torch.hub.download_url_to_file(self.url, str(temporary), hash_prefix=self.sha256, progress=False)
+        except (OSError, RuntimeError, HTTPException) as error:
+            raise UserError(
+                f"{key}: {self.name} is not here and cannot be downloaded ({error}); download {self.url} and put it at "
+                f"{self.cached}, or name the file with {key}"
+            ) from error
+
+
+def file_hash(file: Path, key: str) -> str:
+    """The SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb") as opened:
+            while block := opened.read(BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise UserError(f"{key}: {file}: {error.strerror}; a file of weights is expected") from None
+    return digest.hexdigest()
+
+
+def folder_hash(folder: Path, key: str) -> str:
+    """The SHA-256 of the names and contents of a folder's files, in the order of their names. Hidden ones do not
+    count: downloads leave times and locks in them."""
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    shown = [name for name in sorted(files) if not any(part.startswith(".") for part in name.split("/"))]
+    if not shown:
+        raise UserError(f"{key}: {folder}: no files; a folder of weights is expected")
+    digest = hashlib.sha256()
+    for name in shown:
+        digest.update(f"{name}\x1f{file_hash(files[name], key)}\x1f".encode())
+    return digest.hexdigest()
+
+
+def read_state(file: Path, key: str) -> "dict[str, Tensor]":
+    """The named tensors of a safetensors file or a torch checkpoint; a pickle that holds anything else is refused."""
+    import torch
+    from safetensors.torch import load_file
+
+    _refuse_program(file, key)
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        state: Any = torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{key}: {file}: no such file; a file of weights is expected") from None
+    except UnpicklingError as error:  # whose message advises to run what is in it
+        raise UserError(f"{key}: {file} is damaged or holds more than tensors; named tensors are accepted") from error
+    except Exception as error:  # both libraries raise whatever a broken file leads them to
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(f"{key}: {file} cannot be read as weights ({reason})") from error
+    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise UserError(f"{key}: {file} holds {type(state).__name__}; named tensors are expected")
+    return state
+
+
+def load_state(network: "Module", state: "Mapping[str, Tensor]", file: Path, key: str) -> None:
+    """Puts the tensors of ``file`` into ``network``, in place of its own, which may be on the meta device; refuses
+    those of another architecture."""
+    own = network.state_dict()
+    problems = {
+        # which checkpoints from before batch normalisation counted do not have, and nothing here needs
+        "lacks": [name for name in own if name not in state and not name.endswith(".num_batches_tracked")],
+        "has unknown": [name for name in state if name not in own],
+        "has other shapes:": [
+            f"{name} {tuple(state[name].shape)} for {tuple(tensor.shape)}"
+            for name, tensor in own.items()
+            if name in state and state[name].shape != tensor.shape
+        ],
+    }
+    if found := [f"{what} {_first(names)}" for what, names in problems.items() if names]:
+        raise UserError(f"{key}: {file} is of another network than {type(network).__name__}: it {'; '.join(found)}")
+    network.load_state_dict(dict(state), assign=True)
+
+
+def _first(names: Sequence[str], shown: int = 3) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def _refuse_program(file: Path, key: str) -> None:
+    """Refuses a TorchScript archive, which holds code beside its tensors."""
+    if not zipfile.is_zipfile(file):
+        return
+    with zipfile.ZipFile(file) as archive:
+        program = any(name.endswith("/constants.pkl") for name in archive.namelist())
+    if program:
+        raise UserError(f"{key}: {file} is a TorchScript program, which would be run; named tensors are accepted")

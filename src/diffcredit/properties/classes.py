@@ -1,0 +1,161 @@
+"""Which of a classifier's classes the generated images show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, MinLen
+from numpy.typing import NDArray
+from pydantic import Strict
+
+from diffcredit.contributions import Contributions
+from diffcredit.errors import UserError
+from diffcredit.features import Features, FeaturesOption
+from diffcredit.features.extractors import label_of
+from diffcredit.properties.bootstrap import mean_error
+from diffcredit.properties.counting import resampled_counts
+from diffcredit.properties.protocol import Context, State
+
+ClassName = Annotated[int, Strict()] | str
+"""A class by its index, from 0, or by the extractor's label. Strict: YAML reads an unquoted ``yes`` as true, which
+must not pass for class 1."""
+
+SHOWN = 3  # names in a title or an error
+
+
+@dataclass
+class ClassCoverage:
+    """The share of the ``classes`` (default: all of the classifier's) that at least ``images`` of the generated images
+    are assigned to; an image is assigned to the likeliest of all k classes."""
+
+    features: FeaturesOption = "efficientnet_lite0"
+    classes: Annotated[list[ClassName], MinLen(1)] | None = None
+    images: Annotated[int, Ge(1)] = 1
+
+    name = "class_coverage"
+    classifier = True
+    higher_is_better = True
+    unit = "share of the classes"
+    range = (0.0, 1.0)
+    explanation = (
+        "How many of the kinds of thing that a classifier knows turn up among the generated images. 1 means that none "
+        "is missing."
+    )
+    bias = "Rises with the number of images, since rare classes turn up in time; only values of equally many compare."
+
+    @property
+    def title(self) -> str:
+        return f"Class coverage ({label_of(self.features)})"
+
+    def check(self, contributions: Contributions, images: int) -> None:
+        if images < self.images:
+            raise UserError(
+                f"class_coverage.images: {self.images} of each class among {images} generated images; accepted: at "
+                "most sampling.images"
+            )
+
+    def fit(self, context: Context) -> State:
+        self.check(context.contributions, len(context.generated))
+        return _chosen(self.classes, context, self.features, self.name)
+
+    def restore(self, state: State) -> None:
+        self._classes, self._known = state["classes"], int(state["known"][0])
+
+    def measure_features(self, features: Features) -> float:
+        counts = np.bincount(assigned(features, self._known), minlength=self._known)
+        return float((counts[self._classes] >= self.images).mean())
+
+    def standard_error(self, features: Features) -> float:
+        """By the bootstrap, from the images' classes. Rough where ``images`` is 1, since a resample misses a third of
+        the classes that one image shows: up to 40 % too small where many classes are rare, and up to twice too large
+        where nearly all are covered."""
+        counts = resampled_counts(assigned(features, self._known), self._known)
+        return float((counts[:, self._classes] >= self.images).mean(axis=1).std())
+
+
+@dataclass
+class ClassShare:
+    """The share of the generated images that are assigned to one of ``classes``, or with ``probability`` the mean
+    probability of these classes together; an image is assigned to the likeliest of all k classes."""
+
+    classes: ClassName | Annotated[list[ClassName], MinLen(1)]
+    features: FeaturesOption = "efficientnet_lite0"
+    probability: bool = False
+
+    name = "class_share"
+    classifier = True
+    higher_is_better = True
+    unit = "share of the images"
+    range = (0.0, 1.0)
+    explanation = "How much of what the model generates a classifier takes for one of the chosen classes. 1 means all."
+    bias = "None: it is a mean over the images."
+
+    @property
+    def title(self) -> str:
+        names = [name if isinstance(name, str) else f"class {name}" for name in _listed(self.classes)]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        what = "Mean probability" if self.probability else "Share"
+        return f"{what} of {', '.join(names[:SHOWN])}{more} ({label_of(self.features)})"
+
+    def fit(self, context: Context) -> State:
+        return _chosen(_listed(self.classes), context, self.features, self.name)
+
+    def restore(self, state: State) -> None:
+        self._classes, self._known = state["classes"], int(state["known"][0])
+
+    def measure_features(self, features: Features) -> float:
+        return float(self._shares(features).mean())
+
+    def standard_error(self, features: Features) -> float:
+        return mean_error(self._shares(features))
+
+    def _shares(self, features: Features) -> NDArray[np.float64]:
+        """How much of each image belongs to the chosen classes, (m,)."""
+        likeliest = assigned(features, self._known)
+        if self.probability:
+            return features.probabilities()[:, self._classes].sum(axis=1)
+        return np.isin(likeliest, self._classes).astype(np.float64)
+
+
+def assigned(features: Features, known: int) -> NDArray[np.int64]:
+    """The likeliest of the ``known`` classes of each image, (m,)."""
+    if features.logits is None or features.logits.shape[1] != known:
+        found = "none" if features.logits is None else str(features.logits.shape[1])
+        raise UserError(f"features: the scores of {known} classes are needed; the extractor gives {found}")
+    return features.logits.argmax(axis=1)
+
+
+def _listed(classes: ClassName | list[ClassName]) -> list[ClassName]:
+    return classes if isinstance(classes, list) else [classes]
+
+
+def _chosen(classes: list[ClassName] | None, context: Context, option: FeaturesOption, name: str) -> State:
+    """The sorted indices of ``classes`` (None: all) and, as one number, how many classes the extractor ``known``s."""
+    extractor = context.extractors.get(option)
+    known = extractor.classes
+    if known is None:
+        raise UserError(f"{name}.features: {option!r} is no classifier; an extractor with classes is needed")
+    labels = getattr(extractor, "labels", None)
+    where = f"{name}.classes"
+    indices = range(known) if classes is None else {index_of(each, known, labels, where) for each in classes}
+    return {"classes": np.array(sorted(indices), np.int64), "known": np.array([known], np.int64)}
+
+
+def index_of(chosen: ClassName, known: int, labels: Sequence[str] | None, where: str) -> int:
+    """The index of a class that is given by it or by its label; ``where`` starts every error."""
+    accepted = f"an index of 0 to {known - 1}"
+    if isinstance(chosen, int):
+        if not 0 <= chosen < known:
+            raise UserError(f"{where}: {chosen} is no class; accepted: {accepted}")
+        return chosen
+    if labels is None:
+        raise UserError(f"{where}: {chosen!r} is a label, and the extractor has none; accepted: {accepted}")
+    found = [index for index, label in enumerate(labels) if label == chosen]
+    if not found:
+        near = ", ".join(repr(label) for label in get_close_matches(chosen, labels, SHOWN, cutoff=0))
+        raise UserError(f"{where}: {chosen!r} is no label; accepted: {accepted}, or a label such as {near}")
+    if len(found) > 1:
+        raise UserError(f"{where}: {chosen!r} is the label of the classes {', '.join(map(str, found))}; give an index")
+    return found[0]

@@ -1,0 +1,91 @@
+"""How well images match texts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.errors import UserError
+from diffcredit.features import Features, FeaturesOption
+from diffcredit.properties.bootstrap import mean_error
+from diffcredit.properties.directions import unit_rows
+from diffcredit.properties.protocol import Context, State
+
+
+@dataclass
+class ClipSimilarity:
+    """The mean cosine x·t / (‖x‖‖t‖) between the embeddings x of the images and t of a text: of ``prompt``, or with
+    None of the prompt that each image was generated for.
+
+    CLIPScore, as torchmetrics has it, is 100 times this mean, or 0 where it is negative.
+    """
+
+    prompt: str | None = None
+    features: FeaturesOption = "clip"
+
+    name = "clip_similarity"
+    higher_is_better = True
+    unit = "cosine"
+    range = (-1.0, 1.0)
+    bias = "None: it is a mean over the images."
+
+    @property
+    def title(self) -> str:
+        return "Match with the prompts" if self.prompt is None else f"Match with “{self.prompt}”"
+
+    @property
+    def explanation(self) -> str:
+        text = "the prompts they were generated for" if self.prompt is None else f"the text “{self.prompt}”"
+        return (
+            f"How well the generated images match {text}, as CLIP sees it. Unrelated images have about 0.15, good "
+            "matches 0.25 and more."
+        )
+
+    @property
+    def ordered(self) -> bool:
+        return self.prompt is None
+
+    def fit(self, context: Context) -> State:
+        extractor = context.extractors.get(self.features)
+        embed = getattr(extractor, "embed_texts", None)
+        if embed is None:
+            raise UserError(
+                f"clip_similarity.features: {self.features!r} embeds no texts; accepted: clip, or a plug-in "
+                "with embed_texts"
+            )
+        if self.prompt is not None:
+            return {"texts": unit_rows(embed([self.prompt]))}
+        if context.prompts is None:
+            raise UserError(
+                "clip_similarity.prompt: missing, and the model follows no prompts; give the text that the "
+                "images are to match"
+            )
+        distinct = sorted(set(context.prompts))
+        position = {prompt: index for index, prompt in enumerate(distinct)}
+        return {
+            "texts": unit_rows(embed(distinct)),
+            "followed": np.array([position[prompt] for prompt in context.prompts], np.int64),
+        }
+
+    def restore(self, state: State) -> None:
+        self._texts: NDArray[np.float64] = state["texts"]
+        self._followed: NDArray[np.int64] | None = state.get("followed")
+
+    def cosines(self, features: Features) -> NDArray[np.float64]:
+        """Of each image with its text, (m,)."""
+        if self._followed is None:
+            return unit_rows(features.vectors) @ self._texts[0]
+        if len(features) != len(self._followed):
+            raise UserError(
+                f"clip_similarity: {len(features)} images for {len(self._followed)} prompts; each image must be there, "
+                "in the order of the seeds, unless clip_similarity.prompt gives one text for all"
+            )
+        return (unit_rows(features.vectors) * self._texts[self._followed]).sum(axis=1)
+
+    def measure_features(self, features: Features) -> float:
+        return float(self.cosines(features).mean())
+
+    def standard_error(self, features: Features) -> float:
+        """That of a mean. Where prompts differ, so do their cosines, which other images would share: the error is then
+        rather too large than too small."""
+        return mean_error(self.cosines(features))

@@ -1,0 +1,101 @@
+"""How sure a classifier is about each image, and how many classes it sees in all."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from diffcredit.features import Features, FeaturesOption
+from diffcredit.features.extractors import label_of
+from diffcredit.properties.bootstrap import jackknife_error
+
+BLOCK = 4096  # images whose class probabilities are held at once
+
+
+@dataclass
+class InceptionScore:
+    """IS = exp(E KL(p(y|x) ‖ p(y))) of Salimans et al. (2016), p(y|x) a classifier's probabilities for an image and
+    p(y) their mean over all images.
+
+    With ``splits`` > 1 it is the mean of the scores of so many parts of the images (image j in part j mod splits), as
+    many published numbers are, with ten; each part has fewer images, so that the score is lower.
+    """
+
+    features: FeaturesOption = "efficientnet_lite0"
+    splits: Annotated[int, Ge(1)] = 1
+
+    name = "inception_score"
+    higher_is_better = True
+    classifier = True
+    unit = "classes"
+    explanation = (
+        "How clearly the generated images show something, and how many different things: 1 when all look alike to a "
+        "classifier, at most the number of its classes."
+    )
+    bias = (
+        "Too low when images are few for the classes they show, and the lower the fewer they are: compare equal "
+        "numbers of images only."
+    )
+    range = (1.0, float("inf"))
+
+    @property
+    def title(self) -> str:
+        return f"Inception Score ({label_of(self.features)})"
+
+    def least(self, dimensions: int) -> int:
+        return self.splits
+
+    def measure_features(self, features: Features) -> float:
+        return float(np.mean([inception_score(part) for part in self._parts(features)]))
+
+    def standard_error(self, features: Features) -> float:
+        """By the jackknife, √Σ_s SE_s² / splits. Where images are few for the classes (1,000 classes, 200 images), it
+        is up to a tenth too large in simulations; the bootstrap would be a third too small, for in its resamples a
+        class that is seen once is seen never or twice."""
+        errors = [jackknife_error(scores_without_each(part)) for part in self._parts(features)]
+        return float(np.sqrt(np.square(errors).sum()) / self.splits)
+
+    def _parts(self, features: Features) -> list[Features]:
+        if self.splits == 1:
+            return [features]
+        return [features.select(slice(start, None, self.splits)) for start in range(self.splits)]
+
+
+def inception_score(features: Features) -> float:
+    """exp(H(p̄) − mean_i H(p_i)), which is the exponential of the mean KL(p_i ‖ p̄); H is the entropy in nats."""
+    total, certainties = _sums(features)
+    return float(np.exp(certainties.mean() - _negative_entropy(total / len(features))))
+
+
+def scores_without_each(features: Features) -> NDArray[np.float64]:
+    """(m,): the Inception Scores of the images without each one of them."""
+    total, certainties = _sums(features)
+    others = len(features) - 1
+    if not others:  # of one image nothing is left to score
+        return np.ones(1)
+    scores = np.empty(len(features))
+    for start in range(0, len(features), BLOCK):
+        rows = slice(start, start + BLOCK)
+        # rounding may leave less than nothing of a class that one image alone shows
+        rest = np.maximum(total - features.select(rows).probabilities(), 0) / others
+        scores[rows] = np.exp((certainties.sum() - certainties[rows]) / others - _negative_entropy(rest))
+    return scores
+
+
+def _sums(features: Features) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Σ_i p_i, (k,), and −H(p_i) of each image, (m,)."""
+    total, certainties = 0.0, []
+    for start in range(0, len(features), BLOCK):
+        probabilities = features.select(slice(start, start + BLOCK)).probabilities()
+        total = total + probabilities.sum(axis=0)
+        certainties.append(_negative_entropy(probabilities))
+    return np.asarray(total), np.concatenate(certainties)
+
+
+def _negative_entropy(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Σ p log p over the last axis, with 0 log 0 = 0."""
+    from scipy.special import xlogy
+
+    return xlogy(probabilities, probabilities).sum(axis=-1)

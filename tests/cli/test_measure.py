@@ -1,0 +1,179 @@
+"""``diffcredit measure`` against studies that had the property from the start."""
+
+import shutil
+
+import pytest
+import yaml
+
+from tiny_study import recorded_values, rows, run_here, write_study
+
+SMALL = {
+    "retraining": {"method": "fine_tune", "steps": 1},
+    "properties": [{"name": "colourfulness"}, {"name": "cluster_entropy", "clusters": 2}],
+    "stop.evaluations": 8,
+}
+PROPERTIES = {
+    "warmth": {"name": "warmth:warmth"},
+    "entropy3": {"name": "cluster_entropy", "clusters": 3, "as": "entropy3"},
+    "heldout_loss": {"name": "heldout_loss", "time_steps": 2},
+}
+WARMTH = '''
+def warmth(images):
+    """Red minus blue."""
+    return float(images[..., 0].mean() - images[..., 2].mean())
+'''
+
+
+def study(folder, keep, properties=()):
+    file = write_study(folder, {**SMALL, "keep": keep, "properties": [*SMALL["properties"], *properties]})
+    (folder / "warmth.py").write_text(WARMTH)
+    run_here(file)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def from_the_start(tmp_path_factory):
+    """Every value of a study that measured all properties as it ran."""
+    folder = study(tmp_path_factory.mktemp("start"), "nothing", PROPERTIES.values())
+    return recorded_values(folder)
+
+
+@pytest.fixture(scope="module")
+def finished_studies(tmp_path_factory):
+    kinds = ("images", "features", "model", "nothing")
+    return {kind: study(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
+
+
+@pytest.fixture
+def kept(finished_studies, tmp_path):
+    """The folder of a finished study that kept so much; the test's own copy."""
+    return lambda kind: shutil.copytree(finished_studies[kind], tmp_path / kind)
+
+
+def values_of(folder, name):
+    return {key: value for key, value in recorded_values(folder).items() if key[3] == name}
+
+
+def wanted(values, name):
+    return {key: value for key, value in values.items() if key[3] == name}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("images", "warmth"),
+        ("images", "entropy3"),
+        ("features", "entropy3"),  # of the extractor whose features were kept
+        ("model", "warmth"),
+        ("model", "heldout_loss"),
+    ],
+)
+def test_as_if_it_had_been_there_from_the_start(kind, name, kept, from_the_start, diffcredit, monkeypatch):
+    from diffcredit.retraining.fine_tune import FineTune
+
+    def never(*_):
+        raise AssertionError("nothing is retrained")
+
+    folder = kept(kind)
+    # the report's pictures retrain two models, unless kept
+    assert diffcredit("report", folder)[0] == 0
+    monkeypatch.setattr(FineTune, "models_for", never)
+    code, out, err = diffcredit("measure", folder, "--property", yaml.safe_dump(PROPERTIES[name]), warned=True)
+    assert (code, "measured on 10 evaluations that were kept" in out) == (0, True), out + err
+    assert len(wanted(from_the_start, name)) == 10
+    assert values_of(folder, name) == wanted(from_the_start, name)
+    assert f"{name}," in (folder / "results" / "credits.csv").read_text()
+    section = yaml.safe_load((folder / "study.yaml").read_text())["properties"][-1]
+    assert section == PROPERTIES[name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("features", "warmth"), ("features", "heldout_loss"), ("images", "heldout_loss"), ("nothing", "warmth")],
+)
+def test_what_was_not_kept_is_priced_and_changes_nothing(kind, name, kept, diffcredit):
+    folder = kept(kind)
+    before = (folder / "study.yaml").read_text()
+    code, out, _ = diffcredit("measure", folder, "--property", yaml.safe_dump(PROPERTIES[name]))
+    assert code == 1
+    assert f"too little was kept of 10 evaluations (keep: {kind}) to measure it on" in out
+    assert "of one worker in all; --retrain does it" in out
+    assert (folder / "study.yaml").read_text() == before
+    assert (name,) not in rows(folder, "SELECT name FROM properties")
+
+
+def test_retraining_once_more_gives_the_same(kept, from_the_start, diffcredit):
+    folder = kept("nothing")
+    code, out, err = diffcredit(
+        "measure", folder, "--property", "warmth:warmth", "--retrain", "--workers", 1, warned=True
+    )
+    assert code == 0, out + err
+    assert values_of(folder, "warmth") == wanted(from_the_start, "warmth")
+
+
+def test_without_a_name_all_that_the_file_has_and_the_ledger_lacks(kept, from_the_start, diffcredit):
+    folder = kept("images")
+    file = folder / "study.yaml"
+    content = yaml.safe_load(file.read_text())
+    content["properties"] += [PROPERTIES["warmth"], PROPERTIES["entropy3"]]
+    file.write_text(yaml.safe_dump(content))
+    assert diffcredit("measure", folder, warned=True)[0] == 0
+    for name in ("warmth", "entropy3"):
+        assert values_of(folder, name) == wanted(from_the_start, name)
+    code, out, _ = diffcredit("measure", folder, "--property", "warmth", warned=True)
+    assert (code, "warmth: measured on every evaluation already" in out) == (0, True)
+
+
+def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcredit, monkeypatch):
+    folder = kept("images")
+    (folder / "moody.py").write_text(
+        "import os\n\ndef moody(images):\n    if os.environ.get('MOODY') and images.mean() > float(os.environ['MOODY']):\n"
+        "        raise ValueError('too bright')\n    return float(images.mean())\n"
+    )
+    monkeypatch.setenv("MOODY", "0.0")
+    code, out, _ = diffcredit("measure", folder, "--property", "moody:moody", "--workers", 1, warned=True)
+    assert "10 failures, the first: ValueError: too bright" in out
+    assert code == 0  # the others' credits are there
+    assert set(values_of(folder, "moody").values()) == {None}
+    monkeypatch.delenv("MOODY")
+    code, out, _ = diffcredit("measure", folder, "--property", "moody", "--workers", 1, warned=True)
+    assert code == 0
+    query = (
+        "SELECT count(*) FROM property_values v JOIN properties p ON p.id = v.property_id WHERE p.name = 'moody' AND "
+    )
+    assert rows(folder, f"{query} v.value IS NOT NULL") == [(10,)]
+    assert rows(folder, f"{query} v.error LIKE '%too bright%'") == [(10,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("warm", "properties.2: 'warm' is unknown; accepted: colourfulness, "),
+        ("[a, b]", "--property: '[a, b]' is not accepted; a name, package.module:Name, or a mapping"),
+        ("{clusters: 3}", "is not accepted; a name, package.module:Name, or a mapping"),
+        ("{name: cluster_entropy, clusters: 3}", "properties.2: 'cluster_entropy' is there twice"),
+        ("{name: cluster_entropy, as: x, cluster: 3}", "properties.2.cluster: unknown; cluster_entropy accepts"),
+        ("{name: [", "--property: not valid YAML"),
+        ("{name: fid, features: layout}", "properties.2: fid: 4 images for features of 112 dimensions; at least 113"),
+        ("{name: inception_score, features: layout}", "properties.2: features: 'layout' gives no class probabilities"),
+        (
+            "{name: cluster_entropy, as: x, clusters: 2, features: lay}",
+            "properties.2: features: 'lay' is unknown; accepted: pixels",
+        ),
+    ],
+)
+def test_refused(text, said, kept, diffcredit):
+    folder = kept("images")
+    before = (folder / "study.yaml").read_text()
+    code, _, err = diffcredit("measure", folder, "--property", text)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
+    assert (folder / "study.yaml").read_text() == before
+
+
+def test_without_evaluations_there_is_nothing_to_measure(tmp_path, diffcredit):
+    file = write_study(tmp_path, SMALL)
+    code, _, err = diffcredit("measure", file, "--property", "colourfulness")
+    assert code == 2
+    assert "ledger.db: no ledger is here" in err or "no ledger" in err

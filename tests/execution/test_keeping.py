@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+
+from diffcredit.diffusion import Sampling
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.generating import generate
+from diffcredit.errors import DiffcreditError
+from diffcredit.execution import Task
+from diffcredit.execution.keeping import Keeper
+from diffcredit.execution.kept_evaluator import KeptEvaluator
+from diffcredit.features.extractors import Extractors
+from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.properties.heldout_loss import HeldoutLoss
+from diffcredit.properties.measuring import Observation
+
+TASK, OTHER = Task("101", 0, "estimate"), Task("101", 1, "estimate")
+SAMPLING = Sampling(steps=2, images=5)
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+
+
+def never(folder):
+    raise AssertionError("no model was kept")
+
+
+@pytest.fixture
+def model() -> DDPM:
+    return DDPM.create("tiny", 8, 0)
+
+
+def observation(model=None) -> Observation:
+    observed = Observation(Extractors(), IMAGES, model)
+    observed.seen_by("layout")
+    observed.seen_by({"name": "colours", "bins": 2})
+    return observed
+
+
+def test_images_come_back_as_they_were(tmp_path):
+    keeper = Keeper(tmp_path, "images")
+    keeper.keep(TASK, observation())
+    assert keeper.kept(TASK) == {"images"}
+    found = keeper.find(TASK, Extractors(), never)
+    np.testing.assert_array_equal(found.images, IMAGES)
+    assert (found.model, found.features) == (None, {})
+
+
+def test_features_come_back_for_their_extractors_alone(tmp_path):
+    keeper, extractors = Keeper(tmp_path, "features"), Extractors()
+    before = observation()
+    keeper.keep(TASK, before)
+    assert keeper.kept(TASK) == set(before.features)
+    found = keeper.find(TASK, extractors, never)
+    assert found.images is None
+    np.testing.assert_array_equal(found.seen_by("layout").vectors, before.seen_by("layout").vectors)
+    np.testing.assert_array_equal(
+        found.seen_by({"bins": 2, "name": "colours"}).vectors,
+        extractors.extract({"name": "colours", "bins": 2}, IMAGES).vectors,
+    )
+    with pytest.raises(DiffcreditError, match="neither images nor features of 'colours' were kept"):
+        found.seen_by("colours")
+
+
+def test_a_model_comes_back_with_every_weight(tmp_path, model):
+    keeper = Keeper(tmp_path, "model")
+    keeper.keep(TASK, observation(model))
+    assert keeper.kept(TASK) == {"model"}
+    found = keeper.find(TASK, Extractors(), DDPM.load)
+    assert found.model.fingerprint == model.fingerprint
+    assert found.images is None
+
+
+def test_nothing_is_nothing(tmp_path):
+    keeper = Keeper(tmp_path / "kept", "nothing")
+    keeper.keep(TASK, observation())
+    assert not (tmp_path / "kept").exists()
+    assert keeper.kept(TASK) == frozenset()
+    assert keeper.find(TASK, Extractors(), never) is None
+
+
+@pytest.mark.parametrize("kind", ["images", "features", "model"])
+def test_each_coalition_and_replicate_has_its_own(kind, tmp_path, model):
+    keeper = Keeper(tmp_path, kind)
+    keeper.keep(TASK, observation(model))
+    keeper.keep(TASK, observation(model))  # again, as after an interruption
+    assert keeper.kept(OTHER) == frozenset()
+    assert keeper.kept(Task("1010", 0, "estimate")) == frozenset()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_name_of_two_thousand_contributors_fits_a_file(tmp_path):
+    crowd = Task("10" * 1000, 0, "estimate")
+    keeper = Keeper(tmp_path, "images")
+    keeper.keep(crowd, observation())
+    assert keeper.kept(crowd) == {"images"}
+
+
+def kept_evaluator(folder, properties):
+    return KeptEvaluator(Keeper(folder, "nothing"), properties, Extractors(), SAMPLING, DDPM.load)
+
+
+def test_a_kept_model_is_sampled_from_the_same_noises_as_before(tmp_path, model):
+    Keeper(tmp_path, "model").keep(TASK, Observation(Extractors(), None, model))
+    (evaluation,) = kept_evaluator(tmp_path, [Colourfulness()]).evaluate([TASK])
+    (value,) = evaluation.values
+    assert value.value == Colourfulness().measure(generate(model, SAMPLING))
+    assert value.images == 5
+    assert (evaluation.coalition, evaluation.replicate, evaluation.purpose) == ("101", 0, "estimate")
+
+
+def test_a_kept_model_is_not_sampled_where_nobody_needs_images(tmp_path, model, monkeypatch):
+    Keeper(tmp_path, "model").keep(TASK, Observation(Extractors(), None, model))
+    monkeypatch.setattr(DDPM, "sample", never)
+    loss = HeldoutLoss(time_steps=1)
+    loss.restore({"images": IMAGES})
+    (evaluation,) = kept_evaluator(tmp_path, [loss]).evaluate([TASK])
+    (value,) = evaluation.values
+    assert value.value == loss.measure_model(model)
+    assert value.images is None
+
+
+def test_what_was_not_kept_is_an_error(tmp_path):
+    with pytest.raises(DiffcreditError, match="nothing was kept of coalition 101, replicate 1"):
+        list(kept_evaluator(tmp_path, [Colourfulness()]).evaluate([OTHER]))

@@ -1,0 +1,175 @@
+"""Against what torch-fidelity, pytorch-fid and torchvision compute with the same weights of the same images."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from diffcredit.errors import UserError
+from diffcredit.features import inception
+from diffcredit.features.extractors import make_extractor
+from diffcredit.features.inception import InceptionV3
+from diffcredit.features.inception_network import InceptionNetwork
+from diffcredit.features.weights import PublishedWeights, file_hash
+from features.inception_reference import SIZES, images, seeded_state, summary
+
+REFERENCE = json.loads(Path(__file__).with_name("inception_reference.json").read_text(encoding="utf-8"))
+VARIANTS = ("fid", "torchvision")
+
+
+def state_of(variant: str) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.asarray(t)) for name, t in seeded_state(REFERENCE[variant]["shapes"]).items()}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """The weights of the reference, as torch and as safetensors write them."""
+    folder = tmp_path_factory.mktemp("weights")
+    torch.save(state_of("fid"), folder / "fid.pth")
+    save_file(state_of("torchvision"), folder / "torchvision.safetensors")
+    return {"fid": folder / "fid.pth", "torchvision": folder / "torchvision.safetensors"}
+
+
+@pytest.fixture(scope="module")
+def extractors(files) -> dict[str, InceptionV3]:
+    made = {}
+    for variant in VARIANTS:
+        made[variant] = InceptionV3(variant, weights=str(files[variant]), published=False)
+        made[variant].load("cpu")
+    return made
+
+
+def assert_alike(array, reference, what: str) -> None:
+    ours = summary(array, len(reference["entries"]))
+    assert ours["shape"] == reference["shape"], what
+    for part in ("mean", "std", "entries"):
+        close = {"rtol": 1e-4, "atol": 2e-5 * reference["std"]}
+        np.testing.assert_allclose(ours[part], reference[part], **close, err_msg=f"{what}: {part}")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", SIZES)
+def test_layer_by_layer(variant, name, extractors):
+    extractor, reference = extractors[variant], REFERENCE[variant]["images"][name]
+    count, size = SIZES[name]
+    seen = {}
+    network = extractor._network
+    hooks = [
+        network.get_submodule(layer).register_forward_hook(
+            lambda module, inputs, output, layer=layer: seen.__setitem__(layer, output.numpy().copy())
+        )
+        for layer in reference["layers"]
+    ]
+    features = extractor.extract(images(name, count, size, size))
+    for hook in hooks:
+        hook.remove()
+    assert len(seen) == 16
+    for layer, expected in reference["layers"].items():
+        assert_alike(seen[layer], expected, layer)
+    assert_alike(features.vectors, reference["vectors"], "vectors")
+    assert_alike(features.logits, reference["logits"], "logits")
+    assert features.vectors.shape == (count, extractor.dimensions)
+    assert features.logits.shape == (count, extractor.classes)
+    assert features.vectors.dtype == features.logits.dtype == np.float32
+
+
+def test_vectors_are_those_of_pytorch_fid(extractors):
+    for name, expected in REFERENCE["pytorch-fid"].items():
+        count, size = SIZES[name]
+        assert_alike(extractors["fid"].extract(images(name, count, size, size)).vectors, expected, name)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_names_and_parameters_are_those_of_the_reference(variant):
+    with torch.device("meta"):
+        network = InceptionNetwork(variant)
+    assert sum(parameter.numel() for parameter in network.parameters()) == REFERENCE[variant]["parameters"]
+    shapes = REFERENCE[variant]["shapes"]
+    expected = {name: shape for name, shape in shapes.items() if not name.startswith("AuxLogits.")}
+    assert {name: list(tensor.shape) for name, tensor in network.state_dict().items()} == expected
+    assert (len(shapes) > len(expected)) == (variant == "torchvision")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_image_on_its_own(variant, extractors):
+    stack = images("batch", 3, 40, 48)
+    together = extractors[variant].extract(stack)
+    np.testing.assert_allclose(together.probabilities().sum(axis=1), 1, atol=1e-12)
+    for j in range(3):
+        alone = extractors[variant].extract(stack[j : j + 1])
+        np.testing.assert_allclose(together.vectors[j], alone.vectors[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(together.logits[j], alone.logits[0], rtol=1e-5, atol=1e-5)
+    assert np.abs(together.vectors[0] - together.vectors[1]).max() > 1e-2
+
+
+def test_identity_tells_weights_and_resizing_but_no_path(files, extractors):
+    for variant in VARIANTS:
+        identity = extractors[variant].identity()
+        assert identity["weights"] == file_hash(files[variant], "")
+        assert identity["resize"].startswith("299 px, bilinear, ")
+        assert str(files[variant].parent) not in json.dumps(identity)
+    assert extractors["fid"].identity()["resize"] != extractors["torchvision"].identity()["resize"]
+
+
+def test_weights_come_from_torch_s_cache(files, extractors, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    published = PublishedWeights(files["fid"].as_uri(), file_hash(files["fid"], ""), "")
+    monkeypatch.setitem(inception.PUBLISHED, "fid", published)
+    extractor = InceptionV3()
+    extractor.load("cpu")
+    assert published.cached.is_relative_to(tmp_path)
+    assert published.cached.exists()
+    assert extractor.identity() == extractors["fid"].identity()
+    InceptionV3(weights=str(files["fid"])).load("cpu")  # the published file itself, elsewhere
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_published_hashes_begin_as_the_names_of_the_files_say(variant):
+    published = inception.PUBLISHED[variant]
+    assert published.sha256[:8] == published.name.removesuffix(".pth").rpartition("-")[2]
+
+
+def test_other_weights_must_be_said_to_be_others(files):
+    with pytest.raises(UserError, match=r"features\.weights: .*SHA-256.*6726825d.*say features\.published: false"):
+        InceptionV3(weights=str(files["fid"])).load("cpu")
+    with pytest.raises(UserError, match=r"features\.published: false, and no file"):
+        make_extractor({"name": "inception_v3", "published": False})
+
+
+def test_weights_of_the_other_variant_are_refused(files):
+    with pytest.raises(UserError, match=r"another network.*fc\.weight \(1008, 2048\) for \(1000, 2048\)"):
+        InceptionV3("torchvision", weights=str(files["fid"]), published=False).load("cpu")
+
+
+def test_nvidia_s_program_is_refused(tmp_path):
+    file = tmp_path / "inception-2015-12-05.pt"
+    torch.jit.save(torch.jit.trace(torch.nn.Identity(), torch.ones(1)), file)
+    for published in (True, False):
+        with pytest.raises(UserError, match="TorchScript program"):
+            InceptionV3(weights=str(file), published=published).load("cpu")
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(
+        UserError, match=r"^features\.weights: nowhere\.pth: No such file.* file of weights is expected$"
+    ):
+        InceptionV3(weights="nowhere.pth").load("cpu")
+
+
+def test_options_are_checked():
+    with pytest.raises(UserError, match=r"^features\.variant: 'tf'"):
+        make_extractor({"name": "inception_v3", "variant": "tf"})
+    with pytest.raises(UserError, match=r"^features\.batch_size: 0"):
+        make_extractor({"name": "inception_v3", "batch_size": 0})
+
+
+def test_its_label_needs_no_torch():
+    code = "import sys; from diffcredit.features.extractors import label_of; print(label_of('inception_v3'))"
+    code += "; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["Inception-v3", "False"]

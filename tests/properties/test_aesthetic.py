@@ -1,0 +1,205 @@
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from diffcredit.artifacts import read_arrays, write_arrays
+from diffcredit.errors import UserError
+from diffcredit.features import Features
+from diffcredit.plugins import build
+from diffcredit.properties import PROPERTIES, aesthetic_heads
+from diffcredit.properties.aesthetic import Aesthetic
+from diffcredit.properties.aesthetic_heads import BUNDLED
+from properties.fake_features import FAKE, context, fitted
+
+CLIP = {"name": FAKE, "width": 768}
+WIDTHS = (768, 1024, 128, 64, 16, 1)
+
+
+def aesthetic(**options) -> Aesthetic:
+    return fitted(Aesthetic(**{"features": CLIP, **options}))
+
+
+def embeddings(count: int, seed: int = 0, width: int = 768) -> Features:
+    vectors = np.random.default_rng(seed).normal(0, 0.4, (count, width))
+    return Features(vectors.astype(np.float32))
+
+
+def reference_mlp() -> nn.Sequential:
+    """The published network, with weights that keep the scale of what passes through."""
+    torch.manual_seed(5)
+    layers: list[nn.Module] = []
+    for inputs, outputs, dropout in zip(WIDTHS[:-1], WIDTHS[1:], (0.2, 0.2, 0.1, None, None), strict=True):
+        layers.append(nn.Linear(inputs, outputs))
+        if dropout is not None:
+            layers.append(nn.Dropout(dropout))
+    return nn.Sequential(*layers)
+
+
+def save_mlp(network: nn.Sequential, file: Path) -> str:
+    torch.save({f"layers.{name}": tensor for name, tensor in network.state_dict().items()}, file)
+    return str(file)
+
+
+def test_the_bundled_head_is_laions():
+    assert hashlib.sha256(BUNDLED.read_bytes()).hexdigest() == (
+        "2cd4e60f4f24ae3bcd57b847b13c1f3ba27edc28cc1a7f9ce74ee9f421243cba"
+    )
+    licence = (BUNDLED.parent / "LICENSE.txt").read_text()
+    assert "MIT License" in licence
+    assert "https://github.com/LAION-AI/aesthetic-predictor" in licence
+
+
+@pytest.mark.parametrize("percentile", [None, 0, 50, 90, 100])
+def test_the_linear_head_is_its_closed_form(percentile):
+    """w·x/‖x‖ + b with the published weights, which torch reads here on its own."""
+    published = torch.load(BUNDLED, weights_only=True)
+    w, b = published["weight"].double().numpy()[0], published["bias"].double().item()
+    features = embeddings(30)
+    x = features.vectors.astype(np.float64)
+    scores = np.array([w @ row / np.sqrt(row @ row) + b for row in x])
+    expected = scores.mean() if percentile is None else np.percentile(scores, percentile)
+    assert scores.std() > 0.1
+    assert aesthetic(percentile=percentile).measure_features(features) == pytest.approx(expected, rel=1e-12)
+
+
+def test_only_the_direction_of_an_embedding_counts():
+    prop, features = aesthetic(), embeddings(20)
+    scaled = Features(features.vectors * np.float32(8))
+    assert prop.measure_features(scaled) == prop.measure_features(features)
+
+
+def test_an_embedding_without_direction_scores_the_bias():
+    bias = torch.load(BUNDLED, weights_only=True)["bias"].item()
+    assert aesthetic().measure_features(Features(np.zeros((2, 768), np.float32))) == bias
+
+
+def test_the_mlp_is_the_published_network(tmp_path):
+    network = reference_mlp()
+    prop = aesthetic(head="mlp", weights=save_mlp(network, tmp_path / "mlp.pth"), percentile=None)
+    features = embeddings(30)
+    x = torch.from_numpy(features.vectors).double()
+    with torch.no_grad():
+        scores = network.double().eval()(x / x.norm(dim=1, keepdim=True))[:, 0].numpy()
+    np.testing.assert_allclose(prop.scores(features), scores, rtol=1e-12)
+    assert scores.std() > 1e-4
+    assert prop.measure_features(features) == pytest.approx(scores.mean(), rel=1e-12)
+
+
+def test_the_published_mlp_is_found_in_torchs_cache_and_verified(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    cached = tmp_path / "hub" / "checkpoints" / "sac+logos+ava1-l14-linearMSE.pth"
+    cached.parent.mkdir(parents=True)
+    network = reference_mlp()
+    save_mlp(network, cached)
+    with pytest.raises(UserError, match=r"aesthetic\.weights: .* has the SHA-256 .*, the published sac\+logos"):
+        Aesthetic("mlp").check(context().contributions, 6)
+
+    published = aesthetic_heads.PUBLISHED["mlp"]
+    stand_in = replace(published, sha256=hashlib.sha256(cached.read_bytes()).hexdigest())
+    monkeypatch.setitem(aesthetic_heads.PUBLISHED, "mlp", stand_in)
+    Aesthetic("mlp").check(context().contributions, 6)
+    state = Aesthetic("mlp", features=CLIP).fit(context())
+    np.testing.assert_array_equal(state["layers.0.weight"], network[0].weight.detach().numpy())
+    assert len(state) == 10
+
+
+def test_an_mlp_that_is_not_to_be_had_says_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+
+    def offline(*arguments, **options):
+        raise OSError("no network")
+
+    monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
+    with pytest.raises(UserError, match=r"aesthetic\.weights: .*no network.*improved-aesthetic-predictor"):
+        Aesthetic("mlp").check(context().contributions, 6)
+
+
+def test_a_broken_copy_of_the_bundled_head_is_refused(tmp_path, monkeypatch):
+    broken = bytearray(BUNDLED.read_bytes())
+    broken[len(broken) // 2] ^= 1
+    (tmp_path / "head.pth").write_bytes(broken)
+    monkeypatch.setattr(aesthetic_heads, "BUNDLED", tmp_path / "head.pth")
+    with pytest.raises(UserError, match=r"aesthetic\.weights: .*head\.pth has the SHA-256"):
+        aesthetic()
+
+
+def test_a_head_of_ones_own(tmp_path):
+    """For another extractor of 16 dimensions."""
+    w, b = np.random.default_rng(1).normal(size=(1, 16)), np.array([2.5])
+    file = tmp_path / "own.safetensors"
+    write_arrays(file, {"weight": w.astype(np.float32), "bias": b.astype(np.float32)})
+    features = embeddings(25, width=16)
+    x = features.vectors.astype(np.float64)
+    expected = (x @ w[0].astype(np.float32)) / np.linalg.norm(x, axis=1) + 2.5
+    prop = aesthetic(weights=str(file), features=FAKE, percentile=None)
+    assert prop.measure_features(features) == pytest.approx(expected.mean(), rel=1e-12)
+    with pytest.raises(UserError, match=r"aesthetic\.features: .* has 768 dimensions; the head needs 16$"):
+        aesthetic(weights=str(file))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"weight": (1, 768)}, "holds weight; the linear head has weight, bias"),
+        ({"weight": (1, 768), "bias": (1,), "scale": (1,)}, "holds bias, scale, weight; the linear head has"),
+        ({"weight": (2, 768), "bias": (2,)}, r"weight of shape \(2, 768\) .* \(1, …\) and \(1,\) are expected"),
+        ({"weight": (768,), "bias": (1,)}, r"weight of shape \(768,\)"),
+    ],
+)
+def test_a_file_that_holds_no_such_head_is_refused(arrays, message, tmp_path):
+    file = tmp_path / "own.safetensors"
+    write_arrays(file, {name: np.ones(shape, np.float32) for name, shape in arrays.items()})
+    with pytest.raises(UserError, match=rf"aesthetic\.weights: .*own\.safetensors.*{message}"):
+        Aesthetic(weights=str(file)).check(context().contributions, 6)
+
+
+def test_layers_that_do_not_fit_each_other_are_refused(tmp_path):
+    network = reference_mlp()
+    network[2] = nn.Linear(1000, 128)
+    file = save_mlp(network, tmp_path / "mlp.pth")
+    with pytest.raises(UserError, match=r"layers\.0\.weight of shape \(1024, 768\) .*\(1000, …\)"):
+        Aesthetic("mlp", weights=file).check(context().contributions, 6)
+
+
+def test_other_extractors_are_refused():
+    with pytest.raises(UserError, match=r"aesthetic\.features: .*has 512 dimensions; the head needs 768, .*ViT-L/14"):
+        aesthetic(features={"name": FAKE, "width": 512})
+    with pytest.raises(UserError, match=r"aesthetic\.features: the published heads are not for 'blip_vqa'; accepted"):
+        Aesthetic(features={"name": "blip_vqa"}).check(context().contributions, 6)
+
+
+def test_a_file_that_is_not_there_is_refused_before_training():
+    with pytest.raises(UserError, match=r"aesthetic\.weights: nowhere\.pth"):
+        Aesthetic(weights="nowhere.pth").check(context().contributions, 6)
+
+
+@pytest.mark.parametrize("percentile", [None, 50, 90])
+def test_the_standard_error_is_the_spread_over_other_images(percentile):
+    prop = aesthetic(percentile=percentile)
+    sets = [embeddings(200, seed) for seed in range(200)]
+    spread = np.std([prop.measure_features(features) for features in sets])
+    errors = [prop.standard_error(features) for features in sets[:30]]
+    assert np.mean(errors) == pytest.approx(spread, rel=0.15)
+    assert prop.standard_error(sets[0]) == errors[0]
+    same = Features(np.repeat(sets[0].vectors[:1], 10, axis=0))
+    assert prop.standard_error(same) == pytest.approx(0, abs=1e-12)
+
+
+def test_what_was_learnt_survives_a_file(tmp_path):
+    prop = Aesthetic(features=CLIP)
+    write_arrays(tmp_path / "state.safetensors", prop.fit(context()))
+    prop.restore(read_arrays(tmp_path / "state.safetensors"))
+    assert prop.measure_features(embeddings(9)) == aesthetic().measure_features(embeddings(9))
+
+
+def test_study_files_are_checked(tmp_path):
+    built = build("aesthetic", {"percentile": None, "head": "mlp"}, PROPERTIES, where="p", beside=tmp_path)
+    assert built == Aesthetic("mlp", None)
+    for options, key in (({"percentile": 101}, "percentile"), ({"head": "deep"}, "head"), ({"weights": 3}, "weights")):
+        with pytest.raises(UserError, match=rf"p\.{key}: "):
+            build("aesthetic", options, PROPERTIES, where="p", beside=tmp_path)

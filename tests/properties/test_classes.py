@@ -1,0 +1,197 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import binom
+
+from diffcredit.artifacts import read_arrays, write_arrays
+from diffcredit.errors import UserError
+from diffcredit.features import Features
+from diffcredit.features.extractors import Extractors
+from diffcredit.plugins import build
+from diffcredit.properties import PROPERTIES
+from diffcredit.properties.classes import ClassCoverage, ClassShare
+from properties.fake_features import FAKE, context, fitted, pictures
+
+KINDS = 5
+FEATURES = {"name": FAKE, "kinds": KINDS}
+
+
+def showing(*classes: int, kinds: int = KINDS) -> Features:
+    """Images whose scores are the highest for these classes."""
+    logits = np.random.default_rng(0).uniform(0, 1, (len(classes), kinds))
+    logits[np.arange(len(classes)), classes] = 1.5
+    return Features(np.zeros((len(classes), 2), np.float32), logits.astype(np.float32))
+
+
+def coverage(**options) -> ClassCoverage:
+    return fitted(ClassCoverage(features=FEATURES, **options))
+
+
+def share(classes, **options) -> ClassShare:
+    return fitted(ClassShare(classes, features=FEATURES, **options))
+
+
+def test_coverage_counts_classes_that_turn_up():
+    shown = showing(0, 0, 0, 2, 2, 4)
+    assert coverage().measure_features(shown) == pytest.approx(3 / 5)
+    assert coverage(images=2).measure_features(shown) == pytest.approx(2 / 5)
+    assert coverage(images=3).measure_features(shown) == pytest.approx(1 / 5)
+    assert coverage(images=4).measure_features(shown) == 0
+    assert coverage().measure_features(showing(0, 1, 2, 3, 4)) == 1
+
+
+def test_coverage_of_some_classes():
+    shown = showing(0, 0, 0, 2, 2, 4)
+    assert coverage(classes=[0, 1]).measure_features(shown) == 1 / 2
+    assert coverage(classes=["red fox", 2, "sports car"]).measure_features(shown) == 1
+    assert coverage(classes=[0, "red fox", 1]).measure_features(shown) == 1 / 2, "a class counts once"
+    assert coverage(classes=[1, 3]).measure_features(shown) == 0
+
+
+def test_share_counts_images():
+    shown = showing(0, 0, 0, 2, 2, 4, 1, 1)
+    assert share(0).measure_features(shown) == 3 / 8
+    assert share("tabby cat").measure_features(shown) == 2 / 8
+    assert share([0, "tabby cat", 3, 0]).measure_features(shown) == 5 / 8
+    assert share(3).measure_features(shown) == 0
+    assert share(list(range(KINDS))).measure_features(shown) == 1
+
+
+def test_probability_is_that_of_the_softmax():
+    logits = np.random.default_rng(4).normal(0, 3, (20, KINDS)).astype(np.float32)
+    features = Features(np.zeros((20, 2), np.float32), logits)
+    expected = softmax(logits.astype(np.float64), axis=1)[:, [1, 4]].sum(axis=1)
+    prop = share([4, 1], probability=True)
+    assert prop.measure_features(features) == pytest.approx(expected.mean(), rel=1e-12)
+    assert prop.standard_error(features) == pytest.approx(np.sqrt(expected.var() / 20), rel=1e-12)
+
+
+def test_images_are_classified_by_the_extractor():
+    """By the extractor's own maps, computed anew."""
+    images, rng = pictures(40, seed=5), np.random.default_rng(3)
+    pixels_to_vectors, vectors_to_scores = rng.normal(size=(192, 16)), rng.normal(size=(16, KINDS))
+    scores = (images.reshape(40, -1) / 255 - 0.5) @ pixels_to_vectors @ vectors_to_scores
+    counts = Counter(scores.argmax(axis=1).tolist())
+    features = Extractors().extract(FEATURES, images)
+    assert len(counts) > 2
+    assert coverage(images=6).measure_features(features) == sum(n >= 6 for n in counts.values()) / KINDS
+    assert share([0, 2]).measure_features(features) == (counts[0] + counts[2]) / 40
+
+
+@pytest.mark.parametrize("images", [1, 3])
+def test_the_standard_error_of_coverage_is_about_the_spread_over_other_images(images):
+    """Classes of very different frequencies; the bootstrap knows the spread of such a count to about a third."""
+    kinds, m, rng = 40, 200, np.random.default_rng(0)
+    shares = 1 / np.arange(1, kinds + 1)
+    sets = [showing(*rng.choice(kinds, m, p=shares / shares.sum()), kinds=kinds) for _ in range(300)]
+    prop = fitted(ClassCoverage(features={"name": FAKE, "kinds": kinds}, images=images))
+    spread = np.std([prop.measure_features(features) for features in sets])
+    errors = [prop.standard_error(features) for features in sets[:40]]
+    assert np.mean(errors) == pytest.approx(spread, rel=0.35)
+    assert prop.standard_error(sets[0]) == errors[0]
+    assert prop.standard_error(showing(*[3] * 20, kinds=kinds)) == 0
+
+
+@pytest.mark.parametrize("images", [1, 2, 3])
+def test_the_standard_error_of_one_classs_coverage_is_binomial(images):
+    """Of 50 images 2 show the class: a resample holds Binomial(50, 2/50) of them, and covers it with probability p or
+    not. 200 resamples tell √(p(1 − p)) to |1 − 2p|/(2√200) < 0.027: three of these are allowed."""
+    covered = binom.sf(images - 1, 50, 2 / 50)
+    prop = coverage(classes=[1], images=images)
+    assert prop.standard_error(showing(1, 1, *[0] * 48)) == pytest.approx(np.sqrt(covered * (1 - covered)), abs=0.08)
+
+
+def test_the_standard_error_of_a_share_is_that_of_a_proportion():
+    shown = showing(*[0] * 30, *[1] * 70)
+    assert share(0).standard_error(shown) == pytest.approx(np.sqrt(0.3 * 0.7 / 100))
+    assert share(4).standard_error(shown) == 0
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ([5], r"class_coverage\.classes: 5 is no class; accepted: an index of 0 to 4"),
+        ([-1], r"class_coverage\.classes: -1 is no class; accepted: an index of 0 to 4"),
+        (["taby"], r"'taby' is no label; accepted: an index of 0 to 4, or a label such as 'tabby cat'"),
+        (["crane"], r"'crane' is the label of the classes 1, 3; give an index"),
+    ],
+)
+def test_classes_that_are_not_there_are_refused(classes, message):
+    with pytest.raises(UserError, match=message):
+        coverage(classes=classes)
+    with pytest.raises(UserError, match=message.replace("class_coverage", "class_share")):
+        share(classes[0])
+
+
+class Unlabelled:
+    classes = 3
+    dimensions = 2
+
+
+class OnlyOne(Extractors):
+    def get(self, option):
+        return Unlabelled()
+
+
+def test_an_extractor_without_labels_takes_indices_only():
+    given = context()
+    given = type(given)(given.generated, given.contributions, OnlyOne())
+    assert ClassShare(2).fit(given)["classes"].tolist() == [2]
+    assert ClassCoverage().fit(given)["classes"].tolist() == [0, 1, 2]
+    with pytest.raises(UserError, match="'cat' is a label, and the extractor has none; accepted: an index of 0 to 2"):
+        ClassShare("cat").fit(given)
+
+
+def test_what_is_no_classifier_is_refused():
+    with pytest.raises(UserError, match=r"class_share\.features: 'pixels' is no classifier"):
+        fitted(ClassShare(0, features="pixels"))
+    vectors = np.zeros((3, 2), np.float32)
+    with pytest.raises(UserError, match="scores of 5 classes are needed; the extractor gives none"):
+        share(0).measure_features(Features(vectors))
+    with pytest.raises(UserError, match="scores of 5 classes are needed; the extractor gives 4"):
+        coverage().measure_features(showing(0, 1, kinds=4))
+
+
+def test_more_images_of_a_class_than_there_are_are_refused():
+    with pytest.raises(UserError, match=r"class_coverage\.images: 7 of each class among 6 generated images"):
+        coverage(images=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("class_share", {}, r"p\.classes: missing"),
+        ("class_share", {"classes": True}, r"p\.classes: "),
+        ("class_share", {"classes": [True]}, r"p\.classes: \[True\] is not accepted"),
+        ("class_share", {"classes": []}, r"p\.classes: "),
+        ("class_coverage", {"classes": []}, r"p\.classes: "),
+        ("class_coverage", {"classes": [1.5]}, r"p\.classes: "),
+        ("class_coverage", {"images": 0}, r"p\.images: "),
+    ],
+)
+def test_a_study_files_mistakes_are_refused(name, options, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        build(name, options, PROPERTIES, where="p", beside=tmp_path)
+
+
+def test_a_study_file_names_classes_by_index_or_label(tmp_path):
+    for classes in (3, "tabby cat", [3, "tabby cat"]):
+        built = build("class_share", {"classes": classes}, PROPERTIES, where="p", beside=tmp_path)
+        assert built == ClassShare(classes)
+
+
+def test_titles_name_the_classes_and_the_extractor():
+    assert share(["red fox", 3]).title == "Share of red fox, class 3 (FakeFeatures)"
+    assert share([0, 1, 2, 3, 4], probability=True).title == (
+        "Mean probability of class 0, class 1, class 2 and 2 more (FakeFeatures)"
+    )
+    assert coverage().title == "Class coverage (FakeFeatures)"
+
+
+def test_what_was_learnt_survives_a_file(tmp_path):
+    prop = ClassShare("tabby cat", features=FEATURES)
+    write_arrays(tmp_path / "state.safetensors", prop.fit(context()))
+    prop.restore(read_arrays(tmp_path / "state.safetensors"))
+    assert prop.measure_features(showing(2, 0, 2, 1)) == 1 / 2

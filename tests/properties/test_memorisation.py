@@ -1,0 +1,152 @@
+import math
+
+import numpy as np
+import pytest
+
+from diffcredit.artifacts import read_arrays, write_arrays
+from diffcredit.errors import UserError
+from diffcredit.features import Features
+from diffcredit.features.extractors import Extractors
+from diffcredit.plugins import build
+from diffcredit.properties import PROPERTIES, memorisation
+from diffcredit.properties.memorisation import MemorisedShare, NearestDistance, distinct_images, nearest_distances
+from properties.fake_features import FAKE, context, fitted, pictures
+
+SMALL = {"name": "pixels", "size": 8}
+
+
+def seen(images: np.ndarray, option=SMALL) -> Features:
+    return Extractors().extract(option, images)
+
+
+def distance(training: np.ndarray, option=SMALL) -> NearestDistance:
+    return fitted(NearestDistance(option), context(training=training))
+
+
+def memorised(training: np.ndarray, option=SMALL, **options) -> MemorisedShare:
+    return fitted(MemorisedShare(option, **options), context(training=training))
+
+
+def brute_force(images: np.ndarray, training: np.ndarray) -> list[list[float]]:
+    """All distances of each image to the training images, nearest first, pixel by pixel on the scale 0 to 1."""
+    flat = [(image.astype(float) / 255).ravel().tolist() for image in training]
+    return [sorted(math.dist((image / 255).ravel().tolist(), other) for other in flat) for image in images]
+
+
+def noisy(images: np.ndarray, sigma: float, seed: int = 0) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(0, sigma, images.shape)
+    return np.clip(np.round(images + noise), 0, 255).astype(np.uint8)
+
+
+def test_is_the_brute_force_distance():
+    training, images = pictures(30, seed=1), pictures(20, seed=2)
+    expected = np.array([distances[0] for distances in brute_force(images, training)]) / math.sqrt(8 * 8 * 3)
+    prop = distance(training)
+    assert prop.measure_features(seen(images)) == pytest.approx(expected.mean(), rel=1e-6)
+    assert prop.standard_error(seen(images)) == pytest.approx(expected.std() / math.sqrt(20), rel=1e-5)
+
+
+@pytest.mark.parametrize("ratio", [1 / 3, 0.8, 0.95, 1.0])
+def test_is_the_brute_force_share(ratio):
+    training = pictures(25, seed=1)
+    images = np.concatenate([pictures(10, seed=2), noisy(training[:10], 60), noisy(training[10:], 20)])
+    expected = [first < ratio * second for first, second, *_ in brute_force(images, training)]
+    prop = memorised(training, ratio=ratio)
+    assert prop.measure_features(seen(images)) == np.mean(expected)
+    assert prop.standard_error(seen(images)) == pytest.approx(np.std(expected) / math.sqrt(len(images)))
+    assert np.mean(expected) > 0
+    assert ratio == 1 or np.mean(expected) < 1
+
+
+def test_blocks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    vectors, training = (rng.normal(size=(m, 12)).astype(np.float32) for m in (53, 31))
+    expected = np.sort(np.linalg.norm(vectors[:, None].astype(float) - training, axis=2), axis=1)[:, :2]
+    np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
+    monkeypatch.setattr(memorisation, "BLOCK", 100)  # four images at a time, the last one alone
+    np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
+
+
+def test_copies_have_no_distance_even_far_from_the_origin():
+    """Where ‖x‖² − 2x·y + ‖y‖² cancels to rounding errors."""
+    rng = np.random.default_rng(0)
+    training = (1000 + rng.normal(size=(40, 300))).astype(np.float32)
+    found = nearest_distances(training[::-1], training, 2)
+    assert (found[:, 0] == 0).all()
+    gaps = np.linalg.norm(training[:, None].astype(float) - training, axis=2) + np.diag(np.full(40, np.inf))
+    np.testing.assert_allclose(found[:, 1], gaps.min(axis=1)[::-1], rtol=1e-9)
+
+
+def test_the_nearest_comes_first_even_where_the_search_cannot_tell():
+    """A pair of training images 2⁻¹⁰ apart at 10⁴ from the origin, and copies of either."""
+    pair = np.full((2, 300), 1e4, np.float32)
+    pair[1, 0] += np.float32(2**-10)
+    assert nearest_distances(pair, pair, 2).tolist() == [[0, 2**-10], [0, 2**-10]]
+
+
+def test_an_image_at_the_ratio_itself_is_not_memorised():
+    prop = MemorisedShare()
+    prop.restore({"training": np.array([[0], [4], [100]], np.float32)})
+    for x, expected in ((0.99, 1), (1, 0), (1.01, 0), (3, 0), (3.01, 1)):
+        assert prop.measure_features(Features(np.array([[x]], np.float32))) == expected
+
+
+def test_planted_copies_are_found():
+    training = pictures(40, seed=1)
+    images = np.concatenate([training[:3], noisy(training[3:6], 8), pictures(6, seed=2)])
+    assert memorised(training).measure_features(seen(images)) == 6 / 12
+    assert memorised(training).measure_features(seen(training)) == 1
+    assert memorised(training).measure_features(seen(pictures(6, seed=2))) == 0
+    assert distance(training).measure_features(seen(training)) == 0
+
+
+def test_noise_on_copies_is_measured_on_the_scale_of_pixels():
+    """Copies of mid-grey pictures with noise of 10 of 255 levels."""
+    training = np.random.default_rng(1).integers(60, 190, (20, 8, 8, 3), dtype=np.uint8)
+    values = [distance(training).measure_features(seen(noisy(training, sigma))) for sigma in (2, 10, 30)]
+    assert values[1] == pytest.approx(10 / 255, rel=0.05)
+    assert values == sorted(values)
+
+
+def test_copies_by_several_contributors_count_once():
+    """Without that the second nearest image of a copy would be another copy, and nothing memorised."""
+    training = pictures(20, seed=1)
+    twice = np.concatenate([training, training[:12], training[:5]])
+    images = np.concatenate([training[:12], pictures(4, seed=2)])
+    assert memorised(twice).measure_features(seen(images)) == 12 / 16
+    assert memorised(twice).measure_features(seen(images)) == memorised(training).measure_features(seen(images))
+    assert distance(twice).measure_features(seen(images)) == distance(training).measure_features(seen(images))
+    assert distinct_images(twice).tolist() == list(range(20))
+    assert distinct_images(twice[[3, 3, 23, 4, 24]]).tolist() == [0, 3]
+
+
+def test_sees_through_any_extractor():
+    training, images = pictures(30, seed=1), pictures(10, seed=2)
+    vectors, others = (seen(pictured, FAKE).vectors.astype(float) for pictured in (images, training))
+    expected = np.linalg.norm(vectors[:, None] - others, axis=2).min(axis=1).mean() / 4  # √16
+    assert distance(training, FAKE).measure_features(seen(images, FAKE)) == pytest.approx(expected, rel=1e-9)
+    assert memorised(training, FAKE).measure_features(seen(training, FAKE)) == 1
+
+
+def test_fewer_than_two_distinct_training_images_are_refused():
+    one = pictures(1)
+    with pytest.raises(UserError, match="memorised_share: 1 distinct training images; at least 2"):
+        MemorisedShare().check(context(training=one).contributions, 6)
+    with pytest.raises(UserError, match="memorised_share: 1 distinct training images; at least 2"):
+        MemorisedShare(SMALL).fit(context(training=np.repeat(one, 4, axis=0)))
+    assert distance(np.repeat(one, 4, axis=0)).measure_features(seen(one)) == 0
+
+
+def test_study_files_are_checked(tmp_path):
+    assert build("memorised_share", {}, PROPERTIES, where="p", beside=tmp_path).ratio == 1 / 3
+    for ratio in (0, 1.5, "near"):
+        with pytest.raises(UserError, match=r"p\.ratio: "):
+            build("memorised_share", {"ratio": ratio}, PROPERTIES, where="p", beside=tmp_path)
+
+
+def test_what_was_learnt_survives_a_file(tmp_path):
+    training, images = pictures(12, seed=1), seen(pictures(5, seed=2))
+    prop = NearestDistance(SMALL)
+    write_arrays(tmp_path / "state.safetensors", prop.fit(context(training=training)))
+    prop.restore(read_arrays(tmp_path / "state.safetensors"))
+    assert prop.measure_features(images) == distance(training).measure_features(images)
