@@ -19,14 +19,17 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.execution.evaluator import ModelEvaluator
+from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.tasks import Task, evaluate_one
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
+from diffcredit.features.extractors import Extractors
 from diffcredit.progress import silent
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.protocol import Ground
 
+NOTHING = Keeper(Path(), "nothing")
 RESULTS = Path(__file__).parent / "results.json"
 ROUNDS = 5
 STEPS, IMAGES = (1, 5), (2, 10)
@@ -62,7 +65,7 @@ def overhead(preset: str, resolution: int, device: str) -> dict[str, float]:
         retraining = FineTune(steps=steps)
         retraining.prepare(ground)
         sampling = Sampling(images=count, steps=10, batch_size=count)
-        evaluator = ModelEvaluator(retraining, sampling, [Colourfulness()], seed=0)
+        evaluator = ModelEvaluator(retraining, sampling, [Colourfulness()], 0, Extractors(), NOTHING)
         times = []
         for replicate in range(ROUNDS + 1):
             start = time.perf_counter()

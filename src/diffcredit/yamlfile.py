@@ -84,7 +84,7 @@ def with_item(text: str, key: str, item: dict[str, Any]) -> str:
 
 
 def _line_end(text: str, start: int, end: int, comments: bool) -> int:
-    """Where the last line of text[start:end] ends, those that are blank left out, and those of comments unless wanted."""
+    """Where the last line of text[start:end] ends, blank ones left out, and those of comments unless wanted."""
     last = start
     for line in re.finditer(r"[^\r\n]+", text[start:end]):
         content = line.group().strip()

@@ -173,3 +173,14 @@ def test_its_label_needs_no_torch():
     code += "; print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["Inception-v3", "False"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", ["fid", "torchvision"])
+def test_a_gpu_sees_the_same(variant, files, extractors):
+    on_gpu = InceptionV3(variant, weights=str(files[variant]), published=False)
+    on_gpu.load("cuda")
+    some = images("gpu", 2, 64, 64)
+    here, there = extractors[variant].extract(some), on_gpu.extract(some)
+    np.testing.assert_allclose(there.vectors, here.vectors, rtol=1e-3, atol=1e-3 * here.vectors.std())
+    np.testing.assert_allclose(there.logits, here.logits, rtol=1e-3, atol=1e-3 * here.logits.std())

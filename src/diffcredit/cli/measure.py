@@ -33,7 +33,7 @@ def measure(
     workers: WorkersOption = None,
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
-    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
+    from diffcredit.cli.run import last_line, make_executor, stopping_gently, tell_failures
     from diffcredit.remeasuring import measure_kept, measure_retrained, outlook
     from diffcredit.study import Study
 
@@ -54,11 +54,13 @@ def measure(
             error for each in measured for error in (each.error, *(value.error for value in each.values)) if error
         ]
         if errors:
-            say(f"{len(errors)} failures, the first: {errors[0].strip().splitlines()[-1]}")
+            say(f"{len(errors)} failures, the first: {last_line(errors[0])}")
         if found.retrained and retrain:
             tell_failures(measure_retrained(loaded, executor, found.retrained))
         elif found.retrained:
             say(_price(loaded, found))
+        if loaded.surrogates.names:
+            loaded.surrogates.prepare()
         _show(loaded, names)
 
 

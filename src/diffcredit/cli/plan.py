@@ -45,7 +45,8 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
 
 
 def foresee(study: "Study", workers: int | None) -> list[Stage]:
-    """The stages of a study with their times here. Measuring properties is not timed; it is short for ours."""
+    """The stages of a study with their times here. Of measuring, the extraction of features is timed; the arithmetic
+    on them is short."""
     from diffcredit.cli.run import make_executor
     from diffcredit.execution import LocalWorkers
     from diffcredit.execution.calibration import measure_speed
@@ -60,8 +61,9 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
     with limited_threads(study.config.threads):
         base = measure_speed(start, training, sampling, study.progress)
         speed = measure_speed(rehearsal.model, rehearsal.coalition or training, sampling, study.progress)
+        measuring = seconds_of_measuring(study)
     steps = rehearsal.coalition.steps if rehearsal.coalition else 0
-    each = steps * speed.training_step + speed.sampling
+    each = steps * speed.training_step + speed.sampling + measuring
     schedule = study.schedule()
     schedule.catch_up()
     total = foreseen_total(schedule, each, side_by_side)
@@ -92,11 +94,26 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
                 done=schedule.finished > 0 and study.surrogates.ready(),
             )
         )
+    features = f", {duration(measuring)} of them for features" if measuring >= 0.5 else ""
     what = (
         f"{left:,} evaluations of {'' if total.certain else 'about '}{total.evaluations:,}, {duration(each)} each "
-        f"({steps:,} steps, {sampling.images:,} images), {side_by_side} at a time"
+        f"({steps:,} steps, {sampling.images:,} images{features}), {side_by_side} at a time"
     )
     return [*stages, Stage(what, left * each / side_by_side, done=left <= 0)]
+
+
+def seconds_of_measuring(study: "Study") -> float:
+    """Of extracting all features that the study's properties need from one evaluation's images."""
+    from diffcredit.execution.calibration import seconds_an_image
+    from diffcredit.features.protocol import option_key
+    from diffcredit.preparation import build_properties
+    from diffcredit.properties.measuring import needs_features
+
+    options = {option_key(prop.features): prop.features for prop in build_properties(study) if needs_features(prop)}
+    resolution = study.config.contributions.resolution
+    return study.config.sampling.images * sum(
+        seconds_an_image(study.extractors, option, resolution) for option in options.values()
+    )
 
 
 def foreseen_total(schedule: "Schedule", each: float, side_by_side: int) -> "Total":

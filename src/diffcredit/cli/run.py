@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ def run_study(study: "Study", workers: int | None) -> None:
     if study.surrogates.names:
         study.surrogates.prepare()
         for name in study.surrogates.without():
-            say(f"{name} measures the model itself: credited without surrogates")
+            say(f"no surrogate stands in for {name}: credited by its evaluations alone")
     evaluate(study, executor)
     if (told := signals(study)) != foretold:
         warn_of_noise(told)
@@ -112,14 +113,25 @@ def evaluate(study: "Study", executor: "Executor") -> None:
 
 def tell_failures(evaluations: "Iterable[Evaluation]") -> None:
     """Goes through all of them and says which failed."""
-    failed = 0
+    failed, unmeasured = 0, Counter[str]()
     for evaluation in evaluations:
         if evaluation.status == "failed":
             failed += 1
-            reason = (evaluation.error or "").strip().splitlines()[-1]
-            say(f"coalition {evaluation.coalition} failed: {reason}")
+            say(f"coalition {evaluation.coalition} failed: {last_line(evaluation.error)}")
+        for value in evaluation.values:
+            if value.error:
+                unmeasured[value.property] += 1
+                if unmeasured[value.property] == 1:
+                    say(f"coalition {evaluation.coalition}: {value.property} failed: {last_line(value.error)}")
     if failed:
         say(f"{failed} evaluations failed; the ledger has their errors, and the next run tries them again.")
+    for name, count in unmeasured.items():
+        say(f"{name} failed in {count} evaluations; the ledger has the errors, and diffcredit measure tries again.")
+
+
+def last_line(error: str | None) -> str:
+    """Of a traceback: what was raised."""
+    return (error or "").strip().splitlines()[-1]
 
 
 def make_executor(study: "Study", workers: int | None) -> "Executor":

@@ -12,6 +12,8 @@ from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import train
+from diffcredit.features import FeaturesOption
+from diffcredit.features.extractors import Extractors
 from diffcredit.progress import Progress, silent
 
 STEPS = 2
@@ -51,6 +53,26 @@ def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling,
     step = max(0.0, long - short) / STEPS
     once = max(0.0, short - STEPS * step)
     return Speed(training_step, (once + sampling.steps * step) * sampling.images / batch)
+
+
+def seconds_an_image(extractors: Extractors, option: FeaturesOption, resolution: int) -> float:
+    """Of extracting features from images of so many pixels a side."""
+    random = np.random.default_rng(0)
+
+    def extracted(size: int) -> float:
+        images = random.integers(0, 256, (size, resolution, resolution, 3), dtype=np.uint8)
+        start = time.perf_counter()
+        extractors.extract(option, images)  # ends on the CPU, so that a GPU is waited for
+        return time.perf_counter() - start
+
+    size = FEW
+    extracted(size)  # warms up
+    seconds = extracted(size)
+    batch = extractors.get(option).batch_size
+    if seconds * batch / size <= ENOUGH:
+        size = batch
+        seconds = float(np.median([extracted(size) for _ in range(3)]))
+    return seconds / size
 
 
 def blank_batch(model: DiffusionModel, size: int) -> Batch:

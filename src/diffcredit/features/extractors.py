@@ -60,7 +60,7 @@ class Extractors:
         parts = []
         for start in range(0, len(images), extractor.batch_size):
             batch = images[start : start + extractor.batch_size]
-            parts.append(_checked(extractor.extract(batch), len(batch), extractor))
+            parts.append(_checked(_extracted(extractor, batch), len(batch), extractor))
             if on_batch:
                 on_batch(start + len(batch), len(images))
         return Features.joined(parts)
@@ -109,6 +109,17 @@ def check_images(images: Any) -> None:
         raise UserError(f"images: {kind} of shape {shape}; uint8 of shape (m, height, width, 3) is accepted")
     if not len(images) or not images.shape[1] or not images.shape[2]:
         raise UserError(f"images: of shape {shape}; at least one image with at least one pixel is needed")
+
+
+def _extracted(extractor: Extractor, batch: Images) -> Features:
+    """The features of a batch, in halves where a GPU's memory is too small for all of it."""
+    try:
+        return extractor.extract(batch)
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError" or len(batch) == 1:  # torch's, which is not imported for it
+            raise
+    middle = len(batch) // 2
+    return Features.joined([_extracted(extractor, half) for half in (batch[:middle], batch[middle:])])
 
 
 def _checked(features: Any, images: int, extractor: Extractor) -> Features:

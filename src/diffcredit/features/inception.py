@@ -84,11 +84,13 @@ class InceptionV3:
     def extract(self, images: Images) -> Features:
         import torch
 
-        with torch.inference_mode():
+        from diffcredit.features.torch_features import as_array, full_precision
+
+        with full_precision():
             # a layout that is faster on a CPU
             x = self._input(images).contiguous(memory_format=torch.channels_last)
             pooled, logits = self._network(x)
-        return Features(pooled.cpu().numpy(), logits.cpu().numpy())
+        return Features(as_array(pooled), as_array(logits))
 
     def _input(self, images: Images) -> "Tensor":
         """(m, h, w, 3) uint8 → (m, 3, 299, 299) as the network was trained with: (x − 128)/128, or x/127.5 − 1, to

@@ -151,7 +151,7 @@ class Recall(_Manifold):
 
     def standard_error(self, features: Features) -> float:
         """From random halves of the images: the bootstrap would draw images twice, and a copy is its own nearest
-        neighbour. In simulations of normal sets it is between 0.8 and 1.3 times the spread over fresh sets; a jackknife
+        neighbour. In simulations of normal sets it is between 0.7 and 1.4 times the spread over fresh sets; a jackknife
         of 20 groups is up to 2.5 times too large."""
         one = halves(len(features))
         radii = squared_radii_in_parts(features.vectors, self.neighbours, one)
@@ -190,7 +190,7 @@ class Coverage(_Manifold):
     def standard_error(self, features: Features) -> float:
         """By the jackknife that leaves out groups of images: a resample of the bootstrap shows only 63 % of them and
         so covers less. In simulations of normal sets it is between 0.8 and 1.5 times the spread over fresh sets, and
-        up to 2.5 times where nearly all is covered and both are small."""
+        up to 3 times where nearly all is covered and both are small."""
         hits = self._hits(features, groups(len(features)))
         by_others = hits.sum(axis=1, keepdims=True) - hits > 0
         return jackknife_error(by_others.mean(axis=0))

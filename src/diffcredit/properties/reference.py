@@ -22,7 +22,7 @@ MOST = 10_000
 
 def check_reference(contributions: Contributions, reference: str, least: int = 1) -> None:
     """Refuses a ``reference`` that cannot be read or has fewer than ``least`` images, without decoding any."""
-    found = _count(contributions, reference)
+    found = len(_found(contributions, reference))
     if found < least:
         raise UserError(f"reference: {found} images in {reference!r}; at least {least} are needed")
 
@@ -43,31 +43,26 @@ def reference_images(contributions: Contributions, reference: str, most: int | N
     - the path of a folder of images at any depth, or of an ``.npz`` with uint8 ``images`` (m, h, w, 3); the central
       squares, resized. A folder that is called like one of the words is named ``./heldout``.
     """
-    check_reference(contributions, reference)
-    if reference == CONTRIBUTIONS:
-        return contributions.images[_drawn(len(contributions.images), most)]
-    if reference == HELDOUT:
-        return contributions.heldout[_drawn(len(contributions.heldout), most)]
-    records = _records(Path(reference))
+    found = _found(contributions, reference)
+    rows = _drawn(len(found), most)
+    if isinstance(found, np.ndarray):
+        return found[rows]
     side = contributions.images.shape[1]
-    return np.stack([_pixels(records[row], side, reference) for row in _drawn(len(records), most)])
+    return np.stack([_pixels(found[row], side, reference) for row in np.arange(len(found))[rows]])
 
 
-def _count(contributions: Contributions, reference: str) -> int:
+def _found(contributions: Contributions, reference: str) -> Images | list[Record]:
+    """What ``reference`` names, at least one; from a path not yet decoded, in the order of names."""
     if reference == CONTRIBUTIONS:
-        return len(contributions.images)
+        return contributions.images
     if reference == HELDOUT:
         if not len(contributions.heldout):
             raise UserError(
                 "reference: 'heldout', but the study keeps no images out of training; give contributions.holdout a "
                 "share such as 0.1 or a folder of images"
             )
-        return len(contributions.heldout)
-    return len(_records(Path(reference)))
-
-
-def _records(path: Path) -> list[Record]:
-    """The images at ``path``, not yet decoded, in the order of their names."""
+        return contributions.heldout
+    path = Path(reference)
     with located("reference"):
         if path.is_dir():
             records = Folders()(path, None)
@@ -75,9 +70,11 @@ def _records(path: Path) -> list[Record]:
             records = Npz()(path, None)
         else:
             raise UserError(
-                f"{str(path)!r} is neither; accepted: {CONTRIBUTIONS}, {HELDOUT}, or the path of a folder of images or "
-                "of an .npz"
+                f"{reference!r} is neither {CONTRIBUTIONS} nor {HELDOUT} nor the path of a folder of images or of an "
+                ".npz; these are accepted"
             )
+        if not records:
+            raise UserError(f"no images in {reference!r}")
     return sorted(records, key=lambda record: record.name)
 
 

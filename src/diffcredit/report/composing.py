@@ -171,7 +171,7 @@ def _surrogates(study: "Study") -> tuple[str, ...]:
     if not study.surrogates.names:
         return ()
     without = study.surrogates.without()
-    beside = f" {', '.join(without)}, of the model itself, is credited without." if without else ""
+    beside = f" None stands in for {', '.join(without)}, credited by the evaluations alone." if without else ""
     return (
         f"These surrogates: {', '.join(study.surrogates.names)}. Their own credits, scaled to fit, are corrected by "
         f"the evaluations, and the intervals are those of the corrected credits.{beside}",

@@ -1,0 +1,141 @@
+"""Any image model of timm."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+from PIL import Image
+
+from diffcredit.artifacts import fingerprint_arrays
+from diffcredit.errors import UserError
+from diffcredit.features.protocol import Features, Images
+from diffcredit.features.weights import load_state, read_state
+
+KEY = "features.model"
+
+
+@dataclass
+class TimmVision:
+    """The vector that a model of timm hands to its classifier, and the logits where it has one. Images are resized and
+    cropped as the model's own data config says.
+
+    ``model`` is a name such as ``resnet50.a1_in1k``, whose published weights are downloaded once; ``weights`` is a file
+    (safetensors) in their place.
+    """
+
+    model: str
+    weights: str | None = None
+    batch_size: Annotated[int, Ge(1)] = 32
+
+    label: ClassVar[str] = "timm model"
+
+    def load(self, device: str) -> None:
+        import torch
+
+        timm, data = _package("timm"), _package("timm.data")
+        if not timm.is_model(self.model):
+            raise UserError(f"{KEY}: {self.model!r} is unknown; names that timm.list_models() lists are accepted")
+        with torch.random.fork_rng(devices=[]):  # timm draws weights, which the trained ones replace
+            network = self._made(timm)
+        if self.weights is not None:
+            file = Path(self.weights).expanduser()
+            load_state(network, read_state(file, "features.weights"), file, "features.weights")
+        network = network.float().eval().requires_grad_(False)
+        self._hash = fingerprint_arrays({name: tensor.numpy() for name, tensor in network.state_dict().items()})
+        self._config = _accepted(data.resolve_model_data_config(network), self.model)
+        self._network, self._device = network.to(device), device
+
+    def _made(self, timm: Any) -> Any:
+        """The network, with its published weights unless a file has others."""
+        try:
+            return timm.create_model(self.model, pretrained=self.weights is None)
+        except Exception as error:  # timm, the hub and the web each have their own
+            reason = " ".join(str(error).split())[:300]
+            remedy = (
+                "; where its weights cannot be downloaded, name a file with them (model.safetensors of that name from "
+                "the hub's organisation timm) with features.weights"
+            )
+            raise UserError(
+                f"{KEY}: {self.model!r} cannot be made ({reason}){remedy if self.weights is None else ''}"
+            ) from error
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "weights": self._hash,
+            "architecture": self.model.partition(".")[0],
+            "resize": f"{_enlarged(self._config)} px {'a side' if self._squashes else 'shortest side'}, "
+            f"{self._config['interpolation']}, antialiased, centre crop {self._config['input_size'][1]} px",
+            "mean": list(self._config["mean"]),
+            "deviation": list(self._config["std"]),
+            "layer": "what the classifier is given",
+        }
+
+    @property
+    def _squashes(self) -> bool:
+        return self._config["crop_mode"] == "squash"
+
+    @property
+    def dimensions(self) -> int:
+        return self._network.head_hidden_size
+
+    @property
+    def classes(self) -> int | None:
+        return self._network.num_classes or None
+
+    def extract(self, images: Images) -> Features:
+        import torch
+
+        from diffcredit.features.torch_features import as_array, full_precision
+
+        with full_precision():
+            features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
+            vectors = self._network.forward_head(features, pre_logits=True)
+            logits = self._network.forward_head(features) if self.classes else None
+        return Features(as_array(vectors), None if logits is None else as_array(logits))
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise UserError("features: timm needs the package timm; pip install 'diffcredit[timm]'") from None
+    except RuntimeError as error:  # of torchvision, which timm imports, where it was built for another torch
+        raise UserError(f"features: the package timm cannot be imported ({error})") from error
+
+
+def prepared(images: Images, config: Mapping[str, Any]) -> NDArray[np.float32]:
+    """(m, h, w, 3) uint8 → (m, 3, size, size): resized to ⌊size/crop share⌋ pixels, on both sides (``squash``) or on
+    the shorter one, with Pillow; the centre cut out; (x/255 − mean)/deviation."""
+    size, enlarged = config["input_size"][1], _enlarged(config)
+    height, width = images.shape[1:3]
+    target = (enlarged, enlarged)
+    if config["crop_mode"] != "squash":  # (width, height), as Pillow has it
+        shorter = min(height, width)
+        target = (enlarged * width // shorter, enlarged * height // shorter)
+    left, top = (round((side - size) / 2) for side in target)
+    method = Image.Resampling[config["interpolation"].upper()]
+    cut = np.stack([np.asarray(Image.fromarray(image).resize(target, method)) for image in images])
+    cut = cut[:, top : top + size, left : left + size].astype(np.float32) / 255
+    normalised = (cut - np.float32(config["mean"])) / np.float32(config["std"])
+    return np.ascontiguousarray(normalised.transpose(0, 3, 1, 2))
+
+
+def _enlarged(config: Mapping[str, Any]) -> int:
+    return math.floor(config["input_size"][1] / config["crop_pct"])
+
+
+def _accepted(config: dict[str, Any], model: str) -> dict[str, Any]:
+    """A model's data config, where it is one that :func:`prepared` follows."""
+    channels, height, width = config["input_size"]
+    if channels != 3 or height != width or config["crop_mode"] not in ("center", "squash"):
+        raise UserError(
+            f"{KEY}: {model!r} takes {channels} channels of {height} × {width} px, crop mode {config['crop_mode']!r}; "
+            "accepted: 3 channels, squares, 'center' and 'squash'"
+        )
+    return config
