@@ -1,4 +1,4 @@
-"""The extractors that are timed: those without weights to download, and the others with random ones of the same size."""
+"""The extractors that are timed: those whose weights are here, and the others with random ones of the same size."""
 
 from pathlib import Path
 from typing import Any

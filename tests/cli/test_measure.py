@@ -127,10 +127,10 @@ def test_without_a_name_all_that_the_file_has_and_the_ledger_lacks(kept, from_th
 def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcredit, monkeypatch):
     folder = kept("images")
     (folder / "moody.py").write_text(
-        "import os\n\ndef moody(images):\n    if os.environ.get('MOODY') and images.mean() > float(os.environ['MOODY']):\n"
-        "        raise ValueError('too bright')\n    return float(images.mean())\n"
+        "import os\n\ndef moody(images):\n    if 'MOODY' in os.environ:\n        raise ValueError('too bright')\n"
+        "    return float(images.mean())\n"
     )
-    monkeypatch.setenv("MOODY", "0.0")
+    monkeypatch.setenv("MOODY", "yes")
     code, out, _ = diffcredit("measure", folder, "--property", "moody:moody", "--workers", 1, warned=True)
     assert "10 failures, the first: ValueError: too bright" in out
     assert code == 0  # the others' credits are there

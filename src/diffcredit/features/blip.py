@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images
 
 
 @dataclass
@@ -20,6 +20,7 @@ class BLIPVQA:
     batch_size: Annotated[int, Ge(1)] = 16
 
     label: ClassVar[str] = "BLIP-VQA"
+    cpu_batch: ClassVar[int] = CPU_BATCH
     classes: ClassVar[None] = None
 
     @property

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError, located
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,6 +28,7 @@ class CLIP:
     batch_size: Annotated[int, Ge(1)] = 32
 
     label: ClassVar[str] = "CLIP"
+    cpu_batch: ClassVar[int] = CPU_BATCH
     classes: ClassVar[None] = None
 
     @property

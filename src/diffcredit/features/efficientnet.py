@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images
 from diffcredit.features.resizing import as_pillow
 from diffcredit.features.weights import file_hash, load_state, read_state
 
@@ -28,6 +28,7 @@ class EfficientNetLite0:
     batch_size: Annotated[int, Ge(1)] = 64
 
     label: ClassVar[str] = "EfficientNet-Lite0"
+    cpu_batch: ClassVar[int] = CPU_BATCH
     dimensions: ClassVar[int] = 1280
     classes: ClassVar[int] = 1000
 

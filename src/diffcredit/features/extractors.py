@@ -58,8 +58,11 @@ class Extractors:
             whose = f"features: {type(extractor).__name__}"
             raise UserError(f"{whose} has the batch_size {extractor.batch_size}; at least 1 is expected")
         parts = []
-        for start in range(0, len(images), extractor.batch_size):
-            batch = images[start : start + extractor.batch_size]
+        size = extractor.batch_size
+        if self._device == "cpu":
+            size = min(size, getattr(extractor, "cpu_batch", size))
+        for start in range(0, len(images), size):
+            batch = images[start : start + size]
             parts.append(_checked(_extracted(extractor, batch), len(batch), extractor))
             if on_batch:
                 on_batch(start + len(batch), len(images))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images
 from diffcredit.features.resizing import as_pillow, tensorflow_bilinear
 from diffcredit.features.weights import PublishedWeights, file_hash, load_state, read_state
 
@@ -47,6 +47,7 @@ class InceptionV3:
     batch_size: Annotated[int, Ge(1)] = 64
 
     label: ClassVar[str] = "Inception-v3"
+    cpu_batch: ClassVar[int] = CPU_BATCH
     dimensions: ClassVar[int] = 2048
 
     def __post_init__(self) -> None:

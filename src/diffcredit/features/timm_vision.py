@@ -14,7 +14,7 @@ from PIL import Image
 
 from diffcredit.artifacts import fingerprint_arrays
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images
 from diffcredit.features.weights import load_state, read_state
 
 KEY = "features.model"
@@ -34,6 +34,7 @@ class TimmVision:
     batch_size: Annotated[int, Ge(1)] = 32
 
     label: ClassVar[str] = "timm model"
+    cpu_batch: ClassVar[int] = CPU_BATCH
 
     def load(self, device: str) -> None:
         import torch

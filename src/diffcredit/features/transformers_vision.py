@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,6 +34,7 @@ class TransformersVision:
     batch_size: Annotated[int, Ge(1)] = 32
 
     label: ClassVar[str] = "transformers model"
+    cpu_batch: ClassVar[int] = CPU_BATCH
 
     def load(self, device: str) -> None:
         from diffcredit.features.torch_features import Checkpoint, transformers_package

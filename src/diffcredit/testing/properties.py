@@ -151,6 +151,8 @@ def _feature_sets(prop: Any, sets: Mapping[str, Images], context: Context) -> di
         "check_property a context with more, or features of fewer dimensions",
     )
     enough = {label: images for label, images in sets.items() if len(images) >= least}
+    if getattr(prop, "ordered", False):  # image j belongs to seed j, and these alone are of the study's seeds
+        enough = {label: images for label, images in enough.items() if images is context.generated}
     return {
         label: attempt(what, lambda images=images: context.extractors.extract(prop.features, images))
         for label, images in enough.items()
