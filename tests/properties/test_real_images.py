@@ -16,7 +16,7 @@ from diffcredit.properties.kernel_distance import KernelDistance
 from diffcredit.properties.manifolds import Coverage, Precision, Recall
 
 DATA = Path(os.environ.get("DIFFCREDIT_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
-EACH = 8  # of each of twenty classes
+EACH = 10  # of each of twenty classes
 NETWORK = "efficientnet_lite0"
 
 pytestmark = pytest.mark.skipif(not (DATA / "cifar20.npz").is_file(), reason="cifar20.npz is not here")
@@ -61,15 +61,19 @@ def fitted(prop, reference: Features):
 
 
 def test_inception_scores_order_sets_by_what_they_show(photographs, noise):
-    """Sets of sixteen images each, for scores depend on the number."""
+    """Sets of twenty images each, for scores depend on the number: of all classes, of four, of one, of none."""
     seen, rows = photographs
-    score = InceptionScore().measure_features
-    many = [rows[:16, column] for column in range(16)]
-    few = [rows[start:16:4, column : column + 4] for start in range(4) for column in range(0, 16, 4)]
-    one = list(rows[:16])
-    sixteen, four, single = (np.mean([score(seen.select(some.ravel())) for some in sets]) for sets in (many, few, one))
-    assert {some.size for some in (*many, *few, *one)} == {16}
-    assert sixteen > 1.2 * four > 1.2**2 * single > 1.2**3 * score(noise.select(slice(16)))
+    every = [rows[:, column] for column in range(20)]
+    four = [rows[start::5, column : column + 5] for start in range(5) for column in range(0, 20, 5)]
+    scores = [
+        [InceptionScore().measure_features(of.select(some.ravel())) for some in sets]
+        for of, sets in ((seen, every), (seen, four), (seen, list(rows)), (noise, np.arange(40).reshape(2, 20)))
+    ]
+    assert {some.size for some in (*every, *four, *rows)} == {20}
+    means = [np.mean(some) for some in scores]
+    errors = [np.std(some, ddof=1) / np.sqrt(len(some)) for some in scores]
+    for better, worse, error in zip(means[:-1], means[1:], np.hypot(errors[:-1], errors[1:]), strict=True):
+        assert better - worse > 3 * error
 
 
 def test_classes_that_are_left_out_are_missed(photographs):
@@ -89,7 +93,7 @@ def test_distances_and_neighbourhoods_react_to_planted_changes(photographs, nois
     seen, rows = photographs
     reference, fresh = seen.select(rows[:, :EACH].ravel()), seen.select(rows[:, EACH:].ravel())
     few = seen.select(rows[:4, EACH:].ravel())
-    spoilt = Features.joined([fresh.select(slice(0, None, 2)), noise.select(np.resize(np.arange(40), 80))])
+    spoilt = Features.joined([fresh.select(slice(0, None, 2)), noise.select(np.resize(np.arange(40), 100))])
     values = {
         kind: [fitted(kind(), reference).measure_features(images) for images in (fresh, few, spoilt)]
         for kind in (KernelDistance, Precision, Recall, Coverage)
