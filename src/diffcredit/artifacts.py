@@ -28,8 +28,8 @@ def atomic_file(path: Path) -> Generator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes private files; results are for whoever may read the folder
-        temporary.chmod(0o644)
+        # mkstemp makes private files; results are for whoever may read the folder, what was private stays so
+        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)

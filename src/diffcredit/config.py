@@ -28,7 +28,8 @@ from diffcredit.yamlfile import read_yaml
 LONGEST_VALUE = 80  # characters of a value that a message repeats
 MODELS = ("pretrained", "autoencoder")  # options that name a folder or a model on the hub, whatever the family
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
-WORDS = ("contributions", "heldout")  # values of them that never do
+FILES = ("weights", "reference")  # those of them that, of ours, name nothing else than that or a word
+WORDS = ("contributions", "heldout")
 
 
 def _without_nul(path: Any) -> Any:
@@ -47,15 +48,20 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _found(options: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """``options`` with files and folders beside the study file as their full paths; what is none of them may be a
-    model on the hub, or a word. Those of an extractor lie in a mapping of their own."""
+def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The ``options`` of what is called ``name``, with files and folders beside the study file as their full paths;
+    what is none of them may be a model on the hub, or a plug-in's own word. Those of an extractor lie in a mapping of
+    their own."""
 
     def full(key: str, value: Any) -> Any:
         if key == "features" and isinstance(value, dict):
-            return _found(value, folder)
-        named = key in PATHS and isinstance(value, str) and value not in ("", *WORDS)
-        return str((folder / value).resolve()) if named and _exists(folder / value) else value
+            return _found(value.get("name"), value, folder)
+        if key not in PATHS or not isinstance(value, str) or value in ("", *WORDS) or value.startswith("~"):
+            return value
+        if _exists(folder / value):
+            return str((folder / value).resolve())
+        # where it lacks, the error must not depend on the working directory
+        return str(folder.resolve() / value) if key in FILES and ":" not in str(name) else value
 
     return {key: full(key, value) for key, value in options.items()}
 
@@ -151,7 +157,7 @@ class PropertySection(_Component):
 
     def resolved(self, folder: Path) -> Self:
         """The same with files and folders beside the study file as their full paths."""
-        return type(self).model_validate({"name": self.name, "as": self.label, **_found(self.options, folder)})
+        return type(self).model_validate({"name": self.name, "as": self.label, **_found(self.name, self.options, folder)})
 
 
 class SurrogateSection(_Component):

@@ -5,8 +5,10 @@ import hashlib
 import importlib
 import inspect
 import sys
+import traceback
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from diffcredit.artifacts import canonical_json
-from diffcredit.errors import UserError, located
+from diffcredit.errors import DiffcreditError, UserError, located
 
 
 def build(
@@ -58,6 +60,20 @@ def build(
     if not _is_json(settings_of(component, options)):
         raise UserError(f"{where}: {reference} has fields that the ledger cannot keep; {_JSON} are accepted")
     return component
+
+
+@contextmanager
+def in_plugin(what: str) -> Generator[None]:
+    """Turns whatever a user's code raises within into one line that starts with ``what`` and tells the place."""
+    try:
+        yield
+    except DiffcreditError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise DiffcreditError(
+            f"{what} raised {type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+        ) from error
 
 
 def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 
 from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.config import PATHS
+from diffcredit.contributions import Contributions
 from diffcredit.diffusion import FAMILIES
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.kept import kept_model
@@ -23,9 +24,9 @@ from diffcredit.errors import UserError, located
 from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors
-from diffcredit.features.protocol import option_name
+from diffcredit.features.protocol import option_key, option_name
 from diffcredit.ledger import PropertyRecord, Recipe
-from diffcredit.plugins import build, code_of, settings_of
+from diffcredit.plugins import build, code_of, in_plugin, settings_of
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.properties.functions import property_of
 from diffcredit.properties.measuring import check_enough, needs_features
@@ -58,12 +59,16 @@ def check(study: "Study") -> None:
     contributions, images = study.contributions, study.config.sampling.images
     device_of(study)
     properties = build_properties(study)
+    tried = set()
     for index, prop in enumerate(properties):
-        with located(f"{study.file}: properties.{index}"):
+        with located(f"{study.file}: properties.{index}"), in_plugin(f"{study.file}: properties.{index}: its check"):
             if hasattr(prop, "check"):
                 prop.check(contributions, images)
             if needs_features(prop):
-                check_features(prop, study.extractors, images)
+                check_features(prop, study.extractors, contributions, images)
+                if option_key(prop.features) not in tried:  # looks at one image, as it will at others
+                    study.extractors.extract(prop.features, contributions.images[:1])
+                    tried.add(option_key(prop.features))
     if study.config.keep == "features" and not any(map(needs_features, properties)):
         raise UserError(f"{study.file}: keep: features, but no property of the study has any; keep images, for example")
     with located(study.file):
@@ -73,10 +78,14 @@ def check(study: "Study") -> None:
     with located(study.file):
         check_optimizer(study.config.model.train)
     if not base_is_there(study):
-        start_and_rehearsal(study)
+        start, _ = start_and_rehearsal(study)
+        for index, prop in enumerate(properties):
+            if hasattr(prop, "check_prompts"):
+                with located(f"{study.file}: properties.{index}"):
+                    prop.check_prompts(followed_prompts(study, start))
 
 
-def check_features(prop: Any, extractors: Extractors, images: int) -> None:
+def check_features(prop: Any, extractors: Extractors, contributions: Contributions, images: int) -> None:
     """Loads a property's extractor, and refuses one that it cannot do with."""
     extractor = extractors.get(prop.features)
     if getattr(prop, "classifier", False) and extractor.classes is None:
@@ -85,6 +94,8 @@ def check_features(prop: Any, extractors: Extractors, images: int) -> None:
             "accepted: a classifier such as efficientnet_lite0 or inception_v3"
         )
     check_enough(prop, images, extractor.dimensions)
+    if hasattr(prop, "check_extractor"):
+        prop.check_extractor(extractor, contributions)
 
 
 def study_extractors(study: "Study") -> Extractors:
@@ -233,18 +244,25 @@ def fitted_properties(study: "Study") -> list[Any]:
             file = _state_file(study, index, prop)
             if not file.exists():
                 study.progress("fitting properties", index, len(properties))
-                with located(f"{study.file}: properties.{index}"), limited_threads(study.config.threads):
-                    state = prop.fit(study_context(study))
-                write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
-            prop.restore(read_arrays(file))
+                context, where = study_context(study), f"{study.file}: properties.{index}"
+                with located(where), in_plugin(f"{where}: fit(context)"), limited_threads(study.config.threads):
+                    state = prop.fit(context)
+                    write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
+            with in_plugin(f"{study.file}: properties.{index}: restore(state)"):
+                prop.restore(read_arrays(file))
     return properties
 
 
 def study_context(study: "Study") -> Context:
     """What the study's properties are fitted to."""
-    prompts = getattr(study.base, "prompts", None)  # of image j by its seed; a family without texts has none
-    followed = tuple(prompts[seed % len(prompts)] for seed in study.config.sampling.seeds) if prompts else None
-    return Context(generated_images(study), study.contributions, study.extractors, followed)
+    prompts = followed_prompts(study, study.base)
+    return Context(generated_images(study), study.contributions, study.extractors, prompts)
+
+
+def followed_prompts(study: "Study", model: DiffusionModel) -> tuple[str, ...] | None:
+    """The prompt of each of the study's images, by its seed; None of a model without texts."""
+    prompts = getattr(model, "prompts", None)
+    return tuple(prompts[seed % len(prompts)] for seed in study.config.sampling.seeds) if prompts else None
 
 
 def _state_file(study: "Study", index: int, prop: Any) -> Path:

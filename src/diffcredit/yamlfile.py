@@ -74,7 +74,8 @@ def with_item(text: str, key: str, item: dict[str, Any]) -> str:
     else:
         # an item may seem to end only where the next key begins: after its last line, or its last that is no comment
         places = [_line_end(text, start, end, comments) for comments in (False, True)]
-        added = f"\n{' ' * node.start_mark.column}- {line}"
+        newline = "\r\n" if "\r\n" in text else "\n"
+        added = f"{newline}{' ' * node.start_mark.column}- {line}"
     for place in places:
         changed = text[:place] + added + text[place:]
         with suppress(yaml.YAMLError):

@@ -9,7 +9,7 @@ from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, duration,
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
-    from diffcredit.config import StudyConfig
+    from diffcredit.config import PropertySection
     from diffcredit.remeasuring import Outlook
     from diffcredit.study import Study
 
@@ -48,11 +48,10 @@ def measure(
         add_to_file(loaded.file, new)
         executor = make_executor(loaded, workers)
         measured = list(measure_kept(loaded, executor, found.kept))
-        if measured:
-            say(f"measured on {len(measured)} evaluations that were kept")
-        errors = [
-            error for each in measured for error in (each.error, *(value.error for value in each.values)) if error
-        ]
+        failures = [[error for error in (each.error, *(v.error for v in each.values)) if error] for each in measured]
+        if whole := failures.count([]):
+            say(f"measured on {whole} evaluations that were kept")
+        errors = [error for failed in failures for error in failed]
         if errors:
             say(f"{len(errors)} failures, the first: {last_line(errors[0])}")
         if found.retrained and retrain:
@@ -68,18 +67,27 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
     """The study with the properties asked for, their names (nothing asked: all), and those that its file lacks."""
     from diffcredit.preparation import build_properties
 
-    there = {prop.name: prop for prop in build_properties(study)}
-    sections = {section.name: name for section, name in zip(study.config.properties, there, strict=True)}
-    names, new = [], []
+    there = [prop.name for prop in build_properties(study)]
+    plain = {each.name: name for each, name in zip(study.config.properties, there, strict=True) if each.label is None}
+    names: list[str] = []
+    items: list[dict[str, Any]] = []
+    sections: list[PropertySection] = []
     for text in wanted:
-        if text in there or text in sections:
-            names.append(text if text in there else sections[text])
+        if text in there or text in plain:
+            names.append(text if text in there else plain[text])
+            continue
+        item = _parsed(text)
+        section = _section(item, study.file.parent)
+        if section in study.config.properties:  # as when a command that was stopped is given again
+            names.append(there[study.config.properties.index(section)])
         else:
-            new.append(_parsed(text))
-    if new:
-        study = type(study)(_extended(study, new), study.file, study.progress)
+            items.append(item)
+            sections.append(section)
+    if sections:
+        config = study.config.model_copy(update={"properties": (*study.config.properties, *sections)})
+        study = type(study)(config, study.file, study.progress)
         names += [prop.name for prop in build_properties(study)[len(there) :]]
-    return study, names or list(there), new
+    return study, names or there, items
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -96,38 +104,42 @@ def _parsed(text: str) -> dict[str, Any]:
     return value
 
 
-def _extended(study: "Study", new: list[dict[str, Any]]) -> "StudyConfig":
-    """The study's settings with properties added."""
+def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
+    """A property as the study file in ``folder`` would have it."""
     from pydantic import ValidationError
 
     from diffcredit.config import PropertySection
 
     try:
-        sections = tuple(PropertySection.model_validate(item).resolved(study.file.parent) for item in new)
+        return PropertySection.model_validate(item).resolved(folder)
     except ValidationError as error:
-        raise UserError(f"--property: {error.errors()[0]['msg']}") from None
-    return study.config.model_copy(update={"properties": (*study.config.properties, *sections)})
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise UserError(f"--property: {key}: {problem['input']!r} is not accepted; {problem['msg']}") from None
 
 
 def add_to_file(file: Path, new: list[dict[str, Any]]) -> None:
-    """Adds properties to the study file's list, and says so."""
+    """Adds properties to the study file's list, unless another command has meanwhile, and says so."""
     from diffcredit.artifacts import write_text
-    from diffcredit.yamlfile import with_item
+    from diffcredit.yamlfile import parse_yaml, with_item
 
+    text = file.read_bytes().decode()  # with the ends of lines that it has
+    new = [item for item in new if item not in parse_yaml(text, file)["properties"]]
     if not new:
         return
-    text = file.read_text(encoding="utf-8")
     try:
+        if not file.stat().st_mode & 0o222:
+            raise ValueError("it is read-only")
         for item in new:
             text = with_item(text, "properties", item)
-        write_text(file, text)
+        write_text(file.resolve(), text)  # a link stays one
     except (ValueError, OSError) as error:
         raise UserError(
             f"{file}: cannot be extended ({error}); add {', '.join(map(str, new))} to its properties, and run this "
             "command without --property"
         ) from None
     for item in new:
-        say(f"added to the properties of {file}: {item['name']}")
+        say(f"added to the properties of {file}: {item.get('as', item['name'])}")
 
 
 def _price(study: "Study", found: "Outlook") -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.artifacts import canonical_json, fingerprint, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS
 from diffcredit.features.protocol import Extractor, Features, FeaturesOption, Images, option_key, option_name
-from diffcredit.plugins import build, code_of
+from diffcredit.plugins import build, code_of, in_plugin
 from diffcredit.progress import Progress, silent
 
 MEMBERS = ("label", "batch_size", "dimensions", "classes", "load", "identity", "extract")
@@ -39,14 +39,18 @@ class Extractors:
         key = option_key(option)
         if key not in self._loaded:
             extractor = make_extractor(option, self._beside)
-            extractor.load(self._device)
+            with in_plugin(f"features: {option_name(option)}: load({self._device!r})"):
+                extractor.load(self._device)
             self._loaded[key] = extractor
         return self._loaded[key]
 
     def identity(self, option: FeaturesOption) -> dict[str, Any]:
         """All that fixes the extractor's numbers: its name, weights, resizing, and the code of a plug-in."""
-        extractor = self.get(option)
-        return {"name": option_name(option), **extractor.identity(), **code_of(extractor)}
+        extractor, name = self.get(option), option_name(option)
+        with in_plugin(f"features: {name}: identity(), which is to be JSON,"):
+            identity = {"name": name, **extractor.identity(), **code_of(extractor)}
+            canonical_json(identity)
+        return identity
 
     def extract(
         self, option: FeaturesOption, images: Images, on_batch: Callable[[int, int], None] | None = None
@@ -116,11 +120,12 @@ def check_images(images: Any) -> None:
 
 def _extracted(extractor: Extractor, batch: Images) -> Features:
     """The features of a batch, in halves where a GPU's memory is too small for all of it."""
-    try:
-        return extractor.extract(batch)
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError" or len(batch) == 1:  # torch's, which is not imported for it
-            raise
+    with in_plugin(f"features: {type(extractor).__name__}: extract(images)"):
+        try:
+            return extractor.extract(batch)
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError" or len(batch) == 1:  # torch's, which is not imported for it
+                raise
     middle = len(batch) // 2
     return Features.joined([_extracted(extractor, half) for half in (batch[:middle], batch[middle:])])
 

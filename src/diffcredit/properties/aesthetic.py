@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
-from diffcredit.features import EXTRACTORS, Features, FeaturesOption
+from diffcredit.features import EXTRACTORS, Extractor, Features, FeaturesOption
 from diffcredit.features.protocol import option_name
 from diffcredit.properties.aesthetic_heads import Head, affine_map, read_head
 from diffcredit.properties.bootstrap import mean_error, resamples
@@ -59,16 +59,18 @@ class Aesthetic:
     def check(self, contributions: Contributions, images: int) -> None:
         self._layers()
 
-    def fit(self, context: Context) -> State:
-        layers = self._layers()
-        needed = len(affine_map(self.head, layers)[0])
-        dimensions = context.extractors.get(self.features).dimensions
-        if dimensions != needed:
+    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
+        needed = len(affine_map(self.head, self._layers())[0])
+        if extractor.dimensions != needed:
             hint = ", those of CLIP ViT-L/14" if self.weights is None else ""
             raise UserError(
-                f"aesthetic.features: {self.features!r} has {dimensions} dimensions; the head needs {needed}{hint}"
+                f"aesthetic.features: {self.features!r} has {extractor.dimensions} dimensions; the head needs "
+                f"{needed}{hint}"
             )
-        return layers
+
+    def fit(self, context: Context) -> State:
+        self.check_extractor(context.extractors.get(self.features), context.contributions)
+        return self._layers()
 
     def _layers(self) -> State:
         """The head's arrays; refuses a published one for vectors that it was not made for."""

@@ -12,7 +12,7 @@ from pydantic import Strict
 
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
-from diffcredit.features import Features, FeaturesOption
+from diffcredit.features import Extractor, Features, FeaturesOption
 from diffcredit.features.extractors import label_of
 from diffcredit.properties.bootstrap import mean_error
 from diffcredit.properties.counting import resampled_counts
@@ -56,9 +56,12 @@ class ClassCoverage:
                 "most sampling.images"
             )
 
+    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
+        _chosen(self.classes, extractor, self.features, self.name)
+
     def fit(self, context: Context) -> State:
         self.check(context.contributions, len(context.generated))
-        return _chosen(self.classes, context, self.features, self.name)
+        return _chosen(self.classes, context.extractors.get(self.features), self.features, self.name)
 
     def restore(self, state: State) -> None:
         self._classes, self._known = state["classes"], int(state["known"][0])
@@ -99,8 +102,11 @@ class ClassShare:
         what = "Mean probability" if self.probability else "Share"
         return f"{what} of {', '.join(names[:SHOWN])}{more} ({label_of(self.features)})"
 
+    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
+        _chosen(_listed(self.classes), extractor, self.features, self.name)
+
     def fit(self, context: Context) -> State:
-        return _chosen(_listed(self.classes), context, self.features, self.name)
+        return _chosen(_listed(self.classes), context.extractors.get(self.features), self.features, self.name)
 
     def restore(self, state: State) -> None:
         self._classes, self._known = state["classes"], int(state["known"][0])
@@ -131,9 +137,8 @@ def _listed(classes: ClassName | list[ClassName]) -> list[ClassName]:
     return classes if isinstance(classes, list) else [classes]
 
 
-def _chosen(classes: list[ClassName] | None, context: Context, option: FeaturesOption, name: str) -> State:
+def _chosen(classes: list[ClassName] | None, extractor: Extractor, option: FeaturesOption, name: str) -> State:
     """The sorted indices of ``classes`` (None: all) and, as one number, how many classes the extractor ``known``s."""
-    extractor = context.extractors.get(option)
     known = extractor.classes
     if known is None:
         raise UserError(f"{name}.features: {option!r} is no classifier; an extractor with classes is needed")

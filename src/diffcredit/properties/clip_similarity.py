@@ -1,12 +1,15 @@
 """How well images match texts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
-from diffcredit.features import Features, FeaturesOption
+from diffcredit.features import Extractor, Features, FeaturesOption
 from diffcredit.properties.bootstrap import mean_error
 from diffcredit.properties.directions import unit_rows
 from diffcredit.properties.protocol import Context, State
@@ -45,21 +48,27 @@ class ClipSimilarity:
     def ordered(self) -> bool:
         return self.prompt is None
 
-    def fit(self, context: Context) -> State:
-        extractor = context.extractors.get(self.features)
-        embed = getattr(extractor, "embed_texts", None)
-        if embed is None:
+    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
+        if not hasattr(extractor, "embed_texts"):
             raise UserError(
                 f"clip_similarity.features: {self.features!r} embeds no texts; accepted: clip, or a plug-in "
                 "with embed_texts"
             )
-        if self.prompt is not None:
-            return {"texts": unit_rows(embed([self.prompt]))}
-        if context.prompts is None:
+
+    def check_prompts(self, prompts: Sequence[str] | None) -> None:
+        if self.prompt is None and prompts is None:
             raise UserError(
                 "clip_similarity.prompt: missing, and the model follows no prompts; give the text that the "
                 "images are to match"
             )
+
+    def fit(self, context: Context) -> State:
+        extractor: Any = context.extractors.get(self.features)
+        self.check_extractor(extractor, context.contributions)
+        self.check_prompts(context.prompts)
+        embed = extractor.embed_texts
+        if self.prompt is not None or context.prompts is None:
+            return {"texts": unit_rows(embed([self.prompt]))}
         distinct = sorted(set(context.prompts))
         position = {prompt: index for index, prompt in enumerate(distinct)}
         return {

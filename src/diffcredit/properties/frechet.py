@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
-from diffcredit.features import Features, FeaturesOption
+from diffcredit.features import Extractor, Features, FeaturesOption
 from diffcredit.features.extractors import label_of
 from diffcredit.features.protocol import option_name
 from diffcredit.properties.bootstrap import mean_error
 from diffcredit.properties.protocol import Context, State
-from diffcredit.properties.reference import CONTRIBUTIONS, check_reference, reference_features
+from diffcredit.properties.reference import CONTRIBUTIONS, check_reference, reference_count, reference_features
 
 BLOCK = 4096  # images whose vectors are held in double precision at once
 
@@ -54,15 +54,17 @@ class FrechetDistance:
     def check(self, contributions: Contributions, images: int) -> None:
         check_reference(contributions, self.reference)
 
-    def fit(self, context: Context) -> State:
-        vectors = reference_features(context, self.features, self.reference).vectors
-        images, dimensions = vectors.shape
+    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
+        images, dimensions = reference_count(contributions, self.reference), extractor.dimensions
         if images < self.least(dimensions):
             raise UserError(
                 f"reference: {images} images in {self.reference!r} for features of {dimensions} dimensions; "
                 f"{self.name} needs at least {self.least(dimensions)}, the property kid does with fewer"
             )
-        mean, covariance = moments(vectors)
+
+    def fit(self, context: Context) -> State:
+        self.check_extractor(context.extractors.get(self.features), context.contributions)
+        mean, covariance = moments(reference_features(context, self.features, self.reference).vectors)
         return {"mean": mean, "root": square_root(covariance)}
 
     def restore(self, state: State) -> None:

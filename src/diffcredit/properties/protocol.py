@@ -1,13 +1,13 @@
 """What a property is: a function from a model's generated images, or from the model itself, to a number."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.features import Features, FeaturesOption, Images
+from diffcredit.features import Extractor, Features, FeaturesOption, Images
 from diffcredit.features.extractors import Extractors
 
 State = Mapping[str, NDArray[Any]]
@@ -35,7 +35,8 @@ class Property(Protocol):
     A property that learns something from the study has ``fit``, which returns it as named arrays; they are kept with
     the study and handed to ``restore`` in every worker, so that all measure with the same state. One that not every
     study can have has ``check``, which raises a UserError before anything is trained, given the contributions and the
-    number of generated images. One that can tell how much its value would change with other generated images has
+    number of generated images; ``check_prompts`` is given the prompts that images are generated for (None: the model
+    follows no text). One that can tell how much its value would change with other generated images has
     ``standard_error``, in its own units, of the images or the features; from it ``plan`` learns how to split a budget.
     """
 
@@ -48,6 +49,8 @@ class Property(Protocol):
     range: ClassVar[tuple[float, float]]
 
     def check(self, contributions: Contributions, images: int) -> None: ...
+
+    def check_prompts(self, prompts: Sequence[str] | None) -> None: ...
 
     def fit(self, context: Context) -> State: ...
 
@@ -63,7 +66,8 @@ class FeatureProperty(Protocol):
 
     Features are extracted once for all properties that name the same extractor. ``classifier`` (default false): it
     needs class probabilities, so that an extractor without any is refused. ``least``: on how many images at least it
-    can be measured, of vectors of so many dimensions (default 1). ``ordered`` (default false): image j must be that
+    can be measured, of vectors of so many dimensions (default 1). ``check_extractor`` raises a UserError before anything
+    is trained where it cannot do with the loaded extractor. ``ordered`` (default false): image j must be that
     of seed j, so that images put together from several models are no stand-in.
     """
 
@@ -73,6 +77,8 @@ class FeatureProperty(Protocol):
     ordered: ClassVar[bool]
 
     def least(self, dimensions: int) -> int: ...
+
+    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None: ...
 
     def measure_features(self, features: Features) -> float: ...
 

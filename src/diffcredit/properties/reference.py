@@ -22,9 +22,14 @@ MOST = 10_000
 
 def check_reference(contributions: Contributions, reference: str, least: int = 1) -> None:
     """Refuses a ``reference`` that cannot be read or has fewer than ``least`` images, without decoding any."""
-    found = len(_found(contributions, reference))
+    found = reference_count(contributions, reference)
     if found < least:
         raise UserError(f"reference: {found} images in {reference!r}; at least {least} are needed")
+
+
+def reference_count(contributions: Contributions, reference: str) -> int:
+    """How many images ``reference`` names; none is decoded."""
+    return len(_found(contributions, reference))
 
 
 def reference_features(context: Context, option: FeaturesOption, reference: str, most: int | None = None) -> Features:
@@ -64,7 +69,7 @@ def _found(contributions: Contributions, reference: str) -> Images | list[Record
         return contributions.heldout
     path = Path(reference)
     with located("reference"):
-        if path.is_dir():
+        if reference and path.is_dir():  # an empty name would be the working directory
             records = Folders()(path, None)
         elif path.is_file() and path.suffix.lower() == ".npz":
             records = Npz()(path, None)
