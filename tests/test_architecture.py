@@ -38,6 +38,7 @@ ASSEMBLY = (
     "remeasuring",
     "schedule",
     "study",
+    "study_baselines",
     "study_surrogates",
 )  # these may import any room
 AFTER_ASSEMBLY = ("report", "testing", "cli")  # and these may import them

@@ -42,6 +42,15 @@ def test_a_file_is_there_whole(tmp_path):
     assert stat.S_IMODE(target.stat().st_mode) == 0o644
 
 
+def test_what_was_private_stays_so(tmp_path):
+    target = tmp_path / "file"
+    target.write_text("old")
+    target.chmod(0o600)
+    write_text(target, "new")
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
 def test_an_exception_leaves_nothing(tmp_path, error):
     with pytest.raises(error), atomic_file(tmp_path / "file") as temporary:

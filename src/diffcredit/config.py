@@ -157,7 +157,8 @@ class PropertySection(_Component):
 
     def resolved(self, folder: Path) -> Self:
         """The same with files and folders beside the study file as their full paths."""
-        return type(self).model_validate({"name": self.name, "as": self.label, **_found(self.name, self.options, folder)})
+        options = _found(self.name, self.options, folder)
+        return type(self).model_validate({"name": self.name, "as": self.label, **options})
 
 
 class SurrogateSection(_Component):

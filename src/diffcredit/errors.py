@@ -15,11 +15,13 @@ class UserError(DiffcreditError):
 
 @contextmanager
 def located(where: object) -> Generator[None]:
-    """Puts ``where``, such as the study file, before the message of a user's mistake that comes from within."""
+    """Puts ``where``, such as the study file, before the message of a mistake or failure that comes from within."""
     try:
         yield
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
+    except DiffcreditError as error:
+        raise DiffcreditError(f"{where}: {error}") from error
 
 
 class DiffcreditWarning(UserWarning):

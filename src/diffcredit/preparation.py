@@ -5,7 +5,8 @@ and never takes up a stale one.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors
 from diffcredit.features.protocol import option_key, option_name
-from diffcredit.ledger import PropertyRecord, Recipe
+from diffcredit.features.weights import file_hash, folder_hash
+from diffcredit.ledger import NoLedger, PropertyRecord, Recipe
 from diffcredit.plugins import build, code_of, in_plugin, settings_of
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.properties.functions import property_of
@@ -59,16 +61,12 @@ def check(study: "Study") -> None:
     contributions, images = study.contributions, study.config.sampling.images
     device_of(study)
     properties = build_properties(study)
-    tried = set()
     for index, prop in enumerate(properties):
-        with located(f"{study.file}: properties.{index}"), in_plugin(f"{study.file}: properties.{index}: its check"):
+        with located(f"{study.file}: properties.{index}"), in_plugin(f"{prop.name}: its check"):
             if hasattr(prop, "check"):
                 prop.check(contributions, images)
             if needs_features(prop):
                 check_features(prop, study.extractors, contributions, images)
-                if option_key(prop.features) not in tried:  # looks at one image, as it will at others
-                    study.extractors.extract(prop.features, contributions.images[:1])
-                    tried.add(option_key(prop.features))
     if study.config.keep == "features" and not any(map(needs_features, properties)):
         raise UserError(f"{study.file}: keep: features, but no property of the study has any; keep images, for example")
     with located(study.file):
@@ -83,6 +81,18 @@ def check(study: "Study") -> None:
             if hasattr(prop, "check_prompts"):
                 with located(f"{study.file}: properties.{index}"):
                     prop.check_prompts(followed_prompts(study, start))
+    try_extractors(study, properties)
+
+
+def try_extractors(study: "Study", properties: Sequence[Any]) -> None:
+    """Has each extractor look at one training image, as it will at others."""
+    tried = set()
+    for index, prop in enumerate(properties):
+        if needs_features(prop) and option_key(prop.features) not in tried:
+            tried.add(option_key(prop.features))
+            with located(f"{study.file}: properties.{index}"):
+                study.extractors.identity(prop.features)
+                study.extractors.extract(prop.features, study.contributions.images[:1])
 
 
 def check_features(prop: Any, extractors: Extractors, contributions: Contributions, images: int) -> None:
@@ -136,6 +146,15 @@ def _check_sampling(study: "Study", model: DiffusionModel) -> None:
     model.noise_schedule.sampler(study.config.sampling.scheduler, study.config.sampling.steps)
 
 
+def base_start(study: "Study") -> tuple[DiffusionModel, int]:
+    """The base model before its training, and the seed of that."""
+    return _start(study), _training_seed(study)
+
+
+def _training_seed(study: "Study") -> int:
+    return derive_seed(study.config.seed, "train")
+
+
 def base_model(study: "Study") -> DiffusionModel:
     """The model of the study file, trained on all contributions; one that comes trained is taken as it is."""
     family = build_family(study)
@@ -148,7 +167,7 @@ def base_model(study: "Study") -> DiffusionModel:
             lambda: _start(study),
             study.contributions,
             study.config.model.train,
-            seed=derive_seed(study.config.seed, "train"),
+            seed=_training_seed(study),
             what="training the base model",
             progress=study.progress,
             device=device_of(study),
@@ -241,14 +260,14 @@ def fitted_properties(study: "Study") -> list[Any]:
     properties = build_properties(study)
     for index, prop in enumerate(properties):
         if hasattr(prop, "fit"):
-            file = _state_file(study, index, prop)
+            file, where = _state_file(study, index, prop), f"{study.file}: properties.{index}"
             if not file.exists():
                 study.progress("fitting properties", index, len(properties))
-                context, where = study_context(study), f"{study.file}: properties.{index}"
-                with located(where), in_plugin(f"{where}: fit(context)"), limited_threads(study.config.threads):
+                context = study_context(study)
+                with located(where), in_plugin(f"{prop.name}: fit(context)"), limited_threads(study.config.threads):
                     state = prop.fit(context)
                     write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
-            with in_plugin(f"{study.file}: properties.{index}: restore(state)"):
+            with located(where), in_plugin(f"{prop.name}: restore(state)"):
                 prop.restore(read_arrays(file))
     return properties
 
@@ -270,8 +289,26 @@ def _state_file(study: "Study", index: int, prop: Any) -> Path:
     if needs_features(prop):
         settings["features"] = study.extractors.identity(prop.features)
     sampling = dataclasses.asdict(study.config.sampling)
-    identity = fingerprint([base_identity(study), sampling, study.config.properties[index].name, settings])
+    name, files = study.config.properties[index].name, _files_of(settings)
+    identity = fingerprint([base_identity(study), sampling, name, settings, *([files] if files else [])])
     return study.folder / "models" / f"property-{identity[:12]}.safetensors"
+
+
+def _files_of(settings: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """The files that a property's settings name, with their sizes and times: where one changed, the property is fitted
+    anew, and the ledger tells whether it came out as before."""
+    found = []
+    for path in (Path(settings[key]) for key in PATHS if _is_place(settings.get(key))):
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                status = file.stat()
+                found.append((str(file), status.st_size, status.st_mtime_ns))
+    return found
+
+
+def _is_place(value: Any) -> bool:
+    """Whether an option names a file or folder, which the study's settings have with its full path."""
+    return isinstance(value, str) and PurePath(value).is_absolute()
 
 
 def generated_images(study: "Study") -> Images:
@@ -293,6 +330,7 @@ def prepared_surrogate(study: "Study", surrogate: Any) -> Any:
     material = Material(
         contributions=study.contributions,
         retraining=study.retraining,
+        base=lambda: study.base,
         generated=lambda: generated_images(study),
         sampling=study.config.sampling,
         folder=study.folder / "models",
@@ -310,8 +348,9 @@ def property_records(study: "Study") -> list[PropertyRecord]:
         file = _state_file(study, index, prop)
         settings = settings_of(prop, section.options)
         for key in PATHS:  # a file is known by its content, which is in the state, not by its place
-            if isinstance(settings.get(key), str):
-                settings[key] = PurePath(settings[key]).name
+            if _is_place(settings.get(key)):
+                place = Path(settings[key])
+                settings[key] = place.name if hasattr(prop, "fit") else _content(place, key)
         if needs_features(prop):
             settings["features"] = study.extractors.identity(prop.features)
         records.append(
@@ -323,6 +362,26 @@ def property_records(study: "Study") -> list[PropertyRecord]:
             )
         )
     return records
+
+
+def _content(place: Path, key: str) -> str:
+    """The hash of a file or folder, or of what is neither the name."""
+    if place.is_dir():
+        return folder_hash(place, key)
+    return file_hash(place, key) if place.is_file() else place.name
+
+
+def check_unchanged(study: "Study") -> None:
+    """Refuses properties that have become others since they were entered in the ledger, as when a file that they name
+    is replaced while the study runs and a worker starts anew."""
+    with suppress(NoLedger), study.ledger(create=False) as ledger:
+        entered = {record.name: record.fingerprint for record in ledger.properties(study.name)}
+        for record in property_records(study):
+            if entered.get(record.name, record.fingerprint) != record.fingerprint:
+                raise UserError(
+                    f"{study.file}: property {record.name!r} is another than the ledger's: a file that it names, its "
+                    "extractor or its code has changed; restore it, or give the property another name"
+                )
 
 
 def study_keeper(study: "Study", recipe: Recipe) -> Keeper:

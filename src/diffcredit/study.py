@@ -163,6 +163,7 @@ class Study:
         """What makes evaluations, with all properties or those called so."""
         from diffcredit.execution.evaluator import ModelEvaluator
 
+        self._preparation.check_unchanged(self)
         recipe = self._preparation.study_recipe(self)
         keeper = self._preparation.study_keeper(self, recipe)
         properties = [prop for prop in self.properties if names is None or prop.name in names]
@@ -174,6 +175,7 @@ class Study:
         """What measures properties on what was kept of a recipe's evaluations."""
         from diffcredit.execution.kept_evaluator import KeptEvaluator
 
+        self._preparation.check_unchanged(self)
         keeper = self._preparation.study_keeper(self, recipe)
         properties = [prop for prop in self.properties if prop.name in names]
         return KeptEvaluator(

@@ -26,6 +26,17 @@ def near(images, generator):
     return np.clip(images + generator.integers(-20, 21, images.shape), 0, 255).astype(np.uint8)
 
 
+def generated(count=6, seed=5, size=8):
+    """Images that look like nobody's."""
+    return np.random.default_rng(seed).integers(0, 256, (count, size, size, 3), dtype=np.uint8)
+
+
+def near_copies(given, favourite, count=6):
+    """Images that look like those of one contributor."""
+    own = given.images[given.owner == favourite]
+    return near(own[np.arange(count) % len(own)], np.random.default_rng(9))
+
+
 def permuted(given, order):
     return Contributions(
         images=given.images[order],

@@ -1,82 +1,129 @@
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
 import numpy as np
 import pytest
 
-from diffcredit.baselines import BASELINES, baseline_credits
+from diffcredit.baselines import BASELINES, Evidence, aggregate, baseline_credits
+from diffcredit.baselines.floors import ImageCount, RandomRanking
+from diffcredit.baselines.protocol import Category, How
+from diffcredit.baselines.training_property import TrainingProperty
 from diffcredit.errors import UserError
+from diffcredit.plugins import build
 from diffcredit.properties.colourfulness import Colourfulness
 
-from .made_up import COUNTS, contributions, near, permuted
+from .made_up import COUNTS, contributions, generated, permuted
 
 PROPERTY = Colourfulness()
+WITHOUT_MODEL = {
+    "image_count": {},
+    "random_ranking": {},
+    "training_property": {},
+    "pixel_similarity": {},
+    "feature_similarity": {"features": "layout"},
+    "cluster_distance": {"clusters": 3},
+    "application_scores": {},
+    "patch_similarity": {},
+}
 
 
-def generated(seed=5):
-    return np.random.default_rng(seed).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+def made(name, options, tmp_path):
+    return build(name, options, BASELINES, where="baselines", beside=tmp_path)
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_one_finite_number_a_contributor_whatever_the_order_of_the_images(name):
-    given = contributions()
-    credits = baseline_credits(name, given, generated(), prop=PROPERTY, seed=3)
-    assert credits.shape == (4,)
-    assert credits.dtype == np.float64
-    assert np.isfinite(credits).all()
-    rng = np.random.default_rng(1)
+def test_each_tells_what_it_is(name, tmp_path):
+    baseline = made(name, {}, tmp_path)
+    assert baseline.name == name
+    assert baseline.title
+    assert baseline.category in get_args(Category)
+    assert hasattr(baseline, "scores") != hasattr(baseline, "credits")
+    if hasattr(baseline, "scores"):
+        assert baseline.aggregations
+        assert set(baseline.aggregations) <= set(get_args(How))
+
+
+def test_importing_them_brings_no_torch():
+    modules = sorted({reference.partition(":")[0] for reference in BASELINES.values()})
+    program = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", WITHOUT_MODEL)
+def test_one_finite_number_a_contributor_whatever_the_order_of_the_images(name, tmp_path):
+    given, rng = contributions(), np.random.default_rng(1)
+    baseline = made(name, WITHOUT_MODEL[name], tmp_path)
+    found = baseline_credits(baseline, Evidence(given, generated(), prop=PROPERTY, seed=3))
     mixed = baseline_credits(
-        name,
-        permuted(given, rng.permutation(20)),
-        generated()[rng.permutation(6)],
-        prop=PROPERTY,
-        seed=3,
+        baseline,
+        Evidence(permuted(given, rng.permutation(20)), generated()[rng.permutation(6)], prop=PROPERTY, seed=3),
     )
-    np.testing.assert_allclose(mixed, credits, rtol=1e-12)
+    assert [each.name for each in found] == [each.name for each in mixed]
+    for each, other in zip(found, mixed, strict=True):
+        assert each.credits.shape == (4,)
+        assert each.credits.dtype == np.float64
+        assert np.isfinite(each.credits).all()
+        assert len(set(each.credits)) == 4
+        np.testing.assert_allclose(other.credits, each.credits, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["pixel_similarity_mean", "pixel_similarity_max"])
-@pytest.mark.parametrize("favourite", range(4))
-def test_whose_images_are_nearly_copied_comes_first(name, favourite):
-    given = contributions()
-    own = given.images[given.owner == favourite]
-    copies = near(own[[0, 1, 2, 0, 1, 2]], np.random.default_rng(9))
-    credits = baseline_credits(name, given, copies)
-    assert credits.argmax() == favourite
-    assert credits[favourite] > 0.95 > np.delete(credits, favourite).max()
+@dataclass
+class Numbered:
+    """Scores image j with j, and chooses a number."""
+
+    name: ClassVar[str] = "numbered"
+    aggregations: ClassVar[tuple[How, ...]] = ("max", "sum")
+
+    def scores(self, evidence):
+        self.chosen = {"lambda": 0.5}
+        return np.arange(20.0)
 
 
-def test_mean_and_max_differ_where_one_image_is_copied():
-    given = contributions()
-    odd = np.zeros((8, 8, 3), dtype=np.uint8)
-    odd[2:4] = 255  # unlike any pattern
-    given.images[0] = odd
-    copies = np.repeat(odd[None], 3, axis=0)
-    assert baseline_credits("pixel_similarity_max", given, copies)[0] == pytest.approx(1)
-    assert baseline_credits("pixel_similarity_mean", given, copies)[0] < 0.8
+def test_scores_are_aggregated_in_every_way_or_the_one_asked_for():
+    evidence = Evidence(contributions(), generated())
+    maximum, total = baseline_credits(Numbered(), evidence)
+    assert [maximum.name, total.name] == ["numbered (max)", "numbered (sum)"]
+    np.testing.assert_array_equal(maximum.credits, [4, 7, 15, 19])
+    np.testing.assert_array_equal(total.credits, [10, 18, 92, 70])
+    assert maximum.chosen == total.chosen == {"lambda": 0.5}
+    (mean,) = baseline_credits(Numbered(), evidence, "mean")
+    assert mean.name == "numbered (mean)"
+    np.testing.assert_array_equal(mean.credits, aggregate(np.arange(20), evidence.contributions, "mean"))
+    (count,) = baseline_credits(ImageCount(), evidence)
+    assert (count.name, count.how, count.chosen) == ("image_count", "", {})
 
 
 def test_image_count():
-    np.testing.assert_array_equal(baseline_credits("image_count", contributions(), generated()), COUNTS)
+    np.testing.assert_array_equal(ImageCount().credits(Evidence(contributions(), generated())), COUNTS)
 
 
 def test_random_ranking_is_a_ranking_that_the_seed_chooses():
     given = contributions()
-    rankings = [tuple(baseline_credits("random_ranking", given, generated(), seed=seed)) for seed in range(300)]
+    rankings = [tuple(RandomRanking().credits(Evidence(given, generated(), seed=seed))) for seed in range(300)]
     assert {tuple(sorted(ranking)) for ranking in rankings} == {(1, 2, 3, 4)}
     assert len(set(rankings)) == 24
-    assert rankings[0] == tuple(baseline_credits("random_ranking", given, generated(9), seed=0))
+    assert rankings[0] == tuple(RandomRanking().credits(Evidence(given, generated(seed=9), seed=0)))
 
 
 def test_training_property_is_that_of_the_own_images():
     given = contributions()
     grey = given.images.mean(axis=-1, keepdims=True).astype(np.uint8)
     given.images[given.owner == 2] = grey[given.owner == 2]
-    credits = baseline_credits("training_property", given, generated(), prop=PROPERTY)
+    credits = TrainingProperty().credits(Evidence(given, generated(), prop=PROPERTY))
     assert credits[2] == 0  # grey images have no colour
     for i in (0, 1, 3):
         assert credits[i] == PROPERTY.measure(given.images[given.owner == i]) > 0
 
 
-def test_refusals_say_what_is_accepted():
-    with pytest.raises(UserError, match=r"'pixels': unknown; choose one of image_count, random_ranking"):
-        baseline_credits("pixels", contributions(), generated())
+def test_refusals_say_what_is_accepted(tmp_path):
+    with pytest.raises(UserError, match=r"'pixels' is unknown; accepted: image_count, random_ranking"):
+        made("pixels", {}, tmp_path)
     with pytest.raises(UserError, match="needs the property"):
-        baseline_credits("training_property", contributions(), generated())
+        baseline_credits(TrainingProperty(), Evidence(contributions(), generated()))
+    with pytest.raises(UserError, match="image_count: scores no images, so that 'mean' of them cannot be taken"):
+        baseline_credits(ImageCount(), Evidence(contributions(), generated()), "mean")
+    for options, key in (({"coarse_patch": 7}, "coarse_patch"), ({"fine_weight": 1.5}, "fine_weight")):
+        with pytest.raises(UserError, match=rf"baselines\.{key}: "):
+            made("patch_similarity", options, tmp_path)

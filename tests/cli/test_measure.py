@@ -1,10 +1,13 @@
 """``diffcredit measure`` against studies that had the property from the start."""
 
 import shutil
+import stat
 
 import pytest
 import yaml
 
+from diffcredit.cli.measure import add_to_file
+from diffcredit.errors import UserError
 from tiny_study import recorded_values, rows, run_here, write_study
 
 SMALL = {
@@ -78,7 +81,9 @@ def test_as_if_it_had_been_there_from_the_start(kind, name, kept, from_the_start
     # the report's pictures retrain two models, unless kept
     assert diffcredit("report", folder)[0] == 0
     monkeypatch.setattr(FineTune, "models_for", never)
-    code, out, err = diffcredit("measure", folder, "--property", yaml.safe_dump(PROPERTIES[name]), warned=True)
+    code, out, err = diffcredit(
+        "measure", folder, "--workers", 1, "--property", yaml.safe_dump(PROPERTIES[name]), warned=True
+    )
     assert (code, "measured on 10 evaluations that were kept" in out) == (0, True), out + err
     assert len(wanted(from_the_start, name)) == 10
     assert values_of(folder, name) == wanted(from_the_start, name)
@@ -94,7 +99,7 @@ def test_as_if_it_had_been_there_from_the_start(kind, name, kept, from_the_start
 def test_what_was_not_kept_is_priced_and_changes_nothing(kind, name, kept, diffcredit):
     folder = kept(kind)
     before = (folder / "study.yaml").read_text()
-    code, out, _ = diffcredit("measure", folder, "--property", yaml.safe_dump(PROPERTIES[name]))
+    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", yaml.safe_dump(PROPERTIES[name]))
     assert code == 1
     assert f"too little was kept of 10 evaluations (keep: {kind}) to measure it on" in out
     assert "of one worker in all; --retrain does it" in out
@@ -117,10 +122,10 @@ def test_without_a_name_all_that_the_file_has_and_the_ledger_lacks(kept, from_th
     content = yaml.safe_load(file.read_text())
     content["properties"] += [PROPERTIES["warmth"], PROPERTIES["entropy3"]]
     file.write_text(yaml.safe_dump(content))
-    assert diffcredit("measure", folder, warned=True)[0] == 0
+    assert diffcredit("measure", folder, "--workers", 1, warned=True)[0] == 0
     for name in ("warmth", "entropy3"):
         assert values_of(folder, name) == wanted(from_the_start, name)
-    code, out, _ = diffcredit("measure", folder, "--property", "warmth", warned=True)
+    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", "warmth", warned=True)
     assert (code, "warmth: measured on every evaluation already" in out) == (0, True)
 
 
@@ -131,12 +136,12 @@ def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcr
         "    return float(images.mean())\n"
     )
     monkeypatch.setenv("MOODY", "yes")
-    code, out, _ = diffcredit("measure", folder, "--property", "moody:moody", "--workers", 1, warned=True)
+    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", "moody:moody", warned=True)
     assert "10 failures, the first: ValueError: too bright" in out
     assert code == 0  # the others' credits are there
     assert set(values_of(folder, "moody").values()) == {None}
     monkeypatch.delenv("MOODY")
-    code, out, _ = diffcredit("measure", folder, "--property", "moody", "--workers", 1, warned=True)
+    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", "moody", warned=True)
     assert code == 0
     query = (
         "SELECT count(*) FROM property_values v JOIN properties p ON p.id = v.property_id WHERE p.name = 'moody' AND "
@@ -145,9 +150,71 @@ def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcr
     assert rows(folder, f"{query} v.error LIKE '%too bright%'") == [(10,)]
 
 
+def test_the_same_command_again_goes_on(kept, diffcredit):
+    folder = kept("images")
+    text = yaml.safe_dump(PROPERTIES["entropy3"])
+    for said in ("measured on 10 evaluations that were kept", "entropy3: measured on every evaluation already"):
+        code, out, err = diffcredit("measure", folder, "--workers", 1, "--property", text, warned=True)
+        assert (code, said in out) == (0, True), out + err
+    assert yaml.safe_load((folder / "study.yaml").read_text())["properties"].count(PROPERTIES["entropy3"]) == 1
+
+
+def test_a_name_is_not_that_of_another_setting(kept, diffcredit):
+    """Of two settings, one with a label, the plain name is the other, whether or not it is there yet."""
+    folder = kept("images")
+    labelled = yaml.safe_dump({"name": "warmth:warmth", "as": "red"})
+    assert diffcredit("measure", folder, "--workers", 1, "--property", labelled, warned=True)[0] == 0
+    code, out, err = diffcredit("measure", folder, "--workers", 1, "--property", "warmth:warmth", warned=True)
+    assert (code, "added to the properties of" in out) == (0, True), out + err
+    values = [list(values_of(folder, name).values()) for name in ("red", "warmth")]
+    assert values[0] == values[1]
+    assert len(values[0]) == 10
+    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", "warmth:warmth", warned=True)
+    assert (code, "warmth: measured on every evaluation already" in out) == (0, True)
+
+
+def test_a_study_file_keeps_its_lines_its_rights_and_its_place(tmp_path):
+    file, link = tmp_path / "there/study.yaml", tmp_path / "study.yaml"
+    file.parent.mkdir()
+    file.write_bytes(b"name: x\r\nproperties:\r\n  - a\r\n# the end\r\n")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    add_to_file(link, [{"name": "b"}])
+    assert file.read_bytes() == b"name: x\r\nproperties:\r\n  - a\r\n  - {name: b}\r\n# the end\r\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert link.is_symlink()
+    add_to_file(link, [{"name": "b"}])  # as when two commands add it at the same time
+    assert file.read_bytes().count(b"name: b") == 1
+    file.chmod(0o444)
+    with pytest.raises(UserError, match=r"cannot be extended \(it is read-only\); add {'name': 'c'} to its"):
+        add_to_file(link, [{"name": "c"}])
+
+
+def test_a_damaged_file_names_itself(kept, diffcredit):
+    folder = kept("images")
+    damaged = next(folder.glob("results/kept/*/images-*"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", "warmth:warmth", warned=True)
+    assert (code, "measured on 9 evaluations that were kept" in out) == (0, True)
+    assert f"1 failures, the first: diffcredit.errors.DiffcreditError: {damaged}: damaged (" in out
+    damaged.unlink()
+    assert diffcredit("measure", folder, "--workers", 1, "--retrain", warned=True)[0] == 0
+    assert None not in values_of(folder, "warmth").values()
+    assert len(values_of(folder, "warmth")) == 10
+    assert damaged.exists()
+
+    folder = kept("features")
+    damaged = next(folder.glob("results/kept/*/features-*"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    code, _, err = diffcredit("measure", folder, "--workers", 1, "--property", yaml.safe_dump(PROPERTIES["entropy3"]))
+    assert code == 1
+    assert err.startswith(f"error: {damaged}: damaged (")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("{name: colourfulness, as: 3}", "--property: as: 3 is not accepted; Input should be a valid string"),
         ("warm", "properties.2: 'warm' is unknown; accepted: colourfulness, "),
         ("[a, b]", "--property: '[a, b]' is not accepted; a name, package.module:Name, or a mapping"),
         ("{clusters: 3}", "is not accepted; a name, package.module:Name, or a mapping"),
@@ -165,7 +232,7 @@ def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcr
 def test_refused(text, said, kept, diffcredit):
     folder = kept("images")
     before = (folder / "study.yaml").read_text()
-    code, _, err = diffcredit("measure", folder, "--property", text)
+    code, _, err = diffcredit("measure", folder, "--workers", 1, "--property", text)
     assert code == 2
     assert said in err
     assert err.count("\n") == 1

@@ -128,7 +128,7 @@ def test_run_with_surrogates_to_the_report(diffcredit, tmp_path):
     file = write_study(tmp_path, {**changes, "stop.evaluations": 12})
     code, out, err = diffcredit("run", file, "--workers", 1)
     assert (code, err) == (0, "")
-    assert out.count("heldout_loss measures the model itself: credited without surrogates") == 1
+    assert out.count("no surrogate stands in for heldout_loss: credited by its evaluations alone") == 1
     assert "These surrogates: pools." in (tmp_path / "results/report.html").read_text(encoding="utf-8")
     stage = next(line for line in diffcredit("plan", file, "--workers", 1)[1].splitlines() if "surrogates" in line)
     assert stage.split()[-1] == "done"

@@ -59,6 +59,31 @@ def test_features_come_back_for_their_extractors_alone(tmp_path):
         found.seen_by("colours")
 
 
+def test_features_of_further_extractors_come_to_those_that_are_there(tmp_path):
+    keeper = Keeper(tmp_path, "features")
+    first, second, both = (Observation(Extractors(), IMAGES) for _ in range(3))
+    first.seen_by("layout")
+    second.seen_by("colours")
+    for option in ("layout", "colours"):
+        both.seen_by(option)
+    keeper.keep(TASK, first)
+    keeper.keep(TASK, second)
+    found = keeper.find(TASK, Extractors(), never)
+    assert found.features.keys() == both.features.keys() == keeper.kept(TASK)
+    for extractor, features in both.features.items():
+        np.testing.assert_array_equal(found.features[extractor].vectors, features.vectors)
+
+
+@pytest.mark.parametrize("kind", ["images", "features"])
+def test_a_damaged_file_names_itself(kind, tmp_path):
+    keeper = Keeper(tmp_path, kind)
+    keeper.keep(TASK, observation())
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(DiffcreditError, match=f"{file}: damaged .*; remove it"):
+        keeper.find(TASK, Extractors(), never)
+
+
 def test_a_model_comes_back_with_every_weight(tmp_path, model):
     keeper = Keeper(tmp_path, "model")
     keeper.keep(TASK, observation(model))

@@ -1,4 +1,5 @@
 import hashlib
+import socket
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_a_broken_download_leaves_nothing_behind(cache, online):
     with pytest.raises(UserError, match="cannot be downloaded"):
         PublishedWeights(online.as_uri(), whole, "CC0-1.0").file(KEY)
     assert list(cache.iterdir()) == []
+
+
+def test_a_server_that_says_nothing_is_given_up(cache, monkeypatch):
+    monkeypatch.setattr("diffcredit.features.weights.SILENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/weights.pth"
+        with pytest.raises(UserError, match=r"weights.pth is not here and cannot be downloaded .*timed out"):
+            PublishedWeights(url, "0123abcd", "CC0-1.0").file(KEY)
+    assert socket.getdefaulttimeout() is None
 
 
 def test_another_file_is_refused(cache, online):
@@ -160,6 +170,15 @@ def test_truncated_files_are_named(tmp_path, suffix, kept):
     with pytest.raises(UserError, match=rf"features\.weights: .*weights\{suffix} ") as error:
         read_state(file, KEY)
     assert "\n" not in str(error.value)
+
+
+def test_a_damaged_archive_is_named(tmp_path):
+    file = tmp_path / "weights.pth"
+    torch.save({"weight": torch.ones(3)}, file)
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"PK\x01\x02", b"XXXX"))  # the entries of its directory
+    with pytest.raises(UserError, match=f"^{KEY}: {file} cannot be read as weights"):
+        read_state(file, KEY)
 
 
 def test_only_named_tensors_are_weights(tmp_path):

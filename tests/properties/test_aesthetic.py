@@ -85,7 +85,7 @@ def test_the_mlp_is_the_published_network(tmp_path):
     x = torch.from_numpy(features.vectors).double()
     with torch.no_grad():
         scores = network.double().eval()(x / x.norm(dim=1, keepdim=True))[:, 0].numpy()
-    np.testing.assert_allclose(prop.scores(features), scores, rtol=1e-12)
+    np.testing.assert_allclose(prop.of_each(features), scores, rtol=1e-12)
     assert scores.std() > 1e-4
     assert prop.measure_features(features) == pytest.approx(scores.mean(), rel=1e-12)
 

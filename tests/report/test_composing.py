@@ -160,3 +160,20 @@ def test_a_property_that_left_the_study_file(finished):
     assert "cluster_entropy" in page.text
     assert "Diversity" not in page.text
     assert "Colourfulness" in page.text
+
+
+def test_two_settings_of_one_property_are_told_apart(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    (tmp_path / "redness.py").write_text(
+        "def warm(images, power: float = 1.0):\n"
+        '    """How red."""\n'
+        "    return float((images[..., 0] / 255.0).mean() ** power)\n"
+        "warm.bias = 'Hardly any.'\n"
+    )
+    sections = [{"name": "redness:warm"}, {"name": "redness:warm", "power": 2.0, "as": "squared"}]
+    run_here(write_study(tmp_path, {**SMALL, "properties": sections}))
+    page = report_of(tmp_path)
+    assert page.texts.count("Warm") == 4  # in short, as a tab, above its credits and among the endpoints
+    assert page.texts.count("squared") > 4  # and what the first one is not, among the settings
+    assert "Warm. How red. Bias: Hardly any." in page.text  # of the second
+    assert "2.0" in page.texts[page.texts.index("power") :][:2]

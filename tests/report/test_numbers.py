@@ -47,6 +47,12 @@ def test_rounding_errors_are_no_spread():
     assert credit_decimals(table((1e-13, -1e-13), half_width=6e-13, empty=0.5, full=0.5)) == 3
 
 
+def test_equal_values_have_no_width():
+    # what an estimate from values that are all 0 says, such as the share of a class that nobody's images show
+    assert credit_decimals(table((0.0, 0.0), half_width=2.3e-101, empty=0.0, full=0.0)) == 0
+    assert credit_decimals(table((0.0, 0.0), half_width=0.034, empty=0.0, full=0.0)) == 3
+
+
 def test_shares_have_as_many_decimals_as_their_intervals_support():
     # of a total of 10: ± 4.5 %, ± 45 % and ± 0.0001 %
     assert [share_decimals(table((4.0, 6.0), half_width=w)) for w in (0.45, 4.5, 1e-5)] == [1, 0, 3]

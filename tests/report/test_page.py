@@ -209,6 +209,8 @@ def test_a_line_that_reaches_across_the_average_of_a_filled_dot_is_explained():
     across = "a line may reach across the average all the same"
     assert across in words(render(report(table((4.0, 2.0, 0.0), half_width=9.0, contrast_half_width=(0.5,) * 3))))
     assert across not in words(render(report(table((4.0, 2.0, 0.0)))))
+    far = table((104.0, 102.0, 100.0), half_width=3.0, contrast_half_width=(0.5,) * 3)
+    assert f"{across}. The axis does not begin at zero" in words(render(report(far)))
 
 
 def test_who_stands_out_is_counted_and_named():

@@ -47,12 +47,13 @@ class Models:
         return Grey(float(np.asarray(weights) @ np.array(LEVELS)))
 
 
-def material(folder, images=20, generated=None, **retraining):
+def material(folder, images=20, generated=None, base=None, **retraining):
     start = SimpleNamespace(fingerprint="start")
     fine_tuning = {"start": start, "settings": Training(steps=1), "ground": SimpleNamespace(seed=0)}
     return Material(
         contributions=contributions(),
         retraining=SimpleNamespace(**(retraining or fine_tuning)),
+        base=lambda: base,
         generated=lambda: generated,
         sampling=Sampling(images=images, steps=1),
         folder=folder,

@@ -1,16 +1,13 @@
 """From scores of training images to credits of contributors."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diffcredit.baselines.protocol import FloatArray
+from diffcredit.baselines.protocol import FloatArray, How
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
-
-How = Literal["sum", "mean", "max"]
 
 _WAYS: dict[str, Callable[[FloatArray], float]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
 

@@ -1,31 +1,88 @@
-"""What a baseline is: a function from what a study has before any retraining to credits."""
+"""What a baseline is: credits from what a study has before any retraining."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.settings import Sampling, Training
+from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
+from diffcredit.progress import Progress, silent
 from diffcredit.properties import Images
 
+if TYPE_CHECKING:
+    from diffcredit.diffusion.protocol import DiffusionModel  # brings torch, which most baselines do without
+
 FloatArray = NDArray[np.float64]
+How = Literal["sum", "mean", "max"]
+Category = Literal["floor", "control", "similarity", "application", "gradient", "influence", "surrogate"]
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What baselines look at: the contributions, the base model's ``generated`` images (g, h, w, 3), the
-    fitted property that contributors are credited for (None: not given), a seed for what is random, and what features
-    are extracted with."""
+    """What baselines look at: the contributions and the base model's ``generated`` images (g, h, w, 3), image j from
+    the noise of seed j of ``sampling``; and, where a method asks for it, the fitted property that contributors are
+    credited for, the base model (loaded when asked for) with how it was trained, the model before that training with
+    the training's seed (None: it came trained), a seed for what is random, and a folder where what is dear is kept
+    (None: nowhere)."""
 
     contributions: Contributions
     generated: Images
-    prop: Any
-    seed: int
+    prop: Any = None
+    seed: int = 0
     extractors: Extractors = field(default_factory=Extractors)
+    load_model: "Callable[[], DiffusionModel] | None" = None
+    sampling: Sampling | None = None
+    training: Training | None = None
+    start: "Callable[[], tuple[DiffusionModel, int]] | None" = None
+    folder: Path | None = None
+    progress: Progress = silent
+
+    def model(self, method: str) -> "DiffusionModel":
+        """The base model, which ``method`` needs."""
+        if self.load_model is None:
+            raise UserError(f"{method}: needs the base model, and none was given")
+        return self.load_model()
+
+    def queries(self, method: str) -> Images:
+        """The generated images, of which there must be one."""
+        if len(self.generated) == 0:
+            raise UserError(f"{method}: needs generated images, and there are none")
+        return self.generated
 
 
-Baseline = Callable[[Evidence], FloatArray]
-"""(n,) credits from evidence; a higher one stands for more of the property."""
+class Scoring(Protocol):
+    """A baseline that scores every training image: how much it has to do with the generated images, on average.
+
+    A plug-in ``package.module:Class`` is as good as ours; its fields are its options. Scores of a contributor's
+    images become its credit by the first of ``aggregations``, or another that is asked for. ``chosen`` tells numbers
+    that the method chose by itself, such as λ, once it has scored. ``of_property`` (default false): it looks at the
+    property that contributors are credited for, so that each has its own scores.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    category: ClassVar[Category]
+    aggregations: ClassVar[tuple[How, ...]]
+
+    def scores(self, evidence: Evidence) -> FloatArray:
+        """(m,), in the order of the contributions' images, the mean over the generated images."""
+        ...
+
+
+class Crediting(Protocol):
+    """A baseline that credits contributors without scoring their images one by one; ``chosen`` and ``of_property`` are
+    as above."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    category: ClassVar[Category]
+
+    def credits(self, evidence: Evidence) -> FloatArray:
+        """(n,), in the order of the contributors."""
+        ...

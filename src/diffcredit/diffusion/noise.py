@@ -59,6 +59,16 @@ class NoiseSchedule:
             return noise
         return x if self.prediction == "sample" else self._ddim.get_velocity(x, noise, cast(torch.IntTensor, t))
 
+    def foreseen(self, prediction: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """x̂₀: what ``prediction`` says that x_t at the one time step ``t`` comes from, cut off where samplers do so."""
+        alpha = self._ddim.alphas_cumprod[t].to(x_t.device)
+        if self.prediction == "epsilon":
+            x = (x_t - (1 - alpha).sqrt() * prediction) / alpha.sqrt()
+        else:
+            x = prediction if self.prediction == "sample" else alpha.sqrt() * x_t - (1 - alpha).sqrt() * prediction
+        most = self._ddim.config["clip_sample_range"]
+        return x.clamp(-most, most) if self._ddim.config["clip_sample"] else x
+
     def min_snr_weights(self, t: Tensor, gamma: float) -> Tensor:
         """Each sample's weight (m,) under Min-SNR-γ (Hang et al. 2023), with SNR_t = ᾱ_t / (1 − ᾱ_t):
         min(SNR, γ) for x-prediction, over SNR for ε, over SNR + 1 for v."""

@@ -41,13 +41,15 @@ def train(
     seed: int,
     checkpoint: Path | None = None,
     on_step: Callable[[int, int], None] | None = None,
+    on_batch: Callable[[int, Batch, Tensor, Tensor], None] | None = None,
     ascend: bool = False,
 ) -> None:
     """Trains the parameters of ``model.network`` that require gradients, in place, on ``data``.
 
     The denoising loss is minimised, or maximised to ``ascend``; see :class:`Training` for the step. With a
     ``checkpoint`` file the run saves itself every few seconds and on Ctrl-C, and continues from the file bit for
-    bit; the caller removes it when the result is safe. ``on_step(done, total)`` reports progress. Where
+    bit; the caller removes it when the result is safe. ``on_step(done, total)`` reports progress.
+    ``on_batch(step, batch, t, noise)`` looks at the model before each step, and leaves it as it was. Where
     ``torch.distributed`` is set up, all its processes call this alike and train together; the first one writes
     the checkpoint and reports.
     """
@@ -72,6 +74,8 @@ def train(
         while run.step < settings.steps:
             step = run.step
             batch, t, noise = draw(data, step, settings, seed, model.time_steps)
+            if on_batch is not None:
+                on_batch(step, batch, t, noise)
             run.advance(batch, t, noise, lambda place, step=step: reseed(seed, "network", step, place))
             if on_step is not None and together.rank == 0:
                 on_step(run.step, settings.steps)

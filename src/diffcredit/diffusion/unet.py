@@ -1,7 +1,7 @@
 """What all families share: a U-Net of diffusers, a noise schedule, deterministic sampling."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -54,7 +54,7 @@ class UNetModel:
         self.network.eval()
 
         def images_of(places: range) -> Images:
-            return self.decode(self._denoised(seeds[places.start : places.stop], steps, scheduler, guidance))
+            return self.decode(self.denoise(seeds[places.start : places.stop], steps, scheduler, guidance))
 
         return np.concatenate(in_smaller_batches(images_of, len(seeds), batch_size))
 
@@ -62,13 +62,24 @@ class UNetModel:
         """(m, c, h, w) as the network makes it → images."""
         raise NotImplementedError
 
-    def _denoised(self, seeds: Sequence[int], steps: int, scheduler: str, guidance: float | None) -> Tensor:
+    def denoise(
+        self,
+        seeds: Sequence[int],
+        steps: int,
+        scheduler: str,
+        guidance: float | None,
+        on_step: Callable[[int, Tensor], None] | None = None,
+    ) -> Tensor:
+        """From the noise of each seed to (m, c, h, w); ``on_step(k, x̂₀)`` hears what the k-th step foresees."""
         # one CPU generator per image: its noise depends on its seed alone, whatever the batch and the device
         noises = [torch.randn(self.shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
         x = torch.stack(noises).to(self.device)
         sampler = self.noise_schedule.sampler(scheduler, steps)
-        for t in sampler.timesteps:
-            x = sampler.step(self.guided(x, t.expand(len(x)).to(x.device), seeds, guidance), t, x)
+        for k, t in enumerate(sampler.timesteps):
+            prediction = self.guided(x, t.expand(len(x)).to(x.device), seeds, guidance)
+            if on_step is not None:
+                on_step(k, self.noise_schedule.foreseen(prediction, x, t))
+            x = sampler.step(prediction, t, x)
         if not torch.isfinite(x).all():
             raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
         return x

@@ -2,14 +2,16 @@
 them, its model, or nothing."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from diffcredit.artifacts import atomic_folder, read_arrays, write_arrays
+from diffcredit.errors import DiffcreditError
 from diffcredit.execution.tasks import Task
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
@@ -26,9 +28,10 @@ class Keeper:
     kind: Kind
 
     def keep(self, task: Task, observation: Observation) -> None:
-        """Writes what is to be kept of a measured evaluation; what is there already stays."""
+        """Writes what is to be kept of a measured evaluation; what is there already stays, and features of further
+        extractors come to it."""
         place = self._place(task, self.kind)
-        if place.exists() or self.kind == "nothing":
+        if self.kind == "nothing" or (self.kind != "features" and place.exists()):
             return
         if self.kind == "model":
             with atomic_folder(place) as folder:
@@ -37,9 +40,12 @@ class Keeper:
             assert observation.images is not None  # an evaluation has just generated them
             write_arrays(place, {"images": observation.images})
         else:
+            known = _read_features(place) if place.exists() else {}
+            if observation.features.keys() <= known.keys():
+                return
             arrays = {
                 f"{extractor}.{name}": array
-                for extractor, features in observation.features.items()
+                for extractor, features in {**observation.features, **known}.items()
                 for name, array in features.arrays().items()
             }
             write_arrays(place, arrays)
@@ -52,7 +58,7 @@ class Keeper:
             return None
         return Observation(
             extractors,
-            images=read_arrays(images)["images"] if images.exists() else None,
+            images=_read(images)["images"] if images.exists() else None,
             model=load(model) if model.exists() else None,
             features=_read_features(features) if features.exists() else {},
         )
@@ -63,7 +69,7 @@ class Keeper:
         there = {kind for kind in ("images", "model") if self._place(task, kind).exists()}
         features = self._place(task, "features")
         if features.exists():
-            with safe_open(features, "np") as file:
+            with _intact(features), safe_open(features, "np") as file:
                 there |= {key.rpartition(".")[0] for key in file.keys()}  # noqa: SIM118  (no mapping)
         return frozenset(there)
 
@@ -74,9 +80,24 @@ class Keeper:
         return self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:24]}{suffix}"
 
 
+@contextmanager
+def _intact(file: Path) -> Generator[None]:
+    try:
+        yield
+    except SafetensorError as error:
+        raise DiffcreditError(
+            f"{file}: damaged ({error}); remove it, and diffcredit measure --retrain makes up for it"
+        ) from error
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with _intact(file):
+        return read_arrays(file)
+
+
 def _read_features(file: Path) -> dict[str, Features]:
     by_extractor: dict[str, dict[str, Any]] = {}
-    for key, array in read_arrays(file).items():
+    for key, array in _read(file).items():
         extractor, _, name = key.rpartition(".")
         by_extractor.setdefault(extractor, {})[name] = array
     return {extractor: Features(**arrays) for extractor, arrays in by_extractor.items()}

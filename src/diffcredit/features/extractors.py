@@ -34,6 +34,10 @@ class Extractors:
         self._device, self._beside, self._folder, self._progress = device, beside, folder, progress
         self._loaded: dict[str, Extractor] = {}
 
+    @property
+    def device(self) -> str:
+        return self._device
+
     def get(self, option: FeaturesOption) -> Extractor:
         """The extractor that a ``features`` option names, loaded."""
         key = option_key(option)

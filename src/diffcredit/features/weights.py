@@ -1,8 +1,10 @@
 """Weights of feature extractors: found in a file, in torch's cache or on the web, and verified by their hash."""
 
 import hashlib
+import socket
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 BLOCK = 1 << 20
+SILENCE = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,24 @@ class PublishedWeights:
         import torch
 
         try:
-            with atomic_file(self.cached) as temporary:
+            with _patience(), atomic_file(self.cached) as temporary:
                 torch.hub.download_url_to_file(self.url, str(temporary), hash_prefix=self.sha256, progress=False)
         except (OSError, RuntimeError, HTTPException) as error:
             raise UserError(
                 f"{key}: {self.name} is not here and cannot be downloaded ({error}); download {self.url} and put it at "
                 f"{self.cached}, or name the file with {key}"
             ) from error
+
+
+@contextmanager
+def _patience() -> Generator[None]:
+    """Within it a server that says nothing for half a minute is given up; torch would wait forever."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def file_hash(file: Path, key: str) -> str:
@@ -147,7 +161,10 @@ def _refuse_program(file: Path, key: str) -> None:
     """Refuses a TorchScript archive, which holds code beside its tensors."""
     if not zipfile.is_zipfile(file):
         return
-    with zipfile.ZipFile(file) as archive:
-        program = any(name.endswith("/constants.pkl") for name in archive.namelist())
+    try:
+        with zipfile.ZipFile(file) as archive:
+            program = any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{key}: {file} cannot be read as weights ({error})") from error
     if program:
         raise UserError(f"{key}: {file} is a TorchScript program, which would be run; named tensors are accepted")

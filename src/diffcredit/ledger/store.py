@@ -100,8 +100,8 @@ class Ledger:
         if old.state != prop.state:
             raise UserError(
                 f"{self._name}: property {prop.name!r} has another fitted state than before "
-                f"({old.state or 'none'} → {prop.state or 'none'}) though its settings are the same; "
-                "restore the state or give the property another name"
+                f"({old.state or 'none'} → {prop.state or 'none'}) though its settings are the same; restore what it "
+                "was fitted to, such as the files that it names, or give the property another name"
             )
 
     def record(self, study: str, recipe_name: str, evaluation: Evaluation) -> bool:

@@ -53,7 +53,7 @@ class Aesthetic:
     @property
     def bias(self) -> str:
         if self.percentile is None:
-            return "None: it is a mean over the images."
+            return "None, as it is a mean over the images."
         return "Slight: with few images a high percentile comes out a little too low, a low one a little too high."
 
     def check(self, contributions: Contributions, images: int) -> None:
@@ -85,17 +85,17 @@ class Aesthetic:
     def restore(self, state: State) -> None:
         self._weight, self._bias = affine_map(self.head, state)
 
-    def scores(self, features: Features) -> NDArray[np.float64]:
+    def of_each(self, features: Features) -> NDArray[np.float64]:
         """w·x/‖x‖ + b of each image, (m,)."""
         return unit_rows(features.vectors) @ self._weight + self._bias
 
     def measure_features(self, features: Features) -> float:
-        values = self.scores(features)
+        values = self.of_each(features)
         return float(values.mean() if self.percentile is None else np.percentile(values, self.percentile))
 
     def standard_error(self, features: Features) -> float:
         """By the bootstrap."""
-        values = self.scores(features)
+        values = self.of_each(features)
         if self.percentile is None:
             return mean_error(values)
         return float(np.percentile(values[resamples(len(values))], self.percentile, axis=1).std())

@@ -93,7 +93,7 @@ class ClassShare:
     unit = "share of the images"
     range = (0.0, 1.0)
     explanation = "How much of what the model generates a classifier takes for one of the chosen classes. 1 means all."
-    bias = "None: it is a mean over the images."
+    bias = "None, as it is a mean over the images."
 
     @property
     def title(self) -> str:
@@ -112,12 +112,12 @@ class ClassShare:
         self._classes, self._known = state["classes"], int(state["known"][0])
 
     def measure_features(self, features: Features) -> float:
-        return float(self._shares(features).mean())
+        return float(self.of_each(features).mean())
 
     def standard_error(self, features: Features) -> float:
-        return mean_error(self._shares(features))
+        return mean_error(self.of_each(features))
 
-    def _shares(self, features: Features) -> NDArray[np.float64]:
+    def of_each(self, features: Features) -> NDArray[np.float64]:
         """How much of each image belongs to the chosen classes, (m,)."""
         likeliest = assigned(features, self._known)
         if self.probability:

@@ -30,7 +30,7 @@ class ClipSimilarity:
     higher_is_better = True
     unit = "cosine"
     range = (-1.0, 1.0)
-    bias = "None: it is a mean over the images."
+    bias = "None, as it is a mean over the images."
 
     @property
     def title(self) -> str:
@@ -67,8 +67,9 @@ class ClipSimilarity:
         self.check_extractor(extractor, context.contributions)
         self.check_prompts(context.prompts)
         embed = extractor.embed_texts
-        if self.prompt is not None or context.prompts is None:
+        if self.prompt is not None:
             return {"texts": unit_rows(embed([self.prompt]))}
+        assert context.prompts is not None  # as checked
         distinct = sorted(set(context.prompts))
         position = {prompt: index for index, prompt in enumerate(distinct)}
         return {
@@ -90,6 +91,15 @@ class ClipSimilarity:
                 "in the order of the seeds, unless clip_similarity.prompt gives one text for all"
             )
         return (unit_rows(features.vectors) * self._texts[self._followed]).sum(axis=1)
+
+    def of_each(self, features: Features) -> NDArray[np.float64]:
+        """The cosine of each image with ``prompt``, (m,), of any images."""
+        if self.prompt is None:
+            raise UserError(
+                "clip_similarity.prompt: missing; images that were not generated for a prompt are compared with one "
+                "text for all"
+            )
+        return self.cosines(features)
 
     def measure_features(self, features: Features) -> float:
         return float(self.cosines(features).mean())

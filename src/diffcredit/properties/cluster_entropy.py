@@ -58,13 +58,9 @@ class ClusterEntropy:
             )
 
     def fit(self, context: Context) -> State:
-        from sklearn.cluster import AgglomerativeClustering
-
         self.check(context.contributions, len(context.generated))
         seen = context.extractors.kept(self.features, context.generated, "the base model's images")
-        vectors = seen.vectors.astype(np.float64)
-        labels = AgglomerativeClustering(self.clusters, linkage="ward").fit_predict(vectors)
-        return {"centres": np.stack([vectors[labels == k].mean(axis=0) for k in range(self.clusters)])}
+        return {"centres": cluster_means(seen, self.clusters)}
 
     def restore(self, state: State) -> None:
         self.centres: NDArray[np.float64] = state["centres"]
@@ -85,3 +81,12 @@ class ClusterEntropy:
         from scipy.spatial.distance import cdist
 
         return cdist(features.vectors.astype(np.float64), self.centres).argmin(axis=1)
+
+
+def cluster_means(features: Features, clusters: int) -> NDArray[np.float64]:
+    """(clusters, d): the means of Ward's clusters of the images, of which there must be as many at least."""
+    from sklearn.cluster import AgglomerativeClustering
+
+    vectors = features.vectors.astype(np.float64)
+    labels = AgglomerativeClustering(clusters, linkage="ward").fit_predict(vectors)
+    return np.stack([vectors[labels == k].mean(axis=0) for k in range(clusters)])

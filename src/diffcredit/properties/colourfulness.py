@@ -30,16 +30,20 @@ class Colourfulness:
     @property
     def bias(self) -> str:
         if self.percentile is None:
-            return "None: it is a mean over the images."
+            return "None, as it is a mean over the images."
         return "Slight: with few images a high percentile comes out a little too low, a low one a little too high."
 
+    def of_each(self, images: Images) -> NDArray[np.float64]:
+        """The colourfulness of each image, (m,)."""
+        return colourfulness(images)
+
     def measure(self, images: Images) -> float:
-        values = colourfulness(images)
+        values = self.of_each(images)
         return float(values.mean() if self.percentile is None else np.percentile(values, self.percentile))
 
     def standard_error(self, images: Images) -> float:
         """By the bootstrap."""
-        values = colourfulness(images)
+        values = self.of_each(images)
         if self.percentile is None:
             return mean_error(values)
         return float(np.percentile(values[resamples(len(values))], self.percentile, axis=1).std())

@@ -32,7 +32,7 @@ class HeldoutLoss:
     unit = "mean squared error"
     range = (0.0, inf)
     explanation = "How far the model is off when it denoises images that were kept out of training."
-    bias = "None: it is measured on held-out images, not on generated ones."
+    bias = "None, as it is measured on held-out images, not on generated ones."
 
     def check(self, contributions: Contributions, images: int) -> None:
         if not len(contributions.heldout):

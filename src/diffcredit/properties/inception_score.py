@@ -50,6 +50,11 @@ class InceptionScore:
     def measure_features(self, features: Features) -> float:
         return float(np.mean([inception_score(part) for part in self._parts(features)]))
 
+    def of_each(self, features: Features) -> NDArray[np.float64]:
+        """−H(p(y|x)) in nats of each image, (m,): how sure the classifier is about it, at most 0. The score itself is
+        one of many images."""
+        return _sums(features)[1]
+
     def standard_error(self, features: Features) -> float:
         """By the jackknife, √Σ_s SE_s² / splits. Where images are few for the classes (1,000 classes, 200 images), it
         is 1.1 to 1.4 times the spread over fresh sets in simulations; the bootstrap would be a third too small, for in

@@ -35,7 +35,7 @@ class KernelDistance:
         "How far the generated images as a whole are from real ones: about 0 when they cannot be told apart; chance "
         "may take it a little below 0."
     )
-    bias = "None: the expected value is the same for any number of images."
+    bias = "None, as the expected value is the same for any number of images."
     range = (float("-inf"), float("inf"))
 
     @property

@@ -37,7 +37,7 @@ class NearestDistance:
         "How different the generated images are from the most similar training image. 0 means copies; but noise is far "
         "from every image too, so read it along with the quality of the images."
     )
-    bias = "None: it is a mean over the images."
+    bias = "None, as it is a mean over the images."
 
     @property
     def title(self) -> str:
@@ -80,7 +80,7 @@ class MemorisedShare:
         "How many of the generated images are so close to one training image, compared with all others, that they pass "
         "for copies of it. 0 means none."
     )
-    bias = "None: it is a mean over the images."
+    bias = "None, as it is a mean over the images."
 
     @property
     def title(self) -> str:

@@ -38,6 +38,7 @@ class Property(Protocol):
     number of generated images; ``check_prompts`` is given the prompts that images are generated for (None: the model
     follows no text). One that can tell how much its value would change with other generated images has
     ``standard_error``, in its own units, of the images or the features; from it ``plan`` learns how to split a budget.
+    One that a single image has by itself has ``of_each``, of the images or the features: a number of each, (m,).
     """
 
     name: str
@@ -66,8 +67,8 @@ class FeatureProperty(Protocol):
 
     Features are extracted once for all properties that name the same extractor. ``classifier`` (default false): it
     needs class probabilities, so that an extractor without any is refused. ``least``: on how many images at least it
-    can be measured, of vectors of so many dimensions (default 1). ``check_extractor`` raises a UserError before anything
-    is trained where it cannot do with the loaded extractor. ``ordered`` (default false): image j must be that
+    can be measured, of vectors of so many dimensions (default 1). ``check_extractor`` raises a UserError before
+    anything is trained where it cannot do with the loaded extractor. ``ordered`` (default false): image j must be that
     of seed j, so that images put together from several models are no stand-in.
     """
 

@@ -21,11 +21,13 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, game_of
 from diffcredit.preparation import build_family, generated_images
+from diffcredit.report.baselines import compared, study_helpfulness
 from diffcredit.report.pictures import image_grid
 from diffcredit.report.records import CreditTable, Picture, Report
 from diffcredit.report.standings import standings
 from diffcredit.report.tables import credit_tables
 from diffcredit.seeds import derive_seed
+from diffcredit.study_baselines import kept_baselines
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -40,7 +42,7 @@ def compose(study: "Study") -> Report:
     tables = tuple(_worded(table, study) for table in credit_tables(study))
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe)
-        measured = [prop.name for prop in ledger.properties(study.name)]
+        records = {record.name: record for record in ledger.properties(study.name)}
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
     return Report(
         study=study.name,
@@ -49,26 +51,30 @@ def compose(study: "Study") -> Report:
         tables=tables,
         samples=tuple(_samples(study, tables[0])),
         thumbnails=_thumbnails(study),
-        settings=recipe.settings,
+        settings={**recipe.settings, "properties": {name: record.settings for name, record in records.items()}},
         cost=_cost(evaluations),
         scope=_scope(study),
-        notes=tuple(_notes(study, tables, measured, evaluations)),
+        notes=tuple(_notes(study, tables, list(records), evaluations)),
         fingerprints={
             "data": study.contributions.fingerprint,
             "recipe": recipe.fingerprint,
             "starting weights": recipe.weights or "none",
         },
+        baselines=tuple(compared(kept_baselines(study), study_helpfulness(study))),
     )
 
 
 def _worded(table: CreditTable, study: "Study") -> CreditTable:
     """The table with the words that its property has for readers."""
-    prop = next((prop for prop in study.properties if prop.name == table.property), None)  # None: of an earlier file
+    every = zip(study.config.properties, study.properties, strict=True)
+    section, prop = next((pair for pair in every if pair[1].name == table.property), (None, None))  # of an earlier file
     words = {key: getattr(prop, key) for key in ("title", "unit", "explanation") if hasattr(prop, key)}
+    sentences = [words.get("explanation", "")]
+    if section is not None and section.label is not None:  # two settings of one property: the label tells them apart
+        sentences.insert(0, f"{words.pop('title', section.name)}.")
     if hasattr(prop, "bias"):
-        words["explanation"] = f"{words.get('explanation', '')} {prop.bias}".strip()
-    if table.title != type(prop).__dict__.get("name", table.title):  # two settings of one property: keep its label
-        words.pop("title", None)
+        sentences.append(f"Bias: {prop.bias}")
+    words["explanation"] = " ".join(filter(None, sentences))
     return dataclasses.replace(table, **words)
 
 

@@ -9,6 +9,7 @@ from diffcredit.report.standings import TOLERANCE
 NARROW_SPACE = "\u202f"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 MOST_DECIMALS = 7
+NO_WIDTH = 1e-50  # of an interval: what an estimate from equal values has in place of 0
 
 
 def decimals_for(uncertainty: float) -> int:
@@ -30,7 +31,7 @@ def credit_decimals(table: CreditTable) -> int:
     typical = typical_half_width(table.low, table.high)
     for candidate in (typical, max(table.credit) - min(table.credit), largest / 10):
         # a spread of rounding errors is no spread
-        if candidate is not None and candidate > TOLERANCE * largest:
+        if candidate is not None and candidate > max(TOLERANCE * largest, NO_WIDTH):
             return decimals_for(candidate)
     return 0
 

@@ -81,11 +81,25 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class BaselineRow:
+    """A method beside the study's credits: Spearman's correlation for each property; None where the method was for
+    another property, or where all its credits are equal."""
+
+    name: str
+    title: str
+    category: str
+    correlations: Mapping[str, float | None]
+    chosen: Mapping[str, float]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything the page says.
 
     ``thumbnails`` maps a contributor to a PNG strip of their images; ``settings`` may nest mappings and
-    lists; ``scope`` says in sentences what the credits hold for, ``notes`` what the reader should beware of.
+    lists; ``scope`` says in sentences what the credits hold for, ``notes`` what the reader should beware of;
+    ``baselines`` are cheaper methods beside the credits.
     """
 
     study: str
@@ -99,6 +113,7 @@ class Report:
     scope: tuple[str, ...]
     notes: tuple[str, ...] = ()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    baselines: tuple[BaselineRow, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.tables:

@@ -13,6 +13,7 @@ SURROGATES = {
     "soup": "diffcredit.surrogates.soup:Soup",
     "reweighting": "diffcredit.surrogates.reweighting:Reweighting",
     "real_data": "diffcredit.surrogates.real_data:RealImages",
+    "conditional": "diffcredit.surrogates.conditional:Conditional",
 }
 
 __all__ = [

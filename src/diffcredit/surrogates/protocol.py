@@ -14,8 +14,9 @@ from diffcredit.diffusion.settings import Sampling
 from diffcredit.progress import Progress
 from diffcredit.properties import Images
 
-if TYPE_CHECKING:
-    from diffcredit.retraining.protocol import Retraining  # brings torch, which kept values do not need
+if TYPE_CHECKING:  # these bring torch, which kept values do not need
+    from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.retraining.protocol import Retraining
 
 
 class Surrogate(Protocol):
@@ -34,11 +35,12 @@ class Surrogate(Protocol):
 
 @dataclass(frozen=True)
 class Material:
-    """What a study has for its surrogates: the contributions, the prepared retraining, the base model's ``generated``
-    images (made when asked for), how images are sampled, and the folder where what they make is kept."""
+    """What a study has for its surrogates: the contributions, the prepared retraining, the base model and its
+    ``generated`` images (made when asked for), how images are sampled, and the folder where what they make is kept."""
 
     contributions: Contributions
     retraining: "Retraining"
+    base: Callable[[], "DiffusionModel"]
     generated: Callable[[], Images]
     sampling: Sampling
     folder: Path

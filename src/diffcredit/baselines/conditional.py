@@ -1,0 +1,57 @@
+"""Shapley values of the property on what the base model makes of the contributors' captions."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+from diffcredit.baselines.protocol import Category, Evidence, FloatArray
+from diffcredit.credit import estimate
+from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.errors import UserError
+from diffcredit.seeds import derive_seed
+from diffcredit.surrogates import SurrogateValues, tabulate
+from diffcredit.surrogates.conditional import Conditional
+
+
+@dataclass
+class ConditionalShapley:
+    """The Shapley values of the surrogate :class:`Conditional` alone, without any retraining (SurrogateSHAP): of all
+    coalitions where these are ``coalitions`` at most, else estimated from so many. Nobody's captions are no captions,
+    so that the level of the credits, G(∅), is arbitrary (0); their differences are not."""
+
+    coalitions: PositiveInt = 1000
+
+    name: ClassVar[str] = "conditional_sampling"
+    title: ClassVar[str] = "Conditional sampling (SurrogateSHAP)"
+    category: ClassVar[Category] = "surrogate"
+    of_property: ClassVar[bool] = True
+
+    def credits(self, evidence: Evidence) -> FloatArray:
+        prop, sampling = evidence.prop, evidence.sampling
+        if prop is None or sampling is None:
+            raise UserError(f"{self.name}: needs the property that contributors are credited for, and how to sample")
+        model, surrogate = evidence.model(self.name), Conditional(self.coalitions)
+        with TemporaryDirectory() as temporary:
+            folder = evidence.folder or Path(temporary)
+            surrogate.sample(model, evidence.contributions, sampling, folder, evidence.progress)
+            # images are dear and kept; values are measured anew, for the property may have changed
+            files = {prop.name: Path(temporary) / "values.json"}
+            values = SurrogateValues(
+                self.name, files, lambda: (surrogate, [prop], evidence.extractors), evidence.progress
+            )
+            if not values.stands_in_for(prop.name):
+                raise UserError(
+                    f"{self.name}: {prop.name!r} measures the model itself or images in the order of their prompts; a "
+                    "property of any images is accepted"
+                )
+            seed = derive_seed(evidence.seed, "surrogates")
+            table = tabulate(values.game(prop.name), evidence.contributions.n, self.coalitions, seed)
+        return estimate(
+            table.coalitions,
+            table.values,
+            empty=0.0,
+            full=table.full,
+            method="exact" if table.size_distribution == "exhaustive" else "unshrunk",
+            size_distribution=table.size_distribution,
+        ).values

@@ -1,0 +1,84 @@
+"""The Diffusion Attribution Score: how much a training image moves the predicted noise, rather than the loss."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.baselines.gradients.settings import GradientSettings, Kind
+from diffcredit.baselines.kernels import QUERIES
+from diffcredit.baselines.protocol import Evidence, FloatArray
+from diffcredit.baselines.trak import TRAK
+
+IMAGES_AT_ONCE = {"cpu": 16, "cuda": 256}
+
+
+@dataclass
+class DAS(TRAK):
+    """DAS (Lin et al. 2025): the squared change of the model's output on a generated image when training image j is
+    left out, after one Newton step on the squared error,
+
+        (gᵀ (ΦᵀΦ + λI)⁻¹ φ_j · r_j)², averaged over the generated images.
+
+    As in the authors' published code: φ_j and g are gradients of the mean over dimensions of ε_θ(x_t, t), scaled to
+    length 1 at each time step and then averaged over the time steps; r_j is the mean over time steps of the root mean
+    square error √ℓ_jt of the same predictions, divided by its length over the time steps, (Σ_t ℓ_jt)^½; and the
+    leverage of j, by which Newton's step would be divided, is left out. So r_j tells how evenly the errors spread over
+    time steps, between 1/J and 1/√J, not how large they are. The square hides whether an image helps or harms.
+    """
+
+    name: ClassVar[str] = "das"
+    title: ClassVar[str] = "DAS"
+    training_kind: ClassVar[Kind] = "prediction_mean"
+    query_kind: ClassVar[Kind] = "prediction_mean"
+
+    def scores(self, evidence: Evidence) -> FloatArray:
+        queries, phi = self.query_rows(evidence, self.query_kind), self.training_rows(evidence, self.training_kind)
+        residuals = mean_residuals(root_errors(evidence, self.settings("loss", evidence), self.name))
+        ridge, lam = self.prepared(evidence, phi, queries)
+        squares = np.zeros(len(phi))
+        for start in range(0, len(queries), QUERIES):
+            squares += np.square(ridge.scores(queries[start : start + QUERIES], lam)).sum(axis=1)
+        return squares / len(queries) * np.square(residuals)
+
+
+def mean_residuals(errors: FloatArray) -> FloatArray:
+    """(m,): the mean over time steps of the root errors (m, J), each image's scaled to length 1."""
+    lengths = np.linalg.norm(errors, axis=1)
+    return np.divide(errors.mean(axis=1), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+
+
+def root_errors(evidence: Evidence, settings: GradientSettings, method: str) -> FloatArray:
+    """(m, J): √ℓ of each training image at each time step, with the noises of its gradient; kept in the folder."""
+    import torch
+
+    from diffcredit.baselines.gradients.per_image import digests, noises, time_steps
+    from diffcredit.diffusion.micro_batches import in_smaller_batches
+
+    model, given = evidence.model(method), evidence.contributions
+    identities = digests(given.images)
+    name = fingerprint(
+        ["root errors", model.fingerprint, settings.time_steps, settings.seed, identities, given.captions]
+    )
+    file = evidence.folder / f"errors-{name[:16]}.safetensors" if evidence.folder else None
+    if file is not None and file.exists():
+        return read_arrays(file)["errors"]
+    t = time_steps(model, settings.time_steps)
+    model.network.eval()
+
+    def of(places: range) -> FloatArray:
+        cut = slice(places.start, places.stop)
+        captions = None if given.captions is None else given.captions[cut]
+        batch = model.encode(given.images[cut], captions, mirrored=False)
+        noise = noises(identities[cut], len(t), batch.x.shape[1:], settings.seed).to(batch.x)
+        with torch.no_grad():
+            losses = [model.loss(batch, t[j].expand(len(batch)), noise[:, j]) for j in range(len(t))]
+        evidence.progress(f"{method}: errors of training images", places.stop, len(identities))
+        return torch.stack(losses, dim=1).sqrt().double().cpu().numpy()
+
+    at_once = IMAGES_AT_ONCE.get(model.device.type, IMAGES_AT_ONCE["cpu"])
+    errors = np.concatenate(in_smaller_batches(of, len(identities), at_once))
+    if file is not None:
+        write_arrays(file, {"errors": errors})
+    return errors

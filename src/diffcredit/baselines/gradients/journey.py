@@ -1,0 +1,37 @@
+"""What the model makes of its own sampling path: the images that it foresees on the way (Georgiev et al. 2023)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from diffcredit.diffusion.micro_batches import in_smaller_batches
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.settings import Sampling
+from diffcredit.diffusion.unet import UNetModel
+from diffcredit.errors import UserError
+
+
+def foreseen(model: DiffusionModel, seeds: Sequence[int], sampling: Sampling, t: Tensor) -> Tensor:
+    """x̂₀(x̃_t) (m, J, c, h, w): of the image of each seed what the model predicts from the noisy x̃_t on its sampling
+    path, at each of the time steps ``t`` (J,), or the one nearest to it on the path."""
+    if not isinstance(model, UNetModel):
+        raise UserError(f"journey_loss: {type(model).__name__} does not tell its sampling path; a UNetModel is needed")
+    wanted = t.tolist()
+
+    def of(places: range) -> Tensor:
+        some = seeds[places.start : places.stop]
+        path = model.noise_schedule.sampler(sampling.scheduler, sampling.steps).timesteps.tolist()
+        nearest = [min(range(len(path)), key=lambda place, at=at: (abs(path[place] - at), place)) for at in wanted]
+        kept: dict[int, Tensor] = {}
+
+        def keep(place: int, foreseen: Tensor) -> None:
+            if place in nearest:
+                kept[place] = foreseen
+
+        model.denoise(some, sampling.steps, sampling.scheduler, sampling.guidance, on_step=keep)
+        return torch.stack([kept[place] for place in nearest], dim=1)
+
+    with torch.no_grad():
+        model.network.eval()
+        return torch.cat(in_smaller_batches(of, len(seeds), sampling.batch_size))

@@ -1,0 +1,215 @@
+"""The rows of Φ: each image's gradient, projected at random, kept on disk row by row."""
+
+import dataclasses
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diffcredit.artifacts import AlreadyThere, atomic_folder, fingerprint
+from diffcredit.baselines.gradients.journey import foreseen
+from diffcredit.baselines.gradients.per_image import PerImage, Samples, digests, noises, time_steps
+from diffcredit.baselines.gradients.projection import check_dimensions, project
+from diffcredit.baselines.gradients.settings import GradientSettings
+from diffcredit.baselines.protocol import Evidence
+from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.diffusion.settings import Sampling
+from diffcredit.errors import DiffcreditError, UserError, located
+
+Rows = NDArray[np.float32]
+
+# Gradients that are projected together, for all of which the signs are made once, and the memory that they may take.
+TOGETHER = 256
+CPU_BYTES = 2**30
+GPU_SHARE = 4  # one part in so many of what is free
+
+
+def gradient_rows(
+    evidence: Evidence, settings: GradientSettings, of: Literal["training", "generated"], method: str
+) -> Rows:
+    """(m, k), memory-mapped: row i is the projected gradient of training image i, or of generated image i.
+
+    A row follows from the model, the settings and its image (of a text model, with its caption or prompt), wherever the
+    image stands and however many are computed together. Rows are kept in the evidence's folder as they are made, and a
+    run that was cut off goes on from there; without a folder they are in a temporary file.
+    """
+    if of == "generated":
+        evidence.queries(method)
+    model = evidence.model(method)
+    if of == "training" and settings.kind == "journey_loss":
+        settings = dataclasses.replace(settings, kind="loss")  # a training image has no journey
+    with located(method):
+        per_image = PerImage(model, settings)
+        check_dimensions(settings.dimensions, per_image.size)
+        subjects = Subjects.of(evidence, model, settings, of)
+    identity = fingerprint(
+        ["rows", model.fingerprint, list(per_image.parameters), dataclasses.asdict(settings), subjects.identity()]
+    )
+    with _place(evidence.folder, f"gradients-{identity[:16]}") as folder, located(method):
+        kept = Kept.open(folder, len(subjects.images), settings.dimensions)
+        missing = kept.missing()
+        told = len(subjects.images) - len(missing)
+
+        def on_image() -> None:
+            nonlocal told
+            told += 1
+            evidence.progress(f"{method}: gradients of {of} images", told, len(subjects.images))
+
+        for places in _chunks(missing, per_image):
+            gradients = _gradients(per_image, subjects, places, on_image)
+            rows = project(gradients, settings.dimensions, settings.seed).cpu().numpy()
+            if not np.isfinite(rows).all():
+                worst = places[int(np.argmin(np.isfinite(rows).all(axis=1)))]
+                raise DiffcreditError(f"the gradient of {subjects.name(worst)} is not a finite number")
+            kept.write(places, rows)
+        return kept.rows
+
+
+@dataclass(frozen=True, eq=False)
+class Subjects:
+    """The images whose gradients are taken, and what goes with them: the texts that condition them, their names, and
+    for a journey the seeds they were sampled from."""
+
+    images: Images
+    captions: tuple[str, ...] | None
+    names: tuple[str, ...] | None
+    digests: list[str]
+    journey: tuple[range, Sampling] | None
+
+    @classmethod
+    def of(
+        cls, evidence: Evidence, model: DiffusionModel, settings: GradientSettings, of: Literal["training", "generated"]
+    ) -> Self:
+        given = evidence.contributions
+        if of == "training":
+            return cls(given.images, given.captions, given.names, digests(given.images), None)
+        images, prompts = evidence.generated, getattr(model, "prompts", None)
+        if images.shape[1:] != given.images.shape[1:]:
+            raise UserError(f"generated images of shape {images.shape[1:]}; accepted: {given.images.shape[1:]}")
+        captions = journey = None
+        if prompts or settings.kind == "journey_loss":
+            if evidence.sampling is None or evidence.sampling.images < len(images):
+                raise UserError(f"needs to know how the {len(images)} generated images were sampled")
+            seeds = evidence.sampling.seeds[: len(images)]
+            if prompts:
+                captions = tuple(prompts[seed % len(prompts)] for seed in seeds)
+            if settings.kind == "journey_loss":
+                journey = seeds, evidence.sampling
+        return cls(images, captions, None, digests(images), journey)
+
+    def identity(self) -> list[object]:
+        journey = None
+        if self.journey is not None:
+            seeds, sampling = self.journey
+            journey = [seeds.start, sampling.steps, sampling.scheduler, sampling.guidance]
+        return [self.digests, self.captions, journey]
+
+    def name(self, place: int) -> str:
+        return self.names[place] if self.names is not None else f"generated image {place}"
+
+
+def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], on_image: Callable[[], None]) -> Tensor:
+    """(b, P) of the images at ``places``."""
+    model, settings = per_image.model, per_image.settings
+    t = time_steps(model, settings.time_steps)
+    captions = None if subjects.captions is None else [subjects.captions[place] for place in places]
+    encoded = model.encode(subjects.images[places], captions, mirrored=False)
+    shape = tuple(encoded.x.shape[1:])
+    if shape != (accepted := getattr(model, "shape", shape)):
+        raise UserError(f"images that the model sees as {shape}; accepted: {accepted}")
+    if subjects.journey is None:
+        x = encoded.x[:, None].expand(-1, len(t), *shape)
+    else:
+        seeds, sampling = subjects.journey
+        x = foreseen(model, [seeds[place] for place in places], sampling, t)
+    found = torch.empty(len(places), per_image.size, device=model.device)
+    for first in range(0, len(places), per_image.images_at_once):
+        cut = slice(first, first + per_image.images_at_once)
+        noise = noises([subjects.digests[place] for place in places[cut]], len(t), shape, settings.seed)
+        if model.device.type == "cuda":
+            noise = noise.pin_memory()  # so that the next image's noise is drawn while the GPU works
+        noise = noise.to(model.device, encoded.x.dtype, non_blocking=True)
+        condition = None if encoded.condition is None else encoded.condition[cut]
+        found[cut] = per_image.gradients(Samples(x[cut], noise, t.expand(len(noise), -1), condition))
+        for _ in range(len(noise)):
+            on_image()
+    return found
+
+
+def _chunks(places: NDArray[np.int64], per_image: PerImage) -> Iterator[list[int]]:
+    """The places, as many at a time as are projected together."""
+    device = per_image.model.device
+    memory = torch.cuda.mem_get_info(device)[0] // GPU_SHARE if device.type == "cuda" else CPU_BYTES
+    size = max(1, min(TOGETHER, memory // (4 * per_image.size)))
+    for first in range(0, len(places), size):
+        yield places[first : first + size].tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A folder with ``rows.npy`` (m, k) in float32 and ``done.npy`` (m,), 1 for each row that is there.
+
+    A row is marked only after it was written, so that a process killed at any moment leaves no row that is half one;
+    and the folder appears whole, so that several processes may fill it, each with the same numbers.
+    """
+
+    rows: np.memmap
+    done: np.memmap
+    file: Path
+
+    @classmethod
+    def open(cls, folder: Path, rows: int, dimensions: int) -> Self:
+        file = folder / "rows.npy"
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            needed, free = 4 * rows * dimensions, shutil.disk_usage(folder.parent).free
+            if needed > free:
+                raise UserError(
+                    f"dimensions: {dimensions} for {rows} images take {needed / 1e9:.1f} GB in {folder.parent}, which "
+                    f"has {free / 1e9:.1f} GB left; fewer dimensions need less"
+                )
+            with suppress(AlreadyThere), atomic_folder(folder) as temporary:
+                np.lib.format.open_memmap(temporary / "rows.npy", "w+", np.float32, (rows, dimensions)).flush()
+                np.save(temporary / "done.npy", np.zeros(rows, np.uint8))
+        try:
+            mapped, done = np.load(file, mmap_mode="r"), np.load(folder / "done.npy", mmap_mode="r+")
+            fits = mapped.shape == (rows, dimensions) and done.shape == (rows,) and mapped.dtype == np.float32
+        except (OSError, EOFError, ValueError):
+            fits = False
+        if not fits:
+            raise UserError(f"{folder}: damaged; remove it, and its gradients are computed anew")
+        return cls(mapped, done, file)
+
+    def missing(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.done == 0)
+
+    def write(self, places: Sequence[int], rows: Rows) -> None:
+        """Keeps the rows (b, k) of the ``places`` (b,)."""
+        # not through the map: a full disk is then an error, not the end of the process
+        with self.file.open("r+b") as file:
+            for place, row in zip(places, rows, strict=True):
+                file.seek(self.rows.offset + place * row.nbytes)
+                file.write(row.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        self.done[places] = 1
+        self.done.flush()
+
+
+@contextmanager
+def _place(folder: Path | None, name: str) -> Generator[Path]:
+    """``name`` in the folder, or in a temporary one, whose files last as long as they are mapped."""
+    if folder is not None:
+        yield folder / name
+    else:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+            yield Path(temporary) / name

@@ -1,0 +1,84 @@
+"""``diffcredit baselines``: credits without retraining, beside the study's own."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
+from diffcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diffcredit.study import Study
+    from diffcredit.study_baselines import StudyBaseline
+
+MethodOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        help="A method's name, a plug-in package.module:Class, or a mapping with options such as "
+        "'{name: trak, dimensions: 4096}'. Default: all that this study can have.",
+        show_default=False,
+    ),
+]
+
+
+MOST_COLUMNS = 4
+
+
+def baselines(study: StudyArgument, method: MethodOption = None) -> None:
+    """Credit contributors by cheaper methods, and compare them with the study's own credits."""
+    from diffcredit.cli.report import write_results
+    from diffcredit.cli.run import stopping_gently
+    from diffcredit.report.baselines import write_baselines_csv
+    from diffcredit.study import Study
+    from diffcredit.study_baselines import run_baselines
+
+    with stopping_gently(), Bars() as bars:
+        loaded = Study.load(study, bars)
+        found = run_baselines(loaded, [parsed(text) for text in method or []])
+        file = loaded.folder / "baselines.csv"
+        write_baselines_csv(found, loaded.contributions.contributors, file)
+        with suppress(UserError):  # no credits yet to stand beside
+            write_results(loaded)
+    print_baselines(loaded, found)
+    say(f"\nTable: {file}")
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """A name or a mapping with a name, as written on the command line."""
+    from diffcredit.yamlfile import parse_yaml
+
+    value = parse_yaml(text, "--method")
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise UserError(f"--method: {text!r} is not accepted; a name, package.module:Class, or a mapping with a name")
+    return value
+
+
+def print_baselines(study: "Study", found: "Sequence[StudyBaseline]") -> None:
+    """One line a method: what it chose, how long it took, and how it agrees with the study's credits."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from diffcredit.report.baselines import compared, study_helpfulness
+
+    credits = study_helpfulness(study)
+    title = "\nBaselines" + ("; rank correlation with the study's credits for" if credits else "")
+    grid = Table(box=None, title=Text(title, "bold"), title_justify="left")
+    grid.add_column("method", no_wrap=True)
+    numbered = len(credits) > MOST_COLUMNS  # names of many would not fit side by side
+    for place, name in enumerate(credits, start=1):
+        grid.add_column(f"[{place}]" if numbered else name, justify="right", overflow="fold")
+    grid.add_column("time", justify="right", no_wrap=True)
+    grid.add_column("chosen", overflow="fold")
+    for row in compared(found, credits):
+        cells = ["" if value is None else f"{value:+.2f}" for value in row.correlations.values()]
+        chosen = ", ".join(f"{key} {value:.3g}" for key, value in row.chosen.items())
+        grid.add_row(Text(row.name), *cells, duration(row.seconds), Text(chosen))
+    console.print(grid)
+    if numbered:
+        say(", ".join(f"[{place}] {name}" for place, name in enumerate(credits, start=1)))

@@ -1,0 +1,77 @@
+"""Baselines beside a study's credits: how they agree, as rows of a table and as a CSV file."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diffcredit.artifacts import write_text
+from diffcredit.baselines.protocol import FloatArray
+from diffcredit.csvtext import neutralise
+from diffcredit.errors import UserError
+from diffcredit.report.records import BaselineRow
+from diffcredit.report.tables import credit_tables
+from diffcredit.study_baselines import StudyBaseline, correlation, helpfulness
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+
+@dataclass(frozen=True)
+class Helpfulness:
+    """(n,) a property's credits such that who helps most has the highest."""
+
+    values: FloatArray
+    higher_is_better: bool
+
+
+def study_helpfulness(study: "Study") -> dict[str, Helpfulness]:
+    """By property; nothing where the study has no credits yet."""
+    try:
+        tables = credit_tables(study)
+    except UserError:
+        return {}
+    return {
+        table.property: Helpfulness(helpfulness(table.credit, table.higher_is_better), table.higher_is_better)
+        for table in tables
+    }
+
+
+def compared(found: Sequence[StudyBaseline], credits: Mapping[str, Helpfulness]) -> list[BaselineRow]:
+    """A row for each method. What measures a property itself is turned round where lower is better."""
+    merged: dict[str, BaselineRow] = {}
+    for each in found:
+        row = merged.get(each.found.name)
+        correlations = dict(row.correlations) if row else dict.fromkeys(credits)
+        for name in credits if each.property is None else [each.property]:
+            if name in credits:
+                turned = each.property is not None and not credits[name].higher_is_better
+                rho = correlation(helpfulness(each.found.credits, not turned), credits[name].values)
+                correlations[name] = None if math.isnan(rho) else rho
+        seconds = each.found.seconds + (row.seconds if row else 0.0)
+        merged[each.found.name] = BaselineRow(
+            each.found.name, each.title, each.category, correlations, each.found.chosen, seconds
+        )
+    return list(merged.values())
+
+
+def agreement(found: Sequence[StudyBaseline]) -> tuple[list[str], list[list[float | None]]]:
+    """The methods' names, and Spearman's correlation between each two of them."""
+    names = [each.found.name + (f", {each.property}" if each.property else "") for each in found]
+    table = [[correlation(one.found.credits, other.found.credits) for other in found] for one in found]
+    return names, [[None if math.isnan(rho) else rho for rho in row] for row in table]
+
+
+def write_baselines_csv(found: Sequence[StudyBaseline], contributors: Sequence[str], file: Path) -> None:
+    """One line for each method and contributor; names cannot be formulae."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["method", "aggregation", "property", "contributor", "credit"])
+    for each in found:
+        for contributor, credit in zip(contributors, each.found.credits.tolist(), strict=True):
+            words = (each.found.method, each.found.how, each.property or "", contributor)
+            writer.writerow([*map(neutralise, words), repr(credit)])
+    write_text(file, text.getvalue())

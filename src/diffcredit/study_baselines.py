@@ -1,0 +1,157 @@
+"""A study's baselines: what they are given, and their credits, kept once they are computed."""
+
+import dataclasses
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffcredit.artifacts import canonical_json, fingerprint, write_text
+from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, baseline_credits
+from diffcredit.baselines.protocol import FloatArray
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.execution.threads import limited_threads
+from diffcredit.plugins import build, settings_of
+from diffcredit.preparation import base_identity, base_start, build_family, generated_images, property_records
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StudyBaseline:
+    """One method's credits in a study: of one property, or of all where ``property`` is None, for it looks at none."""
+
+    title: str
+    category: str
+    property: str | None
+    found: BaselineCredits
+
+
+def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The methods asked for, as mappings of a name and options; nothing asked: all of ours."""
+    built = []
+    for section in wanted or [{"name": name} for name in BASELINES]:
+        options = {key: value for key, value in section.items() if key != "name"}
+        baseline = build(section["name"], options, BASELINES, where="--method", beside=study.file.parent)
+        if not hasattr(baseline, "scores") and not hasattr(baseline, "credits"):
+            raise UserError(f"--method: {section['name']!r} has neither scores(evidence) nor credits(evidence)")
+        built.append((section["name"], options, baseline))
+    return built
+
+
+def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> list[StudyBaseline]:
+    """The credits of every method, computed or found. A method that this study cannot have stops the work where it was
+    asked for by name, and is left out with a warning where all were."""
+    results = []
+    for name, options, baseline in build_baselines(study, wanted):
+        try:
+            results += _of_method(study, name, options, baseline)
+        except UserError as error:
+            if wanted:
+                raise UserError(f"{study.file}: {error}") from error
+            warnings.warn(f"{name}: left out: {error}", DiffcreditWarning, stacklevel=2)
+    return results
+
+
+def kept_baselines(study: "Study") -> list[StudyBaseline]:
+    """What earlier runs computed for the study as it is now."""
+    results = []
+    for file in sorted(_folder(study).glob("*.json")):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content.pop("study") == _identity(study):
+            results += [_read(row, content) for row in content["rows"]]
+    order = {name: place for place, name in enumerate(BASELINES)}
+    return sorted(results, key=lambda each: (order.get(each.found.method, len(order)), each.found.name))
+
+
+def _of_method(study: "Study", name: str, options: Mapping[str, Any], baseline: Any) -> list[StudyBaseline]:
+    results = []
+    of_property = getattr(baseline, "of_property", False)
+    records = {record.name: record for record in property_records(study)}
+    for prop in study.properties if of_property else [None]:
+        settings = [name, settings_of(baseline, options), records[prop.name].fingerprint if prop else None]
+        file = _folder(study) / f"{name.rpartition(':')[2]}-{fingerprint([_identity(study), settings])[:12]}.json"
+        if not file.exists():
+            try:
+                with limited_threads(study.config.threads):
+                    found = baseline_credits(baseline, study_evidence(study, prop))
+            except UserError:
+                if of_property and len(study.properties) > 1:  # it may suit another
+                    continue
+                raise
+            write_text(file, canonical_json(_content(study, baseline, prop, found)))
+        content = json.loads(file.read_text(encoding="utf-8"))
+        results += [_read(row, content) for row in content["rows"]]
+    if not results:
+        raise UserError(f"{name}: none of the study's properties has it")
+    return results
+
+
+def study_evidence(study: "Study", prop: Any = None) -> Evidence:
+    """What the study has for its baselines."""
+    return Evidence(
+        contributions=study.contributions,
+        generated=generated_images(study),
+        prop=prop,
+        seed=study.config.seed,
+        extractors=study.extractors,
+        load_model=lambda: study.base,
+        start=None if build_family(study).trained else lambda: base_start(study),
+        sampling=study.config.sampling,
+        training=study.config.model.train,
+        folder=_folder(study),
+        progress=study.progress,
+    )
+
+
+def helpfulness(credits: Sequence[float] | FloatArray, higher_is_better: bool) -> FloatArray:
+    """Credits such that who helps most has the highest."""
+    return np.asarray(credits, dtype=np.float64) * (1 if higher_is_better else -1)
+
+
+def correlation(one: Iterable[float], other: Iterable[float]) -> float:
+    """Spearman's, of two sets of credits; NaN where either is the same for all."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(np.asarray(list(each))) for each in (one, other)]
+    centred = [each - each.mean() for each in ranks]
+    lengths = [float(np.linalg.norm(each)) for each in centred]
+    return float(centred[0] @ centred[1] / np.prod(lengths)) if all(lengths) else float("nan")
+
+
+def _folder(study: "Study") -> Path:
+    return study.folder / "baselines"
+
+
+def _identity(study: "Study") -> str:
+    return fingerprint([base_identity(study), dataclasses.asdict(study.config.sampling)])
+
+
+def _content(study: "Study", baseline: Any, prop: Any, found: Sequence[BaselineCredits]) -> dict[str, Any]:
+    rows = [
+        {
+            "method": each.method,
+            "how": each.how,
+            "credits": each.credits.tolist(),
+            "chosen": dict(each.chosen),
+            "seconds": each.seconds,
+        }
+        for each in found
+    ]
+    return {
+        "study": _identity(study),
+        "title": baseline.title,
+        "category": baseline.category,
+        "property": prop.name if prop else None,
+        "rows": rows,
+    }
+
+
+def _read(row: Mapping[str, Any], content: Mapping[str, Any]) -> StudyBaseline:
+    credits = np.asarray(row["credits"], dtype=np.float64)
+    found = BaselineCredits(row["method"], row["how"], credits, row["chosen"], row["seconds"])
+    return StudyBaseline(content["title"], content["category"], content["property"], found)

@@ -1,0 +1,102 @@
+"""The base model, sampled with each contributor's captions: a coalition's images are those of its members' captions."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.coalitions import BoolArray
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.settings import PositiveInt, Sampling
+from diffcredit.errors import UserError
+from diffcredit.progress import Progress
+from diffcredit.properties import Images
+from diffcredit.seeds import derive_seed
+from diffcredit.surrogates.pools import shared_out
+from diffcredit.surrogates.protocol import Material, Work
+
+if TYPE_CHECKING:
+    from diffcredit.diffusion.protocol import DiffusionModel
+
+WHAT = "sampling with the contributors' captions"
+
+
+@dataclass
+class Conditional:
+    """The images of the members' captions, mixed in proportion to their data (SurrogateSHAP): what a coalition's model
+    would make is taken for what the base model makes when asked for what the coalition gave.
+
+    Only of a model that follows the captions of its training images. Each contributor's captions give as many images as
+    the study samples, once, from the study's initial noises; no training and no sampling per coalition.
+    """
+
+    coalitions: PositiveInt = 1000
+
+    def work(self, n: int, coalitions: int) -> Work:
+        return Work(samplings=n)
+
+    def prepare(self, material: Material) -> None:
+        self.sample(material.base(), material.contributions, material.sampling, material.folder, material.progress)
+
+    def sample(
+        self,
+        model: "DiffusionModel",
+        contributions: Contributions,
+        sampling: Sampling,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        """Makes the library, one file a contributor in ``folder``, or finds it."""
+        from diffcredit.diffusion.generating import generate
+
+        prompts, n = captions_of(model, contributions), contributions.n
+        weights, settings = model.fingerprint, asdict(sampling)
+        library = []
+        for index, texts in enumerate(prompts):
+            name = fingerprint([weights, settings, texts])[:12]
+            file = folder / f"conditional-{name}.safetensors"
+            progress(WHAT, index, n)
+            if not file.exists():
+                write_arrays(file, {"images": generate(following(model, texts), sampling)})
+            library.append(read_arrays(file)["images"])
+        progress(WHAT, n, n)
+        self.library: Images = np.concatenate(library)
+        self._counts = contributions.counts
+
+    def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        seeds = np.arange(len(self.library) // len(self._counts))
+        return shared_out(coalition, self._counts, len(seeds)) * len(seeds) + seeds
+
+    def images(self, coalition: BoolArray) -> Images:
+        return self.library[self.rows(coalition)]
+
+
+def captions_of(model: "DiffusionModel", contributions: Contributions) -> list[list[str]]:
+    """Each contributor's captions, as often as they stand there, mixed in an order that others do not change."""
+    if not getattr(model, "prompts", None):
+        raise UserError("conditional sampling: the model follows no text; accepted: a text-to-image model")
+    if getattr(model, "prompt", None) is not None or contributions.captions is None:
+        raise UserError(
+            "conditional sampling: one prompt for all images tells no contributor from another; accepted: a model "
+            "trained with the images' own captions"
+        )
+    order = sorted(range(len(contributions.names)), key=lambda row: derive_seed("prompt", contributions.names[row]))
+    texts: list[list[str]] = [[] for _ in contributions.contributors]
+    for row in order:
+        texts[contributions.owner[row]].append(contributions.captions[row])
+    if [] in texts:
+        nobody = contributions.contributors[texts.index([])]
+        raise UserError(f"conditional sampling: contributor {nobody!r} gave no image, hence no caption")
+    return texts
+
+
+def following(model: Any, prompts: Sequence[str]) -> Any:
+    """The same model, weights shared, whose images follow other prompts."""
+    other = copy.copy(model)
+    other.prompts = tuple(prompts)
+    return other

@@ -1,0 +1,246 @@
+"""Rows of Φ against gradients by hand times the signs by hand, whatever is interrupted, permuted or cut up."""
+
+import dataclasses
+import hashlib
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.baselines.gradients import per_image, rows
+from diffcredit.baselines.gradients.projection import Signs
+from diffcredit.baselines.gradients.rows import gradient_rows
+from diffcredit.baselines.gradients.settings import GradientSettings
+from diffcredit.baselines.protocol import Evidence
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.pipeline import pipeline
+from diffcredit.diffusion.settings import Sampling
+from diffcredit.diffusion.text_to_image import TextToImageLoRA
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.seeds import derive_seed
+from diffusion.tiny_pipelines import stable_diffusion
+
+from ..made_up import contributions, permuted
+
+LAYERS = ("conv_in", "conv_out")
+SETTINGS = GradientSettings("loss", time_steps=3, dimensions=64, layers=LAYERS, seed=5)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return DDPM.create("tiny", 8, seed=1)
+
+
+def evidence(model, given=None, **more):
+    generated = np.random.default_rng(8).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
+    return Evidence(given or contributions(), generated, load_model=lambda: model, **more)
+
+
+def by_hand(model, image, x_of_step, settings, condition=None):
+    """One row: plain backward passes at the noises of the rule, times the matrix of signs, in float64."""
+    parameters = [
+        p
+        for name, p in model.network.named_parameters()
+        if p.requires_grad and (settings.layers is None or any(text in name for text in settings.layers))
+    ]
+    digest, total = hashlib.sha256(image.tobytes()).hexdigest(), 0
+    for j in range(settings.time_steps):
+        generator = torch.Generator().manual_seed(derive_seed(settings.seed, digest, j))
+        x = x_of_step(j)
+        noise = torch.randn(x.shape[1:], generator=generator)[None]
+        t = torch.tensor([int((j + 0.5) * 1000 / settings.time_steps)])
+        prediction = model.predict(model.noise_schedule.add_noise(x, noise, t), t, condition)
+        gradients = torch.autograd.grad((prediction - noise).square().mean(), parameters)
+        total = total + torch.cat([g.flatten() for g in gradients]).double() / settings.time_steps
+    signs = Signs.of(settings.dimensions, settings.seed).block(0, math.ceil(len(total) / 64))[:, : len(total)]
+    return (signs.double() @ total / math.sqrt(settings.dimensions)).numpy()
+
+
+def agree(found, expected):
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5 * np.abs(expected).max())
+    assert np.ptp(expected) > 0
+
+
+def test_rows_are_those_by_hand_in_the_order_of_the_images(model, tmp_path):
+    told = []
+    given = evidence(model, folder=tmp_path, progress=lambda what, done, total: told.append((what, done, total)))
+    found = gradient_rows(given, SETTINGS, "training", "trak")
+    assert isinstance(found, np.memmap)
+    images = given.contributions.images
+    unit = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 127.5 - 1
+    expected = [by_hand(model, images[i], lambda j, i=i: unit[[i]], SETTINGS) for i in range(len(images))]
+    agree(found, np.stack(expected))
+    assert told == [("trak: gradients of training images", done, 20) for done in range(1, 21)]
+
+
+def test_shuffled_images_and_other_batches_give_the_same_rows(model, monkeypatch):
+    found = np.array(gradient_rows(evidence(model), SETTINGS, "training", "trak"))
+    order = np.random.default_rng(2).permutation(20)
+    monkeypatch.setattr(rows, "TOGETHER", 3)
+    monkeypatch.setattr(per_image, "BUSY", {"cpu": 1})
+    monkeypatch.setattr(per_image, "SAMPLES_AT_ONCE", {"cpu": 2})
+    agree(gradient_rows(evidence(model, permuted(contributions(), order)), SETTINGS, "training", "trak"), found[order])
+
+
+def test_the_journeys_rows_start_from_what_the_model_foresaw(model):
+    sampling = Sampling(images=3, steps=10, seed=4)
+    given = dataclasses.replace(evidence(model, sampling=sampling), generated=model.sample([4, 5, 6], 10))
+    settings = dataclasses.replace(SETTINGS, kind="journey_loss")
+    found = gradient_rows(given, settings, "generated", "journey_trak")
+    seen = []
+    path = model.noise_schedule.sampler("ddim", 10).timesteps.numpy()
+    with torch.no_grad():
+        model.denoise([4, 5, 6], 10, "ddim", None, on_step=lambda k, x: seen.append(x))
+    at = [int(np.abs(path - t).argmin()) for t in (166, 500, 833)]
+    expected = [by_hand(model, given.generated[i], lambda j, i=i: seen[at[j]][[i]], settings) for i in range(3)]
+    agree(found, np.stack(expected))
+    plain = gradient_rows(given, SETTINGS, "generated", "trak")
+    assert np.abs(found - plain).max() > 0.01 * np.abs(plain).max()
+
+
+def test_a_training_image_has_no_journey_and_the_same_file(model, tmp_path):
+    given = evidence(model, folder=tmp_path)
+    plain = gradient_rows(given, SETTINGS, "training", "trak")
+    journey = gradient_rows(
+        dataclasses.replace(given, progress=never), dataclasses.replace(SETTINGS, kind="journey_loss"), "training", "j"
+    )
+    np.testing.assert_array_equal(journey, plain)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def never(what, done, total):
+    raise AssertionError("nothing is left to do")
+
+
+def test_a_text_models_rows_see_captions_and_prompts_and_its_adapter_alone(tmp_path):
+    base = pipeline(str(stable_diffusion(tmp_path / "pipeline")))
+    text = TextToImageLoRA.create(base, 2, ("a cat", "two dogs"), None, 16, seed=0)
+    with torch.no_grad():
+        for parameter in trained(text):
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) / 2)
+    captions = tuple(["a bee", "a cat"][i % 2] for i in range(20))
+    given = dataclasses.replace(contributions(size=16), captions=captions)
+    generated = np.random.default_rng(8).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    seen = Evidence(given, generated, load_model=lambda: text, sampling=Sampling(images=3, steps=4, seed=1))
+    settings = dataclasses.replace(SETTINGS, layers=None, time_steps=2)
+    for of, images, texts in (
+        ("training", given.images, captions),
+        ("generated", generated, ("two dogs", "a cat", "two dogs")),  # seeds 1, 2, 3
+    ):
+        found = gradient_rows(seen, settings, of, "trak")
+        x = text.encode(images, texts, mirrored=False).x
+        expected = [
+            by_hand(text, images[i], lambda j, i=i, x=x: x[[i]], settings, base.embed([texts[i]], "cpu"))
+            for i in range(3)
+        ]
+        agree(found[:3], np.stack(expected))
+    assert np.isfinite(
+        gradient_rows(seen, dataclasses.replace(settings, kind="journey_loss"), "generated", "journey_trak")
+    ).all()
+
+
+def trained(model):
+    return [parameter for parameter in model.network.parameters() if parameter.requires_grad]
+
+
+class Stop(BaseException):
+    """As Ctrl-C or a kill would."""
+
+
+@pytest.mark.parametrize("cut", [1, 8, 9, 20])
+def test_what_was_interrupted_goes_on_where_it_was(model, tmp_path, monkeypatch, cut):
+    monkeypatch.setattr(rows, "TOGETHER", 4)
+    whole = np.array(gradient_rows(evidence(model), SETTINGS, "training", "trak"))
+
+    def cut_off(what, done, total):
+        if done == cut:
+            raise Stop
+
+    with pytest.raises(Stop):
+        gradient_rows(evidence(model, folder=tmp_path, progress=cut_off), SETTINGS, "training", "trak")
+    told = []
+    again = evidence(model, folder=tmp_path, progress=lambda what, done, total: told.append(done))
+    np.testing.assert_array_equal(gradient_rows(again, SETTINGS, "training", "trak"), whole)
+    assert told == list(range((cut - 1) // 4 * 4 + 1, 21))
+    quiet = evidence(model, folder=tmp_path, progress=never)
+    np.testing.assert_array_equal(gradient_rows(quiet, SETTINGS, "training", "trak"), whole)
+
+
+def test_a_row_that_was_written_but_not_marked_is_made_again(model, tmp_path):
+    whole = np.array(gradient_rows(evidence(model, folder=tmp_path), SETTINGS, "training", "trak"))
+    (folder,) = tmp_path.iterdir()
+    table, done = np.load(folder / "rows.npy", mmap_mode="r+"), np.load(folder / "done.npy", mmap_mode="r+")
+    table[[3, 11]] = 7  # as a kill in the middle of writing may leave them
+    done[[3, 11]] = 0
+    table.flush()
+    done.flush()
+    again = gradient_rows(evidence(model, folder=tmp_path), SETTINGS, "training", "trak")
+    agree(again, whole)
+
+
+def test_another_model_setting_or_image_has_a_file_of_its_own(model, tmp_path):
+    given = evidence(model, folder=tmp_path)
+    gradient_rows(given, SETTINGS, "training", "trak")
+    changed = contributions()
+    changed.images[0, 0, 0, 0] ^= 1
+    for other, settings, of in (
+        (evidence(DDPM.create("tiny", 8, seed=2), folder=tmp_path), SETTINGS, "training"),
+        (given, dataclasses.replace(SETTINGS, seed=6), "training"),
+        (given, dataclasses.replace(SETTINGS, layers=("conv_out",)), "training"),
+        (evidence(model, changed, folder=tmp_path), SETTINGS, "training"),
+        (given, SETTINGS, "generated"),
+    ):
+        before = len(list(tmp_path.iterdir()))
+        gradient_rows(other, settings, of, "trak")
+        assert len(list(tmp_path.iterdir())) == before + 1
+
+
+def test_rows_without_a_folder_outlive_their_file(model):
+    found = gradient_rows(evidence(model), SETTINGS, "generated", "trak")
+    assert found.shape == (3, 64)
+    assert np.isfinite(found).all()
+    assert np.linalg.matrix_rank(np.array(found)) == 3
+
+
+def test_refusals(model, tmp_path):
+    given = evidence(model, folder=tmp_path)
+    few = GradientSettings("loss", 1, dimensions=4096, layers=("conv_out.bias",))
+    with pytest.raises(UserError, match=r"^trak: dimensions: 4096, but gradients have 3 entries"):
+        gradient_rows(given, few, "training", "trak")
+    with pytest.raises(UserError, match=r"^trak: layers: 'nowhere'"):
+        gradient_rows(given, dataclasses.replace(SETTINGS, layers=("nowhere",)), "training", "trak")
+    with pytest.raises(UserError, match=r"^trak: needs generated images"):
+        gradient_rows(dataclasses.replace(given, generated=given.generated[:0]), SETTINGS, "generated", "trak")
+    with pytest.raises(UserError, match=r"^trak: generated images of shape \(4, 4, 3\); accepted: \(8, 8, 3\)"):
+        gradient_rows(dataclasses.replace(given, generated=given.generated[:, :4, :4]), SETTINGS, "generated", "trak")
+    with pytest.raises(UserError, match=r"^trak: images that the model sees as \(3, 16, 16\); accepted: \(3, 8, 8\)"):
+        gradient_rows(evidence(model, contributions(size=16)), SETTINGS, "training", "trak")
+    with pytest.raises(UserError, match=r"^j: needs to know how the 3 generated images were sampled"):
+        gradient_rows(given, dataclasses.replace(SETTINGS, kind="journey_loss"), "generated", "j")
+
+
+def test_a_damaged_file_is_not_taken_for_rows(model, tmp_path):
+    given = evidence(model, folder=tmp_path)
+    gradient_rows(given, SETTINGS, "training", "trak")
+    (folder,) = tmp_path.iterdir()
+    content = (folder / "rows.npy").read_bytes()
+    for damaged in (b"", b"\x93NUMPY", content[: len(content) // 2]):
+        (folder / "rows.npy").write_bytes(damaged)
+        with pytest.raises(UserError, match=r"^trak: .*damaged; remove it"):
+            gradient_rows(given, SETTINGS, "training", "trak")
+
+
+def test_a_disk_that_is_too_small_is_told_before_the_work(model, tmp_path):
+    with pytest.raises(UserError, match=r"dimensions: 1000000 for 1000000000 images take 4000000.0 GB"):
+        rows.Kept.open(tmp_path / "rows", 1_000_000_000, 1_000_000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_gradient_that_is_no_number_names_its_image(tmp_path):
+    broken = DDPM.create("tiny", 8, seed=1)
+    with torch.no_grad():
+        next(iter(broken.network.parameters())).fill_(math.nan)
+    with pytest.raises(DiffcreditError, match=r"^trak: the gradient of 00 is not a finite number"):
+        gradient_rows(evidence(broken, folder=tmp_path), SETTINGS, "training", "trak")

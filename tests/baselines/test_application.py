@@ -1,0 +1,133 @@
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import entropy
+from sklearn.metrics.pairwise import cosine_similarity
+
+from diffcredit.baselines import Evidence, aggregate, application
+from diffcredit.baselines.application import ApplicationScores
+from diffcredit.errors import UserError
+from diffcredit.features.extractors import Extractors
+from diffcredit.properties import Context
+from diffcredit.properties.aesthetic import Aesthetic
+from diffcredit.properties.aesthetic_heads import BUNDLED
+from diffcredit.properties.classes import ClassShare
+from diffcredit.properties.clip_similarity import ClipSimilarity
+from diffcredit.properties.cluster_entropy import ClusterEntropy
+from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.properties.inception_score import InceptionScore
+from properties.fake_features import FAKE, text_vector
+
+from .made_up import contributions, generated, permuted
+
+
+def fitted(prop, prompts=None):
+    prop.restore(prop.fit(Context(generated(), contributions(), prompts=prompts)))
+    return prop
+
+
+def scores(prop, given=None):
+    return ApplicationScores().scores(Evidence(given or contributions(), generated(0), prop=prop))
+
+
+def seen(option=FAKE):
+    features = Extractors().extract(option, contributions().images)
+    return features.vectors.astype(np.float64), features.logits.astype(np.float64)
+
+
+def by_hand_colourfulness(image):
+    rows = [[float(value) for value in pixel] for pixel in image.reshape(-1, 3)]
+    rg, yb = [r - g for r, g, _ in rows], [(r + g) / 2 - b for r, g, b in rows]
+    spread = math.hypot(np.std(rg), np.std(yb))
+    return spread + 0.3 * math.hypot(sum(rg) / len(rg), sum(yb) / len(yb))
+
+
+@pytest.mark.parametrize("block", [1024, 7])
+@pytest.mark.parametrize("percentile", [None, 90])
+def test_colourfulness_of_each(block, percentile, monkeypatch):
+    monkeypatch.setattr(application, "BLOCK", block)
+    expected = [by_hand_colourfulness(image) for image in contributions().images]
+    np.testing.assert_allclose(scores(Colourfulness(percentile)), expected, rtol=1e-9)
+
+
+def test_aesthetic_score_of_each_before_the_percentile():
+    option = {"name": FAKE, "width": 768}
+    head = torch.load(BUNDLED, weights_only=True)
+    vectors, _ = seen(option)
+    w, b = head["weight"].double().numpy()[0], head["bias"].item()
+    expected = [w @ x / math.sqrt(x @ x) + b for x in vectors]
+    np.testing.assert_allclose(scores(fitted(Aesthetic(features=option))), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+def test_minus_the_entropy_of_the_classes_of_each(splits):
+    _, logits = seen()
+    expected = [-entropy(np.exp(row - row.max())) for row in logits]  # scipy normalises
+    np.testing.assert_allclose(scores(InceptionScore(FAKE, splits)), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_class_share_of_each():
+    _, logits = seen()
+    likeliest = [row.tolist().index(max(row)) for row in logits]
+    assert 0 < likeliest.count(4) < 20
+    np.testing.assert_array_equal(scores(fitted(ClassShare(4, FAKE))), [each == 4 for each in likeliest])
+    expected = [math.exp(row[4]) / sum(map(math.exp, row)) for row in logits]
+    np.testing.assert_allclose(scores(fitted(ClassShare(4, FAKE, True))), expected, rtol=1e-6)
+
+
+def test_match_of_each_with_the_prompt():
+    vectors, _ = seen()
+    expected = cosine_similarity(vectors, [text_vector("a cat")])[:, 0]
+    np.testing.assert_allclose(scores(fitted(ClipSimilarity("a cat", FAKE))), expected, rtol=1e-5)
+    # as many prompts as training images: they are not theirs
+    with pytest.raises(UserError, match=r"clip_similarity\.prompt: missing; images that were not generated"):
+        scores(fitted(ClipSimilarity(features=FAKE), prompts=("a cat",) * 20))
+
+
+def test_who_gave_colour_comes_first():
+    given = contributions()
+    grey = given.images.mean(axis=-1, keepdims=True).astype(np.uint8)
+    given.images[given.owner != 2] = grey[given.owner != 2]
+    for how in ApplicationScores.aggregations:
+        credits = aggregate(scores(Colourfulness(), given), given, how)
+        assert credits[2] > 0
+        assert (np.delete(credits, 2) == 0).all()
+
+
+def test_the_order_of_the_training_images_is_that_of_the_scores():
+    given, order = contributions(), np.random.default_rng(1).permutation(20)
+    found = scores(Colourfulness(), given)
+    np.testing.assert_allclose(scores(Colourfulness(), permuted(given, order)), found[order], rtol=1e-12)
+
+
+@dataclass
+class Scribbling:
+    """A plug-in that writes into what it is given, and returns what it is told to."""
+
+    shape: tuple[int, ...] = (20,)
+    name = "scribbling"
+
+    def of_each(self, images):
+        images[:] = 0
+        return np.zeros(self.shape)
+
+
+def test_a_plug_in_cannot_change_the_contributions():
+    given = contributions()
+    before = given.images.copy()
+    np.testing.assert_array_equal(scores(Scribbling(), given), 0)
+    np.testing.assert_array_equal(given.images, before)
+
+
+def test_refusals_say_what_is_accepted():
+    accepted = r"accepted: colourfulness, inception_score, class_share, aesthetic, clip_similarity, or a plug-in"
+    with pytest.raises(UserError, match=rf"property 'cluster_entropy' is none of a single image; {accepted}"):
+        scores(ClusterEntropy())
+    with pytest.raises(UserError, match="needs the property that contributors are credited for"):
+        scores(None)
+    for shape in ((), (19,), (20, 1)):
+        with pytest.raises(UserError, match=r"'scribbling': of_each returned the shape .* of 20 images; one number"):
+            scores(Scribbling(shape))

@@ -1,0 +1,151 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.baselines import Evidence, aggregate
+from diffcredit.baselines.in_run import InRunShapley
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.draws import draw
+from diffcredit.diffusion.settings import Training
+from diffcredit.diffusion.training import train
+from diffcredit.errors import UserError
+from diffcredit.seeds import derive_seed
+
+from .made_up import contributions, generated, near_copies
+
+SEED = 11
+SGD = Training(steps=5, batch_size=6, learning_rate=0.05, schedule="linear", optimizer="sgd", gradient_clip=None)
+
+
+def start():
+    return DDPM.create("tiny", 8, 0)
+
+
+def base(settings, given=None):
+    model = start()
+    data = model.encode((given or contributions()).images, mirrored=settings.flip)
+    train(model, data, settings, seed=SEED)
+    return model
+
+
+def evidence(settings, shown=None, given=None, **more):
+    model = base(settings, given)
+    return Evidence(
+        given or contributions(),
+        generated() if shown is None else shown,
+        load_model=lambda: model,
+        training=settings,
+        start=lambda: (start(), SEED),
+        **more,
+    )
+
+
+def gradient(model, loss):
+    found = torch.autograd.grad(loss, list(model.network.parameters()))
+    return torch.cat([each.flatten() for each in found]).double()
+
+
+def by_hand(settings, shown, every):
+    """The training written out: θ ← θ − η_k/B Σ_j ∇ℓ_j, with the products on the way."""
+    given, model = contributions(), start()
+    data, validation = model.encode(given.images), model.encode(shown, mirrored=False)
+    seed, unmirrored = derive_seed(SEED, "in-run validation"), dataclasses.replace(settings, flip=False)
+    scores = np.zeros(len(given.images))
+    for step in range(settings.steps):
+        rate = settings.learning_rate * (1 - step / settings.steps)
+        batch, t, noise = draw(data, step, settings, SEED, 1000)
+        losses = model.loss(batch, t, noise)
+        if settings.min_snr is not None:
+            losses = losses * model.noise_schedule.min_snr_weights(t, settings.min_snr)
+        if step % every == 0:
+            against = gradient(model, model.loss(*draw(validation, step, unmirrored, seed, 1000)).mean())
+            for place, row in enumerate(batch.rows.tolist()):
+                alone = model.loss(*(part(each, place) for each in (batch, t, noise))).sum()
+                weight = losses[place].item() / alone.item()
+                scores[row] += every * rate / 6 * weight * float(against @ gradient(model, alone))
+        whole = torch.autograd.grad(losses.mean(), list(model.network.parameters()))
+        with torch.no_grad():
+            for weight, each in zip(model.network.parameters(), whole, strict=True):
+                weight -= rate * each
+    return scores
+
+
+def part(drawn, place):
+    return drawn[place : place + 1] if isinstance(drawn, torch.Tensor) else drawn.select(torch.tensor([place]))
+
+
+@pytest.mark.parametrize(("every", "min_snr"), [(1, None), (2, None), (2, 3.0)])
+def test_by_hand(every, min_snr):
+    settings, shown = dataclasses.replace(SGD, min_snr=min_snr), generated(4)
+    baseline = InRunShapley(every=every)
+    scores = baseline.scores(evidence(settings, shown))
+    expected = by_hand(settings, shown, every)
+    assert (expected != 0).sum() >= 12
+    np.testing.assert_allclose(scores, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
+    assert baseline.chosen == {"distance": 0.0}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Training(steps=4, batch_size=4, learning_rate=1e-3, ema=0.9),
+        Training(steps=3, batch_size=4, learning_rate=1e-3, gradient_checkpointing=True, micro_batch=3),
+    ],
+)
+def test_the_training_is_replayed_bit_for_bit(settings):
+    baseline = InRunShapley(every=1)
+    scores = baseline.scores(evidence(settings))
+    assert baseline.chosen == {"distance": 0.0}
+    assert np.isfinite(scores).all()
+    assert scores.shape == (20,)
+
+
+def test_another_run_than_the_base_models_shows():
+    seen = dataclasses.replace(evidence(SGD), start=lambda: (start(), SEED + 1))
+    baseline = InRunShapley()
+    baseline.scores(seen)
+    assert baseline.chosen["distance"] > 1e-4
+
+
+def test_contributors_gain_where_their_images_are_nearly_copied():
+    """Early in a training everybody helps; the noises are the same whoever's images are copied."""
+    given = contributions()
+    settings = Training(steps=24, batch_size=10, learning_rate=2e-3, flip=False)
+    seen = evidence(settings)
+    copied = {}
+    for favourite in (1, 2):
+        scores = InRunShapley(every=3).scores(dataclasses.replace(seen, generated=near_copies(given, favourite)))
+        copied[favourite] = aggregate(scores, given, "mean")
+    assert copied[1][1] > 1.05 * copied[2][1] > 0
+    assert copied[2][2] > 1.05 * copied[1][2] > 0
+
+
+def test_held_out_images_may_be_what_counts():
+    given = dataclasses.replace(contributions(), heldout=generated(4))
+    heldout = InRunShapley("heldout").scores(evidence(SGD, generated(2, seed=8), given))
+    np.testing.assert_allclose(heldout, InRunShapley().scores(evidence(SGD, generated(4), given)), rtol=1e-6)
+
+
+def test_what_is_dear_is_kept(tmp_path):
+    told = []
+    seen = evidence(SGD, folder=tmp_path, progress=lambda *report: told.append(report))
+    scores = InRunShapley().scores(seen)
+    assert told == [("replaying the base model's training", step, 5) for step in range(1, 6)]
+    np.testing.assert_array_equal(InRunShapley().scores(seen), scores)
+    assert len(told) == 5
+    InRunShapley(every=1).scores(seen)
+    assert len(told) == 10
+
+
+def test_refusals():
+    seen = evidence(SGD)
+    for problem, method, lacking in (
+        ("a model that came trained has none", InRunShapley(), dataclasses.replace(seen, start=None)),
+        ("validation: heldout, and no image was held out", InRunShapley("heldout"), seen),
+        ("needs generated images", InRunShapley(), dataclasses.replace(seen, generated=generated(0))),
+        (r"of shape \(4, 4, 3\)", InRunShapley(), dataclasses.replace(seen, generated=generated(size=4))),
+    ):
+        with pytest.raises(UserError, match=problem):
+            method.scores(lacking)

@@ -1,0 +1,231 @@
+"""TRAK and its relatives against dense algebra, against the traker package, and on a planted copy."""
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.baselines.das import DAS
+from diffcredit.baselines.gradients import rows as rows_module
+from diffcredit.baselines.kernels import kernel
+from diffcredit.baselines.protocol import Evidence
+from diffcredit.baselines.registry import baseline_credits
+from diffcredit.baselines.trak import (
+    DTRAK,
+    TRAK,
+    GradientSimilarity,
+    JourneyTRAK,
+    RelativeInfluence,
+    RenormalisedInfluence,
+)
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.settings import Sampling, Training
+from diffcredit.diffusion.training import train
+from diffcredit.errors import UserError
+
+from . import made_up
+
+FAMILY = [TRAK, DTRAK, JourneyTRAK, RelativeInfluence, RenormalisedInfluence]
+ALL = [GradientSimilarity, *FAMILY, DAS]
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """Made-up rows in place of gradients: Φ (20, 6) of the training images, and three queries."""
+    generator = np.random.default_rng(0)
+    made = {"training": generator.standard_normal((20, 6)), "generated": generator.standard_normal((3, 6))}
+    made = {of: array.astype(np.float32) for of, array in made.items()}
+    made["asked"] = []
+
+    def gradient_rows(evidence, settings, of, method):
+        made["asked"].append((of, settings, method))
+        return made[of]
+
+    monkeypatch.setattr(rows_module, "gradient_rows", gradient_rows)
+    return made
+
+
+def evidence(**others):
+    given = made_up.contributions()
+    return Evidence(given, given.images[:3], **others)
+
+
+def trak_of_each_query(rows, lam):
+    phi, queries = rows["training"].astype(np.float64), rows["generated"].astype(np.float64)
+    inverse = np.linalg.inv(phi.T @ phi + lam * np.eye(phi.shape[1]))
+    return phi @ inverse @ queries.T, np.linalg.norm(inverse @ phi.T, axis=0)
+
+
+@pytest.mark.parametrize("method", [TRAK, DTRAK, JourneyTRAK])
+def test_trak_is_ridge_regression_averaged_over_queries(method, rows):
+    expected, _ = trak_of_each_query(rows, 0.7)
+    np.testing.assert_allclose(method(lam=0.7).scores(evidence()), expected.mean(axis=1), rtol=1e-9)
+
+
+def test_relative_and_renormalised_influence(rows):
+    expected, directions = trak_of_each_query(rows, 0.7)
+    expected = expected.mean(axis=1)
+    np.testing.assert_allclose(RelativeInfluence(lam=0.7).scores(evidence()), expected / directions, rtol=1e-9)
+    lengths = np.linalg.norm(rows["training"], axis=1)
+    np.testing.assert_allclose(RenormalisedInfluence(lam=0.7).scores(evidence()), expected / lengths, rtol=1e-5)
+
+
+def test_gradient_similarity_is_the_mean_cosine(rows):
+    from sklearn.metrics.pairwise import cosine_similarity
+
+    expected = cosine_similarity(rows["training"], rows["generated"]).mean(axis=1)
+    np.testing.assert_allclose(GradientSimilarity().scores(evidence()), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [GradientSimilarity, RelativeInfluence, RenormalisedInfluence])
+def test_a_gradient_of_zero_has_the_score_zero(method, rows):
+    rows["training"][4] = 0
+    rows["generated"][1] = 0
+    scores = method().scores(evidence())
+    assert scores[4] == 0
+    assert np.isfinite(scores).all()
+    assert (scores[:4] != 0).all()
+
+
+def test_lambda_is_told(rows):
+    asked = TRAK(lam=0.7)
+    asked.scores(evidence())
+    assert asked.chosen == {"lambda": 0.7}
+    found = TRAK()
+    scores = found.scores(evidence())
+    assert found.chosen["lambda"] > 0
+    expected, _ = trak_of_each_query(rows, found.chosen["lambda"])
+    np.testing.assert_allclose(scores, expected.mean(axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("method", "training", "query"),
+    [
+        (GradientSimilarity, "loss", "loss"),
+        (TRAK, "loss", "loss"),
+        (DTRAK, "prediction_norm", "prediction_norm"),
+        (JourneyTRAK, "loss", "journey_loss"),
+        (RelativeInfluence, "loss", "loss"),
+        (RenormalisedInfluence, "loss", "loss"),
+    ],
+)
+def test_which_gradients_are_compared(method, training, query, rows):
+    method(time_steps=3, dimensions=6, layers=["up"]).scores(evidence(seed=9))
+    kinds = {of: settings.kind for of, settings, _ in rows["asked"]}
+    assert kinds == {"training": training, "generated": query}
+    for _, settings, name in rows["asked"]:
+        assert (settings.time_steps, settings.dimensions, settings.layers, settings.seed) == (3, 6, ("up",), 9)
+        assert name == method.name
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_what_is_needed(method):
+    given = made_up.contributions()
+    model = DDPM.create("tiny", 8, 0)
+    with pytest.raises(UserError, match=f"{method.name}: needs the base model"):
+        method().scores(Evidence(given, given.images[:1]))
+    with pytest.raises(UserError, match=f"{method.name}: needs generated images"):
+        method().scores(Evidence(given, given.images[:0], load_model=lambda: model))
+    with pytest.raises(UserError, match=f"{method.name}: layers: 'nowhere'"):
+        method(layers=["nowhere"]).scores(Evidence(given, given.images[:1], load_model=lambda: model))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A model that has begun to tell the four contributors' patterns apart."""
+    given, model = made_up.contributions(), DDPM.create("tiny", 8, 0)
+    settings = Training(steps=100, batch_size=16, learning_rate=2e-3, flip=False)
+    train(model, model.encode(given.images), settings, seed=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Gradients of training images are computed once."""
+    return tmp_path_factory.mktemp("baselines")
+
+
+@pytest.mark.parametrize("who", [1, 3])
+@pytest.mark.parametrize("method", [each for each in ALL if each is not JourneyTRAK])
+def test_near_copies_point_to_the_contributor(method, who, trained, folder):
+    """Contributors 1 and 3 gave few images, so that no sum is the largest by their number."""
+    given = made_up.contributions()
+    theirs = np.resize(np.flatnonzero(given.owner == who), 6)
+    copies = made_up.near(given.images[theirs], np.random.default_rng(5))
+    for found in baseline_credits(
+        method(time_steps=6, dimensions=512), Evidence(given, copies, load_model=lambda: trained, folder=folder)
+    ):
+        assert np.argmax(found.credits) == who, found
+
+
+def test_a_journey_points_to_whom_the_model_learned_from():
+    """Of a model that saw contributor 1 alone, every path leads to their pattern."""
+    given, model = made_up.contributions(), DDPM.create("tiny", 8, 0)
+    settings = Training(steps=80, batch_size=8, learning_rate=2e-3, flip=False)
+    train(model, model.encode(given.images[given.owner == 1]), settings, seed=0)
+    sampling = Sampling(images=8, steps=10)
+    generated = model.sample(sampling.seeds, sampling.steps)
+    looked_at = Evidence(given, generated, load_model=lambda: model, sampling=sampling)
+    for found in baseline_credits(JourneyTRAK(time_steps=6, dimensions=512), looked_at):
+        assert np.argmax(found.credits) == 1, found
+
+
+def test_scores_follow_their_images(trained):
+    """Of DAS, which uses all there is: gradients, kernel and errors."""
+    given = made_up.contributions()
+    order = np.random.default_rng(1).permutation(len(given.owner))
+
+    def scores(of):
+        looked_at = Evidence(of, given.images[[0, 7]], load_model=lambda: trained)
+        return DAS(time_steps=2, dimensions=64).scores(looked_at)
+
+    expected = scores(given)[order]
+    np.testing.assert_allclose(
+        scores(made_up.permuted(given, order)), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max()
+    )
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.05])
+def test_agrees_with_traker(lam, tmp_path):
+    """A small network's gradients and scores by the TRAK authors' own package."""
+    trak = pytest.importorskip("trak", reason="the traker package is not installed")
+    from trak.projectors import BasicProjector, ProjectionType
+
+    class SquaredError(trak.modelout_functions.AbstractModelOutput):
+        def __init__(self):
+            pass
+
+        @staticmethod
+        def get_output(model, weights, buffers, x, y):
+            return (torch.func.functional_call(model, (weights, buffers), (x[None],)) - y).square().mean()
+
+        def get_out_to_loss_grad(self, model, weights, buffers, batch):
+            return torch.ones(len(batch[0]), 1)
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+    x, y = torch.randn(50, 6), torch.randn(50, 3)
+    queries = torch.randn(4, 6), torch.randn(4, 3)
+
+    def traker():
+        """A new one to score with, for after its features are done a projector is spent."""
+        size = sum(parameter.numel() for parameter in network.parameters())
+        projector = BasicProjector(size, 12, 0, ProjectionType.normal, "cpu", dtype=torch.float32)
+        options = {"device": "cpu", "use_half_precision": False, "logging_level": 40}
+        return trak.TRAKer(
+            network, SquaredError(), len(x), str(tmp_path), projector=projector, lambda_reg=lam, **options
+        )
+
+    theirs = traker()
+    theirs.load_checkpoint(network.state_dict(), model_id=0)
+    theirs.featurize((x, y), num_samples=len(x))
+    theirs.finalize_features()
+    theirs = traker()
+    theirs.start_scoring_checkpoint("queries", network.state_dict(), model_id=0, num_targets=4)
+    theirs.score(queries, num_samples=4)
+    expected = np.asarray(theirs.finalize_scores("queries"))
+    phi = np.array(theirs.saver.current_store["grads"])
+    g = np.array(theirs.saver.current_store["queries_grads"])
+    # traker divides the inverse by the mean size of its entries, which orders nothing anew
+    scale = np.abs(np.linalg.inv(phi.T @ phi + lam * np.eye(12))).mean()
+    found = kernel(phi).scores(g, lam) / scale
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * np.abs(expected).max())
