@@ -194,7 +194,7 @@ def test_names_do_not_matter_where_evaluations_are_fewer_than_contributors():
         np.testing.assert_allclose(renamed.values, base.values[order], atol=1e-6)
         np.testing.assert_allclose(renamed.standard_error, base.standard_error[order], rtol=1e-4)
         ridges.append(base.diagnostics["lambda"])
-    assert min(ridges) < 1e-6  # the likelihood may ask for next to no noise, which tries the arithmetic
+    assert min(ridges) > 0.1  # where the slopes fit the values exactly, the likelihood would see no noise
 
 
 def test_a_bias_alone_has_a_width():

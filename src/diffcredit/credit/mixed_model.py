@@ -85,24 +85,31 @@ def restricted_likelihood(
     with a = Uᵀ√W y, B the nuisance regressors and ν = m − p; ``scatter`` with its ``degrees`` joins RSS and ν.
     λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would leave intervals without width, so
     τ² ≥ 2σ²/Σd², after the truncation of Armstrong, Kolesár and Plagborg-Møller (2022).
+
+    With about as many evaluations as parameters the slopes fit the values exactly, and the likelihood may see no noise
+    at all. A penalty −log(λ/(λ + d̄²)), d̄² the mean of d_k², keeps it from there: the weakest prior under which σ is
+    never 0 (Chung et al. 2013), whose weight against the likelihood falls as 1/m.
     """
     squares = fit.scores(values) ** 2
     unexplained = fit.unexplained(values) + scatter
     freedom = len(values) - fit.nuisance.shape[1] + degrees
     information = fit.information
     constant = 2 * float(np.log(np.abs(np.diag(fit.triangle))).sum()) + log_variances
+    typical = float(information.mean())
 
     def explained(ridge: float) -> float:
         # All values equal: any positive number serves, and the likelihood then asks for the largest λ.
         return max(float((squares * ridge / (ridge + information)).sum()) + unexplained, 1e-200)
 
     def deviance(ridge: float) -> float:
-        return float(np.log1p(information / ridge).sum()) + freedom * np.log(explained(ridge) / freedom) + constant
+        likelihood = float(np.log1p(information / ridge).sum()) + freedom * np.log(explained(ridge) / freedom)
+        return likelihood + float(np.log1p(typical / ridge)) + constant
 
     def slope(ridge: float) -> float:
         """λ times the derivative of the deviance."""
         change = float((squares * ridge * information / (ridge + information) ** 2).sum())
-        return freedom * change / explained(ridge) - float((information / (ridge + information)).sum())
+        penalty = typical / (ridge + typical)
+        return freedom * change / explained(ridge) - float((information / (ridge + information)).sum()) - penalty
 
     # A grid first, since the deviance may have two minima; then halvings by its slope, which fix λ to the
     # last digits where its values could not.
