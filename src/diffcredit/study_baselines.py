@@ -69,7 +69,8 @@ def kept_baselines(study: "Study") -> list[StudyBaseline]:
 
 
 def _of_method(study: "Study", name: str, options: Mapping[str, Any], baseline: Any) -> list[StudyBaseline]:
-    results = []
+    results: list[StudyBaseline] = []
+    refused: UserError | None = None
     of_property = getattr(baseline, "of_property", False)
     records = {record.name: record for record in property_records(study)}
     for prop in study.properties if of_property else [None]:
@@ -79,15 +80,14 @@ def _of_method(study: "Study", name: str, options: Mapping[str, Any], baseline: 
             try:
                 with limited_threads(study.config.threads):
                     found = baseline_credits(baseline, study_evidence(study, prop))
-            except UserError:
-                if of_property and len(study.properties) > 1:  # it may suit another
-                    continue
-                raise
+            except UserError as error:  # it may suit another property
+                refused = error
+                continue
             write_text(file, canonical_json(_content(study, baseline, prop, found)))
         content = json.loads(file.read_text(encoding="utf-8"))
         results += [_read(row, content) for row in content["rows"]]
-    if not results:
-        raise UserError(f"{name}: none of the study's properties has it")
+    if refused is not None and not results:
+        raise refused
     return results
 
 

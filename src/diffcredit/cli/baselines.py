@@ -60,25 +60,27 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def print_baselines(study: "Study", found: "Sequence[StudyBaseline]") -> None:
-    """One line a method: what it chose, how long it took, and how it agrees with the study's credits."""
+    """One line a method: what it chose, how long it took, and how it agrees with the study's credits; a few properties
+    beside each other, many below."""
     from rich.table import Table
     from rich.text import Text
 
     from diffcredit.report.baselines import compared, study_helpfulness
 
     credits = study_helpfulness(study)
-    title = "\nBaselines" + ("; rank correlation with the study's credits for" if credits else "")
-    grid = Table(box=None, title=Text(title, "bold"), title_justify="left")
-    grid.add_column("method", no_wrap=True)
-    numbered = len(credits) > MOST_COLUMNS  # names of many would not fit side by side
-    for place, name in enumerate(credits, start=1):
-        grid.add_column(f"[{place}]" if numbered else name, justify="right", overflow="fold")
-    grid.add_column("time", justify="right", no_wrap=True)
-    grid.add_column("chosen", overflow="fold")
-    for row in compared(found, credits):
-        cells = ["" if value is None else f"{value:+.2f}" for value in row.correlations.values()]
-        chosen = ", ".join(f"{key} {value:.3g}" for key, value in row.chosen.items())
-        grid.add_row(Text(row.name), *cells, duration(row.seconds), Text(chosen))
-    console.print(grid)
-    if numbered:
-        say(", ".join(f"[{place}] {name}" for place, name in enumerate(credits, start=1)))
+    rows, names = compared(found, credits), list(credits)
+    for start in range(0, max(1, len(names)), MOST_COLUMNS):  # more do not fit side by side
+        some = names[start : start + MOST_COLUMNS]
+        title = "\nBaselines" + ("; rank correlation with the study's credits for" if some else "")
+        grid = Table(box=None, title=Text(title, "bold"), title_justify="left")
+        grid.add_column("method", no_wrap=True)
+        for name in some:
+            grid.add_column(Text(name), justify="right", overflow="fold")
+        grid.add_column("time", justify="right", no_wrap=True)
+        grid.add_column("chosen", overflow="fold")
+        for row in rows:
+            shown = [row.correlations[name] for name in some]
+            cells = ["" if value is None else f"{value:+.2f}" for value in shown]
+            chosen = ", ".join(f"{key} {value:.3g}" for key, value in row.chosen.items())
+            grid.add_row(Text(row.name), *cells, duration(row.seconds), Text(chosen))
+        console.print(grid)

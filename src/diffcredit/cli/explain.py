@@ -33,7 +33,7 @@ def explain(
     """Show which contributors and training images one picture is closest to, by each method."""
     import warnings
 
-    from diffcredit.artifacts import atomic_file
+    from diffcredit.artifacts import write_text
     from diffcredit.cli.run import stopping_gently
     from diffcredit.execution.threads import limited_threads
     from diffcredit.report.contact_sheet import contact_sheet
@@ -58,10 +58,13 @@ def explain(
     contributions = loaded.contributions
     found = {name: (-values).argsort(kind="stable")[:SHOWN].tolist() for name, values in scores.items()}
     _print(contributions, scores, found)
-    labels = [contributions.contributors[owner] for owner in contributions.owner]
-    file = output or loaded.folder / f"explain-{re.sub(r'[^A-Za-z0-9_-]+', '-', Path(picture).stem)[:60]}.png"
-    with atomic_file(file) as temporary:
-        temporary.write_bytes(contact_sheet(evidence.generated[0], found, contributions.images, labels))
+    owners = [contributions.contributors[owner] for owner in contributions.owner]
+    file = output or loaded.folder / f"explain-{re.sub(r'[^A-Za-z0-9_-]+', '-', Path(picture).stem)[:60]}.html"
+    title = f"The training images closest to {picture}"
+    sheet = contact_sheet(
+        title, evidence.generated[0], found, scores, contributions.images, owners, contributions.names
+    )
+    write_text(file, sheet)
     say(f"\nContact sheet: {file}")
 
 

@@ -1,60 +1,62 @@
-"""Which training images each method finds behind one picture: a sheet to look at."""
+"""Which training images each method finds behind one picture: a page to look at, in any script that names have."""
 
-import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 
-TILE, GAP, LABEL, MARGIN = 96, 8, 16, 190
-INK, PAPER = (30, 30, 30), (255, 255, 255)
+from diffcredit.report.pictures import data_uri, image_grid
+
+TILE = 96  # pixels a side
+PAGE = Markup("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
+<style>
+body {{ font: 14px/1.4 system-ui, sans-serif; margin: 2rem; color: #1c1c1c; background: #fcfbf8; }}
+h2 {{ font-size: 1rem; margin: 1.6rem 0 .4rem; }}
+ol {{ display: flex; flex-wrap: wrap; gap: .8rem; list-style: none; padding: 0; margin: 0; }}
+li {{ width: {tile}px; overflow-wrap: anywhere; }}
+img {{ width: {tile}px; height: {tile}px; image-rendering: pixelated; display: block; }}
+small {{ color: #666; }}
+</style></head><body><h1>{title}</h1>
+<img src="{picture}" alt="the picture">
+{rows}
+</body></html>
+""")
+ROW = Markup("<h2>{method}</h2><ol>{tiles}</ol>\n")
+TILES = Markup('<li><img src="{image}" alt=""><strong>{contributor}</strong><br><small>{name}<br>{score}</small></li>')
 
 
 def contact_sheet(
+    title: str,
     picture: NDArray[np.uint8],
     found: Mapping[str, Sequence[int]],
+    scores: Mapping[str, NDArray[np.float64]],
     images: NDArray[np.uint8],
-    labels: Sequence[str],
-) -> bytes:
-    """A PNG: the ``picture`` (h, w, 3) above, then a row a method with the training ``images`` that it ``found``, best
-    first, each with its label beneath."""
-    columns = max(len(rows) for rows in found.values())
-    width = MARGIN + columns * (TILE + GAP) + GAP
-    height = GAP + (1 + len(found)) * (TILE + LABEL + GAP)
-    sheet = Image.new("RGB", (width, height), PAPER)
-    draw = ImageDraw.Draw(sheet)
-    _row(sheet, draw, 0, "this picture", [(picture, "")])
-    for place, (method, rows) in enumerate(found.items(), start=1):
-        _row(sheet, draw, place, method, [(images[row], labels[row]) for row in rows])
-    file = io.BytesIO()
-    sheet.save(file, "PNG", optimize=True)
-    return file.getvalue()
-
-
-def _row(
-    sheet: Image.Image,
-    draw: ImageDraw.ImageDraw,
-    place: int,
-    title: str,
-    tiles: Sequence[tuple[NDArray[np.uint8], str]],
-) -> None:
-    font = ImageFont.load_default(size=12)
-    top = GAP + place * (TILE + LABEL + GAP)
-    draw.text((GAP, top + TILE // 2 - 8), _fitting(draw, title, font, MARGIN - 2 * GAP), INK, font)
-    for column, (image, label) in enumerate(tiles):
-        left = MARGIN + column * (TILE + GAP)
-        sheet.paste(Image.fromarray(image).resize((TILE, TILE), Image.Resampling.NEAREST), (left, top))
-        draw.text((left, top + TILE + 1), _fitting(draw, label, font, TILE), INK, font)
-
-
-def _fitting(
-    draw: ImageDraw.ImageDraw, text: str, font: "ImageFont.FreeTypeFont | ImageFont.ImageFont", room: int
+    contributors: Sequence[str],
+    names: Sequence[str],
 ) -> str:
-    """As much of ``text`` as fits into so many pixels."""
-    text = " ".join(text.split())
-    if draw.textlength(text, font) <= room:
-        return text
-    while text and draw.textlength(f"{text}…", font) > room:
-        text = text[:-1]
-    return f"{text}…"
+    """An HTML page: the ``picture`` (h, w, 3), then a row a method with the training ``images`` that it ``found``, best
+    first, each with its contributor, name and score."""
+    rows = Markup().join(
+        ROW.format(
+            method=method,
+            tiles=Markup().join(
+                TILES.format(
+                    image=_uri(images[row]),
+                    contributor=contributors[row],
+                    name=names[row],
+                    score=f"{scores[method][row]:.4g}",
+                )
+                for row in found[method]
+            ),
+        )
+        for method in found
+    )
+    return str(PAGE.format(title=title, tile=TILE, picture=_uri(picture), rows=rows))
+
+
+def _uri(image: NDArray[np.uint8]) -> str:
+    return data_uri(image_grid(image[None], 1), "image/png")
