@@ -60,7 +60,7 @@ def explain(
     _print(contributions, scores, found)
     owners = [contributions.contributors[owner] for owner in contributions.owner]
     file = output or loaded.folder / f"explain-{re.sub(r'[^A-Za-z0-9_-]+', '-', Path(picture).stem)[:60]}.html"
-    title = f"The training images closest to {picture}"
+    title = f"The training images closest to {'the image of seed ' if evidence.sampling else ''}{picture}"
     sheet = contact_sheet(
         title, evidence.generated[0], found, scores, contributions.images, owners, contributions.names
     )
