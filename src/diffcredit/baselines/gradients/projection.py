@@ -59,18 +59,25 @@ class Signs:
     """(k,) int64."""
     of_bytes: Tensor
     """(256, 8): the signs of each byte's bits, the lowest first."""
+    bits: Tensor
+    """(8,) uint8: 1, 2, …, 128."""
 
     @classmethod
     def of(cls, dimensions: int, seed: int, device: torch.device | str = "cpu") -> Self:
         seeds = splitmix64(torch.tensor(derive_seed("projection", seed), device=device), 0, dimensions)
-        bits = torch.arange(256, device=device)[:, None] >> torch.arange(8, device=device) & 1
-        return cls(seeds, (2 * bits - 1).float())
+        places = torch.arange(8, device=device)
+        of_bytes = 2 * (torch.arange(256, device=device)[:, None] >> places & 1) - 1
+        return cls(seeds, of_bytes.float(), (2**places).to(torch.uint8))
 
     def block(self, first: int, blocks: int) -> Tensor:
         """(k, 64·blocks) in float32, of the parameters from 64·first on."""
         words = splitmix64(self.seeds[:, None], first, blocks)
         octets = words.view(torch.uint8)  # eight a word, the lowest first on every machine that torch runs on
-        return torch.nn.functional.embedding(octets.int(), self.of_bytes).view(len(words), WORD * blocks)
+        if octets.is_cuda:  # twelve times as quick there as the table, and four times as slow on a CPU
+            signs = torch.where(octets[..., None] & self.bits != 0, 1.0, -1.0)
+        else:
+            signs = torch.nn.functional.embedding(octets.int(), self.of_bytes)
+        return signs.view(len(words), WORD * blocks)
 
 
 def splitmix64(seed: Tensor, first: int, count: int) -> Tensor:

@@ -1,0 +1,1 @@
+"""When a baseline's credits help the estimator as a prior."""
