@@ -36,6 +36,7 @@ def test_the_table_the_file_and_the_report(finished, diffcredit):
     page = (finished / "results" / "report.html").read_text(encoding="utf-8")
     assert 'id="baselines"' in page
     assert "pixel_similarity (max)" in page
+    assert "How far the methods agree with each other" in page
     # the printed correlation is scipy's, of the credits that the study reports
     credits = study.credits()["colourfulness"].values
     shown = next(line for line in out.splitlines() if line.split()[:1] == ["image_count"]).split()

@@ -12,7 +12,7 @@ from diffcredit.artifacts import write_text
 from diffcredit.baselines.protocol import FloatArray
 from diffcredit.csvtext import neutralise
 from diffcredit.errors import UserError
-from diffcredit.report.records import BaselineRow
+from diffcredit.report.records import Agreement, BaselineRow
 from diffcredit.report.tables import credit_tables
 from diffcredit.study_baselines import StudyBaseline, correlation, helpfulness
 
@@ -58,11 +58,13 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, Helpfulness])
     return list(merged.values())
 
 
-def agreement(found: Sequence[StudyBaseline]) -> tuple[list[str], list[list[float | None]]]:
-    """The methods' names, and Spearman's correlation between each two of them."""
-    names = [each.found.name + (f", {each.property}" if each.property else "") for each in found]
+def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
+    """Of each two methods; None where there are not two."""
+    if len(found) < 2:
+        return None
+    names = tuple(each.found.name + (f", {each.property}" if each.property else "") for each in found)
     table = [[correlation(one.found.credits, other.found.credits) for other in found] for one in found]
-    return names, [[None if math.isnan(rho) else rho for rho in row] for row in table]
+    return Agreement(names, tuple(tuple(None if math.isnan(rho) else rho for rho in row) for row in table))
 
 
 def write_baselines_csv(found: Sequence[StudyBaseline], contributors: Sequence[str], file: Path) -> None:

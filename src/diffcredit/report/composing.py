@@ -21,7 +21,7 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, game_of
 from diffcredit.preparation import build_family, generated_images
-from diffcredit.report.baselines import compared, study_helpfulness
+from diffcredit.report.baselines import agreement, compared, study_helpfulness
 from diffcredit.report.pictures import image_grid
 from diffcredit.report.records import CreditTable, Picture, Report
 from diffcredit.report.standings import standings
@@ -44,6 +44,7 @@ def compose(study: "Study") -> Report:
         evaluations = ledger.evaluations(study.name, study.recipe)
         records = {record.name: record for record in ledger.properties(study.name)}
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+    baselines = kept_baselines(study)
     return Report(
         study=study.name,
         created=f"{utc_now()[:16].replace('T', ' ')} UTC",
@@ -60,7 +61,8 @@ def compose(study: "Study") -> Report:
             "recipe": recipe.fingerprint,
             "starting weights": recipe.weights or "none",
         },
-        baselines=tuple(compared(kept_baselines(study), study_helpfulness(study))),
+        baselines=tuple(compared(baselines, study_helpfulness(study))),
+        agreement=agreement(baselines),
     )
 
 

@@ -94,12 +94,20 @@ class BaselineRow:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """Spearman's correlation between each two of ``names``; None where all credits of one are equal."""
+
+    names: tuple[str, ...]
+    correlations: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything the page says.
 
     ``thumbnails`` maps a contributor to a PNG strip of their images; ``settings`` may nest mappings and
     lists; ``scope`` says in sentences what the credits hold for, ``notes`` what the reader should beware of;
-    ``baselines`` are cheaper methods beside the credits.
+    ``baselines`` are cheaper methods beside the credits, ``agreement`` how far they agree with each other.
     """
 
     study: str
@@ -114,6 +122,7 @@ class Report:
     notes: tuple[str, ...] = ()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     baselines: tuple[BaselineRow, ...] = ()
+    agreement: Agreement | None = None
 
     def __post_init__(self) -> None:
         if not self.tables:

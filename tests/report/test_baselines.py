@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from diffcredit.baselines import BaselineCredits
+from diffcredit.report.baselines import Helpfulness, agreement, compared
+from diffcredit.study_baselines import StudyBaseline
+
+RANDOM = np.random.default_rng(0)
+ONE, OTHER, TRUTH = RANDOM.normal(size=(3, 9))
+SAME = np.ones(9)
+
+
+def method(name, credits, prop=None, how="sum"):
+    return StudyBaseline(name, "gradient", prop, BaselineCredits(name, how, credits, {"lambda": 2.0}, 3.0))
+
+
+def test_agreement_is_scipy_s_correlation():
+    found = agreement([method("one", ONE), method("other", OTHER, "loss"), method("same", SAME)])
+    assert found.names == ("one (sum)", "other (sum), loss", "same (sum)")
+    assert found.correlations[0][1] == pytest.approx(spearmanr(ONE, OTHER).statistic)
+    assert found.correlations[1][0] == found.correlations[0][1]
+    assert found.correlations[1][1] == pytest.approx(1)
+    assert found.correlations[2] == (None, None, None)  # of equal credits nothing can be told
+    assert agreement([method("one", ONE)]) is None
+
+
+def test_only_what_measures_the_property_is_turned_where_lower_is_better():
+    credits = {"loss": Helpfulness(-TRUTH, higher_is_better=False), "score": Helpfulness(TRUTH, higher_is_better=True)}
+    rows = {row.name: row for row in compared([method("one", ONE), method("own", OTHER, "loss")], credits)}
+    assert rows["one (sum)"].correlations["score"] == pytest.approx(spearmanr(ONE, TRUTH).statistic)
+    assert rows["one (sum)"].correlations["loss"] == pytest.approx(spearmanr(ONE, -TRUTH).statistic)
+    assert rows["own (sum)"].correlations["loss"] == pytest.approx(spearmanr(-OTHER, -TRUTH).statistic)
+    assert rows["own (sum)"].correlations["score"] is None
+    assert rows["one (sum)"].chosen == {"lambda": 2.0}
