@@ -69,6 +69,8 @@ def test_what_was_computed_is_found_again(finished, diffcredit, monkeypatch):
     monkeypatch.setattr(PixelSimilarity, "scores", never)
     assert diffcredit("baselines", finished, *asked("pixel_similarity"), warned=True)[0] == 0
     assert table(finished) == before
+    assert diffcredit("baselines", finished, *asked("image_count"), warned=True)[0] == 0
+    assert {row["method"] for row in table(finished)} == {"pixel_similarity", "image_count"}  # none is lost
     kept = [json.loads(file.read_text()) for file in (finished / "results" / "baselines").glob("pixel_sim*.json")]
     assert len(kept) == 1
     assert {row["how"] for row in kept[0]["rows"]} == {"mean", "max"}

@@ -34,13 +34,13 @@ def baselines(study: StudyArgument, method: MethodOption = None) -> None:
     from diffcredit.cli.run import stopping_gently
     from diffcredit.report.baselines import write_baselines_csv
     from diffcredit.study import Study
-    from diffcredit.study_baselines import run_baselines
+    from diffcredit.study_baselines import kept_baselines, run_baselines
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         found = run_baselines(loaded, [parsed(text) for text in method or []])
         file = loaded.folder / "baselines.csv"
-        write_baselines_csv(found, loaded.contributions.contributors, file)
+        write_baselines_csv(kept_baselines(loaded), loaded.contributions.contributors, file)  # earlier runs' too
         with suppress(UserError):  # no credits yet to stand beside
             write_results(loaded)
     print_baselines(loaded, found)
