@@ -134,9 +134,9 @@ def start_and_rehearsal(study: "Study") -> tuple[DiffusionModel, Rehearsal]:
         return model, retraining.rehearse(model, study.config.model.train, study.contributions)
 
 
-def _start(study: "Study") -> DiffusionModel:
+def _start(study: "Study", replicate: int = 0) -> DiffusionModel:
     with located(study.file):
-        start = build_family(study).start(study.contributions, derive_seed(study.config.seed, "base"))
+        start = build_family(study).start(study.contributions, _seed(study, "base", replicate))
         _check_sampling(study, start)
     return start.to(device_of(study))
 
@@ -148,27 +148,37 @@ def _check_sampling(study: "Study", model: DiffusionModel) -> None:
 
 def base_start(study: "Study") -> tuple[DiffusionModel, int]:
     """The base model before its training, and the seed of that."""
-    return _start(study), _training_seed(study)
+    return _start(study), _seed(study, "train")
 
 
-def _training_seed(study: "Study") -> int:
-    return derive_seed(study.config.seed, "train")
+def _seed(study: "Study", of: str, replicate: int = 0) -> int:
+    return derive_seed(study.config.seed, of, *([replicate] if replicate else []))
 
 
 def base_model(study: "Study") -> DiffusionModel:
     """The model of the study file, trained on all contributions; one that comes trained is taken as it is."""
-    family = build_family(study)
-    if family.trained:
+    if build_family(study).trained:
         return _start(study)
+    return _trained_model(study, base_folder(study), 0, "training the base model")
+
+
+def replicate_model(study: "Study", replicate: int) -> DiffusionModel:
+    """A model that is trained as the base model was, on all contributions, from another initialisation and with another
+    order of the data: ``replicate`` 1, 2, …"""
+    folder = study.folder / "models" / f"replicate-{replicate}-{base_identity(study)[:12]}"
+    return _trained_model(study, folder, replicate, f"training replicate {replicate} of the base model")
+
+
+def _trained_model(study: "Study", folder: Path, replicate: int, what: str) -> DiffusionModel:
     with limited_threads(study.config.threads):
         return kept_model(
-            base_folder(study),
-            family.load,
-            lambda: _start(study),
+            folder,
+            build_family(study).load,
+            lambda: _start(study, replicate),
             study.contributions,
             study.config.model.train,
-            seed=_training_seed(study),
-            what="training the base model",
+            seed=_seed(study, "train", replicate),
+            what=what,
             progress=study.progress,
             device=device_of(study),
         )

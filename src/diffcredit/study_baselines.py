@@ -1,9 +1,11 @@
 """A study's baselines: what they are given, and their credits, kept once they are computed."""
 
 import dataclasses
+import inspect
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,14 @@ from diffcredit.baselines.protocol import FloatArray
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.plugins import build, settings_of
-from diffcredit.preparation import base_identity, base_start, build_family, generated_images, property_records
+from diffcredit.preparation import (
+    base_identity,
+    base_start,
+    build_family,
+    generated_images,
+    property_records,
+    replicate_model,
+)
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -62,7 +71,8 @@ def kept_baselines(study: "Study") -> list[StudyBaseline]:
     results = []
     for file in sorted(_folder(study).glob("*.json")):
         content = json.loads(file.read_text(encoding="utf-8"))
-        if content.pop("study") == _identity(study):
+        # a file without options is an earlier version's, which does not tell its settings
+        if content["study"] == _identity(study) and "options" in content:
             results += [_read(row, content) for row in content["rows"]]
     order = {name: place for place, name in enumerate(BASELINES)}
     return sorted(results, key=lambda each: (order.get(each.found.method, len(order)), each.found.name))
@@ -73,17 +83,21 @@ def _of_method(study: "Study", name: str, options: Mapping[str, Any], baseline: 
     refused: UserError | None = None
     of_property = getattr(baseline, "of_property", False)
     records = {record.name: record for record in property_records(study)}
+    changed = changed_options(baseline, options)
     for prop in study.properties if of_property else [None]:
-        settings = [name, settings_of(baseline, options), records[prop.name].fingerprint if prop else None]
-        file = _folder(study) / f"{name.rpartition(':')[2]}-{fingerprint([_identity(study), settings])[:12]}.json"
-        if not file.exists():
+        # named by what names its rows, so that what is computed anew replaces them and none is there twice
+        identity = fingerprint([_identity(study), name, changed, prop.name if prop else None])
+        file = _folder(study) / f"{name.rpartition(':')[2]}-{identity[:12]}.json"
+        made_from = fingerprint([settings_of(baseline, options), records[prop.name].fingerprint if prop else None])
+        if not file.exists() or json.loads(file.read_text(encoding="utf-8"))["made_from"] != made_from:
             try:
                 with limited_threads(study.config.threads):
                     found = baseline_credits(baseline, study_evidence(study, prop))
             except UserError as error:  # it may suit another property
                 refused = error
                 continue
-            write_text(file, canonical_json(_content(study, baseline, prop, found)))
+            content = _content(study, baseline, prop, found)
+            write_text(file, canonical_json({**content, "options": changed, "made_from": made_from}))
         content = json.loads(file.read_text(encoding="utf-8"))
         results += [_read(row, content) for row in content["rows"]]
     if refused is not None and not results:
@@ -91,8 +105,15 @@ def _of_method(study: "Study", name: str, options: Mapping[str, Any], baseline: 
     return results
 
 
+def changed_options(baseline: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the ``options`` asked for that are not the defaults, as the method understood them."""
+    values, defaults = {**options, **settings_of(baseline, options)}, inspect.signature(type(baseline)).parameters
+    return {key: values[key] for key in options if key not in defaults or values[key] != defaults[key].default}
+
+
 def study_evidence(study: "Study", prop: Any = None) -> Evidence:
     """What the study has for its baselines."""
+    came_trained = build_family(study).trained
     return Evidence(
         contributions=study.contributions,
         generated=generated_images(study),
@@ -100,7 +121,9 @@ def study_evidence(study: "Study", prop: Any = None) -> Evidence:
         seed=study.config.seed,
         extractors=study.extractors,
         load_model=lambda: study.base,
-        start=None if build_family(study).trained else lambda: base_start(study),
+        start=None if came_trained else lambda: base_start(study),
+        # the methods take the models one after the other, each several times
+        replicate=None if came_trained else lru_cache(maxsize=1)(partial(replicate_model, study)),
         sampling=study.config.sampling,
         training=study.config.model.train,
         folder=_folder(study),
@@ -153,5 +176,5 @@ def _content(study: "Study", baseline: Any, prop: Any, found: Sequence[BaselineC
 
 def _read(row: Mapping[str, Any], content: Mapping[str, Any]) -> StudyBaseline:
     credits = np.asarray(row["credits"], dtype=np.float64)
-    found = BaselineCredits(row["method"], row["how"], credits, row["chosen"], row["seconds"])
+    found = BaselineCredits(row["method"], row["how"], credits, row["chosen"], row["seconds"], content["options"])
     return StudyBaseline(content["title"], content["category"], content["property"], found)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from diffcredit.artifacts import fingerprint
 from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
-from diffcredit.credit import Credits, KnownSurrogate, estimate
+from diffcredit.credit import Credits, KnownSurrogate
+from diffcredit.credit.own_credits import own_credits
 from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.plugins import build, settings_of
@@ -97,14 +98,7 @@ class StudySurrogates:
         if key not in self._credits:
             table = tabulate(self._game(values, prop), len(self._ledger["contributors"]), most, self._seed)
             with located(f"{self._study.file}: surrogate {values.name!r} of {prop!r}"):
-                self._credits[key] = estimate(
-                    table.coalitions,
-                    table.values,
-                    empty=0.0,
-                    full=table.full,
-                    method="exact" if table.size_distribution == "exhaustive" else "unshrunk",
-                    size_distribution=table.size_distribution,
-                )
+                self._credits[key] = own_credits(table.coalitions, table.values, table.full, table.size_distribution)
         return self._credits[key]
 
     def _game(self, values: SurrogateValues, prop: str) -> Surrogate:

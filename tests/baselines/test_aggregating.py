@@ -36,7 +36,7 @@ def test_refusals_say_what_is_accepted():
     given = contributions()
     with pytest.raises(UserError, match=r"'median'; accepted: sum, mean, max"):
         aggregate(np.zeros(20), given, "median")
-    with pytest.raises(UserError, match=r"shape \(19,\): one for each of the 20"):
+    with pytest.raises(UserError, match=r"scores: shape \(19,\); one number for each of 20"):
         aggregate(np.zeros(19), given, "sum")
     with pytest.raises(UserError, match=r"that of 07 is not a finite number"):
         aggregate(np.where(np.arange(20) == 7, np.nan, 0.0), given, "sum")

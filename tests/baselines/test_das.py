@@ -33,12 +33,12 @@ def test_scores_are_squared_output_changes_averaged_over_queries(monkeypatch):
     rows = {"training": phi, "generated": queries}
     asked = {}
 
-    def gradient_rows(evidence, settings, of, method):
+    def gradient_rows(evidence, settings, of, method, replicate):
         asked[of] = settings.kind
         return rows[of]
 
     monkeypatch.setattr(rows_module, "gradient_rows", gradient_rows)
-    monkeypatch.setattr(das, "root_errors", lambda evidence, settings, method: errors)
+    monkeypatch.setattr(das, "root_errors", lambda evidence, settings, method, replicate: errors)
     monkeypatch.setattr(das, "QUERIES", 2)  # the five come in three parts
     found = DAS(lam=0.3)
     inverse = np.linalg.inv(phi.T @ phi + 0.3 * np.eye(6))
@@ -73,6 +73,15 @@ def test_root_errors_are_those_of_the_predictions(model, monkeypatch):
                 predicted = model.network(x_t[None].float(), torch.tensor([t])).sample[0]
             expected = np.sqrt(np.mean((predicted - noise[j]).numpy() ** 2))
             assert found[image, j] == pytest.approx(expected, rel=1e-4)
+
+
+def test_root_errors_of_a_replicate_are_its_own(model, tmp_path):
+    other = DDPM.create("tiny", 8, 1)
+    looked_at = evidence(model, folder=tmp_path, replicate={1: other}.__getitem__)
+    root_errors(looked_at, SETTINGS, "das")
+    found = root_errors(looked_at, SETTINGS, "das", 1)
+    np.testing.assert_array_equal(found, root_errors(evidence(other), SETTINGS, "das"))
+    assert (found != root_errors(looked_at, SETTINGS, "das")).any()
 
 
 def test_root_errors_are_kept(model, tmp_path):

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -6,11 +7,11 @@ from typing import ClassVar, get_args
 import numpy as np
 import pytest
 
-from diffcredit.baselines import BASELINES, Evidence, aggregate, baseline_credits
+from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, aggregate, baseline_credits
 from diffcredit.baselines.floors import ImageCount, RandomRanking
 from diffcredit.baselines.protocol import Category, How
 from diffcredit.baselines.training_property import TrainingProperty
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.plugins import build
 from diffcredit.properties.colourfulness import Colourfulness
 
@@ -74,6 +75,8 @@ class Numbered:
     """Scores image j with j, and chooses a number."""
 
     name: ClassVar[str] = "numbered"
+    title: ClassVar[str] = "Numbers"
+    category: ClassVar[Category] = "floor"
     aggregations: ClassVar[tuple[How, ...]] = ("max", "sum")
 
     def scores(self, evidence):
@@ -93,6 +96,58 @@ def test_scores_are_aggregated_in_every_way_or_the_one_asked_for():
     np.testing.assert_array_equal(mean.credits, aggregate(np.arange(20), evidence.contributions, "mean"))
     (count,) = baseline_credits(ImageCount(), evidence)
     assert (count.name, count.how, count.chosen) == ("image_count", "", {})
+
+
+def test_a_setting_has_a_name_of_its_own():
+    def name(how, **options):
+        return BaselineCredits("trak", how, np.zeros(4), options=options).name
+
+    assert name("sum") == "trak (sum)"
+    assert name("") == "trak"
+    assert name("sum", lam=0.5, dimensions=512) == "trak (sum, dimensions=512, lam=0.5)"
+    assert name("", precision="bf16") == "trak (precision=bf16)"
+    assert name("max", layers=["up", "mid"], lam=None) == 'trak (max, lam=null, layers=["up","mid"])'
+
+
+def answering(**answers):
+    """A class of a user's own."""
+    words = {"name": "own", "title": "Own", "category": "floor", "aggregations": ("sum",)}
+    return type("Own", (), {**words, **{key: staticmethod(lambda _, each=each: each) for key, each in answers.items()}})
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (answering(scores=np.zeros(3)), r"own: scores: shape \(3,\); one number for each of 20"),
+        (answering(scores=["a"] * 20), "own: scores: not numbers"),
+        (answering(credits=np.zeros(5)), r"own: credits: shape \(5,\); one number for each of 4"),
+        (answering(credits=[0, 0, np.inf, 0]), "own: credits: that of cy is not a finite number"),
+        (type("Bare", (), {"name": "bare", "scores": None}), "Bare: lacks title, category, aggregations"),
+    ],
+)
+def test_what_a_user_s_class_answers_is_checked_before_it_is_kept(own, said):
+    with pytest.raises(UserError, match=said):
+        baseline_credits(own(), Evidence(contributions(), generated()))
+
+
+def test_what_a_user_s_class_answers_need_not_be_arrays():
+    own = answering(credits=[3, 1, 2, 0])
+    own.chosen = {"rank": np.float32(2)}
+    (found,) = baseline_credits(own(), Evidence(contributions(), generated()))
+    assert found.credits.tolist() == [3.0, 1.0, 2.0, 0.0]
+    assert json.dumps(found.chosen) == '{"rank": 2.0}'
+    own.chosen = {"rank": np.nan}
+    with pytest.raises(UserError, match="own: chosen: that of rank is not a finite number"):
+        baseline_credits(own(), Evidence(contributions(), generated()))
+
+
+def test_what_a_user_s_class_raises_is_one_line_that_tells_the_place():
+    class Broken(answering(scores=None)):
+        def scores(self, evidence):
+            return 1 / 0
+
+    with pytest.raises(DiffcreditError, match=r"^own: scores\(evidence\) raised ZeroDivisionError: .*test_registry.py"):
+        baseline_credits(Broken(), Evidence(contributions(), generated()))
 
 
 def test_image_count():

@@ -1,11 +1,15 @@
 """TRAK and its relatives against dense algebra, against the traker package, and on a planted copy."""
 
+import hashlib
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from diffcredit.baselines.das import DAS
 from diffcredit.baselines.gradients import rows as rows_module
+from diffcredit.baselines.gradients.projection import Signs
 from diffcredit.baselines.kernels import kernel
 from diffcredit.baselines.protocol import Evidence
 from diffcredit.baselines.registry import baseline_credits
@@ -21,8 +25,9 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
+from diffcredit.seeds import derive_seed
 
-from . import made_up
+from . import linear_models, made_up
 
 FAMILY = [TRAK, DTRAK, JourneyTRAK, RelativeInfluence, RenormalisedInfluence]
 ALL = [GradientSimilarity, *FAMILY, DAS]
@@ -36,7 +41,7 @@ def rows(monkeypatch):
     made = {of: array.astype(np.float32) for of, array in made.items()}
     made["asked"] = []
 
-    def gradient_rows(evidence, settings, of, method):
+    def gradient_rows(evidence, settings, of, method, replicate):
         made["asked"].append((of, settings, method))
         return made[of]
 
@@ -129,6 +134,112 @@ def test_what_is_needed(method):
         method(layers=["nowhere"]).scores(Evidence(given, given.images[:1], load_model=lambda: model))
 
 
+class Models:
+    """A base model and two replicates, linear maps in float64, and their gradients by hand: of ‖ε − W x_t‖²/d,
+    −2/d (ε − W x_t) x_tᵀ, the mean over three time steps, at which x_t is 0.8 x + 0.6 ε; projected."""
+
+    def __init__(self):
+        self.models = [linear_models.layers(linear_models.linear, seed=seed) for seed in (1, 2, 3)]
+        self.given, self.generated = linear_models.contributions(9), linear_models.images(4, seed=5)
+        d = linear_models.D
+        self.signs = Signs.of(20, 6).block(0, math.ceil(d * d / 64))[:, : d * d].double().numpy() / math.sqrt(20)
+
+    def evidence(self):
+        return Evidence(
+            self.given, self.generated, seed=6, load_model=lambda: self.models[0], replicate=self.models.__getitem__
+        )
+
+    def rows(self, images, model, direction):
+        weight = model.network[0].weight.detach().numpy()
+        found = []
+        for image in images:
+            x = image.transpose(2, 0, 1).reshape(-1) / 127.5 - 1
+            identity = hashlib.sha256(image.tobytes()).hexdigest()
+            gradients = []
+            for j in range(3):
+                generator = torch.Generator().manual_seed(derive_seed(6, identity, j))
+                noise = torch.randn((3, 2, 2), generator=generator).double().numpy().reshape(-1)
+                x_t = 0.8 * x + 0.6 * noise
+                gradients.append(np.outer(direction(weight @ x_t, noise), x_t).reshape(-1))
+            found.append(self.signs @ np.mean(gradients, axis=0))
+        return np.stack(found)
+
+    def both(self, model, direction):
+        return self.rows(self.given.images, model, direction), self.rows(self.generated, model, direction)
+
+
+def of_loss(predicted, noise):
+    return -2 / len(noise) * (noise - predicted)
+
+
+def of_prediction_norm(predicted, noise):
+    return 2 / len(noise) * predicted
+
+
+@pytest.mark.parametrize(
+    ("method", "direction"),
+    [(TRAK, of_loss), (DTRAK, of_prediction_norm), (RelativeInfluence, of_loss), (RenormalisedInfluence, of_loss)],
+)
+@pytest.mark.parametrize("lam", [0.02, None])
+def test_scores_are_the_mean_over_models_of_each_ones_own(method, direction, lam):
+    case = Models()
+    asked = method(time_steps=3, dimensions=20, models=3, lam=lam)
+    found, expected = asked.scores(case.evidence()), []
+    assert list(asked.chosen) == ["lambda", "lambda[1]", "lambda[2]"]
+    assert len(set(asked.chosen.values())) == (3 if lam is None else 1)
+    for model, chosen in zip(case.models, asked.chosen.values(), strict=True):
+        phi, queries = case.both(model, direction)
+        inverse = np.linalg.inv(phi.T @ phi + chosen * np.eye(20))
+        scores = (phi @ inverse @ queries.T).mean(axis=1)
+        if method is RelativeInfluence:
+            scores /= np.linalg.norm(inverse @ phi.T, axis=0)
+        if method is RenormalisedInfluence:
+            scores /= np.linalg.norm(phi, axis=1)
+        expected.append(scores)
+    np.testing.assert_allclose(found, np.mean(expected, axis=0), rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+    assert np.ptp(expected, axis=0).max() > 0.05 * np.abs(found).max()  # the models differ, so that the mean matters
+
+
+def test_gradient_similarity_over_models_is_the_mean_of_their_cosines():
+    from sklearn.metrics.pairwise import cosine_similarity
+
+    case = Models()
+    found = GradientSimilarity(time_steps=3, dimensions=20, models=3).scores(case.evidence())
+    expected = [cosine_similarity(*case.both(model, of_loss)).mean(axis=1) for model in case.models]
+    np.testing.assert_allclose(found, np.mean(expected, axis=0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [each for each in ALL if each is not JourneyTRAK])
+def test_several_models_are_the_mean_of_each_as_the_base_model(method):
+    """Each alone, in the place of the base model, gives what it gives among several."""
+    case, options = Models(), {"time_steps": 3, "dimensions": 20}
+    alone = [
+        method(**options).scores(Evidence(case.given, case.generated, seed=6, load_model=lambda model=model: model))
+        for model in case.models
+    ]
+    together = method(**options, models=3).scores(case.evidence())
+    np.testing.assert_allclose(together, np.mean(alone, axis=0), rtol=1e-12)
+    one = method(**options, models=1).scores(case.evidence())
+    assert one.tobytes() == alone[0].tobytes()
+
+
+def test_one_model_is_the_base_model_bit_for_bit(rows):
+    """As the algebra has it without any mean, a score of minus nothing included."""
+    rows["training"][4] = -0.0
+    phi, mean = rows["training"], rows["generated"].astype(np.float64).sum(axis=0, keepdims=True) / 3
+    assert TRAK(lam=0.7).scores(evidence()).tobytes() == kernel(phi).scores(mean, 0.7)[:, 0].tobytes()
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_other_models_than_the_base_model_must_be_there(method):
+    def never():
+        raise AssertionError("before any work")
+
+    given = made_up.contributions()
+    with pytest.raises(UserError, match=rf"^{method.name}: models: more than 1 .* a model that came trained"):
+        method(models=2).scores(Evidence(given, given.images[:1], load_model=never))
+
+
 @pytest.fixture(scope="module")
 def trained():
     """A model that has begun to tell the four contributors' patterns apart."""
@@ -187,7 +298,7 @@ def test_scores_follow_their_images(trained):
 @pytest.mark.parametrize("lam", [0.0, 0.05])
 def test_agrees_with_traker(lam, tmp_path):
     """A small network's gradients and scores by the TRAK authors' own package."""
-    trak = pytest.importorskip("trak", reason="the traker package is not installed")
+    import trak
     from trak.projectors import BasicProjector, ProjectionType
 
     class SquaredError(trak.modelout_functions.AbstractModelOutput):

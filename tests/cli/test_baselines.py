@@ -2,14 +2,17 @@
 
 import csv
 import json
+import struct
+import zlib
 
+import numpy as np
 import pytest
 from PIL import Image
 from scipy.stats import spearmanr
 
 from diffcredit.baselines import BASELINES
 from diffcredit.study import Study
-from tiny_study import write_study
+from tiny_study import images_of, write_study
 
 QUICK = ("image_count", "random_ranking", "training_property", "pixel_similarity")
 
@@ -76,6 +79,38 @@ def test_what_was_computed_is_found_again(finished, diffcredit, monkeypatch):
     assert {row["how"] for row in kept[0]["rows"]} == {"mean", "max"}
 
 
+def test_two_settings_of_one_method_are_two_rows(finished, diffcredit):
+    settings = ["clusters=2", "clusters=3"]
+    methods = [f"{{name: cluster_distance, {setting.replace('=', ': ')}}}" for setting in settings]
+    code, out, err = diffcredit("baselines", finished, *asked(*methods), warned=True)
+    assert code == 0, err
+    rows, page = table(finished), (finished / "results" / "report.html").read_text(encoding="utf-8")
+    contributors = len(Study.load(finished).contributions.contributors)
+    for setting in settings:
+        assert sum(row["options"] == setting for row in rows) == 2 * contributors  # mean and max
+        for how in ("mean", "max"):
+            name = f"cluster_distance ({how}, {setting})"
+            assert page.count(name) == 2  # beside the credits, and where the methods agree with each other
+        assert f"{setting})" in out
+    assert len(rows) == 4 * contributors
+
+
+def test_trak_of_two_models(tmp_path, diffcredit):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    contributions = {"path": "images", "resolution": 16}
+    file = write_study(tmp_path, {"contributions": contributions, "properties": [{"name": "colourfulness"}]})
+    trak = "{name: trak, time_steps: 1, dimensions: 16, models: 2}"
+    code, out, err = diffcredit("baselines", file, *asked(trak), warned=True)
+    assert code == 0, err
+    assert "training replicate 1 of the base model" in out
+    assert "lambda[1]" in out
+    rows = table(tmp_path)
+    assert [row["contributor"] for row in rows] == ["ada", "bob", "cem"] * 2
+    assert {row["options"] for row in rows} == {"dimensions=16, models=2, time_steps=1"}
+    code, _, err = diffcredit("baselines", file, *asked("{name: trak, models: 0}"))
+    assert (code, "--method.models: 0 is not accepted" in err) == (2, True), err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -117,6 +152,60 @@ def test_a_copy_of_a_training_image_is_explained_by_it(finished, diffcredit, tmp
     assert page.count("<li>") == 8
     assert page.count("data:image/png") == 9
     assert study.contributions.names[row] in page
+
+
+def test_two_settings_of_a_method_explain_side_by_side(finished, diffcredit, tmp_path):
+    few = ("{name: trak, lam: 1, time_steps: 1, dimensions: 4}", "{name: trak, lam: 2, time_steps: 1, dimensions: 4}")
+    sheet = tmp_path / "sheet.html"
+    code, _, err = diffcredit("explain", finished, 0, *asked(*few), "--output", sheet, warned=True)
+    assert code == 0, err
+    assert all(f"lam={lam}.0" in sheet.read_text(encoding="utf-8") for lam in (1, 2))
+
+
+def header_of(side):
+    """A PNG whose header promises so many pixels a side, and nothing more."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = [struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))]
+    for kind in (b"IDAT", b"IEND"):
+        parts.append(struct.pack(">I", 0) + kind + struct.pack(">I", zlib.crc32(kind)))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def test_a_picture_that_cannot_be_read_says_so_before_a_model_is_trained(tmp_path, diffcredit):
+    file = write_study(tmp_path)
+    Image.new("RGB", (64, 64), "red").save(tmp_path / "whole.bmp")
+    pictures = {
+        "bomb.png": header_of(30_000),
+        "none.png": header_of(16),
+        "text.png": b"hello",
+        "cut.bmp": (tmp_path / "whole.bmp").read_bytes()[:900],
+    }
+    for name, content in pictures.items():
+        (tmp_path / name).write_bytes(content)
+        code, out, err = diffcredit("explain", file, tmp_path / name, *asked("pixel_similarity"))
+        assert code == 2
+        assert err.startswith(f"error: PICTURE: {tmp_path / name}: ")
+        assert err.count("\n") == 1
+        assert "training" not in out
+    code, out, err = diffcredit("explain", file, 99, *asked("pixel_similarity"))
+    assert (code, "training" in out) == (2, False)
+    code, out, err = diffcredit("explain", file, 0, *asked("pixel_similarity"), "--output", tmp_path)
+    assert (code, err) == (2, f"error: --output: {tmp_path} is a folder; a file is expected\n")
+
+
+def test_names_of_pictures_and_images_are_data(tmp_path, diffcredit):
+    images = images_of(tmp_path / "images", ["ann", "bob"], 2)
+    evil = images / "ann" / "\x1b[31mred\n.png"
+    Image.fromarray(np.full((16, 16, 3), 9, np.uint8)).save(evil)
+    changes = {"contributions": {"path": "images", "resolution": 16}, "properties": [{"name": "colourfulness"}]}
+    file = write_study(tmp_path, changes)
+    for name in ("绘画.png", "图片.png"):
+        Image.open(evil).save(tmp_path / name)
+        code, out, err = diffcredit("explain", file, tmp_path / name, *asked("pixel_similarity"), warned=True)
+        assert code == 0, err
+        assert "red" in out
+        assert "\x1b" not in out
+        assert (tmp_path / "results" / f"explain-{name[:2]}.html").exists()
 
 
 def test_a_generated_image_is_named_by_its_seed(finished, diffcredit, tmp_path):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from diffcredit.baselines.answers import one_number_each
 from diffcredit.baselines.protocol import FloatArray, How
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
@@ -19,14 +20,7 @@ def aggregate(scores: ArrayLike, contributions: Contributions, how: How) -> Floa
     """
     if how not in _WAYS:
         raise UserError(f"how: {how!r}; accepted: {', '.join(_WAYS)}")
-    s = np.asarray(scores, dtype=np.float64)
-    if s.shape != contributions.owner.shape:
-        raise UserError(
-            f"scores of shape {s.shape}: one for each of the {len(contributions.owner)} training images is accepted"
-        )
-    if not np.isfinite(s).all():
-        worst = contributions.names[int(np.argmin(np.isfinite(s)))]
-        raise UserError(f"scores: that of {worst} is not a finite number")
+    s = one_number_each(scores, contributions.names, "scores")
     if (contributions.counts == 0).any():
         nobody = contributions.contributors[int(np.argmin(contributions.counts))]
         raise UserError(f"contributor {nobody!r} gave no training image; credits need at least one of everybody")

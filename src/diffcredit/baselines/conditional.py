@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 from diffcredit.baselines.protocol import Category, Evidence, FloatArray
-from diffcredit.credit import estimate
+from diffcredit.credit.own_credits import own_credits
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
 from diffcredit.seeds import derive_seed
@@ -47,11 +47,4 @@ class ConditionalShapley:
                 )
             seed = derive_seed(evidence.seed, "surrogates")
             table = tabulate(values.game(prop.name), evidence.contributions.n, self.coalitions, seed)
-        return estimate(
-            table.coalitions,
-            table.values,
-            empty=0.0,
-            full=table.full,
-            method="exact" if table.size_distribution == "exhaustive" else "unshrunk",
-            size_distribution=table.size_distribution,
-        ).values
+        return own_credits(table.coalitions, table.values, table.full, table.size_distribution).values

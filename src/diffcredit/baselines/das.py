@@ -33,10 +33,11 @@ class DAS(TRAK):
     training_kind: ClassVar[Kind] = "prediction_mean"
     query_kind: ClassVar[Kind] = "prediction_mean"
 
-    def scores(self, evidence: Evidence) -> FloatArray:
-        queries, phi = self.query_rows(evidence, self.query_kind), self.training_rows(evidence, self.training_kind)
-        residuals = mean_residuals(root_errors(evidence, self.settings("loss", evidence), self.name))
-        ridge, lam = self.prepared(evidence, phi, queries)
+    def scores_of(self, evidence: Evidence, replicate: int) -> FloatArray:
+        queries = self.query_rows(evidence, self.query_kind, replicate)
+        phi = self.training_rows(evidence, self.training_kind, replicate)
+        residuals = mean_residuals(root_errors(evidence, self.settings("loss", evidence), self.name, replicate))
+        ridge, lam = self.prepared(evidence, phi, queries, replicate)
         squares = np.zeros(len(phi))
         for start in range(0, len(queries), QUERIES):
             squares += np.square(ridge.scores(queries[start : start + QUERIES], lam)).sum(axis=1)
@@ -49,14 +50,15 @@ def mean_residuals(errors: FloatArray) -> FloatArray:
     return np.divide(errors.mean(axis=1), lengths, out=np.zeros_like(lengths), where=lengths > 0)
 
 
-def root_errors(evidence: Evidence, settings: GradientSettings, method: str) -> FloatArray:
-    """(m, J): √ℓ of each training image at each time step, with the noises of its gradient; kept in the folder."""
+def root_errors(evidence: Evidence, settings: GradientSettings, method: str, replicate: int = 0) -> FloatArray:
+    """(m, J): √ℓ of each training image at each time step in one model, with the noises of its gradient; kept in the
+    folder."""
     import torch
 
     from diffcredit.baselines.gradients.per_image import digests, noises, time_steps
     from diffcredit.diffusion.micro_batches import in_smaller_batches
 
-    model, given = evidence.model(method), evidence.contributions
+    model, given = evidence.model(method, replicate), evidence.contributions
     identities = digests(given.images)
     name = fingerprint(
         ["root errors", model.fingerprint, settings.time_steps, settings.seed, identities, given.captions]

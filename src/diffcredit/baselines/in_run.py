@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.artifacts import fingerprint_arrays
-from diffcredit.baselines.influence_functions import kept, query_captions, require_shape
+from diffcredit.baselines.influence_functions import kept
 from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt, Training
-from diffcredit.errors import UserError, located
+from diffcredit.errors import UserError
 from diffcredit.properties import Images
 from diffcredit.seeds import derive_seed
 
@@ -73,16 +74,13 @@ class InRunShapley:
         self.chosen = {"distance": float(found["distance"])}
         return found["scores"]
 
-    def _validation(self, evidence: Evidence, model: "DiffusionModel") -> tuple[Images, list[str] | None]:
+    def _validation(self, evidence: Evidence, model: "DiffusionModel") -> tuple[Images, tuple[str, ...] | None]:
         given = evidence.contributions
         if self.validation == "generated":
-            generated = evidence.queries(self.name)
-            require_shape(self.name, generated, given.images)
-            with located(self.name):
-                return generated, query_captions(model, evidence)
+            return comparable_queries(evidence, self.name), query_captions(evidence, model, self.name)
         if len(given.heldout) == 0:
             raise UserError(f"{self.name}: validation: heldout, and no image was held out; accepted: generated")
-        return given.heldout, None if given.heldout_captions is None else list(given.heldout_captions)
+        return given.heldout, given.heldout_captions
 
 
 class _StepCredits:

@@ -1,6 +1,6 @@
 """Influence functions: how much less a generated image's loss would be, had a training image weighed a little more."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt
-from diffcredit.errors import DiffcreditError, UserError, located
-from diffcredit.properties import Images
+from diffcredit.errors import DiffcreditError, located
 
 if TYPE_CHECKING:
     from diffcredit.baselines.curvature import Curvature
     from diffcredit.baselines.directional import Samples, Weights
-    from diffcredit.diffusion.protocol import DiffusionModel
 
 
 @dataclass
@@ -47,12 +46,11 @@ class _Influence:
         from diffcredit.baselines.directional import Samples, derivatives, mean_gradient
         from diffcredit.baselines.gradients.per_image import trained_parameters
 
-        generated, given = evidence.queries(self.name), evidence.contributions
-        require_shape(self.name, generated, given.images)
+        generated, given = comparable_queries(evidence, self.name), evidence.contributions
         model, seed = evidence.model(self.name), evidence.seed
+        captions = query_captions(evidence, model, self.name)
         with located(self.name):
             weights = {name: each.detach() for name, each in trained_parameters(model, self.layers).items()}
-            captions = query_captions(model, evidence)
         training = Samples(model, given.images, given.captions, self.time_steps, seed, evidence.progress)
         queries = Samples(model, generated, captions, self.time_steps, seed, evidence.progress)
         settings = [model.fingerprint, self.kronecker, self.time_steps, self.draws, self.layers, seed]
@@ -104,24 +102,6 @@ class KroneckerInfluence(_Influence):
     name: ClassVar[str] = "influence_kronecker"
     title: ClassVar[str] = "Influence functions, Kronecker-factored curvature (EK-FAC)"
     kronecker: ClassVar[bool] = True
-
-
-def require_shape(method: str, generated: Images, training: Images) -> None:
-    if generated.shape[1:] != training.shape[1:]:
-        raise UserError(
-            f"{method}: generated images of shape {generated.shape[1:]}; the training images' {training.shape[1:]} is "
-            "accepted"
-        )
-
-
-def query_captions(model: "DiffusionModel", evidence: Evidence) -> list[str] | None:
-    """The text that each generated image follows, by its seed; None of a model without texts."""
-    prompts: Sequence[str] | None = getattr(model, "prompts", None)
-    if not prompts:
-        return None
-    if evidence.sampling is None or evidence.sampling.images < len(evidence.generated):
-        raise UserError(f"needs to know how the {len(evidence.generated)} generated images were sampled")
-    return [prompts[seed % len(prompts)] for seed in evidence.sampling.seeds[: len(evidence.generated)]]
 
 
 def kept(

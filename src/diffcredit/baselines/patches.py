@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
-from diffcredit.baselines.similarity import comparable_queries
+from diffcredit.baselines.queries import comparable_queries
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.features import Images
 from diffcredit.seeds import derive_seed

@@ -28,8 +28,9 @@ class Evidence:
     """What baselines look at: the contributions and the base model's ``generated`` images (g, h, w, 3), image j from
     the noise of seed j of ``sampling``; and, where a method asks for it, the fitted property that contributors are
     credited for, the base model (loaded when asked for) with how it was trained, the model before that training with
-    the training's seed (None: it came trained), a seed for what is random, and a folder where what is dear is kept
-    (None: nowhere)."""
+    the training's seed (None: it came trained), others that were trained as it was (``replicate(s)`` for s ≥ 1, from
+    another initialisation and data order; None: there are none), a seed for what is random, and a folder where what is
+    dear is kept (None: nowhere)."""
 
     contributions: Contributions
     generated: Images
@@ -40,14 +41,24 @@ class Evidence:
     sampling: Sampling | None = None
     training: Training | None = None
     start: "Callable[[], tuple[DiffusionModel, int]] | None" = None
+    replicate: "Callable[[int], DiffusionModel] | None" = None
     folder: Path | None = None
     progress: Progress = silent
 
-    def model(self, method: str) -> "DiffusionModel":
-        """The base model, which ``method`` needs."""
+    def model(self, method: str, replicate: int = 0) -> "DiffusionModel":
+        """The base model, which ``method`` needs, or another ``replicate`` of it."""
         if self.load_model is None:
             raise UserError(f"{method}: needs the base model, and none was given")
-        return self.load_model()
+        return self.replicates(method)(replicate) if replicate else self.load_model()
+
+    def replicates(self, method: str) -> "Callable[[int], DiffusionModel]":
+        """What gives other models that were trained as the base model was, which ``method`` needs."""
+        if self.replicate is None:
+            raise UserError(
+                f"{method}: models: more than 1 are trained as the base model was, and a model that came trained has "
+                "no such training; 1 is accepted"
+            )
+        return self.replicate
 
     def queries(self, method: str) -> Images:
         """The generated images, of which there must be one."""

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from diffcredit.artifacts import canonical_json
 from diffcredit.baselines.aggregating import aggregate
+from diffcredit.baselines.answers import check_words, chosen_by, credits_of, scores_of
 from diffcredit.baselines.protocol import Evidence, FloatArray, How
 from diffcredit.errors import UserError
 
@@ -35,32 +37,42 @@ BASELINES = {
 @dataclass(frozen=True, eq=False)
 class BaselineCredits:
     """(n,) credits of one method, how scores were aggregated (empty: there were none), what the method chose by itself
-    (such as λ), and the seconds it took."""
+    (such as λ), the seconds it took, and those of its options that are not the defaults."""
 
     method: str
     how: str
     credits: FloatArray
     chosen: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return f"{self.method} ({self.how})" if self.how else self.method
+        """Such as ``trak (sum, dimensions=512)``: one for each method, aggregation and setting."""
+        words = ", ".join(filter(None, (self.how, self.setting)))
+        return f"{self.method} ({words})" if words else self.method
+
+    @property
+    def setting(self) -> str:
+        """The options in words, such as ``dimensions=512``; empty where all are the defaults."""
+        words = {key: each if isinstance(each, str) else canonical_json(each) for key, each in self.options.items()}
+        return ", ".join(f"{key}={words[key]}" for key in sorted(words))
 
 
 def baseline_credits(baseline: Any, evidence: Evidence, how: How | None = None) -> list[BaselineCredits]:
     """The credits that a baseline gives: one set for each of its aggregations, or for the one asked for."""
+    check_words(baseline)
     start = time.perf_counter()
     if hasattr(baseline, "credits"):
         if how is not None:
             raise UserError(f"{baseline.name}: scores no images, so that {how!r} of them cannot be taken")
-        found = baseline.credits(evidence)
-        return [BaselineCredits(baseline.name, "", found, _chosen(baseline), time.perf_counter() - start)]
-    scores = baseline.scores(evidence)
+        found = credits_of(baseline, evidence)
+        return [BaselineCredits(baseline.name, "", found, chosen_by(baseline), time.perf_counter() - start)]
+    scores = scores_of(baseline, evidence)
     seconds = time.perf_counter() - start
     return [
         BaselineCredits(
-            baseline.name, each, aggregate(scores, evidence.contributions, each), _chosen(baseline), seconds
+            baseline.name, each, aggregate(scores, evidence.contributions, each), chosen_by(baseline), seconds
         )
         for each in ((how,) if how else baseline.aggregations)
     ]

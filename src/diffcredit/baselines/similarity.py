@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
-from diffcredit.errors import UserError
+from diffcredit.baselines.queries import comparable_queries
 from diffcredit.features import FeaturesOption
 from diffcredit.progress import Progress, silent
-from diffcredit.properties import Images
 from diffcredit.properties.directions import unit_rows
 
 BLOCK_NUMBERS = 2**24  # numbers held as floats at a time: 128 MiB
@@ -67,14 +66,3 @@ def mean_cosines(training: NDArray[Any], generated: NDArray[Any], progress: Prog
 
     mean = np.sum([block.sum(axis=0) for block in units(generated, 0)], axis=0) / len(generated)
     return np.concatenate([block @ mean for block in units(training, len(generated))])
-
-
-def comparable_queries(evidence: Evidence, method: str) -> Images:
-    """The generated images, which must be of the training images' shape for ``method`` to compare their pixels."""
-    generated, training = evidence.queries(method), evidence.contributions.images
-    if generated.shape[1:] != training.shape[1:]:
-        raise UserError(
-            f"{method}: generated images of shape {generated.shape[1:]}; the training images' shape "
-            f"{training.shape[1:]} is accepted"
-        )
-    return generated

@@ -26,6 +26,7 @@ MethodOption = Annotated[
 
 
 MOST_COLUMNS = 4
+NAME_WIDTH = 30  # a name without options stays whole
 
 
 def baselines(study: StudyArgument, method: MethodOption = None) -> None:
@@ -62,6 +63,8 @@ def parsed(text: str) -> dict[str, Any]:
 def print_baselines(study: "Study", found: "Sequence[StudyBaseline]") -> None:
     """One line a method: what it chose, how long it took, and how it agrees with the study's credits; a few properties
     beside each other, many below."""
+    from textwrap import fill
+
     from rich.table import Table
     from rich.text import Text
 
@@ -82,5 +85,6 @@ def print_baselines(study: "Study", found: "Sequence[StudyBaseline]") -> None:
             shown = [row.correlations[name] for name in some]
             cells = ["" if value is None else f"{value:+.2f}" for value in shown]
             chosen = ", ".join(f"{key} {value:.3g}" for key, value in row.chosen.items())
-            grid.add_row(Text(row.name), *cells, duration(row.seconds), Text(chosen))
+            name = fill(row.name, NAME_WIDTH, break_long_words=False, break_on_hyphens=False)
+            grid.add_row(Text(name), *cells, duration(row.seconds), Text(chosen))
         console.print(grid)

@@ -13,10 +13,14 @@ from diffcredit.cli.console import Bars, StudyArgument, console, say
 from diffcredit.errors import DiffcreditWarning, UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from diffcredit.baselines import Evidence
     from diffcredit.contributions import Contributions
     from diffcredit.study import Study
 
+UNSAFE = re.compile(r"[^\w-]+")  # for a file's name
 SHOWN = 8  # training images of each method
 METHODS = ("pixel_similarity", "feature_similarity", "patch_similarity", "gradient_similarity", "trak", "d_trak")
 
@@ -34,32 +38,40 @@ def explain(
     import warnings
 
     from diffcredit.artifacts import write_text
+    from diffcredit.baselines import BaselineCredits
+    from diffcredit.baselines.answers import check_words, scores_of
     from diffcredit.cli.run import stopping_gently
     from diffcredit.execution.threads import limited_threads
     from diffcredit.report.contact_sheet import contact_sheet
     from diffcredit.study import Study
-    from diffcredit.study_baselines import build_baselines
+    from diffcredit.study_baselines import build_baselines, changed_options
 
+    if output is not None and output.is_dir():
+        raise UserError(f"--output: {output} is a folder; a file is expected")
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
-        evidence = evidence_of(loaded, picture)
-        wanted = [parsed(text) for text in method or METHODS]
-        scores = {}
-        for name, _, baseline in build_baselines(loaded, wanted):
+        built = build_baselines(loaded, [parsed(text) for text in method or METHODS])
+        for name, _, baseline in built:
             if not hasattr(baseline, "scores"):
                 raise UserError(f"--method: {name!r} scores no images one by one, and explains no picture")
+            check_words(baseline)
+        evidence = evidence_of(loaded, picture)
+        scores = {}
+        for name, options, baseline in built:
             try:
                 with limited_threads(loaded.config.threads):
-                    scores[name] = baseline.scores(evidence)
+                    values = scores_of(baseline, evidence)
             except UserError as error:
                 if method:
                     raise
                 warnings.warn(f"{name}: left out: {error}", DiffcreditWarning, stacklevel=2)
+                continue
+            scores[BaselineCredits(name, "", values, options=changed_options(baseline, options)).name] = values
     contributions = loaded.contributions
     found = {name: (-values).argsort(kind="stable")[:SHOWN].tolist() for name, values in scores.items()}
     _print(contributions, scores, found)
     owners = [contributions.contributors[owner] for owner in contributions.owner]
-    file = output or loaded.folder / f"explain-{re.sub(r'[^A-Za-z0-9_-]+', '-', Path(picture).stem)[:60]}.html"
+    file = output or loaded.folder / f"explain-{UNSAFE.sub('-', Path(picture).stem)[:40]}.html"
     title = f"The training images closest to {'the image of seed ' if evidence.sampling else ''}{picture}"
     sheet = contact_sheet(
         title, evidence.generated[0], found, scores, contributions.images, owners, contributions.names
@@ -72,23 +84,31 @@ def evidence_of(study: "Study", picture: str) -> "Evidence":
     """What methods look at, with one picture in place of all generated images."""
     from diffcredit.study_baselines import study_evidence
 
-    evidence, sampling = study_evidence(study), study.config.sampling
-    if re.fullmatch(r"\d{1,18}", picture) and not Path(picture).exists():
-        seed = int(picture)
-        if seed not in sampling.seeds:
-            seeds = sampling.seeds
-            raise UserError(f"PICTURE: seed {seed}; those of the study's images are {seeds[0]} to {seeds[-1]}")
-        row = list(sampling.seeds).index(seed)
-        return replace(
-            evidence, generated=evidence.generated[row : row + 1], sampling=replace(sampling, seed=seed, images=1)
-        )
+    if not re.fullmatch(r"[0-9]{1,18}", picture) or Path(picture).exists():
+        pixels = _pixels(picture, study.config.contributions.resolution)  # a mistake is told before a model is trained
+        return replace(study_evidence(study), generated=pixels[None], sampling=None)
+    seed, sampling = int(picture), study.config.sampling
+    if seed not in sampling.seeds:
+        seeds = sampling.seeds
+        raise UserError(f"PICTURE: seed {seed}; those of the study's images are {seeds[0]} to {seeds[-1]}")
+    evidence, row = study_evidence(study), sampling.seeds.index(seed)
+    return replace(
+        evidence, generated=evidence.generated[row : row + 1], sampling=replace(sampling, seed=seed, images=1)
+    )
+
+
+def _pixels(picture: str, resolution: int) -> "NDArray[np.uint8]":
+    """(resolution, resolution, 3) of an image file."""
     from diffcredit.contributions.images import UnreadableImage, open_image, square_pixels
 
     try:
-        pixels = square_pixels(open_image(Path(picture)), study.config.contributions.resolution)
+        with open_image(Path(picture)) as image:
+            return square_pixels(image, resolution)
     except UnreadableImage as error:
-        raise UserError(f"PICTURE: {picture}: {error}; an image file or a seed is expected") from None
-    return replace(evidence, generated=pixels[None], sampling=None)
+        why = str(error)
+    except Exception as error:  # on hostile files Pillow's decoders raise anything
+        why = f"cannot be decoded ({type(error).__name__}: {error})"
+    raise UserError(f"PICTURE: {picture}: {why}; an image file or a seed is expected")
 
 
 def _print(contributions: "Contributions", scores: Mapping[str, Any], found: Mapping[str, list[int]]) -> None:
@@ -102,5 +122,10 @@ def _print(contributions: "Contributions", scores: Mapping[str, Any], found: Map
         for place, row in enumerate(rows[:3]):
             who = contributions.contributors[contributions.owner[row]]
             cells = (name if place == 0 else "", who, contributions.names[row], f"{scores[name][row]:.4g}")
-            grid.add_row(*map(Text, cells))
+            grid.add_row(*(Text(_printable(cell)) for cell in cells))
     console.print(grid)
+
+
+def _printable(name: str) -> str:
+    """Files are named by strangers, and a terminal obeys control characters."""
+    return "".join(character if character.isprintable() else "�" for character in name)

@@ -41,7 +41,7 @@ def study_helpfulness(study: "Study") -> dict[str, Helpfulness]:
 
 
 def compared(found: Sequence[StudyBaseline], credits: Mapping[str, Helpfulness]) -> list[BaselineRow]:
-    """A row for each method. What measures a property itself is turned round where lower is better."""
+    """A row for each method and setting. What measures a property itself is turned round where lower is better."""
     merged: dict[str, BaselineRow] = {}
     for each in found:
         row = merged.get(each.found.name)
@@ -59,7 +59,7 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, Helpfulness])
 
 
 def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
-    """Of each two methods; None where there are not two."""
+    """Of each two methods or settings; None where there are not two."""
     if len(found) < 2:
         return None
     names = tuple(each.found.name + (f", {each.property}" if each.property else "") for each in found)
@@ -68,12 +68,12 @@ def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
 
 
 def write_baselines_csv(found: Sequence[StudyBaseline], contributors: Sequence[str], file: Path) -> None:
-    """One line for each method and contributor; names cannot be formulae."""
+    """One line for each method, setting and contributor; names cannot be formulae."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["method", "aggregation", "property", "contributor", "credit"])
+    writer.writerow(["method", "aggregation", "options", "property", "contributor", "credit"])
     for each in found:
         for contributor, credit in zip(contributors, each.found.credits.tolist(), strict=True):
-            words = (each.found.method, each.found.how, each.property or "", contributor)
+            words = (each.found.method, each.found.how, each.found.setting, each.property or "", contributor)
             writer.writerow([*map(neutralise, words), repr(credit)])
     write_text(file, text.getvalue())

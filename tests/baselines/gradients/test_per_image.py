@@ -102,6 +102,8 @@ def test_no_such_layers_are_refused(model):
     frozen.network.requires_grad_(False)
     with pytest.raises(UserError, match="no trainable parameters"):
         trained_parameters(frozen)
+    with pytest.raises(UserError, match=r"layers: \[\]; no trainable"):
+        trained_parameters(model, ())
 
 
 def test_time_steps_are_the_middles_of_equal_parts(model):

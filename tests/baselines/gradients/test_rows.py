@@ -100,6 +100,26 @@ def test_the_journeys_rows_start_from_what_the_model_foresaw(model):
     assert np.abs(found - plain).max() > 0.01 * np.abs(plain).max()
 
 
+def test_a_replicates_gradients_along_the_base_models_journey(model, tmp_path):
+    """The path is of the model that made the images; the gradients, and where they are kept, are the replicate's."""
+    sampling, other = Sampling(images=3, steps=10, seed=4), DDPM.create("tiny", 8, seed=7)
+    given = evidence(model, sampling=sampling, replicate={2: other}.__getitem__, folder=tmp_path)
+    given = dataclasses.replace(given, generated=model.sample([4, 5, 6], 10))
+    settings = dataclasses.replace(SETTINGS, kind="journey_loss")
+    found = gradient_rows(given, settings, "generated", "journey_trak", 2)
+    seen = []
+    path = model.noise_schedule.sampler("ddim", 10).timesteps.numpy()
+    with torch.no_grad():
+        model.denoise([4, 5, 6], 10, "ddim", None, on_step=lambda k, x: seen.append(x))
+    at = [int(np.abs(path - t).argmin()) for t in (166, 500, 833)]
+    expected = [by_hand(other, given.generated[i], lambda j, i=i: seen[at[j]][[i]], settings) for i in range(3)]
+    agree(found, np.stack(expected))
+    # the same images, said to be on the other model's own path, are other rows
+    own = dataclasses.replace(given, load_model=lambda: other)
+    assert np.abs(gradient_rows(own, settings, "generated", "journey_trak") - found).max() > 0.001 * np.abs(found).max()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_training_image_has_no_journey_and_the_same_file(model, tmp_path):
     given = evidence(model, folder=tmp_path)
     plain = gradient_rows(given, SETTINGS, "training", "trak")
@@ -213,7 +233,7 @@ def test_refusals(model, tmp_path):
         gradient_rows(given, dataclasses.replace(SETTINGS, layers=("nowhere",)), "training", "trak")
     with pytest.raises(UserError, match=r"^trak: needs generated images"):
         gradient_rows(dataclasses.replace(given, generated=given.generated[:0]), SETTINGS, "generated", "trak")
-    with pytest.raises(UserError, match=r"^trak: generated images of shape \(4, 4, 3\); accepted: \(8, 8, 3\)"):
+    with pytest.raises(UserError, match=r"^trak: .*of shape \(4, 4, 3\); the training images' shape \(8, 8, 3\)"):
         gradient_rows(dataclasses.replace(given, generated=given.generated[:, :4, :4]), SETTINGS, "generated", "trak")
     with pytest.raises(UserError, match=r"^trak: images that the model sees as \(3, 16, 16\); accepted: \(3, 8, 8\)"):
         gradient_rows(evidence(model, contributions(size=16)), SETTINGS, "training", "trak")

@@ -50,8 +50,8 @@ def trained_parameters(model: DiffusionModel, layers: Sequence[str] | None = Non
     chosen = {name: parameter for name, parameter in trained.items() if any(text in name for text in layers)}
     if not chosen:
         raise UserError(
-            f"layers: {', '.join(map(repr, layers))}; no trainable parameter's name contains one of these texts; "
-            f"there are {', '.join(list(trained)[:3])}, …"
+            f"layers: {', '.join(map(repr, layers)) or '[]'}; no trainable parameter's name contains one of these "
+            f"texts; there are {', '.join(list(trained)[:3])}, …"
         )
     return chosen
 

@@ -21,6 +21,7 @@ from diffcredit.baselines.gradients.per_image import PerImage, Samples, digests,
 from diffcredit.baselines.gradients.projection import check_dimensions, project
 from diffcredit.baselines.gradients.settings import GradientSettings
 from diffcredit.baselines.protocol import Evidence
+from diffcredit.baselines.queries import comparable_queries, query_captions, query_sampling
 from diffcredit.diffusion.protocol import DiffusionModel, Images
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditError, UserError, located
@@ -34,25 +35,30 @@ GPU_SHARE = 4  # one part in so many of what is free
 
 
 def gradient_rows(
-    evidence: Evidence, settings: GradientSettings, of: Literal["training", "generated"], method: str
+    evidence: Evidence,
+    settings: GradientSettings,
+    of: Literal["training", "generated"],
+    method: str,
+    replicate: int = 0,
 ) -> Rows:
-    """(m, k), memory-mapped: row i is the projected gradient of training image i, or of generated image i.
+    """(m, k), memory-mapped: row i is the projected gradient of training image i, or of generated image i, in the base
+    model, or in another ``replicate`` of it.
 
     A row follows from the model, the settings and its image (of a text model, with its caption or prompt), wherever the
     image stands and however many are computed together. Rows are kept in the evidence's folder as they are made, and a
     run that was cut off goes on from there; without a folder they are in a temporary file.
     """
-    if of == "generated":
-        evidence.queries(method)
-    model = evidence.model(method)
     if of == "training" and settings.kind == "journey_loss":
         settings = dataclasses.replace(settings, kind="loss")  # a training image has no journey
+    if of == "generated":
+        evidence.queries(method)
+    model = evidence.model(method, replicate)
     with located(method):
         per_image = PerImage(model, settings)
         check_dimensions(settings.dimensions, per_image.size)
-        subjects = Subjects.of(evidence, model, settings, of)
+    subjects = Subjects.of_training(evidence) if of == "training" else Subjects.of_queries(evidence, settings, method)
     identity = fingerprint(
-        ["rows", model.fingerprint, list(per_image.parameters), dataclasses.asdict(settings), subjects.identity()]
+        ["rows", model.fingerprint, list(per_image.parameters), dataclasses.asdict(settings), subjects.identity(model)]
     )
     with _place(evidence.folder, f"gradients-{identity[:16]}") as folder, located(method):
         kept = Kept.open(folder, len(subjects.images), settings.dimensions)
@@ -77,40 +83,33 @@ def gradient_rows(
 @dataclass(frozen=True, eq=False)
 class Subjects:
     """The images whose gradients are taken, and what goes with them: the texts that condition them, their names, and
-    for a journey the seeds they were sampled from."""
+    for a journey the model that they were sampled from, the base model whosever gradients are taken, and how."""
 
     images: Images
     captions: tuple[str, ...] | None
     names: tuple[str, ...] | None
     digests: list[str]
-    journey: tuple[range, Sampling] | None
+    journey: tuple[DiffusionModel, Sampling] | None
 
     @classmethod
-    def of(
-        cls, evidence: Evidence, model: DiffusionModel, settings: GradientSettings, of: Literal["training", "generated"]
-    ) -> Self:
+    def of_training(cls, evidence: Evidence) -> Self:
         given = evidence.contributions
-        if of == "training":
-            return cls(given.images, given.captions, given.names, digests(given.images), None)
-        images, prompts = evidence.generated, getattr(model, "prompts", None)
-        if images.shape[1:] != given.images.shape[1:]:
-            raise UserError(f"generated images of shape {images.shape[1:]}; accepted: {given.images.shape[1:]}")
-        captions = journey = None
-        if prompts or settings.kind == "journey_loss":
-            if evidence.sampling is None or evidence.sampling.images < len(images):
-                raise UserError(f"needs to know how the {len(images)} generated images were sampled")
-            seeds = evidence.sampling.seeds[: len(images)]
-            if prompts:
-                captions = tuple(prompts[seed % len(prompts)] for seed in seeds)
-            if settings.kind == "journey_loss":
-                journey = seeds, evidence.sampling
-        return cls(images, captions, None, digests(images), journey)
+        return cls(given.images, given.captions, given.names, digests(given.images), None)
 
-    def identity(self) -> list[object]:
+    @classmethod
+    def of_queries(cls, evidence: Evidence, settings: GradientSettings, method: str) -> Self:
+        images, base = comparable_queries(evidence, method), evidence.model(method)
+        journey = (base, query_sampling(evidence, method)) if settings.kind == "journey_loss" else None
+        return cls(images, query_captions(evidence, base, method), None, digests(images), journey)
+
+    def identity(self, model: DiffusionModel) -> list[object]:
+        """What tells these from others, in the rows of ``model``."""
         journey = None
         if self.journey is not None:
-            seeds, sampling = self.journey
-            journey = [seeds.start, sampling.steps, sampling.scheduler, sampling.guidance]
+            base, sampling = self.journey
+            journey = [sampling.seeds.start, sampling.steps, sampling.scheduler, sampling.guidance]
+            if base.fingerprint != model.fingerprint:
+                journey.append(base.fingerprint)
         return [self.digests, self.captions, journey]
 
     def name(self, place: int) -> str:
@@ -129,8 +128,8 @@ def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], o
     if subjects.journey is None:
         x = encoded.x[:, None].expand(-1, len(t), *shape)
     else:
-        seeds, sampling = subjects.journey
-        x = foreseen(model, [seeds[place] for place in places], sampling, t)
+        base, sampling = subjects.journey
+        x = foreseen(base, [sampling.seeds[place] for place in places], sampling, t)
     found = torch.empty(len(places), per_image.size, device=model.device)
     for first in range(0, len(places), per_image.images_at_once):
         cut = slice(first, first + per_image.images_at_once)
