@@ -8,7 +8,7 @@ DOCS_READY := $(VENV)/.docs-ready
 BENCH_READY := $(VENV)/.bench-ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow test-gpu lint format bench docs clean
+.PHONY: demo test test-slow test-gpu lint format bench planted docs clean
 
 demo: $(RUN_READY)  ## credits twelve emoji designers, in minutes on a CPU
 	$(BIN)/diffcredit demo
@@ -34,6 +34,14 @@ format: $(DEV_READY)
 
 bench: $(BENCH_READY)  ## what is claimed, measured; `python -m benchmarks NAME` for one
 	$(BIN)/python -m benchmarks
+
+planted: $(BENCH_READY)  ## studies whose credits are known beforehand, with two seeds: runs them and checks every claim
+	for seed in 0 1; do \
+	  $(BIN)/python -m studies.planted.make results/planted/$$seed --seed $$seed && \
+	  $(BIN)/diffcredit run results/planted/$$seed/twins/study.yaml && \
+	  $(BIN)/diffcredit run results/planted/$$seed/degraded/study.yaml || exit 1; \
+	done
+	$(BIN)/python -m studies.planted.check results/planted/0 results/planted/1 --figures docs
 
 docs: $(DOCS_READY)
 	$(BIN)/mkdocs build --strict

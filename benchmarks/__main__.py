@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("estimators", "demo", "fidelity", "overhead", "models", "extractors", "gradients", "priors")
+BENCHMARKS = ("estimators", "demo", "fidelity", "overhead", "models", "extractors", "gradients", "priors", "validation")
 
 
 def main() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import diffcredit
+from planted_study import additive, plant
 
 SOURCE = Path(diffcredit.__file__).parent
 
-FOUNDATION = ("errors", "artifacts", "seeds", "progress", "yamlfile", "csvtext", "plugins")
+FOUNDATION = ("errors", "artifacts", "seeds", "progress", "yamlfile", "csvtext", "plugins", "pictures")
 ROOMS = (
     "contributions",
     "diffusion",
@@ -31,7 +32,9 @@ ROOMS = (
     "cli",
 )
 ASSEMBLY = (
+    "comparing",
     "config",
+    "contest",
     "pilot",
     "preparation",
     "quality",
@@ -40,6 +43,8 @@ ASSEMBLY = (
     "study",
     "study_baselines",
     "study_surrogates",
+    "study_validation",
+    "truth",
 )  # these may import any room
 AFTER_ASSEMBLY = ("report", "testing", "cli")  # and these may import them
 
@@ -127,7 +132,9 @@ except SystemExit as end:
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["init", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["run", "--help"], ["init", "--help"], ["compare", "--help"]]
+)
 def test_help_loads_nothing_heavy(arguments):
     assert loaded(RUN.format(arguments), HEAVY) == set()
 
@@ -135,6 +142,13 @@ def test_help_loads_nothing_heavy(arguments):
 def test_reading_a_ledger_loads_no_torch(finished):
     for command in ("status", "credits"):
         assert loaded(RUN.format([command, str(finished)]), {*HEAVY, "numpy"}) == {"numpy"}
+
+
+def test_comparing_ledgers_loads_no_torch(tmp_path):
+    for name in ("a", "b"):
+        plant(tmp_path / name, ("ann", "bob", "cy"), {"fid": additive([1.0, 2.0, 3.0])})
+    arguments = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert loaded(RUN.format(arguments), {*HEAVY, "numpy"}) == {"numpy"}
 
 
 def test_every_public_name_is_there():

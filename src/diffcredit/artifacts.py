@@ -73,7 +73,19 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mappi
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     from safetensors.numpy import load_file
 
-    return load_file(path)
+    with intact(path):
+        return load_file(path)
+
+
+@contextmanager
+def intact(path: Path) -> Generator[None]:
+    """Turns what safetensors raises while it reads ``path`` into an error that names the file."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise DiffcreditError(f"{path}: damaged ({error}); remove it to have it made anew") from error
 
 
 def canonical_json(value: Any) -> str:

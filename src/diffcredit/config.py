@@ -266,6 +266,36 @@ class StopSection(_Section):
         return Time(self.hours) if self.hours is not None else Evaluations(cast(int, self.evaluations))
 
 
+class ValidationSection(_Section):
+    """The evidence that ``diffcredit validate`` asks for; see :mod:`diffcredit.study_validation`.
+
+    Truth is ``coalitions`` of each of the ``shares`` α of all contributors, retrained from scratch with ``seeds``
+    training seeds each, for as many ``steps`` as the base model, or so many. Beside the study's own retraining,
+    ``retrainings`` are credited and compared, each with as many ``evaluations`` of the study's design, and
+    ``leave_one_out`` of each.
+    """
+
+    shares: Annotated[tuple[_Share, ...], Field(min_length=1)] = (0.25, 0.5, 0.75)
+    coalitions: Annotated[int, Field(ge=1)] = 100
+    seeds: Annotated[int, Field(ge=1, le=1000)] = 2
+    steps: Annotated[int, Field(ge=1)] | None = None
+    retrainings: tuple[RetrainingSection, ...] = ()
+    evaluations: Annotated[int, Field(ge=1)] = 100
+    leave_one_out: bool = True
+
+    @field_validator("shares")
+    @classmethod
+    def _in_order(cls, shares: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(sorted(set(shares)))
+
+    @property
+    def truth(self) -> RetrainingSection:
+        """The recipe of models that are retrained from scratch."""
+        return RetrainingSection.model_validate(
+            {"method": "from_scratch", **({} if self.steps is None else {"steps": self.steps})}
+        )
+
+
 class StudyConfig(_Section):
     """A study: everything that fixes the numbers, and where they are kept.
 
@@ -284,6 +314,7 @@ class StudyConfig(_Section):
     surrogates: tuple[SurrogateSection, ...] = ()
     design: DesignSection = DesignSection()
     stop: StopSection = StopSection(evaluations=500)
+    validation: ValidationSection | None = None
     keep: Literal["images", "features", "model", "nothing"] = "nothing"
     results: _Path | None = None
     ledger: Annotated[str, AfterValidator(_without_nul)] | None = None
@@ -333,12 +364,28 @@ class StudyConfig(_Section):
         return stop
 
     @model_validator(mode="after")
+    def _recipes_have_their_own_names(self) -> Self:
+        names = [self.retraining.recipe, *(section.recipe for section in self.compared)]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(
+                    f"validation.retrainings: {name!r} is there twice, or the study's own; tell them apart with "
+                    "'name: another-name'"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _stops_at_its_own_properties(self) -> Self:
         if all(
             section.label or ":" not in section.name for section in self.properties
         ):  # else plug-ins name themselves
             check_rule_properties(self.stop.rule, [section.label or section.name for section in self.properties])
         return self
+
+    @property
+    def compared(self) -> tuple[RetrainingSection, ...]:
+        """The retrainings that validation compares with the study's own."""
+        return self.validation.retrainings if self.validation else ()
 
     @property
     def results_folder(self) -> Path:
@@ -414,6 +461,8 @@ _SECTIONS: dict[str, type] = {
     "sampling": Sampling,
     "properties": PropertySection,
     "surrogates": SurrogateSection,
+    "validation": ValidationSection,
+    "retrainings": RetrainingSection,
     "design": DesignSection,
     "stop": StopSection,
     "any": StopSection,

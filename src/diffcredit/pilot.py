@@ -17,7 +17,7 @@ from diffcredit.credit.pilot import Pilot, read_pilot
 from diffcredit.credit.planning import signal_to_noise
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Executor, Task
-from diffcredit.ledger import Evaluation, NoLedger
+from diffcredit.ledger import Evaluation
 from diffcredit.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -52,25 +52,13 @@ def run_pilot(study: "Study", executor: Executor, coalitions: int, replicates: i
     """Evaluates what the ledger lacks of the pilot, and yields each evaluation once it is recorded."""
     if coalitions < 2 or replicates < 2:
         raise UserError(f"pilot: {coalitions} coalitions with {replicates} replicates; at least 2 of each are accepted")
-    study.prepare()
     tasks = pilot_tasks(study.config, study.contributions.n, coalitions, replicates)
-    done = {(evaluation.coalition, evaluation.replicate) for evaluation in pilot_evaluations(study)}
-    pending = [task for task in tasks if (task.coalition, task.replicate) not in done]
-    finished = len(tasks) - len(pending)
-    with study.ledger() as ledger:
-        for evaluation in executor.run(study.evaluator, pending):
-            ledger.record(study.name, study.recipe, evaluation)
-            finished += 1
-            study.progress("evaluating the pilot", finished, len(tasks))
-            yield evaluation
+    yield from study.evaluate(executor, tasks, "evaluating the pilot")
 
 
 def pilot_evaluations(study: "Study") -> list[Evaluation]:
     """The pilot's evaluations that are done; none where there is no ledger yet."""
-    with suppress(NoLedger), study.ledger(create=False) as ledger:
-        if study.name in ledger.studies() and study.recipe in [r.name for r in ledger.recipes(study.name)]:
-            return ledger.evaluations(study.name, study.recipe, status="done", purpose="pilot")
-    return []
+    return study.evaluations(status="done", purpose="pilot")
 
 
 def pilots(study: "Study") -> dict[str, Pilot]:

@@ -22,6 +22,7 @@ from diffcredit.errors import UserError, located
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord
 from diffcredit.progress import Progress
+from diffcredit.truth import reserved
 
 LEAST_STEP = 40  # coalitions between two looks, or half as many as there are contributors
 NEAR = 1000  # coalitions within which the end of a finite design is foreseen
@@ -48,7 +49,8 @@ class Schedule:
         self._n, self._higher_is_better, self._credits_of = n, higher_is_better, credits_of
         full = [Task("1" * n, replicate, "endpoint") for replicate in range(config.design.full_replicates)]
         self.endpoints = [Task("0" * n, 0, "endpoint"), *full]
-        self._source = tasks_of(make_design(config.design.distribution, config.design.seed), n, self.rule.most())
+        design = make_design(config.design.distribution, config.design.seed)
+        self._source = tasks_of(design, n, self.rule.most(), reserved(config, n))
         self._drawn: list[Task] = []
         self._attempts: dict[Task, list[Evaluation]] = {}
         self._looks: list[Look] = []
@@ -172,9 +174,9 @@ def check_schedule(config: StudyConfig, n: int, properties: Sequence[str]) -> No
     rule, design = config.stop.rule, make_design(config.design.distribution, config.design.seed)
     if isinstance(rule, Evaluations):
         with located("stop.evaluations"):
-            design.draw(n, 0, rule.count)
+            design.draw(n, 0, rule.count, reserved(config, n))
     with located("design.distribution"):
-        design.draw(n, 0, 1)
+        design.draw(n, 0, 1, reserved(config, n))
     check_rule_properties(rule, properties)
     for leaf in rule.leaves():
         if isinstance(leaf, TopK) and leaf.k >= n:
@@ -196,10 +198,11 @@ def studied(config: StudyConfig, records: Iterable[PropertyRecord]) -> dict[str,
     return {record.name: record.higher_is_better for record in records if named(record)}
 
 
-def tasks_of(design: Design, n: int, most: int | None) -> Iterator[Task]:
-    """A design's coalitions as tasks; one drawn again is a replicate with its own seed."""
+def tasks_of(design: Design, n: int, most: int | None, exclude: Iterable[BoolArray] = ()) -> Iterator[Task]:
+    """A design's coalitions as tasks, but for those to ``exclude``; one drawn again is a replicate with its own
+    seed."""
     times: Counter[str] = Counter()
-    for coalition in map(encode, rows(design, n, most)):
+    for coalition in map(encode, rows(design, n, most, tuple(exclude))):
         yield Task(coalition, times[coalition], "estimate")
         times[coalition] += 1
 
@@ -209,13 +212,13 @@ def look_step(n: int) -> int:
     return max(LEAST_STEP, -(-n // 2))
 
 
-def rows(design: Design, n: int, most: int | None) -> Iterator[BoolArray]:
+def rows(design: Design, n: int, most: int | None, exclude: Sequence[BoolArray] = ()) -> Iterator[BoolArray]:
     """The design's first ``most`` coalitions, or all; a finite design ends where it ends."""
     start, block, ending = 0, 64, False
     while most is None or start < most:
         size = block if most is None else min(block, most - start)
         try:
-            drawn = design.draw(n, start, size)
+            drawn = design.draw(n, start, size, exclude)
         except UserError:
             if size > 1:  # the end is within these
                 block, ending = size // 2, True

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from diffcredit.coalitions import BoolArray
-from diffcredit.config import StudyConfig, read_config
+from diffcredit.config import RetrainingSection, StopSection, StudyConfig, read_config
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.contributions.sources import AUTO, SOURCES
 from diffcredit.credit import Credits, KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT
 from diffcredit.errors import DiffcreditWarning, UserError, located
-from diffcredit.execution import Evaluator, Executor
+from diffcredit.execution import Evaluator, Executor, Task
 from diffcredit.ledger import Evaluation, Ledger, NoLedger, PropertyRecord, Recipe, game_of
 from diffcredit.plugins import build
 from diffcredit.progress import Progress, silent
@@ -114,6 +114,17 @@ class Study:
                 schedule.tell(self.progress)
                 yield evaluation
 
+    def evaluate(self, executor: Executor, tasks: Sequence[Task], what: str) -> Iterator[Evaluation]:
+        """Evaluates what the ledger lacks of ``tasks`` beside the design's; ``what`` names them to the progress."""
+        self.prepare()
+        done = {(each.coalition, each.replicate) for each in self.evaluations(status="done")}
+        pending = [task for task in tasks if (task.coalition, task.replicate) not in done]
+        with self.ledger() as ledger:
+            for number, evaluation in enumerate(executor.run(self.evaluator, pending), len(tasks) - len(pending) + 1):
+                ledger.record(self.name, self.recipe, evaluation)
+                self.progress(what, number, len(tasks))
+                yield evaluation
+
     def prepare(self) -> None:
         """Makes what every evaluation starts from, and enters it in the ledger, or checks that it is what was there."""
         self._preparation.check(self)
@@ -155,7 +166,25 @@ class Study:
         """What stands in for the properties; None where it is still to be prepared, which only a run does."""
         return self.surrogates.known if self.surrogates.ready() else None
 
+    def by(self, retraining: RetrainingSection, evaluations: int, *, keep: Literal["images"] | None = None) -> "Study":
+        """The same study by another retraining, without surrogates: another recipe in the same ledger, with so many
+        ``evaluations`` of the same design."""
+        changes = {"retraining": retraining, "surrogates": (), "stop": StopSection(evaluations=evaluations)}
+        config = self.config.model_copy(update=changes | ({"keep": keep} if keep else {}))
+        other = Study(config, self.file, self.progress)
+        for name in ("contributions", "base", "properties", "extractors"):  # which do not depend on it
+            if name in vars(self):
+                vars(other)[name] = vars(self)[name]
+        return other
+
     # Where the record is, and what a worker needs.
+    def evaluations(self, status: str | None = None, purpose: str | None = None) -> list[Evaluation]:
+        """What the ledger has of the study's recipe; nothing where it does not know it yet."""
+        with suppress(NoLedger), self.ledger(create=False) as ledger:
+            if self.name in ledger.studies() and self.recipe in [each.name for each in ledger.recipes(self.name)]:
+                return ledger.evaluations(self.name, self.recipe, status=status, purpose=purpose)
+        return []
+
     def ledger(self, *, create: bool = True) -> Ledger:
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
 

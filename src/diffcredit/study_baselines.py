@@ -13,14 +13,17 @@ import numpy as np
 
 from diffcredit.artifacts import canonical_json, fingerprint, write_text
 from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, baseline_credits
+from diffcredit.baselines.answers import one_number_each
 from diffcredit.baselines.protocol import FloatArray
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
+from diffcredit.ledger import PropertyRecord
 from diffcredit.plugins import build, settings_of
 from diffcredit.preparation import (
     base_identity,
     base_start,
     build_family,
+    check,
     generated_images,
     property_records,
     replicate_model,
@@ -28,6 +31,9 @@ from diffcredit.preparation import (
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
+
+# of a kept file; one that lacks some is an earlier version's
+KEYS = {"study", "made_from", "method", "options", "title", "category", "property", "higher_is_better", "rows"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,6 +44,13 @@ class StudyBaseline:
     category: str
     property: str | None
     found: BaselineCredits
+    higher_is_better: bool = True
+
+    @property
+    def helpfulness(self) -> FloatArray:
+        """(n,) the credits, turned round where they measure a property of which less is better: who helps most has the
+        highest."""
+        return helpfulness(self.found.credits, self.higher_is_better)
 
 
 def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -55,13 +68,16 @@ def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list
 def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> list[StudyBaseline]:
     """The credits of every method, computed or found. A method that this study cannot have stops the work where it was
     asked for by name, and is left out with a warning where all were."""
-    results = []
-    for name, options, baseline in build_baselines(study, wanted):
+    built, results = build_baselines(study, wanted), []
+    check(study)  # a mistake in the study itself is no method's
+    records, evidence = property_records(study), study_evidence(study)
+    for name, options, baseline in built:
         try:
-            results += _of_method(study, name, options, baseline)
+            results += _of_method(study, name, options, baseline, records, evidence)
         except UserError as error:
             if wanted:
-                raise UserError(f"{study.file}: {error}") from error
+                where = f"{study.file}: "
+                raise UserError(where + str(error).removeprefix(where)) from error
             warnings.warn(f"{name}: left out: {error}", DiffcreditWarning, stacklevel=2)
     return results
 
@@ -70,36 +86,53 @@ def kept_baselines(study: "Study") -> list[StudyBaseline]:
     """What earlier runs computed for the study as it is now."""
     results = []
     for file in sorted(_folder(study).glob("*.json")):
-        content = json.loads(file.read_text(encoding="utf-8"))
-        # a file without options is an earlier version's, which does not tell its settings
-        if content["study"] == _identity(study) and "options" in content:
-            results += [_read(row, content) for row in content["rows"]]
+        content = _kept(file, study)
+        results += _read(content, study) if content else []
     order = {name: place for place, name in enumerate(BASELINES)}
     return sorted(results, key=lambda each: (order.get(each.found.method, len(order)), each.found.name))
 
 
-def _of_method(study: "Study", name: str, options: Mapping[str, Any], baseline: Any) -> list[StudyBaseline]:
+def _of_method(
+    study: "Study",
+    name: str,
+    options: Mapping[str, Any],
+    baseline: Any,
+    records: Sequence[PropertyRecord],
+    evidence: Evidence,
+) -> list[StudyBaseline]:
     results: list[StudyBaseline] = []
     refused: UserError | None = None
-    of_property = getattr(baseline, "of_property", False)
-    records = {record.name: record for record in property_records(study)}
     changed = changed_options(baseline, options)
-    for prop in study.properties if of_property else [None]:
+    looked_at = (
+        zip(study.properties, records, strict=True) if getattr(baseline, "of_property", False) else [(None,) * 2]
+    )
+    for prop, record in looked_at:
         # named by what names its rows, so that what is computed anew replaces them and none is there twice
         identity = fingerprint([_identity(study), name, changed, prop.name if prop else None])
         file = _folder(study) / f"{name.rpartition(':')[2]}-{identity[:12]}.json"
-        made_from = fingerprint([settings_of(baseline, options), records[prop.name].fingerprint if prop else None])
-        if not file.exists() or json.loads(file.read_text(encoding="utf-8"))["made_from"] != made_from:
+        seen = [record.fingerprint, record.higher_is_better] if record else None
+        made_from = fingerprint([settings_of(baseline, options), seen])
+        content = _kept(file, study)
+        if content is None or content["made_from"] != made_from:
             try:
                 with limited_threads(study.config.threads):
-                    found = baseline_credits(baseline, study_evidence(study, prop))
+                    found = baseline_credits(baseline, dataclasses.replace(evidence, prop=prop))
             except UserError as error:  # it may suit another property
                 refused = error
                 continue
-            content = _content(study, baseline, prop, found)
-            write_text(file, canonical_json({**content, "options": changed, "made_from": made_from}))
-        content = json.loads(file.read_text(encoding="utf-8"))
-        results += [_read(row, content) for row in content["rows"]]
+            content = {
+                "study": _identity(study),
+                "made_from": made_from,
+                "method": name,  # the name that a plug-in gives itself may be another's
+                "options": changed,
+                "title": baseline.title,
+                "category": baseline.category,
+                "property": prop.name if prop else None,
+                "higher_is_better": record.higher_is_better if record else True,
+                "rows": [_row(each) for each in found],
+            }
+            write_text(file, canonical_json(content))
+        results += _read(content, study)
     if refused is not None and not results:
         raise refused
     return results
@@ -154,27 +187,39 @@ def _identity(study: "Study") -> str:
     return fingerprint([base_identity(study), dataclasses.asdict(study.config.sampling)])
 
 
-def _content(study: "Study", baseline: Any, prop: Any, found: Sequence[BaselineCredits]) -> dict[str, Any]:
-    rows = [
-        {
-            "method": each.method,
-            "how": each.how,
-            "credits": each.credits.tolist(),
-            "chosen": dict(each.chosen),
-            "seconds": each.seconds,
-        }
-        for each in found
-    ]
+def _kept(file: Path, study: "Study") -> dict[str, Any] | None:
+    """What a method's file says; None where there is none, or it is another study's, an earlier version's or damaged,
+    so that it is computed anew."""
+    if not file.exists():
+        return None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if not content.keys() >= KEYS or content["study"] != _identity(study):
+            return None
+        _read(content, study)
+    except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
+        said = f"{file}: damaged ({type(error).__name__}: {error}); left out, and computed anew when it is asked for"
+        warnings.warn(said, DiffcreditWarning, stacklevel=3)
+        return None
+    return content
+
+
+def _row(found: BaselineCredits) -> dict[str, Any]:
     return {
-        "study": _identity(study),
-        "title": baseline.title,
-        "category": baseline.category,
-        "property": prop.name if prop else None,
-        "rows": rows,
+        "how": found.how,
+        "credits": found.credits.tolist(),
+        "chosen": dict(found.chosen),
+        "seconds": found.seconds,
     }
 
 
-def _read(row: Mapping[str, Any], content: Mapping[str, Any]) -> StudyBaseline:
-    credits = np.asarray(row["credits"], dtype=np.float64)
-    found = BaselineCredits(row["method"], row["how"], credits, row["chosen"], row["seconds"], content["options"])
-    return StudyBaseline(content["title"], content["category"], content["property"], found)
+def _read(content: Mapping[str, Any], study: "Study") -> list[StudyBaseline]:
+    rows = []
+    for row in content["rows"]:
+        credits = one_number_each(row["credits"], study.contributions.contributors, "credits")
+        found = BaselineCredits(
+            content["method"], row["how"], credits, row["chosen"], row["seconds"], content["options"]
+        )
+        about = (content["title"], content["category"], content["property"])
+        rows.append(StudyBaseline(*about, found, content["higher_is_better"]))
+    return rows

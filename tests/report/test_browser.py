@@ -6,6 +6,9 @@ from itertools import pairwise
 import pytest
 
 from diffcredit.report import write_report
+from diffcredit.validation.figures import forest
+from diffcredit.validation.records import Estimate
+from diffcredit.validation.sections import Photograph, Section, Table
 
 from .made_up import HOSTILE, png, report, table
 
@@ -105,3 +108,65 @@ def test_hostile_names_run_nothing(browser, tmp_path):
     assert order(page, "#property-1") == list(HOSTILE)
     assert dialogs == []
     page.close()
+
+
+@pytest.fixture
+def evidence(browser, tmp_path):
+    """A page with one section: a drawing of three panels, a photograph, a short table and one of fifty rows."""
+    estimates = {name: Estimate(0.5, 0.25, 0.75) for name in HOSTILE}
+    panels = dict.fromkeys(("Colourfulness", "FID", "Cluster entropy"), estimates)
+    section = Section(
+        part="lds",
+        title="Do credits foretell?",
+        summary=("They do.",),
+        tables=(
+            Table("short", "Short", ("method", "LDS"), tuple(estimates.items())),
+            Table("long", "Long", ("method", "a", "b", "c", "d"), ((HOSTILE[1], *[Estimate(1, 0, 2)] * 4),) * 50),
+        ),
+        figures=(forest("forest", "All methods", "Dots with intervals.", panels, "LDS"),),
+        photographs=(Photograph("photograph", "Samples", "With and without.", png(900, 60)),),
+        caveats=("Not everything.",),
+    )
+    write_report(report(table(), validation=(section,)), tmp_path / "report.html")
+    page = browser.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+    page.goto((tmp_path / "report.html").as_uri())
+    yield page
+    page.close()
+    assert complaints == []
+
+
+def test_evidence_is_drawn_folded_and_reached_from_the_contents(evidence):
+    evidence.get_by_role("link", name="Evidence").click()
+    assert evidence.url.endswith("#evidence")
+    pictures = evidence.locator("#evidence img")
+    assert pictures.evaluate_all("all => all.map(img => img.complete && img.naturalWidth > 0)") == [True, True]
+    long = evidence.get_by_role("region", name="Table: Long")
+    assert not long.is_visible()
+    evidence.get_by_text("Long (50 rows)").click()
+    assert long.is_visible()
+    cells = evidence.get_by_role("region", name="Table: Short").locator("tbody tr").first.locator("th, td")
+    assert cells.all_text_contents() == [HOSTILE[0], "0.500 (0.250 to 0.750)"]
+
+
+def test_evidence_on_a_phone_scrolls_inside_itself(evidence):
+    evidence.get_by_text("Long (50 rows)").click()
+    drawing = evidence.locator(".drawing img")
+    wide = drawing.bounding_box()["width"]
+    evidence.set_viewport_size({"width": 360, "height": 800})
+    assert evidence.evaluate("document.documentElement.scrollWidth") <= 360
+    # words in a drawing stay as large as on a wide screen
+    assert drawing.bounding_box()["width"] >= wide
+    assert evidence.locator(".photograph img").bounding_box()["width"] <= 360
+
+
+def test_evidence_on_paper_is_whole(evidence):
+    evidence.set_viewport_size({"width": 700, "height": 900})
+    evidence.emulate_media(media="print")
+    evidence.evaluate("dispatchEvent(new Event('beforeprint'))")
+    long = evidence.get_by_role("region", name="Table: Long")
+    assert long.evaluate("box => box.scrollHeight <= box.clientHeight")
+    assert evidence.locator(".drawing img").bounding_box()["width"] <= 700

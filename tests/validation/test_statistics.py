@@ -1,9 +1,28 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import f_oneway, pearsonr, spearmanr, ttest_1samp
+from scipy.stats import t as student
 
 from diffcredit.errors import UserError
-from diffcredit.validation.statistics import bootstrap_interval, linear_datamodeling_score
+from diffcredit.validation.statistics import (
+    additive_predictions,
+    bootstrap_interval,
+    correlation,
+    correlation_interval,
+    jackknife_interval,
+    jackknifed_correlation,
+    jackknifed_split,
+    linear_datamodeling_score,
+    mean_over_seeds,
+    predictions,
+    replicate_ceiling,
+    replicate_ceiling_interval,
+    seeds_interval,
+)
+
+SCIPY = {"spearman": spearmanr, "pearson": pearsonr}
 
 
 def table(seed=0, n=8, m=60):
@@ -54,3 +73,186 @@ def test_bootstrap_resamples_rows_jointly():
     x = np.arange(50.0)
     assert bootstrap_interval(lambda a, b: float(np.corrcoef(a, b)[0, 1]), x, 2 * x) == pytest.approx((1, 1))
     assert np.isnan(bootstrap_interval(lambda a: float("nan"), x)).all()
+
+
+def without(array, row):
+    return np.delete(array, row, axis=0)
+
+
+def correlated(rho, count, generator):
+    a, rest = generator.standard_normal((2, count))
+    return a, rho * a + np.sqrt(1 - rho**2) * rest
+
+
+def test_equal_sums_and_means_are_ties():
+    credits = np.array([0.1, 0.2, 0.3, 0.3])
+    coalitions = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], bool)
+    assert 0.1 + 0.2 != 0.3
+    assert len(set(predictions(credits, coalitions))) == 1
+    assert (0.1 + 0.2) + 0.3 != 0.1 + (0.2 + 0.3)
+    assert len(set(mean_over_seeds(np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.1], [0.3, 0.1, 0.2]])))) == 1
+    assert predictions(np.zeros(4), coalitions).tolist() == [0, 0, 0]
+    assert mean_over_seeds(np.zeros((3, 2))).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+@pytest.mark.parametrize("digits", [0, 10])  # 0: many ties
+def test_jackknifed_correlation_is_scipys_of_all_coalitions_and_of_all_but_one(kind, digits):
+    generator = np.random.default_rng(0)
+    a, b = (np.round(each, digits) for each in correlated(0.5, 25, generator))
+    expected = [SCIPY[kind](a, b).statistic]
+    expected += [SCIPY[kind](without(a, row), without(b, row)).statistic for row in range(25)]
+    assert jackknifed_correlation(a, b, kind) == pytest.approx(expected)
+    assert correlation(a, b, kind) == pytest.approx(expected[0])
+
+
+@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+def test_what_is_constant_has_no_correlation(kind):
+    odd = np.where(np.arange(12) == 4, 0.7, 0.1)  # constant without the fifth
+    found = jackknifed_correlation(odd, np.sqrt(np.arange(12)), kind)
+    assert np.flatnonzero(np.isnan(found)).tolist() == [5]
+    assert np.isnan(jackknifed_correlation(np.full(12, 0.1), np.arange(12.0), kind)).all()
+
+
+def test_correlation_interval_is_students_about_fishers_z_with_a_jackknifed_deviation():
+    a, b = correlated(0.6, 30, np.random.default_rng(1))
+    left_out = np.arctanh([spearmanr(without(a, row), without(b, row)).statistic for row in range(30)])
+    deviation = np.sqrt(29 / 30 * ((left_out - left_out.mean()) ** 2).sum())
+    middle, half = np.arctanh(spearmanr(a, b).statistic), student.ppf(0.95, 28) * deviation
+    found = correlation_interval(jackknifed_correlation(a, b, "spearman"), 0.9)
+    expected = (np.tanh(middle), np.tanh(middle - half), np.tanh(middle + half))
+    assert (found.value, found.low, found.high) == pytest.approx(expected)
+
+
+def test_a_perfect_correlation_has_no_known_bounds():
+    found = correlation_interval(jackknifed_correlation(np.arange(12.0), np.arange(12.0) ** 3, "spearman"), 0.95)
+    assert found.value == 1
+    assert np.isnan([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize(("rho", "count"), [(0.0, 20), (0.6, 40), (0.9, 20)])
+def test_correlation_interval_covers_over_coalitions_and_seeds(rho, count):
+    """Two seeds a coalition, whose mean has half of its variance from noise: the population's Spearman correlation is
+    the normal's (6/π) asin(ρ/(2√2))."""
+    generator, truth = np.random.default_rng(count), 6 / np.pi * np.arcsin(rho / 2**1.5)
+    hits = []
+    for _ in range(300):
+        a, b = correlated(rho, count, generator)
+        values = b[:, None] + np.sqrt(2) * generator.standard_normal((count, 2))
+        found = correlation_interval(jackknifed_correlation(a, mean_over_seeds(values), "spearman"), 0.95)
+        hits.append(found.low <= truth <= found.high)
+    assert 0.92 <= np.mean(hits) <= 0.985
+
+
+def test_jackknife_of_a_mean_is_its_standard_error():
+    sample = np.random.default_rng(2).exponential(size=15)
+    means = np.array([sample.mean(), *(without(sample, row).mean() for row in range(15))])
+    found = jackknife_interval(means, 0.95)
+    half = student.ppf(0.975, 13) * sample.std(ddof=1) / np.sqrt(15)
+    assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half))
+
+
+def test_interval_of_a_difference_covers_and_is_shorter_where_predictions_agree():
+    """Two predictions as good as each other: a difference of 0."""
+    generator, widths = np.random.default_rng(3), []
+    for common in (0.0, 0.8):
+        found = []
+        for _ in range(250):
+            value, shared = generator.standard_normal((2, 40))
+            first, second = (
+                jackknifed_correlation(value + np.sqrt(common) * shared + np.sqrt(1 - common) * own, value, "spearman")
+                for own in generator.standard_normal((2, 40))
+            )
+            found.append(jackknife_interval(first - second, 0.95))
+        assert 0.92 <= np.mean([each.low <= 0 <= each.high for each in found]) <= 0.995
+        widths.append(np.mean([each.high - each.low for each in found]))
+    assert widths[1] < 0.7 * widths[0]
+
+
+def test_interval_over_seeds_is_students():
+    scores = np.array([0.5, 0.61, 0.58])
+    low, high = ttest_1samp(scores, 0).confidence_interval(0.95)
+    found = seeds_interval(scores, 0.95)
+    assert (found.value, found.low, found.high) == pytest.approx((scores.mean(), low, high))
+    assert np.isnan(seeds_interval(scores[:1], 0.95).low)
+
+
+@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+def test_split_correlation_is_the_mean_over_pairs_of_seeds(kind):
+    values = np.random.default_rng(4).standard_normal((12, 3)) + np.arange(12)[:, None] / 4
+
+    def mean(rows):
+        return np.mean([SCIPY[kind](rows[:, i], rows[:, j]).statistic for i, j in combinations(range(3), 2)])
+
+    expected = [mean(values), *(mean(without(values, row)) for row in range(12))]
+    assert jackknifed_split(values, kind) == pytest.approx(expected)
+
+
+def test_replicate_ceiling_by_hand():
+    split = np.array([0.5, 1.0, 0.0, -0.2, np.nan])
+    expected = [np.sqrt(2 / 3), 1, 0, 0, np.nan]
+    assert replicate_ceiling(split, 2, "pearson") == pytest.approx(expected, nan_ok=True)
+    # Spearman's .4826 is Pearson's ½ for normal values, and √(2/3) is .8026.
+    half, high = (6 / np.pi * np.arcsin(each / 2) for each in (0.5, np.sqrt(2 / 3)))
+    assert replicate_ceiling(np.array([half, 1.0]), 2, "spearman") == pytest.approx([high, 1])
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+def test_replicate_ceiling_is_what_values_without_noise_reach(kind, seeds):
+    generator = np.random.default_rng(5)
+    quiet = generator.standard_normal(3000)
+    values = quiet[:, None] + 1.3 * generator.standard_normal((3000, seeds))
+    split = np.mean([SCIPY[kind](values[:, i], values[:, j]).statistic for i, j in combinations(range(seeds), 2)])
+    reached = SCIPY[kind](quiet, values.mean(axis=1)).statistic
+    assert replicate_ceiling(np.array([split]), seeds, kind)[0] == pytest.approx(reached, abs=0.02)
+    if kind == "pearson":  # the intraclass correlation of the mean, by analysis of variance
+        intraclass = 1 - 1 / f_oneway(*values).statistic
+        assert replicate_ceiling(np.array([split]), seeds, kind)[0] == pytest.approx(np.sqrt(intraclass), abs=0.005)
+
+
+@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+def test_interval_of_the_replicate_ceiling_covers(kind):
+    generator, hits = np.random.default_rng(6), []
+    truth = np.sqrt(1 / (1 + 1 / 3))  # three seeds with noise as large as the signal
+    truth = 6 / np.pi * np.arcsin(truth / 2) if kind == "spearman" else truth
+    for _ in range(300):
+        values = generator.standard_normal((30, 1)) + generator.standard_normal((30, 3))
+        found = replicate_ceiling_interval(jackknifed_split(values, kind), 3, kind, 0.95)
+        hits.append(found.low <= truth <= found.high)
+    assert 0.92 <= np.mean(hits) <= 0.985
+
+
+def half_coalitions(n, count, generator):
+    return np.argsort(np.argsort(generator.random((count, n)), axis=1), axis=1) < n // 2
+
+
+def test_additive_predictions_of_an_additive_game_are_right_and_of_noise_unrelated():
+    generator = np.random.default_rng(7)
+    coalitions = half_coalitions(10, 60, generator)
+    values = coalitions @ generator.standard_normal(10)
+    assert spearmanr(additive_predictions(coalitions, values), values).statistic > 0.99
+    found = []
+    for _ in range(16):
+        coalitions, noise = half_coalitions(12, 20, generator), generator.standard_normal(20)
+        found.append(spearmanr(additive_predictions(coalitions, noise), noise).statistic)
+    # Pooled predictions with their constants and scales as fitted give −.3.
+    assert abs(np.mean(found)) < 0.2
+
+
+@pytest.mark.parametrize("n", [8, 60])  # fewer and more contributors than coalitions
+def test_no_value_has_a_say_in_its_own_prediction(n):
+    generator = np.random.default_rng(8)
+    coalitions, values = half_coalitions(n, 30, generator), generator.standard_normal(30)
+    changed = values + 5.0 * (np.arange(30) == 3)
+    before, after = additive_predictions(coalitions, values), additive_predictions(coalitions, changed)
+    same = before == after
+    assert same[3]
+    assert not same[:3].any()
+
+
+def test_additive_predictions_where_nothing_can_be_learnt():
+    generator = np.random.default_rng(9)
+    coalitions = half_coalitions(6, 20, generator)
+    assert np.ptp(additive_predictions(coalitions, np.ones(20))) == 0
+    assert np.ptp(additive_predictions(np.tile(coalitions[:1], (20, 1)), generator.standard_normal(20))) == 0

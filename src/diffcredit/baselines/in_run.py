@@ -1,19 +1,22 @@
 """In-Run Data Shapley: what each training image did in every step of the base model's own training."""
 
 import dataclasses
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import fingerprint_arrays
+from diffcredit.artifacts import AlreadyThere, atomic_folder, fingerprint, fingerprint_arrays
 from diffcredit.baselines.influence_functions import kept
 from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
 from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt, Training
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.properties import Images
 from diffcredit.seeds import derive_seed
 
@@ -36,8 +39,8 @@ class InRunShapley:
 
     As published, the step is that of plain SGD, η_k/B Σ_j ∇ℓ_j: what Adam makes of the gradient, and its clipping, are
     not in it. Only every ``every``-th step is looked at, and counts as often; at 2 the work of a training is about
-    doubled. ``chosen`` tells how far the replayed weights are from the base model's, ‖θ − θ*‖/‖θ*‖: 0, or a little on a
-    device that computes otherwise than that of the training.
+    doubled. A replay that was cut off goes on where it stood. ``chosen`` tells how far the replayed weights are from the
+    base model's, ‖θ − θ*‖/‖θ*‖: 0, or a little on a device that computes otherwise than that of the training.
     """
 
     validation: Literal["generated", "heldout"] = "generated"
@@ -63,14 +66,25 @@ class InRunShapley:
 
             told = partial(evidence.progress, "encoding images")
             data = model.encode(given.images, given.captions, mirrored=settings.flip, on_image=told)
-            credit = _StepCredits(model, model.encode(images, captions, mirrored=False), settings, seed, self.every)
-            train(model, data, settings, seed=seed, on_step=partial(evidence.progress, WHAT), on_batch=credit.look)
-            scores = np.bincount(
-                np.concatenate(credit.rows), np.concatenate(credit.shares), minlength=len(given.images)
+            shares = _Shares.open(replay, -(-settings.steps // self.every), settings.batch_size)
+            validation = model.encode(images, captions, mirrored=False)
+            credit = _StepCredits(model, validation, settings, seed, self.every, shares)
+            train(
+                model,
+                data,
+                settings,
+                seed=seed,
+                checkpoint=replay / "checkpoint.safetensors" if replay else None,
+                on_step=partial(evidence.progress, WHAT),
+                on_batch=credit.look,
             )
-            return {"scores": scores, "distance": np.array(distance(model, base))}
+            return {"scores": shares.summed(len(given.images)), "distance": np.array(distance(model, base))}
 
-        found = kept(evidence.folder, "in-run", [*identity, looked_at, captions, self.every], make)
+        looked = [*identity, looked_at, captions, self.every]
+        replay = evidence.folder / f"in-run-{fingerprint(looked)[:12]}" if evidence.folder else None
+        found = kept(evidence.folder, "in-run", looked, make)
+        if replay is not None:
+            shutil.rmtree(replay, ignore_errors=True)  # the result is safe
         self.chosen = {"distance": float(found["distance"])}
         return found["scores"]
 
@@ -83,14 +97,53 @@ class InRunShapley:
         return given.heldout, given.heldout_captions
 
 
-class _StepCredits:
-    """The images' places and what they did, one array each a step."""
+@dataclass(frozen=True, eq=False)
+class _Shares:
+    """What the images of each step that was looked at did: ``values`` (K, B) and whose they are, ``rows`` (K, B), −1
+    where none was looked at yet.
 
-    def __init__(self, model: "DiffusionModel", validation: "Batch", settings: Training, seed: int, every: int) -> None:
-        self.model, self.validation, self.every = model, validation, every
+    On disk they are written as they are found, and a replay that was cut off goes on from its checkpoint: all steps
+    before that were looked at, those after it are once more, with the same outcome.
+    """
+
+    rows: NDArray[np.int64]
+    values: FloatArray
+    folder: Path | None
+
+    @classmethod
+    def open(cls, folder: Path | None, steps: int, batch_size: int) -> Self:
+        shape = (steps, batch_size)
+        if folder is None:
+            return cls(np.full(shape, -1, np.int64), np.zeros(shape), None)
+        if not folder.exists():
+            with suppress(AlreadyThere), atomic_folder(folder) as temporary:
+                np.save(temporary / "rows.npy", np.full(shape, -1, np.int64))
+                np.save(temporary / "values.npy", np.zeros(shape))
+        try:
+            rows, values = (np.load(folder / f"{name}.npy", mmap_mode="r+") for name in ("rows", "values"))
+        except (OSError, EOFError, ValueError):
+            raise _damaged(folder) from None
+        return cls(rows, values, folder)
+
+    def summed(self, images: int) -> FloatArray:
+        """(m,): of each image, over all steps."""
+        if (self.rows < 0).any():
+            raise _damaged(self.folder)
+        return np.bincount(self.rows.ravel(), self.values.ravel(), minlength=images).astype(np.float64)
+
+
+def _damaged(folder: Path | None) -> DiffcreditError:
+    return DiffcreditError(f"{folder}: damaged; remove it, and the training is replayed from its start")
+
+
+class _StepCredits:
+    """Finds what the images of each step do."""
+
+    def __init__(
+        self, model: "DiffusionModel", validation: "Batch", settings: Training, seed: int, every: int, shares: _Shares
+    ) -> None:
+        self.model, self.validation, self.every, self.shares = model, validation, every, shares
         self.settings, self.seed = settings, derive_seed(seed, "in-run validation")
-        self.rows: list[NDArray[np.int64]] = []
-        self.shares: list[FloatArray] = []
 
     def look(self, step: int, batch: "Batch", t: "Tensor", noise: "Tensor") -> None:
         from diffcredit.baselines.directional import derivatives, mean_gradient
@@ -108,8 +161,9 @@ class _StepCredits:
         found = derivatives(_Drawn(model, batch, t, noise), direction, at_once=at_once)
         if self.settings.min_snr is not None:
             found = found * model.noise_schedule.min_snr_weights(t, self.settings.min_snr).double().cpu().numpy()
-        self.rows.append(batch.rows.numpy())
-        self.shares.append(self.every * learning_rate(self.settings, step) / len(batch) * found)
+        place = step // self.every
+        self.shares.values[place] = self.every * learning_rate(self.settings, step) / len(batch) * found
+        self.shares.rows[place] = batch.rows.numpy()
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge
 
-from diffcredit.baselines.gradients.settings import GradientSettings, Kind
+from diffcredit.baselines.gradients.settings import DIMENSIONS, GradientSettings, Kind
 from diffcredit.baselines.kernels import Kernel, Rows, chosen_lambda, kernel, mean_row, products, row_norms
 from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
 
@@ -20,11 +20,12 @@ from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
 @dataclass
 class Gradients:
     """The options of all that compare gradients: ``time_steps`` they are averaged over, ``dimensions`` k of the random
-    projection, ``layers``: only parameters whose names contain one of these texts (None: all that are trained),
+    projection (None: 2048, or as many as there are parameters where these are fewer, which ``chosen`` then tells),
+    ``layers``: only parameters whose names contain one of these texts (None: all that are trained),
     ``precision`` of the network on a GPU, ``models`` S whose scores are averaged."""
 
     time_steps: Annotated[int, Ge(1)] = 10
-    dimensions: Annotated[int, Ge(1)] = 2048
+    dimensions: Annotated[int, Ge(1)] | None = None
     layers: list[str] | None = None
     precision: Literal["float32", "bf16"] = "float32"
     models: Annotated[int, Ge(1)] = 1
@@ -57,7 +58,10 @@ class Gradients:
     def _rows(self, evidence: Evidence, kind: Kind, of: Literal["training", "generated"], replicate: int) -> Rows:
         from diffcredit.baselines.gradients.rows import gradient_rows  # brings torch
 
-        return gradient_rows(evidence, self.settings(kind, evidence), of, self.name, replicate)
+        rows = gradient_rows(evidence, self.settings(kind, evidence), of, self.name, replicate)
+        if self.dimensions is None and rows.shape[1] < DIMENSIONS:
+            self.chosen["dimensions"] = rows.shape[1]
+        return rows
 
 
 @dataclass

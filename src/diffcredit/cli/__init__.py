@@ -6,7 +6,21 @@ from typing import TextIO
 
 import typer
 
-from diffcredit.cli import baselines, credits, demo, explain, init, measure, pilot, plan, report, run, status
+from diffcredit.cli import (
+    baselines,
+    compare,
+    credits,
+    demo,
+    explain,
+    init,
+    measure,
+    pilot,
+    plan,
+    report,
+    run,
+    status,
+    validate,
+)
 from diffcredit.cli.console import complain
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 
@@ -18,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, init, plan, pilot, run, measure, baselines, explain, status, credits, report):
+for command in (demo, init, plan, pilot, run, measure, baselines, explain, validate, status, credits, compare, report):
     app.command()(getattr(command, command.__name__.rpartition(".")[2]))
 
 

@@ -1,6 +1,7 @@
 """What all commands share: how they print, show progress and complain."""
 
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Self
 
@@ -63,6 +64,16 @@ class _Left(ProgressColumn):
         return Text(f"{duration(left)} left" if left else "", style="progress.remaining")
 
 
+@dataclass
+class _Stage:
+    """A bar, when it started and at which count, and the last count."""
+
+    bar: TaskID
+    since: float
+    first: int
+    last: int
+
+
 class Bars:
     """A progress callable: a bar for each stage with rate and time left; plain lines where there is no terminal."""
 
@@ -78,7 +89,7 @@ class Bars:
             speed_estimate_period=60,
             disable=not console.is_terminal,
         )
-        self._tasks: dict[str, tuple[TaskID, float, int]] = {}
+        self._stages: dict[str, _Stage] = {}
         self._printed = 0.0
 
     def __enter__(self) -> Self:
@@ -91,12 +102,16 @@ class Bars:
         self._progress.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if what not in self._tasks:
-            self._tasks[what] = (self._progress.add_task(what, total=total), time.monotonic(), done)
-        bar, since, first = self._tasks[what]
-        self._progress.update(bar, completed=done, total=total)
+        stage = self._stages.get(what)
+        if stage is None:
+            stage = self._stages[what] = _Stage(self._progress.add_task(what), time.monotonic(), done, done)
+        elif done < stage.last:  # it is gone through once more
+            stage.since, stage.first = time.monotonic(), done
+            self._progress.reset(stage.bar)
+        stage.last = done
+        self._progress.update(stage.bar, completed=done, total=total)
         if not console.is_terminal:
-            self._line(what, done, total, time.monotonic() - since, done - first)
+            self._line(what, done, total, time.monotonic() - stage.since, done - stage.first)
 
     def _line(self, what: str, done: int, total: int, elapsed: float, steps: int) -> None:
         now = time.monotonic()

@@ -117,15 +117,15 @@ def _content(table: "CreditTable") -> dict[str, Any]:
     rows = {row.contributor: row for row in standings(table)}
     ordered = [rows[name] for name in table.contributors]
     places = {"rank": [row.rank for row in ordered], "share": [row.share for row in ordered]}
-    return _finite(dataclasses.asdict(table) | places)
+    return finite(dataclasses.asdict(table) | places)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """``value`` with null in place of numbers that JSON does not know: bounds that are not known, or not there."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

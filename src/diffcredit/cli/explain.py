@@ -99,11 +99,17 @@ def evidence_of(study: "Study", picture: str) -> "Evidence":
 
 def _pixels(picture: str, resolution: int) -> "NDArray[np.uint8]":
     """(resolution, resolution, 3) of an image file."""
+    import warnings
+
+    from PIL import Image
+
     from diffcredit.contributions.images import UnreadableImage, open_image, square_pixels
 
     try:
-        with open_image(Path(picture)) as image:
-            return square_pixels(image, resolution)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # what is too large is refused
+            with open_image(Path(picture)) as image:
+                return square_pixels(image, resolution)
     except UnreadableImage as error:
         why = str(error)
     except Exception as error:  # on hostile files Pillow's decoders raise anything

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, duration
 
 if TYPE_CHECKING:
+    from diffcredit.execution import Executor
     from diffcredit.schedule import Schedule, Total
     from diffcredit.study import Study
 
@@ -48,15 +49,13 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
     """The stages of a study with their times here. Of measuring, the extraction of features is timed; the arithmetic
     on them is short."""
     from diffcredit.cli.run import make_executor
-    from diffcredit.execution import LocalWorkers
     from diffcredit.execution.calibration import measure_speed
     from diffcredit.execution.threads import limited_threads
     from diffcredit.preparation import base_is_there, check, start_and_rehearsal
 
     training, sampling = study.config.model.train, study.config.sampling
     check(study)
-    executor = make_executor(study, workers)
-    side_by_side = executor.workers if isinstance(executor, LocalWorkers) else 1
+    side_by_side = workers_of(make_executor(study, workers))
     start, rehearsal = start_and_rehearsal(study)
     with limited_threads(study.config.threads):
         base = measure_speed(start, training, sampling, study.progress)
@@ -100,6 +99,31 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
         f"({steps:,} steps, {sampling.images:,} images{features}), {side_by_side} at a time"
     )
     return [*stages, Stage(what, left * each / side_by_side, done=left <= 0)]
+
+
+def workers_of(executor: "Executor") -> int:
+    """How many evaluations run at a time."""
+    from diffcredit.execution import LocalWorkers
+
+    return executor.workers if isinstance(executor, LocalWorkers) else 1
+
+
+def seconds_of_evaluation(study: "Study") -> float:
+    """Of one: by the ledger, or else from a few timed steps on this machine."""
+    from diffcredit.execution.calibration import measure_speed
+    from diffcredit.execution.threads import limited_threads
+    from diffcredit.preparation import start_and_rehearsal
+
+    done = [sum(each.seconds.values()) for each in study.evaluations(status="done") if "1" in each.coalition]
+    if done:
+        return sum(done) / len(done)
+    _, rehearsal = start_and_rehearsal(study)
+    training = rehearsal.coalition or study.config.model.train
+    with limited_threads(study.config.threads):
+        speed = measure_speed(rehearsal.model, training, study.config.sampling, study.progress)
+        measuring = seconds_of_measuring(study)
+    steps = rehearsal.coalition.steps if rehearsal.coalition else 0
+    return steps * speed.training_step + speed.sampling + measuring
 
 
 def seconds_of_measuring(study: "Study") -> float:

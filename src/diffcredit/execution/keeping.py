@@ -2,16 +2,14 @@
 them, its model, or nothing."""
 
 import hashlib
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
-from diffcredit.artifacts import atomic_folder, read_arrays, write_arrays
-from diffcredit.errors import DiffcreditError
+from diffcredit.artifacts import atomic_folder, intact, read_arrays, write_arrays
 from diffcredit.execution.tasks import Task
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
@@ -58,7 +56,7 @@ class Keeper:
             return None
         return Observation(
             extractors,
-            images=_read(images)["images"] if images.exists() else None,
+            images=read_arrays(images)["images"] if images.exists() else None,
             model=load(model) if model.exists() else None,
             features=_read_features(features) if features.exists() else {},
         )
@@ -69,7 +67,7 @@ class Keeper:
         there = {kind for kind in ("images", "model") if self._place(task, kind).exists()}
         features = self._place(task, "features")
         if features.exists():
-            with _intact(features), safe_open(features, "np") as file:
+            with intact(features), safe_open(features, "np") as file:
                 there |= {key.rpartition(".")[0] for key in file.keys()}  # noqa: SIM118  (no mapping)
         return frozenset(there)
 
@@ -80,24 +78,9 @@ class Keeper:
         return self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:24]}{suffix}"
 
 
-@contextmanager
-def _intact(file: Path) -> Generator[None]:
-    try:
-        yield
-    except SafetensorError as error:
-        raise DiffcreditError(
-            f"{file}: damaged ({error}); remove it, and diffcredit measure --retrain makes up for it"
-        ) from error
-
-
-def _read(file: Path) -> dict[str, Any]:
-    with _intact(file):
-        return read_arrays(file)
-
-
 def _read_features(file: Path) -> dict[str, Features]:
     by_extractor: dict[str, dict[str, Any]] = {}
-    for key, array in _read(file).items():
+    for key, array in read_arrays(file).items():
         extractor, _, name = key.rpartition(".")
         by_extractor.setdefault(extractor, {})[name] = array
     return {extractor: Features(**arrays) for extractor, arrays in by_extractor.items()}

@@ -5,7 +5,7 @@ from typing import Any
 
 from diffcredit.artifacts import fingerprint
 
-PURPOSES = ("estimate", "truth", "pilot", "endpoint")
+PURPOSES = ("estimate", "truth", "pilot", "endpoint", "validation")
 STATUSES = ("done", "failed")
 
 

@@ -72,11 +72,7 @@ class FrechetDistance:
         self.root: NDArray[np.float64] = state["root"]
 
     def measure_features(self, features: Features) -> float:
-        mean, covariance = moments(features.vectors)
-        eigenvalues = np.linalg.eigvalsh(self.root @ covariance @ self.root)
-        overlap = np.sqrt(np.maximum(eigenvalues, 0)).sum()  # rounding leaves zeros a little below 0
-        distance = np.square(mean - self.mean).sum() + np.trace(covariance) + np.square(self.root).sum() - 2 * overlap
-        return float(max(distance, 0.0))
+        return frechet_distance(features.vectors, self.mean, self.root)
 
     def standard_error(self, features: Features) -> float:
         """To the first order of the bootstrap (the infinitesimal jackknife): σ(ψ)/√m over the influences ψ of the
@@ -100,6 +96,15 @@ class FrechetDistance:
             z = features.vectors[rows].astype(np.float64) - mean
             influences[rows] = z @ (2 * (mean - self.mean)) + np.square(z).sum(axis=1) - np.square(z @ half).sum(axis=1)
         return mean_error(influences)
+
+
+def frechet_distance(vectors: NDArray[np.floating], mean: NDArray[np.float64], root: NDArray[np.float64]) -> float:
+    """From vectors (m, d) to a reference of mean (d,) whose covariance has the square root (d, d)."""
+    own_mean, covariance = moments(vectors)
+    eigenvalues = np.linalg.eigvalsh(root @ covariance @ root)
+    overlap = np.sqrt(np.maximum(eigenvalues, 0)).sum()  # rounding leaves zeros a little below 0
+    distance = np.square(own_mean - mean).sum() + np.trace(covariance) + np.square(root).sum() - 2 * overlap
+    return float(max(distance, 0.0))
 
 
 def moments(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,8 +1,7 @@
 """Credits to pictures, a page and a CSV: plain records in, files out; no torch and no study needed."""
 
 from diffcredit.report.page import write_report
-from diffcredit.report.pictures import image_grid
 from diffcredit.report.records import CreditTable, Picture, Report
 from diffcredit.report.spreadsheet import write_credits_csv
 
-__all__ = ["CreditTable", "Picture", "Report", "image_grid", "write_credits_csv", "write_report"]
+__all__ = ["CreditTable", "Picture", "Report", "write_credits_csv", "write_report"]

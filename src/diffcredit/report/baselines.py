@@ -4,7 +4,6 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,36 +19,24 @@ if TYPE_CHECKING:
     from diffcredit.study import Study
 
 
-@dataclass(frozen=True)
-class Helpfulness:
-    """(n,) a property's credits such that who helps most has the highest."""
-
-    values: FloatArray
-    higher_is_better: bool
-
-
-def study_helpfulness(study: "Study") -> dict[str, Helpfulness]:
-    """By property; nothing where the study has no credits yet."""
+def study_helpfulness(study: "Study") -> dict[str, FloatArray]:
+    """By property (n,) the study's credits such that who helps most has the highest; nothing where it has none yet."""
     try:
         tables = credit_tables(study)
     except UserError:
         return {}
-    return {
-        table.property: Helpfulness(helpfulness(table.credit, table.higher_is_better), table.higher_is_better)
-        for table in tables
-    }
+    return {table.property: helpfulness(table.credit, table.higher_is_better) for table in tables}
 
 
-def compared(found: Sequence[StudyBaseline], credits: Mapping[str, Helpfulness]) -> list[BaselineRow]:
-    """A row for each method and setting. What measures a property itself is turned round where lower is better."""
+def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) -> list[BaselineRow]:
+    """A row for each method and setting: how its helpfulness agrees with that of the study's credits."""
     merged: dict[str, BaselineRow] = {}
     for each in found:
         row = merged.get(each.found.name)
         correlations = dict(row.correlations) if row else dict.fromkeys(credits)
         for name in credits if each.property is None else [each.property]:
             if name in credits:
-                turned = each.property is not None and not credits[name].higher_is_better
-                rho = correlation(helpfulness(each.found.credits, not turned), credits[name].values)
+                rho = correlation(each.helpfulness, credits[name])
                 correlations[name] = None if math.isnan(rho) else rho
         seconds = each.found.seconds + (row.seconds if row else 0.0)
         merged[each.found.name] = BaselineRow(
@@ -59,11 +46,11 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, Helpfulness])
 
 
 def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
-    """Of each two methods or settings; None where there are not two."""
+    """Of the helpfulness by each two methods or settings; None where there are not two."""
     if len(found) < 2:
         return None
     names = tuple(each.found.name + (f", {each.property}" if each.property else "") for each in found)
-    table = [[correlation(one.found.credits, other.found.credits) for other in found] for one in found]
+    table = [[correlation(one.helpfulness, other.helpfulness) for other in found] for one in found]
     return Agreement(names, tuple(tuple(None if math.isnan(rho) else rho for rho in row) for row in table))
 
 

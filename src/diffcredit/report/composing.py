@@ -20,14 +20,15 @@ from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, game_of
+from diffcredit.pictures import image_grid
 from diffcredit.preparation import build_family, generated_images
 from diffcredit.report.baselines import agreement, compared, study_helpfulness
-from diffcredit.report.pictures import image_grid
 from diffcredit.report.records import CreditTable, Picture, Report
 from diffcredit.report.standings import standings
 from diffcredit.report.tables import credit_tables
 from diffcredit.seeds import derive_seed
 from diffcredit.study_baselines import kept_baselines
+from diffcredit.study_validation import kept_sections
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -63,6 +64,7 @@ def compose(study: "Study") -> Report:
         },
         baselines=tuple(compared(baselines, study_helpfulness(study))),
         agreement=agreement(baselines),
+        validation=tuple(kept_sections(study)),
     )
 
 

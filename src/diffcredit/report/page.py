@@ -38,6 +38,7 @@ from diffcredit.report.standings import (
     sums_to_total,
     total,
 )
+from diffcredit.report.validation import section_view
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ def render(report: Report) -> str:
         "plain": plain,
         "duration": duration,
         "png": lambda png: data_uri(png, "image/png"),
+        "svg": lambda svg: data_uri(svg.encode(), "image/svg+xml"),
     }
     images = {
         contributor: count
@@ -150,6 +152,7 @@ def render(report: Report) -> str:
         report=report,
         views=[_view(table) for table in report.tables],
         strips=_strips(report),
+        evidence=[section_view(section) for section in report.validation],
         contributors=len(images),
         images=sum(images.values()),
         csv=data_uri(credits_csv(report.tables).encode(), "text/csv;charset=utf-8"),

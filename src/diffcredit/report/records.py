@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffcredit.errors import UserError
+from diffcredit.validation.sections import Section
 
 INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_width")
 
@@ -107,7 +108,8 @@ class Report:
 
     ``thumbnails`` maps a contributor to a PNG strip of their images; ``settings`` may nest mappings and
     lists; ``scope`` says in sentences what the credits hold for, ``notes`` what the reader should beware of;
-    ``baselines`` are cheaper methods beside the credits, ``agreement`` how far they agree with each other.
+    ``baselines`` are cheaper methods beside the credits, ``agreement`` how far they agree with each other;
+    ``validation`` is the evidence for the credits.
     """
 
     study: str
@@ -123,6 +125,7 @@ class Report:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     baselines: tuple[BaselineRow, ...] = ()
     agreement: Agreement | None = None
+    validation: tuple[Section, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.tables:

@@ -1,6 +1,7 @@
 """A random projection that is never stored: its signs are computed from their places when they are needed."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -27,12 +28,18 @@ def check_dimensions(dimensions: int, parameters: int) -> None:
         )
 
 
-def project(gradients: Tensor, dimensions: int, seed: int, signs_at_once: int | None = None) -> Tensor:
+def project(
+    gradients: Tensor,
+    dimensions: int,
+    seed: int,
+    signs_at_once: int | None = None,
+    on_part: Callable[[int, int], None] | None = None,
+) -> Tensor:
     """G R / √k: rows (b, P) → (b, k) in float32, on the rows' device, for the k ``dimensions``.
 
     R (P, k) has independent signs ±1 that follow from ``seed`` and their places, bit for bit on every device. Inner
     products are kept on average (Johnson and Lindenstrauss 1984; Achlioptas 2003): E ⟨xR, yR⟩/k = ⟨x, y⟩ with variance
-    (‖x‖²‖y‖² + ⟨x, y⟩² − 2 Σ_p x_p² y_p²) / k.
+    (‖x‖²‖y‖² + ⟨x, y⟩² − 2 Σ_p x_p² y_p²) / k. ``on_part(done, total)`` counts the parameters gone through.
     """
     rows, parameters = gradients.shape
     check_dimensions(dimensions, parameters)
@@ -44,6 +51,8 @@ def project(gradients: Tensor, dimensions: int, seed: int, signs_at_once: int | 
         part = gradients[:, first * WORD : (first + blocks) * WORD].float()
         block = signs.block(first, math.ceil(part.shape[1] / WORD))
         total.addmm_(part, block[:, : part.shape[1]].T)
+        if on_part is not None:
+            on_part(min((first + blocks) * WORD, parameters), parameters)
     return total / math.sqrt(dimensions)
 
 

@@ -19,7 +19,7 @@ from diffcredit.artifacts import AlreadyThere, atomic_folder, fingerprint
 from diffcredit.baselines.gradients.journey import foreseen
 from diffcredit.baselines.gradients.per_image import PerImage, Samples, digests, noises, time_steps
 from diffcredit.baselines.gradients.projection import check_dimensions, project
-from diffcredit.baselines.gradients.settings import GradientSettings
+from diffcredit.baselines.gradients.settings import DIMENSIONS, GradientSettings
 from diffcredit.baselines.protocol import Evidence
 from diffcredit.baselines.queries import comparable_queries, query_captions, query_sampling
 from diffcredit.diffusion.protocol import DiffusionModel, Images
@@ -55,13 +55,15 @@ def gradient_rows(
     model = evidence.model(method, replicate)
     with located(method):
         per_image = PerImage(model, settings)
-        check_dimensions(settings.dimensions, per_image.size)
+        dimensions = settings.dimensions or min(DIMENSIONS, per_image.size)
+        check_dimensions(dimensions, per_image.size)
+    settings = dataclasses.replace(settings, dimensions=dimensions)  # so that rows are the same whoever chose them
     subjects = Subjects.of_training(evidence) if of == "training" else Subjects.of_queries(evidence, settings, method)
     identity = fingerprint(
         ["rows", model.fingerprint, list(per_image.parameters), dataclasses.asdict(settings), subjects.identity(model)]
     )
     with _place(evidence.folder, f"gradients-{identity[:16]}") as folder, located(method):
-        kept = Kept.open(folder, len(subjects.images), settings.dimensions)
+        kept = Kept.open(folder, len(subjects.images), dimensions)
         missing = kept.missing()
         told = len(subjects.images) - len(missing)
 
@@ -70,9 +72,13 @@ def gradient_rows(
             told += 1
             evidence.progress(f"{method}: gradients of {of} images", told, len(subjects.images))
 
+        def on_projected(images: int) -> None:
+            evidence.progress(f"{method}: projecting gradients of {of} images", images, len(subjects.images))
+
         for places in _chunks(missing, per_image):
             gradients = _gradients(per_image, subjects, places, on_image)
-            rows = project(gradients, settings.dimensions, settings.seed).cpu().numpy()
+            on_part = _together(on_projected, told - len(places), len(places))
+            rows = project(gradients, dimensions, settings.seed, on_part=on_part).cpu().numpy()
             if not np.isfinite(rows).all():
                 worst = places[int(np.argmin(np.isfinite(rows).all(axis=1)))]
                 raise DiffcreditError(f"the gradient of {subjects.name(worst)} is not a finite number")
@@ -142,6 +148,11 @@ def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], o
         for _ in range(len(noise)):
             on_image()
     return found
+
+
+def _together(tell: Callable[[int], None], before: int, images: int) -> Callable[[int, int], None]:
+    """Tells the parts done of ``images`` that are worked on together, after ``before`` others, in images."""
+    return lambda done, parts: tell(before + images * done // parts)
 
 
 def _chunks(places: NDArray[np.int64], per_image: PerImage) -> Iterator[list[int]]:

@@ -16,17 +16,21 @@ Kind = Literal["loss", "prediction_norm", "prediction_mean", "journey_loss"]
   own sampling path (Journey-TRAK; Georgiev et al. 2023).
 """
 
+DIMENSIONS = 2048
+"""Of the random projection where none are asked for; fewer where fewer parameters are trained."""
+
 
 @dataclass(frozen=True)
 class GradientSettings:
     """``time_steps`` evenly spaced ones t_j = ⌊(j + ½) T / J⌋ with one noise each, which follows from the seed, the
-    image's content and j; ``dimensions`` of the random projection; ``layers``: only parameters whose names contain one
-    of these texts (None: all that are trained). ``precision: bf16`` computes the network in bfloat16 where the model is
-    on a GPU, with weights, losses and gradients in float32."""
+    image's content and j; ``dimensions`` of the random projection (None: 2048, or as many as there are parameters where
+    these are fewer); ``layers``: only parameters whose names contain one of these texts (None: all that are trained).
+    ``precision: bf16`` computes the network in bfloat16 where the model is on a GPU, with weights, losses and gradients
+    in float32."""
 
     kind: Kind
     time_steps: Annotated[int, Ge(1)] = 10
-    dimensions: Annotated[int, Ge(1)] = 2048
+    dimensions: Annotated[int, Ge(1)] | None = None
     layers: tuple[str, ...] | None = None
     seed: int = 0
     precision: Literal["float32", "bf16"] = "float32"

@@ -1,0 +1,149 @@
+"""``diffcredit validate``: the evidence for a study's credits."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, duration, say
+from diffcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diffcredit.contest import Work
+    from diffcredit.study_validation import Validation
+    from diffcredit.validation.sections import Section
+
+PartOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--part",
+        help="lds, counterfactual, fidelity, convergence, budget, runtime, unlearning or contributors; may be "
+        "repeated. Default: all.",
+        show_default=False,
+    ),
+]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option("--property", help="Only this one; may be repeated. Default: all.", show_default=False),
+]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Only say which evaluations lack, and what they will cost.")]
+EvaluatedOption = Annotated[
+    bool, typer.Option("--evaluated", help="Only use what is evaluated already: nothing is retrained.")
+]
+
+MOST_ROWS, MOST_COLUMNS = 20, 6
+
+
+def validate(
+    study: StudyArgument,
+    part: PartOption = None,
+    prop: PropertyOption = None,
+    plan: PlanOption = False,
+    evaluated: EvaluatedOption = False,
+    workers: WorkersOption = None,
+) -> None:
+    """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
+    from diffcredit.cli.report import write_results
+    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
+    from diffcredit.study import Study
+    from diffcredit.study_validation import PARTS, Validation
+
+    for name in part or []:
+        if name not in PARTS:
+            raise UserError(f"--part {name!r}: accepted: {', '.join(PARTS)}")
+    parts = [name for name in PARTS if name in part] if part else list(PARTS)
+    sections, reasons = [], {}
+    with stopping_gently(), Bars() as bars:
+        loaded = Study.load(study, bars)
+        validation = Validation(loaded, prop or [])
+        tell_work(validation, parts, workers, evaluated=evaluated)
+        if plan:
+            return
+        executor = make_executor(loaded, workers)
+        for name in parts:
+            if not evaluated:
+                for work in validation.work(name):
+                    tell_failures(work.study.evaluate(executor, work.tasks, work.what))
+            try:
+                sections.append(validation.section(name))
+            except UserError as error:  # the other parts may still be had
+                reasons[name] = error
+        if sections:
+            write_results(loaded)
+    for section in sections:
+        print_section(section)
+        say(f"Files: {validation.folder(section.part)}")
+    for reason in reasons.values():
+        say(f"\nleft out: {reason}")
+    if not sections:
+        raise UserError("; ".join(map(str, reasons.values())))
+    say(f"\nReport: {loaded.folder / 'report.html'}")
+
+
+def tell_work(validation: "Validation", parts: "Sequence[str]", workers: int | None, *, evaluated: bool) -> None:
+    """Says how many evaluations lack, of which recipe, and what they will cost; nothing where none does. What a part
+    asks for only once another is there is foreseen from what is there now."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from diffcredit.cli.plan import seconds_of_evaluation, workers_of
+    from diffcredit.cli.run import make_executor
+
+    lacking: dict[str, tuple[Work, int]] = {}
+    for name in parts:
+        for work in foreseen(validation, name):
+            missing = len(work.missing())
+            if missing and work.what not in lacking:
+                lacking[work.what] = work, missing
+    if not lacking:
+        return
+    side_by_side = workers_of(make_executor(validation.study, workers))
+    seconds: dict[str, float] = {}
+    for work, _ in lacking.values():
+        if work.study.recipe not in seconds:
+            seconds[work.study.recipe] = seconds_of_evaluation(work.study)
+    title = "Evaluations that the evidence lacks" + (", left out as asked" if evaluated else "")
+    grid = Table(box=None, title=Text(f"\n{title}", "bold"), title_justify="left")
+    grid.add_column("what for", overflow="fold")
+    for column in ("models", "each", "time"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    total = 0.0
+    for what, (work, missing) in lacking.items():
+        each = seconds[work.study.recipe]
+        total += missing * each / side_by_side
+        grid.add_row(Text(what), f"{missing:,}", duration(each), duration(missing * each / side_by_side))
+    models = sum(missing for _, missing in lacking.values())
+    grid.add_row("in all", f"{models:,}", "", duration(total), style="bold")
+    console.print(grid)
+
+
+def foreseen(validation: "Validation", part: str) -> "list[Work]":
+    """What a part asks for; nothing where that cannot be told yet."""
+    try:
+        return validation.work(part)
+    except UserError:
+        return []
+
+
+def print_section(section: "Section") -> None:
+    """A part's sentences, and its first table where a terminal can show it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from diffcredit.report.validation import cell_text
+
+    say(f"\n{section.title}")
+    for sentence in section.summary:
+        say(f"  {sentence}")
+    table = section.tables[0]
+    if len(table.columns) > MOST_COLUMNS:
+        return
+    grid = Table(box=None, title=Text(f"\n{table.title}", "bold"), title_justify="left")
+    for column in table.columns:
+        grid.add_column(Text(column), overflow="fold")
+    for row in table.rows[:MOST_ROWS]:
+        grid.add_row(*(Text(cell_text(cell, table.decimals)) for cell in row))
+    console.print(grid)
+    if len(table.rows) > MOST_ROWS:
+        say(f"… and {len(table.rows) - MOST_ROWS} more rows in {table.name}.csv")

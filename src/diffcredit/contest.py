@@ -1,0 +1,300 @@
+"""The contest that validation judges: which recipes take part, what is evaluated for it, and what came of that.
+
+Every recipe is evaluated on the beginning of the study's own design, with its own endpoints; truth is apart. All of it
+is in the study's ledger, and what is there is not evaluated again.
+"""
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from diffcredit.coalitions import decode, encode, make_design
+from diffcredit.config import ValidationSection
+from diffcredit.credit import estimate
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.execution import Task
+from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
+from diffcredit.preparation import build_retraining
+from diffcredit.seeds import derive_seed
+from diffcredit.study_baselines import StudyBaseline, helpfulness, kept_baselines
+from diffcredit.truth import FIRST_REPLICATE, all_truth_coalitions, truth_coalitions, truth_tasks
+from diffcredit.validation.crediting import credits_of
+from diffcredit.validation.records import Contender, RecipeGame, Truth
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+ESTIMATORS = {
+    "shapley": "shapley",
+    "kernelshap": "shapley",
+    "unshrunk": "shapley",
+    "banzhaf": "banzhaf",
+    "datamodel": "datamodel",
+}
+"""What credits a game's design, and the kind of credits that it gives."""
+STAGES = ("training", "sampling")
+LEAST_TRUTH = 10  # coalitions that an interval rests on
+UNLEARNED_REPLICATE = 2 * FIRST_REPLICATE
+UNLEARNED = 10  # coalitions whose images are compared with those of retrained models
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Evaluations of one recipe that a part of the validation rests on."""
+
+    study: "Study"
+    tasks: Sequence[Task]
+    what: str
+
+    def missing(self) -> list[Task]:
+        """Those that the ledger lacks."""
+        done = {(each.coalition, each.replicate) for each in self.study.evaluations(status="done")}
+        return [task for task in self.tasks if (task.coalition, task.replicate) not in done]
+
+
+class Contest:
+    """The study's own recipe, those that its file compares with it, and models retrained from scratch."""
+
+    def __init__(self, study: "Study") -> None:
+        self.study = study
+        self.settings = study.config.validation or ValidationSection()
+        self.n = study.contributions.n
+        self.scratch = study.by(self.settings.truth, self.settings.evaluations)
+        self.compared = [study.by(section, self.settings.evaluations) for section in self.settings.retrainings]
+        self.recipes = [study, *self.compared]
+        if self.scratch.recipe not in [each.recipe for each in self.recipes]:
+            self.recipes.append(self.scratch)
+
+    # What is evaluated.
+    def truth(self) -> Work:
+        """The reserved coalitions, retrained from scratch."""
+        return Work(self.scratch, truth_tasks(self.study.config, self.n), "retraining from scratch: truth")
+
+    def design(self, each: "Study") -> Work:
+        """A recipe's endpoints, and the beginning of the design."""
+        schedule = each.schedule()
+        return Work(each, [*schedule.endpoints, *schedule.coalitions()], f"evaluating coalitions by {each.recipe}")
+
+    def leave_one_out(self, each: "Study") -> Work:
+        """Everybody but one, of each contributor in turn, beside the endpoints."""
+        rows = ~np.eye(self.n, dtype=np.bool_)
+        tasks = [Task(encode(row), FIRST_REPLICATE, "validation") for row in rows]
+        return Work(each, [*each.schedule().endpoints, *tasks], f"leaving one out by {each.recipe}")
+
+    def unlearning(self, each: "Study") -> Work:
+        """A few coalitions of the Shapley kernel, whose images are kept; retrained from scratch with two seeds."""
+        seeds = 2 if each.recipe == self.scratch.recipe else 1
+        keeping = each.by(each.config.retraining, self.settings.evaluations, keep="images")
+        rows = make_design("kernel", derive_seed(self.study.config.seed, "unlearning")).draw(self.n, 0, UNLEARNED)
+        coalitions = dict.fromkeys(encode(row) for row in rows)
+        tasks = [
+            Task(coalition, 2 * FIRST_REPLICATE + seed, "validation")
+            for seed in range(seeds)
+            for coalition in coalitions
+        ]
+        return Work(keeping, tasks, f"unlearning by {each.recipe}")
+
+    # What came of it.
+    @cached_property
+    def properties(self) -> dict[str, PropertyRecord]:
+        """The study's properties in its ledger."""
+        try:
+            with self.study.ledger(create=False) as ledger:
+                records = ledger.properties(self.study.name)
+        except NoLedger:
+            raise UserError(f"{self.study.file}: nothing is evaluated yet; diffcredit run comes first") from None
+        names = [prop.name for prop in self.study.properties]
+        return {record.name: record for record in records if record.name in names}
+
+    def truths(self, prop: str) -> list[Truth]:
+        """Of each share for which enough coalitions have been retrained: those that have all of their seeds, or else
+        with fewer seeds."""
+        values = self._values(self.scratch, prop, ("truth",))
+        found = []
+        for share in self.settings.shares:
+            coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
+            for seeds in range(self.settings.seeds, 0, -1):
+                keys = {each: [(each, FIRST_REPLICATE + seed) for seed in range(seeds)] for each in coalitions}
+                whole = [each for each in coalitions if all(key in values for key in keys[each])]
+                if len(whole) >= min(LEAST_TRUTH, len(coalitions)) or seeds == 1:
+                    break
+            if len(whole) >= LEAST_TRUTH:
+                rows = np.array([decode(each) for each in whole])
+                found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
+        return found
+
+    def game(self, each: "Study", prop: str) -> RecipeGame | None:
+        """What a recipe's evaluations say of a property, those of truth's coalitions left out; None where there are
+        none."""
+        evaluations = {
+            _key(one): one for one in each.evaluations(status="done") if one.purpose in ("estimate", "endpoint")
+        }
+        values = self._values(each, prop, ("estimate", "endpoint"))
+        truth = {encode(row) for row in all_truth_coalitions(self.study.config, self.n)}
+        recorded = [key for key, one in evaluations.items() if one.purpose == "estimate" and key in values]
+        kept = [key for key in recorded if key[0] not in truth]
+        if len(kept) < len(recorded):
+            warnings.warn(
+                f"{each.recipe}: {len(recorded) - len(kept)} evaluations of coalitions that are truth's are left out "
+                "of the credits that are validated",
+                DiffcreditWarning,
+                stacklevel=2,
+            )
+        drawn = islice(each.schedule().coalitions(), len(recorded))
+        place = {(task.coalition, task.replicate): index for index, task in enumerate(drawn)}
+        kept.sort(key=lambda key: (place.get(key, len(place)), key))
+        endpoints = [key for key, one in evaluations.items() if one.purpose == "endpoint" and key in values]
+        empty = [values[key] for key in sorted(endpoints) if "1" not in key[0]]
+        full = [values[key] for key in sorted(endpoints) if "1" in key[0]]
+        if not kept or not empty or not full:
+            return None
+        seconds = {stage: np.array([evaluations[key].seconds.get(stage, math.nan) for key in kept]) for stage in STAGES}
+        return RecipeGame(
+            recipe=each.recipe,
+            method=each.config.retraining.method,
+            steps=self._steps(each)[0],
+            size_distribution=self.study.config.design.distribution,
+            coalitions=np.array([decode(key[0]) for key in kept]),
+            values=np.array([values[key] for key in kept]),
+            empty=tuple(empty[:1]),  # an untrained network: known without noise
+            full=tuple(full),
+            training_seconds=seconds["training"],
+            sampling_seconds=seconds["sampling"],
+            preparation=self._preparation(each, float(np.nanmean(seconds["training"]))),
+        )
+
+    def timings(self, each: "Study") -> RecipeGame | None:
+        """All of a recipe's evaluations with their seconds, whatever they were for; None where there are none."""
+        done = [one for one in each.evaluations(status="done") if "1" in one.coalition]
+        if not done:
+            return None
+        seconds = {stage: np.array([one.seconds.get(stage, math.nan) for one in done]) for stage in STAGES}
+        return RecipeGame(
+            recipe=each.recipe,
+            method=each.config.retraining.method,
+            steps=self._steps(each)[0],
+            size_distribution=self.study.config.design.distribution,
+            coalitions=np.array([decode(one.coalition) for one in done]),
+            values=np.full(len(done), math.nan),
+            empty=(),
+            full=(),
+            training_seconds=seconds["training"],
+            sampling_seconds=seconds["sampling"],
+        )
+
+    def truth_values(self, prop: str) -> dict[str, list[float]]:
+        """The helpfulness of every coalition that was retrained from scratch as truth, a value a seed."""
+        found: dict[str, list[float]] = {}
+        for (coalition, _), value in sorted(self._values(self.scratch, prop, ("truth",)).items()):
+            found.setdefault(coalition, []).append(value)
+        return found
+
+    def games(self, prop: str) -> list[RecipeGame]:
+        """Of every recipe that has one, the study's own first."""
+        found = [self.game(each, prop) for each in self.recipes]
+        return [game for game in found if game is not None]
+
+    def contenders(self, prop: str) -> list[Contender]:
+        """Everybody's credits for a property: the study's own first, then those of other estimators and recipes, and
+        the baselines that were computed."""
+        unit, found = self.unit(), []
+        for each in self.recipes:
+            game = self.game(each, prop)
+            if game is not None:
+                seconds = float(np.nansum(game.seconds)) + (0 if math.isnan(game.preparation) else game.preparation)
+                for method, category in ESTIMATORS.items():
+                    with suppress(UserError):  # one that cannot be had from these evaluations
+                        name, credits = f"{method}, {each.recipe}", credits_of(game, method)
+                        found.append(Contender(name, category, each.recipe, credits, len(game.values), seconds / unit))
+            found += self._left_one_out(each, prop, unit)
+        if self.study.surrogates.names and self.study.surrogates.ready():
+            name = f"shapley with {', '.join(self.study.surrogates.names)}, {self.study.recipe}"
+            credits = helpfulness(self.study.credits()[prop].values, self.properties[prop].higher_is_better)
+            found.insert(
+                0, Contender(name, "shapley", self.study.recipe, credits, len(self.study.schedule().evaluated()))
+            )
+        return [*found, *self._baselines(prop, unit)]
+
+    def unit(self) -> float:
+        """The seconds of one retraining with its sampling; NaN where none was made yet."""
+        seconds = [_seconds(each) for each in self.scratch.evaluations(status="done") if "1" in each.coalition]
+        return float(np.mean(seconds)) if seconds else math.nan
+
+    def _left_one_out(self, each: "Study", prop: str, unit: float) -> list[Contender]:
+        work = self.leave_one_out(each)
+        values = self._values(each, prop, ("validation", "endpoint"))
+        keys = [(task.coalition, task.replicate) for task in work.tasks]
+        if not all(key in values for key in keys):
+            return []
+        left = [key for key, task in zip(keys, work.tasks, strict=True) if task.purpose == "validation"]
+        credits = estimate(
+            np.array([decode(coalition) for coalition, _ in left]),
+            [values[key] for key in left],
+            empty=values[keys[0]],
+            full=[values[key] for key in keys if "0" not in key[0]],
+            method="leave-one-out",
+            size_distribution="leave-one-out",
+        ).values
+        seconds = sum(_seconds(one) for one in each.evaluations(status="done") if _key(one) in left)
+        name = f"leave-one-out, {each.recipe}"
+        return [Contender(name, "leave-one-out", each.recipe, credits, len(left), seconds / unit)]
+
+    def _baselines(self, prop: str, unit: float) -> list[Contender]:
+        higher = self.properties[prop].higher_is_better
+        return [
+            Contender(
+                each.found.name,
+                each.category,
+                "",
+                # what measures the property itself is turned round where lower is better
+                helpfulness(each.found.credits, each.property is None or higher),
+                cost=each.found.seconds / unit,
+            )
+            for each in kept_baselines(self.study)
+            if each.property in (None, prop) and _distinguishes(each)
+        ]
+
+    def _values(self, each: "Study", prop: str, purposes: Iterable[str]) -> dict[tuple[str, int], float]:
+        """The helpfulness of a recipe's evaluations, by coalition and replicate."""
+        sign = 1 if self.properties[prop].higher_is_better else -1
+        return {
+            _key(one): sign * value.value
+            for one in each.evaluations(status="done")
+            if one.purpose in purposes
+            for value in one.values
+            if value.property == prop and value.value is not None
+        }
+
+    def _steps(self, each: "Study") -> tuple[int | None, int]:
+        """The training steps of a coalition's model, and of what is prepared before the first."""
+        rehearsal = build_retraining(each).rehearse(self.study.base, each.config.model.train, self.study.contributions)
+        return (
+            rehearsal.coalition.steps if rehearsal.coalition else None,
+            rehearsal.preparation.steps if rehearsal.preparation else 0,
+        )
+
+    def _preparation(self, each: "Study", training: float) -> float:
+        """Seconds of preparation at the pace of the coalitions' ``training``."""
+        steps, prepared = self._steps(each)
+        return prepared * training / steps if steps else math.nan
+
+
+def _distinguishes(baseline: StudyBaseline) -> bool:
+    """Whether it gives contributors different credits at all."""
+    return bool(np.ptp(baseline.found.credits) > 0)
+
+
+def _key(evaluation: Evaluation) -> tuple[str, int]:
+    return evaluation.coalition, evaluation.replicate
+
+
+def _seconds(evaluation: Evaluation) -> float:
+    seconds: Mapping[str, float] = evaluation.seconds
+    return sum(seconds.get(stage, 0.0) for stage in STAGES)

@@ -1,0 +1,338 @@
+"""The evidence for a study's credits, part by part: what it rests on, what it shows, and where that is kept."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diffcredit.baselines.application import ApplicationScores
+from diffcredit.baselines.clusters import ClusterDistance
+from diffcredit.coalitions import encode
+from diffcredit.contest import Contest, Work
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.execution import Task
+from diffcredit.features import FeaturesOption
+from diffcredit.features.protocol import option_name
+from diffcredit.preparation import generated_images, model_loader, study_keeper, study_recipe
+from diffcredit.properties import Images
+from diffcredit.properties.measuring import needs_features
+from diffcredit.study_baselines import helpfulness, kept_baselines, run_baselines, study_evidence
+from diffcredit.truth import truth_task
+from diffcredit.validation.budget import budget, budget_section
+from diffcredit.validation.contributors import contributors, contributors_section, strips
+from diffcredit.validation.convergence import convergence, convergence_section
+from diffcredit.validation.counterfactual import (
+    best_of_categories,
+    counterfactual,
+    counterfactual_coalitions,
+    counterfactual_section,
+    removals,
+)
+from diffcredit.validation.fidelity import fidelity, fidelity_section
+from diffcredit.validation.lds import LDS, lds, lds_section
+from diffcredit.validation.photographs import above_and_below, same_noises
+from diffcredit.validation.records import Contender, Estimate
+from diffcredit.validation.runtime import runtime, runtime_section
+from diffcredit.validation.sections import Photograph, Section
+from diffcredit.validation.unlearning import UnlearningRecipe, unlearning, unlearning_section
+from diffcredit.validation.writing import SECTION, read_section, write_section
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+RANDOM_RANKINGS = 3
+OWN_CATEGORIES = ("shapley", "banzhaf", "datamodel")  # of retraining, which is no baseline
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of evidence: the evaluations it rests on, and its section."""
+
+    work: "Callable[[Validation], Sequence[Work]]"
+    section: "Callable[[Validation], Section]"
+
+
+class Validation:
+    """A study's evidence for the properties called so, or for all."""
+
+    def __init__(self, study: "Study", properties: Sequence[str] = ()) -> None:
+        self.study, self.contest = study, Contest(study)
+        known = self.contest.properties
+        for name in properties:
+            if name not in known:
+                raise UserError(f"{study.file}: --property {name!r}: accepted: {', '.join(known)}")
+        self.names = list(dict.fromkeys(properties)) or list(known)
+        self.some_asked = bool(properties)
+
+    def folder(self, part: str) -> Path:
+        return self.study.folder / "validation" / part
+
+    def title(self, name: str) -> str:
+        """What the property is called in tables: its own title, or its name where that is not the only one."""
+        titles = [getattr(prop, "title", prop.name) for prop in self.study.properties]
+        mine = getattr(self.property(name), "title", name)
+        return mine if titles.count(mine) == 1 else name
+
+    def property(self, name: str) -> Any:
+        return next(prop for prop in self.study.properties if prop.name == name)
+
+    def work(self, part: str) -> list[Work]:
+        """What is evaluated for a part."""
+        return list(PARTS[part].work(self))
+
+    def section(self, part: str) -> Section:
+        """A part from what the ledger has, kept in the study's folder."""
+        try:
+            section = PARTS[part].section(self)
+        except UserError as error:
+            raise UserError(f"{self.study.file}: {part}: {error}") from error
+        write_section(section, self.folder(part))
+        return section
+
+    @cached_property
+    def scores(self) -> dict[str, LDS]:
+        """The LDS of everybody, by property."""
+        return self.by_property(lambda name: lds(self.contest.truths(name), self.contest.contenders(name)))
+
+    def by_property(self, result: Callable[[str], Any]) -> dict[str, Any]:
+        """``result`` of each property that has one; a property without is left out with a warning, all an error."""
+        found: dict[str, Any] = {}
+        reasons = {}
+        for name in self.names:
+            try:
+                found[name] = result(name)
+            except UserError as error:
+                reasons[name] = str(error)
+        if not found:
+            raise UserError("; ".join(dict.fromkeys(reasons.values())))
+        for name, reason in reasons.items():
+            warnings.warn(f"{name}: {reason}", DiffcreditWarning, stacklevel=2)
+        return found
+
+    def titled(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        return {self.title(name): result for name, result in results.items()}
+
+    # LDS, and what is drawn from it.
+    def lds_work(self) -> list[Work]:
+        contest = self.contest
+        every = [contest.truth(), *map(contest.design, contest.compared)]
+        if contest.settings.leave_one_out:
+            every += map(contest.leave_one_out, [self.study, *contest.compared])
+        return every
+
+    def lds_section(self) -> Section:
+        self._with_baselines()
+        return lds_section(self.titled(self.scores))
+
+    def _with_baselines(self) -> None:
+        if not kept_baselines(self.study):
+            run_baselines(self.study)
+
+    def convergence_work(self) -> list[Work]:
+        return [self.contest.truth(), *map(self.contest.design, self.contest.compared)]
+
+    def _convergence(self, name: str) -> Any:
+        games, scratch = self.contest.games(name), self.contest.game(self.contest.scratch, name)
+        return convergence(games, self.contest.truths(name), scratch)
+
+    def convergence_section(self) -> Section:
+        return convergence_section(self.titled(self.by_property(self._convergence)))
+
+    def budget_section(self) -> Section:
+        def of(name: str) -> Any:
+            games, truths = self.contest.games(name), self.contest.truths(name)
+            return budget(self._convergence(name), games, truths, self.contest.unit())
+
+        return budget_section(self.titled(self.by_property(of)))
+
+    # Fidelity and runtime.
+    def fidelity_work(self) -> list[Work]:
+        return [*map(self.contest.design, self.contest.compared), self.contest.design(self.contest.scratch)]
+
+    def fidelity_section(self) -> Section:
+        def of(name: str) -> Any:
+            scratch = self.contest.game(self.contest.scratch, name)
+            if scratch is None:
+                raise UserError(f"no evaluations of {self.contest.scratch.recipe!r} beside truth's yet")
+            return fidelity(self.contest.games(name), scratch)
+
+        return fidelity_section(self.titled(self.by_property(of)))
+
+    def runtime_section(self) -> Section:
+        games = [game for each in self.contest.recipes if (game := self.contest.timings(each)) is not None]
+        scratch = next((game for game in games if game.recipe == self.contest.scratch.recipe), None)
+        if scratch is None:
+            raise UserError("no model is retrained from scratch yet; the part lds does that")
+        devices = {
+            each.recipe: sorted({str(one.numerics.get("device")) for one in each.evaluations(status="done")})
+            for each in self.contest.recipes
+        }
+        return runtime_section(runtime(games, scratch), devices)
+
+    # Counterfactual: whom to leave out, and what that does.
+    def _rivals(self, name: str) -> list[Contender]:
+        """The study's own credits, and the best of every other category by its LDS at the middle share."""
+        everybody = self.contest.contenders(name)
+        scores: dict[str, float] = {}
+        with suppress(UserError, KeyError):
+            shares = sorted({score.share for score in self.scores[name].scores})
+            middle = shares[len(shares) // 2]
+            scores = {
+                each.contender.name: each.spearman.value for each in self.scores[name].scores if each.share == middle
+            }
+        others = [each for each in everybody[1:] if each.category not in (*OWN_CATEGORIES, "floor")]
+        return [everybody[0], *best_of_categories(others, scores)]
+
+    def _counterfactual_names(self) -> list[str]:
+        """The first property, for each asks for models of its own; all that are asked for by name."""
+        return self.names if self.some_asked else self.names[:1]
+
+    def counterfactual_work(self) -> list[Work]:
+        coalitions: dict[str, None] = {}
+        for name in self._counterfactual_names():
+            rows = counterfactual_coalitions(self._rivals(name), draws=RANDOM_RANKINGS, seed=self.study.config.seed)
+            coalitions |= dict.fromkeys(encode(row) for row in rows)
+        tasks = [truth_task(each, seed) for seed in range(self.contest.settings.seeds) for each in coalitions]
+        scratch = self.contest.scratch
+        keeping = scratch.by(scratch.config.retraining, self.contest.settings.evaluations, keep="images")
+        return [Work(keeping, tasks, "retraining from scratch: counterfactual")]
+
+    def counterfactual_section(self) -> Section:
+        results, photographs = {}, []
+        for name in self._counterfactual_names():
+            higher, rivals = self.contest.properties[name].higher_is_better, self._rivals(name)
+            values = {
+                coalition: helpfulness(some, higher) for coalition, some in self.contest.truth_values(name).items()
+            }
+            results[self.title(name)] = counterfactual(
+                rivals, values, higher_is_better=higher, draws=RANDOM_RANKINGS, seed=self.study.config.seed
+            )
+            photographs += self._before_and_after(name, rivals[0])
+        return counterfactual_section(results, photographs)
+
+    def _before_and_after(self, name: str, ours: Contender) -> list[Photograph]:
+        """Images from the same noises of everybody's retrained model, and of those without the top contributors."""
+        title, actions = self.title(name), removals(ours.credits, self.study.config.seed)
+        coalitions = {"everybody": "1" * self.contest.n, **{key: encode(row) for key, row in actions.items()}}
+        images = {key: self._kept(self.contest.scratch, truth_task(each, 0)) for key, each in coalitions.items()}
+        there = {key: some for key, some in images.items() if some is not None}
+        if "everybody" not in there or len(there) < 2:
+            return []
+        pictures = [same_noises(f"noises-{name}", f"{title}: retrained models from the same noises", there)]
+        prop = self.property(name)
+        if hasattr(prop, "of_each"):
+            scores = {key: self._of_each(prop, some) for key, some in there.items()}
+            pictures += above_and_below(f"percentile-{name}", title, there, scores)
+        return pictures
+
+    def _of_each(self, prop: Any, images: Images) -> Any:
+        seen = self.study.extractors.extract(prop.features, images) if needs_features(prop) else images
+        return prop.of_each(seen)
+
+    # Unlearning: how near each recipe's images come to those of a retrained model.
+    def unlearning_work(self) -> list[Work]:
+        return [self.contest.unlearning(each) for each in self.contest.recipes]
+
+    def unlearning_section(self) -> Section:
+        works = {each.recipe: self.contest.unlearning(each) for each in self.contest.recipes}
+        scratch = works[self.contest.scratch.recipe]
+        count = len(scratch.tasks) // 2
+        option = self._distance_features()
+
+        def images(work: Work, tasks: Sequence[Task]) -> list[Images]:
+            found = [self._kept(work.study, task) for task in tasks]
+            lacking = sum(each is None for each in found)
+            if lacking:
+                raise UserError(
+                    f"images of {lacking} of {len(tasks)} models of {work.study.recipe!r} are not there yet"
+                )
+            return [each for each in found if each is not None]
+
+        def vectors(some: Sequence[Images]) -> list[Any]:
+            return [self.study.extractors.extract(option, each).vectors for each in some]
+
+        by_recipe = {
+            self._unlearning_recipe(each): images(works[each.recipe], works[each.recipe].tasks)
+            for each in self.contest.recipes
+            if each.recipe != self.contest.scratch.recipe
+        }
+        truth = images(scratch, scratch.tasks[:count])
+        base = generated_images(self.study)
+        result = unlearning(
+            {recipe: vectors(some) for recipe, some in by_recipe.items()},
+            vectors(truth),
+            replicate=vectors(images(scratch, scratch.tasks[count:])),
+            base=self.study.extractors.extract(option, base).vectors,
+        )
+        first = {"retrained": truth[0], **{each.name: some[0] for each, some in by_recipe.items()}, "base model": base}
+        rows = same_noises("unlearned", f"Coalition {scratch.tasks[0].coalition}, seen by {option_name(option)}", first)
+        return unlearning_section(result, [rows])
+
+    def _unlearning_recipe(self, each: "Study") -> UnlearningRecipe:
+        section = each.config.retraining
+        sparse = section.method == "sparsified" or section.options.get("sparse") is not None
+        return UnlearningRecipe(each.recipe, section.method, sparse)
+
+    def _distance_features(self) -> FeaturesOption:
+        """What images are compared by: the extractor of the first property that has one."""
+        return next((prop.features for prop in self.study.properties if needs_features(prop)), "layout")
+
+    def _kept(self, each: "Study", task: Task) -> Images | None:
+        keeper = study_keeper(each, study_recipe(each))
+        found = keeper.find(task, self.study.extractors, model_loader(self.study))
+        return None if found is None else found.images
+
+    # Contributors: what goes with high credits.
+    def contributors_section(self) -> Section:
+        contributions, credits = self.study.contributions, self.study.credits()
+        scores = self._image_scores()
+        results, photographs = {}, []
+        for name in self.names:
+            if name not in credits:
+                continue
+            sign = 1 if self.contest.properties[name].higher_is_better else -1
+            each = credits[name]
+            estimates = [
+                Estimate(sign * value, *sorted((sign * low, sign * high)))
+                for value, low, high in zip(each.values, each.low, each.high, strict=True)
+            ]
+            owner, who = contributions.owner, contributions.contributors
+            results[self.title(name)] = contributors(scores, owner, who, estimates)
+            measure = next((title for title in scores if title == self.title(name)), next(iter(scores)))
+            photographs += strips(
+                f"strips-{name}", contributions.images, owner, who, estimates, measure, scores[measure]
+            )
+        return contributors_section(results, photographs)
+
+    def _image_scores(self) -> dict[str, Any]:
+        """Of every training image, by what is measured: the properties that one image has, and how near it is to the
+        kinds of image that the base model makes."""
+        scores = {}
+        for prop in self.study.properties:
+            if hasattr(prop, "of_each"):
+                scores[self.title(prop.name)] = ApplicationScores().scores(study_evidence(self.study, prop))
+        count = min(20, len(generated_images(self.study)) // 2)
+        near = ClusterDistance(clusters=max(2, count))
+        scores["nearness to the base model's clusters"] = near.scores(study_evidence(self.study))
+        return scores
+
+
+PARTS = {
+    "lds": Part(Validation.lds_work, Validation.lds_section),
+    "counterfactual": Part(Validation.counterfactual_work, Validation.counterfactual_section),
+    "fidelity": Part(Validation.fidelity_work, Validation.fidelity_section),
+    "convergence": Part(Validation.convergence_work, Validation.convergence_section),
+    "budget": Part(Validation.convergence_work, Validation.budget_section),
+    "runtime": Part(lambda validation: (), Validation.runtime_section),
+    "unlearning": Part(Validation.unlearning_work, Validation.unlearning_section),
+    "contributors": Part(lambda validation: (), Validation.contributors_section),
+}
+
+
+def kept_sections(study: "Study") -> list[Section]:
+    """The evidence that was computed so far, in the order of the parts."""
+    folders = [study.folder / "validation" / part for part in PARTS]
+    return [read_section(folder) for folder in folders if (folder / SECTION).exists()]

@@ -1,0 +1,53 @@
+"""Truth: models retrained from scratch on coalitions that no estimate may rest on.
+
+Which coalitions these are follows from the study file alone, so that they are reserved before the first evaluation:
+the study's design leaves them out.
+"""
+
+from math import comb
+
+import numpy as np
+
+from diffcredit.coalitions import BoolArray, encode, make_design
+from diffcredit.config import StudyConfig, ValidationSection
+from diffcredit.execution import Task
+from diffcredit.seeds import derive_seed
+
+# The ledger knows an evaluation by its coalition and replicate, whatever its purpose: no other gets this far.
+FIRST_REPLICATE = 2_000_000
+WHOLE = ("exhaustive", "leave-one-out", "add-one-in")  # designs that are nothing without all of their coalitions
+
+
+def truth_coalitions(config: StudyConfig, n: int, share: float) -> BoolArray:
+    """(B, n) coalitions of ``share`` of the contributors, as many as the study file asks for, but never more than half
+    of all there are: the design needs some of that size too."""
+    wanted = (config.validation or ValidationSection()).coalitions
+    design = make_design(f"subset({share})", derive_seed(config.seed, "truth"))
+    size = int(design.size_probabilities(n).argmax()) + 1
+    return design.draw(n, 0, max(1, min(wanted, comb(n, size) // 2)))
+
+
+def all_truth_coalitions(config: StudyConfig, n: int) -> BoolArray:
+    """(m, n), of every share."""
+    shares = (config.validation or ValidationSection()).shares
+    return np.concatenate([truth_coalitions(config, n, share) for share in shares])
+
+
+def reserved(config: StudyConfig, n: int) -> BoolArray:
+    """(m, n) coalitions that the study's design must leave out: none where the study file does not speak of
+    validation, or where the design is nothing without them."""
+    if config.validation is None or config.design.distribution in WHOLE:
+        return np.zeros((0, n), dtype=np.bool_)
+    return all_truth_coalitions(config, n)
+
+
+def truth_tasks(config: StudyConfig, n: int) -> list[Task]:
+    """All of them with the first seed, then with the next: what is cut off is still whole."""
+    seeds = (config.validation or ValidationSection()).seeds
+    coalitions = [encode(row) for row in all_truth_coalitions(config, n)]
+    return [truth_task(coalition, seed) for seed in range(seeds) for coalition in dict.fromkeys(coalitions)]
+
+
+def truth_task(coalition: str, seed: int) -> Task:
+    """A model retrained on ``coalition`` with its ``seed``-th training seed."""
+    return Task(coalition, FIRST_REPLICATE + seed, "truth")

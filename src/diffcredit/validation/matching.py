@@ -1,0 +1,66 @@
+"""Coalitions that two recipes have both evaluated."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.validation.records import BoolArray, FloatArray, RecipeGame
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Different coalitions (k, n), neither empty nor full, in the order of their first evaluation, with the values of
+    each, in the order of evaluation."""
+
+    coalitions: BoolArray
+    values: tuple[FloatArray, ...]
+
+    @property
+    def means(self) -> FloatArray:
+        """(k,)"""
+        return np.array([replicates.mean() for replicates in self.values])
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """The coalitions (k, n) of two games, the mean values (k,) of each, and of how many replicates the second game's
+    are, (k,)."""
+
+    coalitions: BoolArray
+    first: FloatArray
+    second: FloatArray
+    second_replicates: NDArray[np.intp]
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """(k,)"""
+        return self.coalitions.sum(axis=1)
+
+
+def replicates_of(game: RecipeGame) -> Replicates:
+    sizes = game.coalitions.sum(axis=1)
+    inner = np.flatnonzero((sizes > 0) & (sizes < game.coalitions.shape[1]))
+    rows: dict[bytes, list[int]] = {}
+    for row in inner:
+        rows.setdefault(game.coalitions[row].tobytes(), []).append(int(row))
+    first = [members[0] for members in rows.values()]
+    return Replicates(game.coalitions[first], tuple(game.values[members] for members in rows.values()))
+
+
+def shared(first: RecipeGame, second: RecipeGame) -> Shared:
+    """What both evaluated, matched by the coalitions' members and replicates averaged, in the first game's order."""
+    one, other = replicates_of(first), replicates_of(second)
+    place = {coalition.tobytes(): row for row, coalition in enumerate(other.coalitions)}
+    pairs = [
+        (row, place[coalition.tobytes()])
+        for row, coalition in enumerate(one.coalitions)
+        if coalition.tobytes() in place
+    ]
+    rows, others = ([pair[k] for pair in pairs] for k in (0, 1))
+    return Shared(
+        one.coalitions[rows],
+        one.means[rows],
+        other.means[others],
+        np.array([len(other.values[row]) for row in others], dtype=np.intp),
+    )

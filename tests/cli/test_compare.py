@@ -1,0 +1,54 @@
+import json
+
+import numpy as np
+import pytest
+
+from planted_study import additive, plant
+
+NAMES = ("ann", "[bold]bob[/bold]", "cy", "dee", "eve")
+A, B = np.array([5.0, 4.0, 3.0, 2.0, 1.0]), np.array([8.0, 4.0, 3.0, 2.0, 1.0])
+
+
+@pytest.fixture
+def two(tmp_path):
+    a = plant(tmp_path / "a", NAMES, {"fid": additive(A, 0.05)})
+    return a, plant(tmp_path / "b", NAMES, {"fid": additive(B, 0.05, 1)}, steps=7)
+
+
+def test_side_by_side(diffcredit, two, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    code, out, err = diffcredit("compare", *two, "--csv", tmp_path / "c.csv")
+    assert (code, err) == (0, "")
+    assert "  retraining.steps 1 → 7" in out.splitlines()
+    lines = {name: line for name in NAMES for line in out.splitlines() if line.strip().startswith(name)}
+    assert lines["ann"].split()[1:4] == ["1", "→", "1"]
+    assert lines["ann"].rstrip().endswith("apart")
+    assert "apart" not in lines[NAMES[1]]
+    assert "rank correlation 1.00, 1.00 (" in out
+    assert "top fifth: 1 of 1 in both; " in out
+    assert "evaluations 40 → 40" in out
+    assert len((tmp_path / "c.csv").read_text().splitlines()) == 6
+    assert f"Table: {tmp_path / 'c.csv'}" in out
+
+
+def test_json(diffcredit, two):
+    code, out, _ = diffcredit("compare", *two, "--json", "--method", "unshrunk", "--confidence", "0.9")
+    assert code == 0
+    content = json.loads(out)
+    assert (content["a"], content["b"]) == tuple(map(str, two))
+    assert (content["method"], content["confidence"]) == ("unshrunk", 0.9)
+    ann = content["properties"][0]["rows"][0]
+    assert ann["contributor"] == "ann"
+    assert ann["difference"]["low"] < 3 < ann["difference"]["high"] + 0.1
+
+
+def test_mistakes(diffcredit, two, tmp_path):
+    code, out, err = diffcredit("compare", *two, "--method", "shaply")
+    assert (code, out) == (2, "")
+    assert "--method: 'shaply' is unknown; accepted: shapley, " in err
+    code, _, err = diffcredit("compare", two[0], two[0])
+    assert code == 2
+    assert "one and the same recipe" in err
+    code, _, err = diffcredit("compare", two[0], tmp_path / "nowhere.yaml:lora")
+    assert code == 2
+    assert "nowhere.yaml:lora: cannot be read" in " ".join(err.split())

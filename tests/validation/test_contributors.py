@@ -1,0 +1,203 @@
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.stats import scoreatpercentile, spearmanr
+
+from diffcredit.errors import UserError
+from diffcredit.validation.contributors import (
+    Contributors,
+    contributors,
+    contributors_section,
+    median_difference,
+    spearman,
+    strips,
+)
+from diffcredit.validation.records import Estimate
+
+
+def made_up(n=20, seed=0, slope=1.0):
+    """Contributor i has 5 + i images whose score is slope · credit_i plus noise, in shuffled order."""
+    generator = np.random.default_rng(seed)
+    credits = generator.normal(size=n)
+    owner = generator.permutation(np.repeat(np.arange(n), 5 + np.arange(n)))
+    score = slope * credits[owner] + 0.1 * generator.normal(size=len(owner))
+    return score, owner, [f"c{i}" for i in range(n)], [Estimate(float(c), float(c) - 1, float(c) + 1) for c in credits]
+
+
+def test_numbers_of_each_contributor():
+    score, owner, names, credits = made_up()
+    (measure,) = contributors({"entropy": score}, owner, names, credits).measures
+    threshold = scoreatpercentile(score, 90)
+    for quality, sample in zip(measure.qualities, measure.samples, strict=True):
+        index = names.index(quality.contributor)
+        own = [s for s, o in zip(score, owner, strict=True) if o == index]
+        assert sorted(sample) == sorted(own)
+        assert quality.images == 5 + index
+        assert quality.credit == credits[index]
+        assert quality.mean == pytest.approx(sum(own) / len(own))
+        expected = [scoreatpercentile(own, p) for p in (25, 50, 75)]
+        assert [quality.lower, quality.median, quality.upper] == pytest.approx(expected)
+        assert quality.share == pytest.approx(sum(s > threshold for s in own) / len(own))
+    values = [quality.credit.value for quality in measure.qualities]
+    assert values == sorted(values, reverse=True)
+
+
+def test_medians_correlate_with_credits_as_scipy_says():
+    score, owner, names, credits = made_up(slope=0.05)
+    (measure,) = contributors({"entropy": score}, owner, names, credits).measures
+    medians = [np.median(score[owner == i]) for i in range(20)]
+    expected = spearmanr(medians, [credit.value for credit in credits]).statistic
+    assert measure.correlation.value == pytest.approx(expected)
+    assert measure.correlation.low < expected < measure.correlation.high
+
+
+@pytest.mark.parametrize(("n", "rho"), [(10, 0.0), (20, 0.6), (20, 0.9)])
+def test_intervals_of_correlations_cover(n, rho):
+    generator = np.random.default_rng(n)
+    truth = 6 / np.pi * np.arcsin(rho / 2)  # of a normal pair
+    covered = 0
+    for _ in range(1000):
+        x, noise = generator.normal(size=(2, n))
+        found = spearman(x, rho * x + np.sqrt(1 - rho**2) * noise)
+        covered += found.low <= truth <= found.high
+    assert 0.925 < covered / 1000 < 0.985
+
+
+def test_a_perfect_correlation_is_not_known_perfectly():
+    found = spearman(np.arange(12.0), np.arange(12.0) ** 3)
+    assert (found.value, found.high) == (pytest.approx(1), pytest.approx(1))
+    assert 0.9 < found.low < 0.999
+    opposite = spearman(np.arange(12.0), -np.arange(12.0))
+    assert (opposite.low, opposite.high) == pytest.approx((-found.high, -found.low))
+
+
+def test_few_or_constant_values_have_no_interval_or_no_correlation():
+    few = spearman(np.arange(9.0), np.arange(9.0))
+    assert few.value == pytest.approx(1)
+    assert np.isnan([few.low, few.high]).all()
+    assert np.isnan(spearman(np.ones(12), np.arange(12.0)).value)
+
+
+def test_the_top_fifth_against_the_rest():
+    score, owner, names, credits = made_up()
+    result = contributors(
+        {"entropy": score, "noise": np.random.default_rng(9).random(len(score))}, owner, names, credits
+    )
+    order = sorted(range(20), key=lambda i: -credits[i].value)
+    assert result.top == tuple(names[i] for i in order[:4])
+    medians = [np.median(score[owner == i]) for i in order]
+    trait, noise, images = result.traits
+    assert (trait.top, trait.rest) == pytest.approx((np.median(medians[:4]), np.median(medians[4:])))
+    assert trait.difference.value == pytest.approx(np.median(medians[:4]) - np.median(medians[4:]))
+    assert trait.difference.low > 0
+    assert noise.title == "noise"
+    assert noise.difference.low < 0 < noise.difference.high
+    assert images.title == "number of images"
+    assert images.top == np.median([5 + i for i in order[:4]])
+    assert images.rest == np.median([5 + i for i in order[4:]])
+
+
+def test_intervals_of_differences_cover():
+    generator = np.random.default_rng(0)
+    shift, covered = 0.7, 0
+    for seed in range(500):
+        top, rest = generator.normal(shift, 1, 10), generator.normal(0, 1, 40)
+        found = median_difference(top, rest, seed, resamples=500)
+        covered += found.low <= shift <= found.high
+    assert 0.91 < covered / 500 < 0.985
+
+
+def test_the_bootstrap_draws_contributors_within_groups():
+    """With constant groups nothing varies; with one group constant, the median of 5 is one of its values, each with
+    the probability that at least 3 of 5 draws lie at or below it."""
+    constant = median_difference(np.full(5, 3.0), np.full(6, 1.0))
+    assert (constant.value, constant.low, constant.high) == (2, 2, 2)
+    found = median_difference(np.array([0.0, 1, 2, 3, 4]), np.zeros(6), confidence=0.8, resamples=20000)
+    # P(median = 0) = P(Bin(5, 1/5) ≥ 3) = 0.058 < 0.1 < P(median ≤ 1) = P(Bin(5, 2/5) ≥ 3) = 0.317
+    assert (found.low, found.high) == (1, 3)
+
+
+def test_small_groups_have_no_interval():
+    found = median_difference(np.array([1.0, 2, 3]), np.arange(30.0))
+    assert found.value == 2 - 14.5
+    assert np.isnan([found.low, found.high]).all()
+
+
+def test_the_section_tells_what_the_top_have_in_common():
+    score, owner, names, credits = made_up(n=50)
+    constant = np.ones(len(score))
+    result = contributors({"entropy": score, "flat": constant}, owner, names, credits)
+    section = contributors_section({"Quality": result})
+    summary = " ".join(section.summary)
+    assert "Quality: the top fifth by credit is " + ", ".join(result.top) in summary
+    assert "differs from the rest in higher entropy (median " in summary
+    assert "no correlation with flat" in summary
+    for table in section.tables:
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert len(section.tables[2].rows) == 2 * 50
+    assert section.tables[1].rows[1] == ("Quality", "flat", None)
+    # 20 at either end are drawn of 50
+    svg = section.figures[0].svg
+    order = [quality.contributor for quality in result.measures[0].qualities]
+    shown = [name in svg.replace("<", " ").replace(">", " ").split() for name in order]
+    assert shown == [True] * 20 + [False] * 10 + [True] * 20
+
+
+def test_nothing_in_common_and_too_few_are_said():
+    score, owner, names, credits = made_up(n=5)
+    assert "too few contributors" in " ".join(
+        contributors_section({"F": contributors({"a": score}, owner, names, credits)}).summary
+    )
+    n = 40
+    owner, generator = np.repeat(np.arange(n), 3), np.random.default_rng(4)
+    plain = [Estimate(float(x)) for x in generator.normal(size=n)]
+    result = contributors({"a": generator.random(3 * n)}, owner, [str(i) for i in range(n)], plain)
+    assert isinstance(result, Contributors)
+    assert "no measure tells the top fifth from the rest" in " ".join(contributors_section({"F": result}).summary)
+    with pytest.raises(UserError, match="0 properties"):
+        contributors_section({})
+
+
+def test_strips_show_the_best_and_the_worst_images_of_both_ends():
+    names, credits = ["a", "b", "c"], [Estimate(1.0), Estimate(3.0), Estimate(2.0)]
+    owner = np.array([0] * 12 + [1] * 2 + [2] * 12)
+    levels = np.arange(26)
+    images = np.repeat(levels.astype(np.uint8), 64 * 64 * 3).reshape(-1, 64, 64, 3)
+    top, bottom = strips("strips", images, owner, names, credits, "score", -levels.astype(float))
+    assert "b; c." in top.caption
+    assert "bottom: a." in bottom.caption
+
+    def shown(photograph):
+        pixels = np.asarray(Image.open(io.BytesIO(photograph.png)).convert("RGBA"))
+        return [[int(p[0]) for p in row[32::66] if p[3]] for row in pixels[32::66]]
+
+    assert shown(top) == [[12, 13], [14, 15, 16, 17, 18, 21, 22, 23, 24, 25]]
+    assert shown(bottom) == [[0, 1, 2, 3, 4, 7, 8, 9, 10, 11]]
+    with pytest.raises(UserError, match="25 images of 26 owners"):
+        strips("strips", images[1:], owner, names, credits, "score", levels)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"credits": [Estimate(1.0)]}, "2 names and 1 credits"),
+        ({"credits": [Estimate(1.0), Estimate(float("nan"))]}, "finite"),
+        ({"names": ["a", "a"]}, "names must differ"),
+        ({"scores": {}}, "0 measures"),
+        ({"scores": {"x": [1.0, 2.0]}}, r"x has scores \(2,\) of \(3,\)"),
+        ({"scores": {"x": [1.0, 2.0, np.inf]}}, "finite"),
+        ({"owner": [0, 0, 0]}, "each of 0 to 1 at least once"),
+        ({"owner": [0, 1, 2]}, "each of 0 to 1 at least once"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, what):
+    given = {
+        "scores": {"x": [1.0, 2.0, 3.0]},
+        "owner": [0, 1, 1],
+        "names": ["a", "b"],
+        "credits": [Estimate(1.0), Estimate(2.0)],
+    } | change
+    with pytest.raises(UserError, match=what):
+        contributors(**given)

@@ -1,0 +1,346 @@
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import t, ttest_ind
+
+from diffcredit.errors import UserError
+from diffcredit.validation.counterfactual import (
+    ACTIONS,
+    RANDOM,
+    best_of_categories,
+    counterfactual,
+    counterfactual_coalitions,
+    counterfactual_section,
+    random_removals,
+    relative_change,
+    removals,
+    share_count,
+)
+from diffcredit.validation.photographs import same_noises
+from diffcredit.validation.records import Contender
+
+TEN, TWENTY, FORTY, SIXTY = ACTIONS
+
+
+def text(row):
+    return "".join("1" if member else "0" for member in row)
+
+
+def contender(name, credits, category="shapley"):
+    return Contender(name, category, "", np.asarray(credits, np.float64))
+
+
+# --- who leaves
+
+
+def test_counts_are_rounded_with_halves_up():
+    for n in range(2, 300):
+        for percent in (10, 20, 40, 60):
+            exact = Fraction(percent * n, 100)
+            assert share_count(percent, n) == max(1, int(exact + Fraction(1, 2)))
+    assert [share_count(10, n) for n in (2, 14, 15, 25, 258)] == [1, 1, 2, 3, 26]
+
+
+def test_the_top_leave_or_alone_stay():
+    credits = np.array([5.0, -1, 3, 9, 0, 7, 2, 8, 1, 4])
+    found = removals(credits)
+    assert list(found) == [
+        "without the top 10 %",
+        "without the top 20 %",
+        "without the top 40 %",
+        "only the top 60 %",
+    ]
+    gone = [{int(i) for i in np.flatnonzero(~row)} for row in found.values()]
+    assert gone == [{3}, {3, 7}, {3, 7, 5, 0}, {6, 8, 4, 1}]
+
+
+@pytest.mark.parametrize("n", range(2, 60))
+def test_nobody_is_left_alone_with_nothing_and_the_bottom_is_the_rest_of_the_top(n):
+    credits = np.random.default_rng(n).normal(size=n)
+    found = removals(credits)
+    for row in found.values():
+        assert 0 < row.sum() < n
+    bottom = np.argsort(credits)[: share_count(40, n)]
+    assert set(np.flatnonzero(~found[SIXTY.name])) == set(bottom)
+
+
+def test_ties_are_broken_the_same_for_one_seed_and_evenly_over_seeds():
+    credits = np.array([1.0, 0, 0, 0, 0])
+    assert all((removals(credits, 7)[name] == row).all() for name, row in removals(credits, 7).items())
+    # Two of five leave: the first always, and one of the four that are equal, each as often.
+    counts = np.sum([~removals(credits, seed)[FORTY.name] for seed in range(400)], axis=0)
+    assert counts[0] == 400
+    assert (np.abs(counts[1:] - 100) < 4 * np.sqrt(400 * 0.25 * 0.75)).all()
+
+
+def test_random_rankings_are_even_and_prefixes_of_each_other():
+    found = random_removals(6, 3, 300)
+    assert all((a[n] == b[n]).all() for a, b in zip(found[:5], random_removals(6, 3, 5), strict=True) for n in a)
+    gone = np.array([~draw[FORTY.name] for draw in found])
+    assert (gone.sum(axis=1) == 2).all()
+    pairs = dict.fromkeys(combinations(range(6), 2), 0)
+    for row in gone:
+        pairs[tuple(int(i) for i in np.flatnonzero(row))] += 1
+    assert min(pairs.values()) > 4  # 20 expected of each of 15
+    assert max(pairs.values()) < 42
+
+
+@pytest.mark.parametrize("credits", [[1.0], [1.0, np.nan], [[1.0, 2.0]]])
+def test_credits_that_rank_nobody_are_refused(credits):
+    with pytest.raises(UserError, match="counterfactual: credits of shape"):
+        removals(credits)
+
+
+# --- the change
+
+
+def test_the_relative_change_of_a_negative_value_keeps_its_direction():
+    change = relative_change([-10.0, -10.1, -9.9], [-8.0, -8.1, -7.9])
+    assert change.relative
+    assert change.estimate.value == pytest.approx(0.2)
+    assert change.estimate.low < 0.2 < change.estimate.high
+
+
+def test_with_little_noise_before_the_interval_is_that_of_the_mean_after():
+    after = np.array([8.0, 9.0, 8.5, 8.7])
+    change = relative_change([10.0, 10.0, 10.0], after)
+    sem = after.std(ddof=1) / 2
+    assert change.estimate.high - change.estimate.value == pytest.approx(3.18244630528 * sem / 10)
+
+
+def test_one_seed_gives_a_value_without_bounds():
+    for before, after in (([4.0], [3.0, 3.1]), ([4.0, 4.01], [3.0]), ([4.0], [3.0])):
+        change = relative_change(before, after)
+        assert change.relative
+        assert change.estimate.value == pytest.approx(np.mean(after) / np.mean(before) - 1)
+        assert np.isnan([change.estimate.low, change.estimate.high]).all()
+
+
+def test_what_is_not_told_apart_from_zero_changes_in_its_own_unit():
+    before, after = np.array([-1.0, 2.0, 0.5]), np.array([3.0, 4.0, 5.0])
+    change = relative_change(before, after)
+    expected = ttest_ind(after, before, equal_var=False).confidence_interval(0.95)
+    assert not change.relative
+    assert change.estimate.value == pytest.approx(3.5)
+    assert (change.estimate.low, change.estimate.high) == pytest.approx((expected.low, expected.high))
+    assert not relative_change([0.0], [1.0]).relative
+    assert not relative_change([0.0, 0.0], [1.0, 1.0]).relative
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_intervals_cover(seeds, noise):
+    generator = np.random.default_rng(seeds)
+    covered, count = 0, 0
+    for _ in range(1500):
+        before, after = generator.normal(1, noise, seeds), generator.normal(0.8, noise, seeds)
+        change = relative_change(before, after)
+        if change.relative:
+            count += 1
+            covered += change.estimate.low <= -0.2 <= change.estimate.high
+    assert count > 1000
+    # Four standard errors of a share of 1,000 to 1,500 about 0.95 are 0.025; Welch's is a little wide for 2 seeds.
+    assert 0.925 < covered / count < 0.99
+
+
+# --- all of it
+
+
+CREDITS = np.array([4.0, 3, 2, 1, 0, 0, 0, 0, -1, -2])
+LEVEL = 20.0
+
+
+def game(rows, seeds=3, noise=0.01, seed=0):
+    """F(S) = 20 + Σ credits, with noise, as text → (R,)."""
+    generator = np.random.default_rng(seed)
+    return {text(row): LEVEL + row @ CREDITS + generator.normal(0, noise, seeds) for row in rows}
+
+
+def test_effects_equal_the_planted_ones():
+    methods = [contender("ours", CREDITS), contender("backwards", -CREDITS)]
+    rows = counterfactual_coalitions(methods, draws=6, seed=1)
+    assert rows[0].all()
+    assert len({text(row) for row in rows}) == len(rows)
+    result = counterfactual(methods, game(rows), higher_is_better=True, draws=6, seed=1)
+    full = LEVEL + 7
+    planted = {
+        ("ours", TEN): -4 / full,
+        ("ours", TWENTY): -7 / full,
+        ("ours", FORTY): -10 / full,
+        ("ours", SIXTY): 3 / full,
+        ("backwards", TWENTY): 3 / full,
+        ("backwards", SIXTY): -10 / full,
+    }
+    for (method, action), expected in planted.items():
+        effect = result.of(method, action)
+        assert effect is not None
+        assert effect.change.estimate.value == pytest.approx(expected, abs=0.002)
+        assert effect.change.estimate.low < expected < effect.change.estimate.high
+    effect = result.of("backwards", TWENTY)
+    assert effect.from_first.value == pytest.approx(10 / full, abs=0.002)
+    assert effect.from_first.low < 10 / full < effect.from_first.high
+    assert result.of("ours", TWENTY).from_first is None
+    chance = result.of(RANDOM, FORTY)
+    assert chance.coalitions.shape == (6, 10)
+    means = [LEVEL + row @ CREDITS for row in chance.coalitions]
+    assert chance.after == pytest.approx(means, abs=0.03)
+
+
+def test_the_difference_of_equal_rankings_is_none_at_all():
+    methods = [contender("ours", CREDITS), contender("scaled", 2 * CREDITS)]
+    rows = counterfactual_coalitions(methods, draws=0)
+    result = counterfactual(methods, game(rows, noise=1.0), higher_is_better=True, draws=0)
+    differences = [effect.from_first for effect in result.effects if effect.method == "scaled"]
+    assert len(differences) == 4
+    assert all((d.value, d.low, d.high) == (0, 0, 0) for d in differences)
+
+
+def test_differences_from_a_common_before_cover():
+    methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
+    rows = counterfactual_coalitions(methods, draws=0)
+    truth = {text(row): float(LEVEL + row @ CREDITS) for row in rows}
+    gap = (truth[text(removals(CREDITS[::-1])[TWENTY.name])] - truth[text(removals(CREDITS)[TWENTY.name])]) / 27
+    covered = 0
+    for seed in range(300):
+        result = counterfactual(methods, game(rows, noise=0.7, seed=seed), higher_is_better=True, draws=0)
+        found = result.of("other", TWENTY).from_first
+        covered += found.low <= gap <= found.high
+    assert 0.90 < covered / 300 < 0.995  # three standard errors about 0.95
+
+
+def test_the_noise_before_enters_a_difference_through_the_scale_alone():
+    methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
+    ours, other = (text(removals(c)[TEN.name]) for c in (CREDITS, CREDITS[::-1]))
+    values = {"1" * 10: [10.0, 10.3, 9.7], ours: [6.0, 6.0], other: [9.0, 9.0]}
+    found = counterfactual(methods, values, higher_is_better=True, draws=0).of("other", TEN).from_first
+    # d (3/D) = −3 dD/D²
+    half = t.ppf(0.975, 2) * 3 / 10**2 * 0.3 / np.sqrt(3)
+    assert (found.value, found.low, found.high) == pytest.approx((0.3, 0.3 - half, 0.3 + half))
+
+
+def test_what_has_no_retrained_model_is_left_out_and_named():
+    methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
+    values = game(counterfactual_coalitions(methods, draws=0))
+    del values[text(removals(CREDITS)[TEN.name])]
+    result = counterfactual(methods, values, higher_is_better=True, draws=0)
+    assert result.lacking == ("ours, without the top 10 %",)
+    assert result.of("ours", TEN) is None
+    assert result.of("other", TEN).from_first is None
+    assert "no retrained model for ours, without the top 10 %" in " ".join(
+        counterfactual_section({"F": result}).caveats
+    )
+    with pytest.raises(UserError, match="no model retrained on all"):
+        counterfactual(methods, {}, higher_is_better=True, draws=0)
+    with pytest.raises(UserError, match="0 of its coalitions"):
+        counterfactual(methods, {"1" * 10: [1.0]}, higher_is_better=True, draws=0)
+
+
+@pytest.mark.parametrize(
+    ("methods", "what"),
+    [
+        ([contender("a", [1, 2]), contender("b", [1, 2, 3])], r"\[2, 3\] contributors"),
+        ([contender("a", [1, 2]), contender("a", [2, 1])], "names must differ"),
+        ([], "contributors"),
+    ],
+)
+def test_methods_that_cannot_be_compared_are_refused(methods, what):
+    with pytest.raises(UserError, match=what):
+        counterfactual_coalitions(methods, draws=0)
+
+
+def test_values_that_are_none_are_refused():
+    methods = [contender("ours", CREDITS)]
+    values = game(counterfactual_coalitions(methods, draws=0))
+    with pytest.raises(UserError, match="values of ours, without the top 10 %"):
+        counterfactual(methods, values | {text(removals(CREDITS)[TEN.name]): [np.nan]}, higher_is_better=True, draws=0)
+
+
+@pytest.mark.parametrize(("better", "sign"), [(True, 1.0), (False, -1.0)])
+def test_the_section_tells_what_happened(better, sign):
+    """With −F where lower is better, the same credits are as good and every word but the direction is the same."""
+    methods = [contender("ours", CREDITS), contender("backwards", -CREDITS)]
+    rows = counterfactual_coalitions(methods, draws=8)
+    values = {key: 100 + sign * (value - 27) for key, value in game(rows).items()}
+    result = counterfactual(methods, values, higher_is_better=better, draws=8)
+    photograph = same_noises("p", "t", {"a": np.zeros((1, 8, 8, 3), np.uint8)})
+    section = counterfactual_section({"Quality": result}, [photograph])
+    summary = " ".join(section.summary)
+    verb = "falls" if better else "rises"
+    assert f"Quality: retrained without the top 20 % (2 of 10) by ours, F {verb} by 7.0 % (" in summary
+    assert "; by random rankings, F " in summary
+    assert "Quality, without the top 20 %, weaker than ours: backwards." in summary
+    assert "Quality: retrained on only the top 60 % (6 of 10) by ours, F " in summary
+    assert section.photographs == (photograph,)
+    table = section.tables[0]
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    found = {(row[1], row[2]): row for row in table.rows}
+    assert found["without the top 20 %", "ours"][3].value == pytest.approx(-7 * sign, abs=0.1)
+    assert found["without the top 20 %", "backwards"][4].value == pytest.approx(10 * sign, abs=0.1)
+    assert found["without the top 20 %", "backwards"][5] == "weaker"
+    assert found["only the top 60 %", "backwards"][5] == "weaker"
+    assert found["only the top 60 %", RANDOM][5] == "weaker"
+    assert found["without the top 20 %", "ours"][4:] == (None, None)
+    values_table = {(row[1], row[2]): row for row in section.tables[1].rows}
+    assert values_table["without the top 20 %", "ours"][3] == 8
+    assert values_table["without the top 20 %", "ours"][4] == pytest.approx(100, abs=0.05)
+    assert values_table["without the top 20 %", "ours"][6] == pytest.approx(100 - 7 * sign, abs=0.05)
+    assert "backwards" in section.figures[0].svg
+
+
+def test_the_summary_gives_the_interval_in_the_direction_told():
+    methods = [contender("ours", CREDITS)]
+    key = text(removals(CREDITS)[TWENTY.name])
+    after = np.array([8.0, 9.0, 8.5, 8.7])
+    half = 10 * t.ppf(0.975, 3) * after.std(ddof=1) / 2
+    for values, verb in ((after, "falls"), (20 - after, "rises")):
+        given = {"1" * 10: [10.0, 10.0, 10.0], key: values}
+        section = counterfactual_section({"F": counterfactual(methods, given, higher_is_better=True, draws=0)})
+        assert f"F {verb} by 14.5 % ({14.5 - half:.1f} to {14.5 + half:.1f})." in section.summary[0]
+
+
+def test_a_better_rival_is_called_stronger():
+    methods = [contender("ours", -CREDITS), contender("rival", CREDITS)]
+    values = game(counterfactual_coalitions(methods, draws=0))
+    section = counterfactual_section({"F": counterfactual(methods, values, higher_is_better=True, draws=0)})
+    assert {row[5] for row in section.tables[0].rows if row[2] == "rival"} == {"stronger"}
+    assert "F, without the top 20 %, stronger: rival." in section.summary
+
+
+def test_a_constant_property_and_one_about_zero_make_a_section():
+    methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
+    rows = counterfactual_coalitions(methods, draws=2)
+    constant = counterfactual(methods, {text(r): [5.0, 5.0] for r in rows}, higher_is_better=True, draws=2)
+    zero = counterfactual(methods, {text(r): [-1.0, 1.0] for r in rows}, higher_is_better=True, draws=2)
+    single = counterfactual(methods, {text(r): [float(r.sum())] for r in rows}, higher_is_better=True, draws=2)
+    section = counterfactual_section({"Constant": constant, "Zero": zero, "Single": single})
+    summary = " ".join(section.summary)
+    assert "Constant: retrained without the top 20 % (2 of 10) by ours, F does not change" in summary
+    assert "Single: retrained without the top 20 % (2 of 10) by ours, F falls by 20.0 % (interval not known)" in summary
+    assert [table.name for table in section.tables] == [
+        "counterfactual",
+        "counterfactual-absolute",
+        "counterfactual-values",
+    ]
+    assert {row[0] for row in section.tables[1].rows} == {"Zero"}
+    assert any("not in per cent for Zero" in caveat for caveat in section.caveats)
+    assert any("one seed" in caveat for caveat in section.caveats)
+    with pytest.raises(UserError, match="0 properties"):
+        counterfactual_section({})
+
+
+# --- who is compared
+
+
+def test_the_best_of_each_category():
+    found = [
+        contender("ours", [1, 2]),
+        contender("pixel", [1, 2], "similarity"),
+        contender("clip", [1, 2], "similarity"),
+        contender("trak", [1, 2], "gradients"),
+        contender("d-trak", [1, 2], "gradients"),
+    ]
+    names = [c.name for c in best_of_categories(found, {"pixel": 0.1, "clip": 0.3, "trak": np.nan, "d-trak": -0.2})]
+    assert names == ["ours", "clip", "d-trak"]
+    assert [c.name for c in best_of_categories(found)] == ["ours", "pixel", "trak"]

@@ -1,0 +1,204 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+
+from diffcredit.errors import UserError
+from diffcredit.validation.lds import ADDITIVE, REPLICATES, lds, lds_section
+from diffcredit.validation.records import Contender, Estimate, Truth
+from diffcredit.validation.writing import read_section, write_section
+
+N = 12
+BETA = np.random.default_rng(0).standard_normal(N)
+
+
+def truth(share=0.5, count=60, seeds=2, noise=0.5, beta=BETA, seed=1):
+    generator = np.random.default_rng([seed, int(100 * share)])
+    coalitions = np.argsort(np.argsort(generator.random((count, N)), axis=1), axis=1) < int(share * N)
+    values = (coalitions @ beta)[:, None] + noise * generator.standard_normal((count, seeds))
+    return Truth(share, coalitions, values)
+
+
+def contender(name, credits, category="shapley"):
+    return Contender(name, category, "", np.asarray(credits, float))
+
+
+SHUFFLED = np.random.default_rng(2).permutation(N)
+CONTENDERS = (
+    contender("near", BETA + 0.02 * np.random.default_rng(3).standard_normal(N)),
+    contender("random ranking", SHUFFLED, "floor"),
+    contender("exact", BETA),
+    contender("reversed", -BETA, "similarity"),
+    contender("equal", np.ones(N), "floor"),
+)
+TRUTHS = tuple(truth(share) for share in (0.25, 0.5, 0.75))
+
+
+@pytest.fixture(scope="module")
+def result():
+    return lds(TRUTHS, CONTENDERS)
+
+
+def test_scores_are_scipys(result):
+    for each in TRUTHS:
+        means = each.values.mean(axis=1)
+        for score in result.at(each.share)[:4]:
+            said = [sum(score.contender.credits[row]) for row in each.coalitions]
+            assert score.spearman.value == pytest.approx(spearmanr(said, means).statistic)
+            assert score.pearson.value == pytest.approx(pearsonr(said, means).statistic)
+            by_seed = [spearmanr(said, column).statistic for column in each.values.T]
+            assert score.seeds == pytest.approx(by_seed)
+            assert score.over_seeds.value == pytest.approx(np.mean(by_seed))
+            assert score.spearman.low < score.spearman.value < score.spearman.high
+            part = score.of_ceiling
+            assert part.value == pytest.approx(
+                score.spearman.value / result.ceilings_at(each.share).spearman.replicates.value
+            )
+            assert part.low < part.value < part.high
+    assert [score.contender for score in result.at(0.5)] == list(CONTENDERS)
+    assert np.isnan(result.at(0.5)[4].spearman.value)
+
+
+def test_ceilings_are_what_the_planted_game_allows(result):
+    for each in result.ceilings:
+        exact = next(score for score in result.at(each.share) if score.contender.name == "exact").spearman
+        # F is additive: the exact credits are F without noise.
+        assert each.spearman.replicates.low < exact.value < each.spearman.replicates.high
+        assert each.spearman.additive.value < each.spearman.replicates.value
+        assert each.spearman.additive.value > exact.value - 0.15
+        assert each.spearman.split.value < each.spearman.replicates.value
+        assert (each.coalitions, each.seeds) == (60, 2)
+
+
+def test_differences_are_against_the_first_or_the_one_named(result):
+    assert {each.against for each in result.differences} == {"near"}
+    found = {(each.share, each.contender): each for each in result.differences}
+    assert len(found) == 3 * 4
+    for share in (0.25, 0.5, 0.75):
+        scores = {score.contender.name: score.spearman.value for score in result.at(share)}
+        for name in ("random ranking", "exact", "reversed"):
+            assert found[share, name].spearman.value == pytest.approx(scores[name] - scores["near"])
+        assert found[share, "reversed"].verdict == "worse"
+        assert found[share, "exact"].verdict == "not told apart"
+        assert found[share, "equal"].verdict == "no score"
+    other = {each.contender: each.verdict for each in lds(TRUTHS[:1], CONTENDERS, against="reversed").differences}
+    assert other["exact"] == other["near"] == "better"
+
+
+def test_a_lower_confidence_shortens_every_interval(result):
+    short = lds(TRUTHS, CONTENDERS, confidence=0.5)
+
+    def widths(found):
+        estimates = [score.spearman for score in found.scores] + [each.spearman for each in found.differences]
+        estimates += [each.spearman.replicates for each in found.ceilings]
+        return np.array([each.high - each.low for each in estimates if np.isfinite(each.value)])
+
+    assert (widths(short) < 0.5 * widths(result)).all()
+
+
+def test_one_seed_has_no_ceiling_of_noise():
+    found = lds([truth(seeds=1)], CONTENDERS)
+    assert found.ceilings[0].spearman.replicates is None
+    assert found.ceilings[0].pearson.split is None
+    assert found.scores[0].of_ceiling is None
+    assert np.isnan(found.scores[0].over_seeds.low)
+    assert any("one training seed" in sentence for sentence in lds_section({"F": found}).summary)
+
+
+def test_a_ceiling_that_may_be_zero_divides_nothing():
+    found = lds([truth(beta=np.zeros(N))], CONTENDERS)
+    assert found.ceilings[0].spearman.split.low < 0
+    assert {score.of_ceiling for score in found.scores} == {None}
+
+
+def changed(values, index, value):
+    values = values.copy()
+    values[index] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("truths", "contenders", "message"),
+    [
+        ([truth(count=9)], CONTENDERS, "share 0.5: 9 coalitions; an interval needs at least 10"),
+        ([truth()], [contender("short", BETA[:-1])], r"short: credits \(11,\); the truth has 12 contributors"),
+        ([truth()], [contender("bad", changed(BETA, 4, np.nan))], "bad: the credit of contributor 4"),
+        (
+            [dataclasses.replace(truth(), values=changed(truth().values, (7, 1), np.inf))],
+            CONTENDERS,
+            "coalition 7, seed 1 is not a finite number",
+        ),
+        ([dataclasses.replace(truth(), values=truth().values[:, 0])], CONTENDERS, r"expected \(60, R\)"),
+        ([], CONTENDERS, "0 shares of truth and 5 contenders"),
+        ([truth()], [], "1 shares of truth and 0 contenders"),
+        ([truth(), truth()], CONTENDERS, "share 0.5 is there twice"),
+        ([truth()], [CONTENDERS[0], CONTENDERS[0]], "contender near is there twice"),
+    ],
+)
+def test_refuses_what_does_not_fit(truths, contenders, message):
+    with pytest.raises(UserError, match=message):
+        lds(truths, contenders)
+
+
+def test_against_must_be_a_contender():
+    with pytest.raises(UserError, match="against 'nobody'; accepted: near, random ranking, exact, reversed, equal"):
+        lds(TRUTHS, CONTENDERS, against="nobody")
+
+
+def test_section_shows_everybody_best_first_and_the_ceilings(result, tmp_path):
+    section = lds_section({"Diversity": result, "Aesthetics": result})
+    scores, differences, ceilings, details = section.tables
+    assert scores.columns[-3:] == ("LDS, share 0.25", "LDS, share 0.5", "LDS, share 0.75")
+    mine = [row for row in scores.rows if row[0] == "Aesthetics"]
+    assert [row[1] for row in mine[:2]] == [REPLICATES, ADDITIVE]
+    at_half = [row[5].value for row in mine[2:] if row[5] is not None]
+    assert at_half == sorted(at_half, reverse=True)
+    assert {row[1] for row in mine[2:]} == {each.name for each in CONTENDERS}
+    assert (mine[-1][1], mine[-1][5]) == ("equal", None)
+    assert len(differences.rows) == 2 * 3 * 4
+    assert len(ceilings.rows) == 2 * 3
+    assert len(details.rows) == 2 * 3 * 5
+    assert len(section.figures) == 2
+    for word in ("exact", "random ranking", "reversed", "equal", REPLICATES):
+        assert word in section.figures[0].svg
+    write_section(section, tmp_path / "lds")
+    assert read_section(tmp_path / "lds") == section
+
+
+def test_summary_says_who_beats_whom(result):
+    section = lds_section({"Diversity": result})
+    said = " ".join(section.summary)
+    near = next(score for score in result.at(0.5) if score.contender.name == "near").spearman
+    assert "near orders 60 held-out coalitions of 50 % of the contributors" in said
+    assert f"a rank correlation (LDS) of {near.value:.2f}" in said
+    assert f"95 % interval {near.low:.2f} to {near.high:.2f}" in said
+    beaten = next(each for each in result.differences if (each.share, each.contender) == (0.5, "reversed")).spearman
+    assert f"reversed by {-beaten.value:.2f} ({-beaten.high:.2f} to {-beaten.low:.2f})" in said
+    assert "cannot be told from exact" in said
+    assert "No score for equal" in said
+
+
+def test_many_contenders_are_counted_not_listed():
+    floors = [contender(f"floor {index}", -BETA) for index in range(9)]
+    said = " ".join(lds_section({"F": lds([truth()], [CONTENDERS[2], *floors])}).summary)
+    assert "and 6 more." in said
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_constant_property_is_said_in_words(seeds, tmp_path):
+    flat = dataclasses.replace(truth(seeds=seeds), values=np.full((60, seeds), 0.3))
+    found = lds([flat], CONTENDERS)
+    assert all(np.isnan(score.spearman.value) for score in found.scores)
+    assert {each.verdict for each in found.differences} == {"no score"}
+    section = lds_section({"Diversity": found})
+    assert len(section.summary) == 1
+    assert "Diversity: models retrained on 50 % of the contributors all have one value" in section.summary[0]
+    cells = [cell for table in section.tables for row in table.rows for cell in row]
+    assert not any(isinstance(cell, Estimate) for cell in cells)
+    write_section(section, tmp_path / "lds")
+
+
+def test_a_contender_that_foretells_nothing_can_lead():
+    section = lds_section({"F": lds([truth()], CONTENDERS, against="equal")})
+    assert "equal foretells the same for all" in section.summary[0]

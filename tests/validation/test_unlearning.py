@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+from scipy.linalg import sqrtm
+from scipy.stats import t
+
+from diffcredit.errors import UserError
+from diffcredit.validation.photographs import same_noises
+from diffcredit.validation.unlearning import Unlearning, UnlearningRecipe, mean_distance, unlearning, unlearning_section
+
+FT, SFT = UnlearningRecipe("fine_tune", "fine_tune", False), UnlearningRecipe("sparsified", "sparsified", True)
+GA, SGA = UnlearningRecipe("ascent", "gradient_ascent", False), UnlearningRecipe("lean ascent", "gradient_ascent", True)
+IU, SIU = UnlearningRecipe("influence", "influence", False), UnlearningRecipe("a sparse iu", "influence", True)
+LORA = UnlearningRecipe("lora", "lora", False)
+
+
+def sets(count, m, d, seed, shift=0.0):
+    generator = np.random.default_rng(seed)
+    return [generator.normal(shift, 1, (m, d)).astype(np.float32) for _ in range(count)]
+
+
+def frechet(x, y):
+    """The textbook's formula, with scipy's matrix square root."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    a, b = np.cov(x.T), np.cov(y.T)
+    return np.square(x.mean(0) - y.mean(0)).sum() + np.trace(a + b - 2 * sqrtm(a @ b).real)
+
+
+def kernel(x, y):
+    """Pair by pair."""
+    k = lambda a, b: (float(a.astype(np.float64) @ b.astype(np.float64)) / len(a) + 1) ** 3  # noqa: E731
+    within = [np.mean([k(a, b) for i, a in enumerate(z) for j, b in enumerate(z) if i != j]) for z in (x, y)]
+    return sum(within) - 2 * np.mean([k(a, b) for a in x for b in y])
+
+
+@pytest.mark.parametrize(
+    ("m", "measure", "distance"), [(30, "Fréchet distance", frechet), (4, "kernel distance", kernel)]
+)
+def test_distances_are_those_of_the_formula(m, measure, distance):
+    truth, other, again = sets(3, m, 4, 0), sets(3, m, 4, 1, shift=0.5), sets(3, m, 4, 2)
+    base = sets(1, m, 4, 3)[0]
+    result = unlearning({FT: other}, truth, replicate=again, base=base)
+    assert (result.measure, result.images, result.dimensions) == (measure, m, 4)
+    assert result.distances[FT] == pytest.approx([distance(x, y) for x, y in zip(other, truth, strict=True)], abs=1e-6)
+    assert result.floor == pytest.approx([distance(x, y) for x, y in zip(again, truth, strict=True)], abs=1e-6)
+    assert result.base == pytest.approx([distance(base, y) for y in truth], abs=1e-6)
+
+
+def test_the_kernel_distance_takes_over_where_covariances_would_be_singular():
+    for m, measure in ((5, "kernel distance"), (6, "Fréchet distance")):
+        assert unlearning({FT: sets(1, m, 5, 0)}, sets(1, m, 5, 1)).measure == measure
+
+
+def test_the_kernel_distance_of_few_images_has_no_bias():
+    """Of equal distributions its mean is 0, where the Fréchet distance of as many images is far above."""
+    result = unlearning({FT: sets(400, 6, 10, 0)}, sets(400, 6, 10, 1))
+    found = mean_distance(result.distances[FT], confidence=0.999)
+    assert found.low < 0 < found.high
+    assert found.high - found.low < 1
+
+
+def test_the_planted_order_of_recipes_comes_out():
+    truth = sets(8, 200, 3, 0)
+    features = {GA: sets(8, 200, 3, 1, shift=2.0), FT: sets(8, 200, 3, 2, shift=0.3), SFT: sets(8, 200, 3, 3)}
+    result = unlearning(features, truth, replicate=sets(8, 200, 3, 4), base=sets(1, 200, 3, 5, shift=1.0)[0])
+    section = unlearning_section(result, [same_noises("p", "t", {"retrained": np.zeros((1, 8, 8, 3), np.uint8)})])
+    # |Δμ|² over three dimensions, plus a bias that all share
+    floor = mean_distance(result.floor).value
+    for recipe, planted in ((GA, 12.0), (FT, 0.27), (SFT, 0.0)):
+        assert mean_distance(result.distances[recipe]).value - floor == pytest.approx(
+            planted, abs=0.06 + 0.03 * planted
+        )
+    summary = " ".join(section.summary)
+    assert summary.startswith("sparsified comes closest to retraining")
+    assert "Further from retraining than the base model itself: ascent." in summary
+    assert "Not told apart" not in summary
+    assert len(section.photographs) == 1
+    assert any("all models have 200" in caveat for caveat in section.caveats)
+
+
+def test_tables_go_from_fine_tuning_to_influence_and_from_dense_to_sparse():
+    given = [LORA, SIU, SGA, IU, SFT, GA, FT]
+    result = unlearning({recipe: sets(2, 9, 3, i) for i, recipe in enumerate(given)}, sets(2, 9, 3, 9))
+    assert list(result.distances) == [FT, SFT, GA, SGA, IU, SIU, LORA]
+    rows = unlearning_section(result).tables[0].rows
+    assert [row[:3] for row in rows] == [
+        ("fine-tuning", "dense", "fine_tune"),
+        ("fine-tuning", "sparse", "sparsified"),
+        ("gradient ascent", "dense", "ascent"),
+        ("gradient ascent", "sparse", "lean ascent"),
+        ("influence", "dense", "influence"),
+        ("influence", "sparse", "a sparse iu"),
+        ("lora", "dense", "lora"),
+    ]
+
+
+def test_intervals_are_students_and_those_of_differences_paired():
+    shared = np.array([10.0, 50.0, 30.0, 90.0])
+    closer, further = shared + np.array([0.1, 0.2, 0.0, 0.1]), shared + np.array([1.0, 1.3, 1.1, 0.9])
+    result = Unlearning("Fréchet distance", 9, 3, {FT: further, SFT: closer}, floor=shared, base=None)
+    rows = {row[2]: row for row in unlearning_section(result).tables[0].rows}
+    low, high = t.interval(0.95, 3, loc=closer.mean(), scale=closer.std(ddof=1) / 2)
+    assert (rows["sparsified"][3].low, rows["sparsified"][3].high) == pytest.approx((low, high))
+    gap = np.array([0.9, 1.1, 1.1, 0.8])
+    low, high = t.interval(0.95, 3, loc=gap.mean(), scale=gap.std(ddof=1) / 2)
+    assert (rows["fine_tune"][5].low, rows["fine_tune"][5].high) == pytest.approx((low, high))
+    assert rows["fine_tune"][4].value == pytest.approx(1.075)
+    assert rows["sparsified"][5] is None
+    section = unlearning_section(result)
+    assert section.tables[0].rows[-1][0] == "retrained with another seed"
+    assert section.tables[0].rows[-1][3].value == pytest.approx(45)
+
+
+def test_recipes_that_chance_may_have_ordered_are_not_told_apart():
+    near = np.array([10.0, 12.0, 11.0, 13.0])
+    distances = {FT: near, SFT: near + np.array([1.0, -0.9, 0.8, -0.8]), GA: near + 5}
+    section = unlearning_section(Unlearning("Fréchet distance", 9, 3, distances, floor=None, base=None))
+    assert "Not told apart from it: sparsified." in section.summary
+
+
+def test_one_coalition_has_no_interval():
+    result = unlearning({FT: sets(1, 9, 3, 0), GA: sets(1, 9, 3, 1)}, sets(1, 9, 3, 2))
+    section = unlearning_section(result)
+    assert np.isnan(section.tables[0].rows[0][3].low)
+    assert any("no interval" in caveat for caveat in section.caveats)
+    assert "Not told apart from it" in " ".join(section.summary)
+
+
+def test_sequences_are_read_one_coalition_at_a_time():
+    class Lazy(list):
+        read = 0
+
+        def __getitem__(self, index):
+            type(self).read += 1
+            return super().__getitem__(index)
+
+    features = Lazy(sets(5, 9, 3, 0))
+    unlearning({FT: features}, sets(5, 9, 3, 1))
+    assert Lazy.read == 5
+
+
+@pytest.mark.parametrize(
+    ("features", "truth", "what"),
+    [
+        ({FT: sets(2, 9, 3, 0)}, sets(3, 9, 3, 0), "fine_tune has images of 2 coalitions, retraining of 3"),
+        ({FT: sets(2, 8, 3, 0)}, sets(2, 9, 3, 0), r"features of fine_tune are \(8, 3\), others \(9, 3\)"),
+        ({}, sets(2, 9, 3, 0), "0 recipes on 2 coalitions"),
+        ({FT: []}, [], "1 recipes on 0 coalitions"),
+        ({FT: sets(1, 1, 3, 0)}, sets(1, 1, 3, 0), r"are \(1, 3\); expected"),
+        ({FT: [np.full((9, 3), np.nan)]}, sets(1, 9, 3, 0), "fine_tune are not all finite"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(features, truth, what):
+    with pytest.raises(UserError, match=what):
+        unlearning(features, truth)
