@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from toy_evaluators import CannotBuild, Interrupted, Mortal, Raising, Slow, Threads, Toy
+from toy_evaluators import CannotBuild, Interrupted, Mortal, Raising, Shifted, Slow, Threads, Toy
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution import InProcess, LocalWorkers, Task, local
@@ -215,3 +215,21 @@ def test_refuses_senseless_numbers():
     for wrong in ({"workers": 0}, {"workers": 1, "threads": 0}, {"workers": 1, "retries": -1}):
         with pytest.raises(UserError, match="must be at least"):
             LocalWorkers(**wrong)
+
+
+def test_a_crew_keeps_its_processes_from_run_to_run_and_builds_another_evaluator():
+    with LocalWorkers(workers=2).crew() as crew:
+        first = list(crew.run(Toy(), TASKS))
+        second = list(crew.run(Shifted(), TASKS))
+        assert {item.worker for item in second} <= {item.worker for item in first}
+        assert values(second) == values(InProcess().run(Shifted(), TASKS)) != values(first)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_run_that_is_left_early_ends_its_own_workers_and_the_crew_goes_on():
+    with LocalWorkers(workers=2).crew() as crew:
+        run = crew.run(Toy(), TASKS)
+        next(run)
+        run.close()
+        assert values(crew.run(Toy(), TASKS)) == values(InProcess().run(Toy(), TASKS))
+    assert multiprocessing.active_children() == []

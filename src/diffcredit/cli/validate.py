@@ -9,8 +9,10 @@ from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from diffcredit.contest import Work
+    from diffcredit.execution import Executor
     from diffcredit.study_validation import Validation
     from diffcredit.validation.sections import Section
 
@@ -60,15 +62,16 @@ def validate(
         tell_work(validation, parts, workers, evaluated=evaluated)
         if plan:
             return
-        executor = make_executor(loaded, workers)
-        for name in parts:
-            if not evaluated:
-                for work in validation.work(name):
-                    tell_failures(work.study.evaluate(executor, work.tasks, work.what))
-            try:
-                sections.append(validation.section(name))
-            except UserError as error:  # the other parts may still be had
-                reasons[name] = error
+        with crew_of(make_executor(loaded, workers)) as executor:
+            for name in parts:
+                if not evaluated:
+                    for work in validation.work(name):
+                        if work.missing():
+                            tell_failures(work.study.evaluate(executor, work.tasks, work.what))
+                try:
+                    sections.append(validation.section(name))
+                except UserError as error:  # the other parts may still be had
+                    reasons[name] = error
         if sections:
             write_results(loaded)
     for section in sections:
@@ -79,6 +82,15 @@ def validate(
     if not sections:
         raise UserError("; ".join(map(str, reasons.values())))
     say(f"\nReport: {loaded.folder / 'report.html'}")
+
+
+def crew_of(executor: "Executor") -> "AbstractContextManager[Executor]":
+    """The executor for many short runs."""
+    from contextlib import nullcontext
+
+    from diffcredit.execution import LocalWorkers
+
+    return executor.crew() if isinstance(executor, LocalWorkers) else nullcontext(executor)
 
 
 def tell_work(validation: "Validation", parts: "Sequence[str]", workers: int | None, *, evaluated: bool) -> None:

@@ -4,8 +4,8 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
@@ -37,9 +37,31 @@ class LocalWorkers:
                 raise UserError(f"{name}: {getattr(self, name)}; must be at least {least}")
 
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task]) -> Iterator[Evaluation]:
+        with self.crew() as crew:
+            yield from crew.run(factory, tasks)
+
+    @contextmanager
+    def crew(self) -> Generator["Crew"]:
+        """The same processes for one run after another, whatever they evaluate: a process takes seconds to start."""
+        crew = Crew(self.workers, self.threads, self.retries)
+        try:
+            yield crew
+        finally:
+            _dismiss(crew.idle)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Workers of which those that are ``idle`` wait for the next run."""
+
+    workers: int
+    threads: int
+    retries: int
+    idle: "list[_Worker]" = field(default_factory=list)
+
+    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task]) -> Iterator[Evaluation]:
         fresh = (_Assignment(task) for task in tasks)
         repeated: deque[_Assignment] = deque()
-        idle: list[_Worker] = []
         busy: dict[_Worker, _Assignment] = {}
         stillborn = 0
         try:
@@ -48,7 +70,7 @@ class LocalWorkers:
                     assignment = repeated.popleft() if repeated else next(fresh, None)
                     if assignment is None:
                         break
-                    worker = idle.pop() if idle else _Worker(self.threads)
+                    worker = self.idle.pop() if self.idle else _Worker(self.threads)
                     busy[worker] = assignment
                     worker.give(factory, assignment.task)
                 if not busy:
@@ -61,7 +83,7 @@ class LocalWorkers:
                         raise (UserError if answer.users_mistake else DiffcreditError)(answer.message)
                     elif isinstance(answer, Evaluation):
                         del busy[worker]
-                        idle.append(worker)
+                        self.idle.append(worker)
                         yield answer
                     else:
                         assignment, ending = busy.pop(worker), worker.bury()
@@ -76,7 +98,7 @@ class LocalWorkers:
                         else:
                             repeated.append(assignment)
         finally:
-            _dismiss([*idle, *busy])
+            _dismiss([*busy])
 
 
 @dataclass
@@ -105,14 +127,15 @@ class _Worker:
         theirs.close()
         self.name = worker_name(self._process.pid)
         self.ready = False
-        self._knows_factory = False
+        self._factory: EvaluatorFactory | None = None
 
     def give(self, factory: EvaluatorFactory, task: Task) -> None:
         # a worker that is dead by now shows when its answer is awaited
         with suppress(BrokenPipeError, ConnectionResetError):
-            if not self._knows_factory:
+            if self._factory != factory:
+                self.ready = False
                 self.connection.send(factory)
-                self._knows_factory = True
+                self._factory = factory
             self.connection.send(task)
 
     def receive(self) -> Any:

@@ -1,7 +1,7 @@
 """What runs inside a worker process.
 
-It is sent the factory and then tasks, one at a time; it answers with ``Ready`` or ``CannotStart`` and then
-with one evaluation for each task. It ends when the connection does.
+It is sent a factory and then tasks, one at a time; it answers with ``Ready`` or ``CannotStart`` and then with one
+evaluation for each task. Another factory takes the place of the first. It ends when the connection does.
 """
 
 import os
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from diffcredit.errors import UserError
-from diffcredit.execution.tasks import Evaluator, evaluate_one
+from diffcredit.execution.tasks import Evaluator, EvaluatorFactory, Task, evaluate_one
 from diffcredit.execution.threads import limited_threads
 
 
@@ -37,15 +37,20 @@ def work(connection: Connection, threads: int, driver: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with, args=(driver,), daemon=True).start()
     with limited_threads(threads), suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        evaluator = _build(connection)
-        while evaluator is not None:
-            connection.send(evaluate_one(evaluator, connection.recv()))
-
-
-def _build(connection: Connection) -> Evaluator | None:
-    try:
         # received, not given at the start, so that what the factory imports finds the threads limited
-        evaluator = connection.recv()()
+        evaluator = _build(connection, connection.recv())
+        while evaluator is not None:
+            message = connection.recv()
+            if isinstance(message, Task):
+                connection.send(evaluate_one(evaluator, message))
+            else:
+                evaluator = None  # before the next one is built: both may not fit into memory
+                evaluator = _build(connection, message)
+
+
+def _build(connection: Connection, factory: EvaluatorFactory) -> Evaluator | None:
+    try:
+        evaluator = factory()
     except UserError as error:
         connection.send(CannotStart(str(error), users_mistake=True))
     except Exception:
