@@ -1,0 +1,1 @@
+"""Whether the intervals and ceilings of validation keep what they promise."""
