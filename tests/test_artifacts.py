@@ -119,6 +119,15 @@ def test_arrays_come_back_as_they_were(tmp_path):
         np.testing.assert_array_equal(again[name], array)
 
 
+@pytest.mark.parametrize("left", [0, 5, 50, -1])
+def test_a_damaged_file_of_arrays_names_itself(tmp_path, left):
+    file = tmp_path / "arrays.safetensors"
+    write_arrays(file, ARRAYS)
+    file.write_bytes(file.read_bytes()[:left])
+    with pytest.raises(DiffcreditError, match=f"{file}: damaged .*; remove it"):
+        read_arrays(file)
+
+
 def test_canonical_json():
     assert canonical_json({"b": [1, 2.5, None, True], "a": "ü"}) == '{"a":"ü","b":[1,2.5,null,true]}'
 

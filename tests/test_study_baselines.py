@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from diffcredit.artifacts import canonical_json
 from diffcredit.baselines import aggregate
 from diffcredit.baselines.trak import TRAK
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.training import train
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.report.baselines import agreement, compared
 from diffcredit.seeds import derive_seed
 from diffcredit.study import Study
@@ -51,6 +52,18 @@ class Plain:
 
     def credits(self, evidence):
         return self._kept_elsewhere + np.arange(evidence.contributions.n, dtype=float)
+"""
+DARKNESS = """
+class Light:
+    def measure(self, images):
+        return float(images.mean())
+
+
+class Dark:
+    higher_is_better = False
+
+    def measure(self, images):
+        return -float(images.mean())
 """
 
 
@@ -124,7 +137,18 @@ def test_what_a_method_without_fields_was_asked_for_is_told(study):
     asked = [{"name": "plain_plug_in:Plain", **options} for options in ({}, {"shift": 0.0}, {"shift": 2.0})]
     run_baselines(study, asked)
     rows = {each.found.name: each.found.credits[0] for each in kept_baselines(study)}
-    assert rows == {"plain": 0.0, "plain (shift=2.0)": 2.0}
+    assert rows == {"plain_plug_in:Plain": 0.0, "plain_plug_in:Plain (shift=2.0)": 2.0}
+
+
+def test_a_plug_in_with_the_name_of_another_method_has_a_row_of_its_own(study):
+    folder = study.file.parent
+    (folder / "copied_plug_in.py").write_text(COUNTED.replace('"counted"', '"image_count"'))
+    (folder / "other_plug_in.py").write_text(COUNTED.replace('"counted"', '"image_count"'))
+    names = ["image_count", "copied_plug_in:Counted", "other_plug_in:Counted"]
+    found = run_baselines(study, [{"name": name} for name in names])
+    assert [each.found.name for each in found] == [each.found.name for each in kept_baselines(study)] == names
+    assert [row.name for row in compared(found, {})] == names
+    np.testing.assert_array_equal([each.found.credits for each in found], [[6, 6, 6], [0, 1, 2], [0, 1, 2]])
 
 
 def test_a_program_that_changed_replaces_its_row(study):
@@ -140,16 +164,80 @@ def test_a_program_that_changed_replaces_its_row(study):
     plug_in.write_text(COUNTED + "# another program\n")
     (second,) = run_baselines(study, asked)
     np.testing.assert_array_equal(second.found.credits, first.found.credits)
-    assert [each.found.name for each in kept_baselines(study)] == ["counted (scale=2.0)"]
+    assert [each.found.name for each in kept_baselines(study)] == ["counted_plug_in:Counted (scale=2.0)"]
 
 
 def test_what_an_earlier_version_kept_is_computed_anew(study):
     run_baselines(study, [{"name": "image_count"}])
     (file,) = (study.folder / "baselines").glob("image_count-*.json")
-    old = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("options", "made_from")}
+    old = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("options", "method")}
     (file.parent / "image_count-0123456789ab.json").write_text(json.dumps(old))
     assert len(kept_baselines(study)) == 1
     file.unlink()
     assert kept_baselines(study) == []
     (found,) = run_baselines(study, [{"name": "image_count"}])
     np.testing.assert_array_equal(found.found.credits, study.contributions.counts)
+
+
+DAMAGE = {
+    "nothing": lambda content: "",
+    "half": lambda content: canonical_json(content)[:99],
+    "a list": lambda content: "[]",
+    "too few": lambda content: canonical_json({**content, "rows": [{**content["rows"][0], "credits": [1.0]}]}),
+    "no number": lambda content: canonical_json({**content, "rows": [{**content["rows"][0], "credits": ["x"] * 3}]}),
+    "another row": lambda content: canonical_json({**content, "rows": [{}]}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))
+def test_a_damaged_file_is_left_out_and_computed_anew(study, damage):
+    asked = [{"name": "image_count"}]
+    run_baselines(study, asked)
+    (file,) = (study.folder / "baselines").glob("image_count-*.json")
+    file.write_text(damage(json.loads(file.read_text())))
+    with pytest.warns(DiffcreditWarning, match=f"{file}: damaged"):
+        assert kept_baselines(study) == []
+    with pytest.warns(DiffcreditWarning, match=f"{file}: damaged"):
+        (found,) = run_baselines(study, asked)
+    np.testing.assert_array_equal(found.found.credits, study.contributions.counts)
+    assert [each.found.name for each in kept_baselines(study)] == ["image_count"]
+
+
+@pytest.mark.parametrize("asked", [[], [{"name": "image_count"}]])
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ([{"name": "colorfulness"}], "properties.0: 'colorfulness' is unknown"),
+        ([{"name": "fid", "features": "colours"}], "properties.0: fid: 4 images for features of 64 dimensions"),
+    ],
+)
+def test_a_mistake_in_the_study_stops_all_methods_before_a_model_is_trained(tmp_path, asked, properties, said):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    study = Study.load(write_study(tmp_path, {**SMALL, "properties": properties}))
+    with pytest.raises(UserError, match=said) as refused:
+        run_baselines(study, asked)
+    assert str(refused.value).count(str(study.file)) == 1
+    assert not (study.folder / "models").exists()
+
+
+def test_where_a_method_names_the_study_file_it_is_told_once(study, monkeypatch):
+    def mistaken(*_):
+        raise UserError(f"{study.file}: sampling: a mistake")
+
+    monkeypatch.setattr("diffcredit.study_baselines.replicate_model", mistaken)
+    with pytest.raises(UserError) as refused:
+        run_baselines(study, [{**TINY_TRAK, "models": 2}])
+    assert str(refused.value) == f"{study.file}: sampling: a mistake"
+
+
+def test_what_measures_a_property_knows_whether_less_of_it_is_better(tmp_path):
+    (tmp_path / "darkness_plug_in.py").write_text(DARKNESS)
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    properties = [{"name": f"darkness_plug_in:{name}"} for name in ("Light", "Dark")]
+    study = Study.load(write_study(tmp_path, {**SMALL, "properties": properties}))
+    run_baselines(study, [{"name": "training_property"}])
+    light, dark = kept_baselines(study)
+    assert (light.property, light.higher_is_better) == ("Light", True)
+    assert (dark.property, dark.higher_is_better) == ("Dark", False)
+    np.testing.assert_allclose(dark.found.credits, -light.found.credits)
+    assert agreement([light, dark]).correlations[0][1] == pytest.approx(1)

@@ -40,7 +40,7 @@ def test_scores_are_squared_output_changes_averaged_over_queries(monkeypatch):
     monkeypatch.setattr(rows_module, "gradient_rows", gradient_rows)
     monkeypatch.setattr(das, "root_errors", lambda evidence, settings, method, replicate: errors)
     monkeypatch.setattr(das, "QUERIES", 2)  # the five come in three parts
-    found = DAS(lam=0.3)
+    found = DAS(lam=0.3, dimensions=6)
     inverse = np.linalg.inv(phi.T @ phi + 0.3 * np.eye(6))
     expected = np.empty(20)
     for j in range(20):

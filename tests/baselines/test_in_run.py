@@ -8,10 +8,14 @@ from diffcredit.baselines import Evidence, aggregate
 from diffcredit.baselines.in_run import InRunShapley
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.draws import draw
+from diffcredit.diffusion.kept import kept_model
+from diffcredit.diffusion.latent import LatentFamily
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.progress import silent
 from diffcredit.seeds import derive_seed
+from diffusion.tiny_pipelines import autoencoder_kl
 
 from .made_up import contributions, generated, near_copies
 
@@ -102,6 +106,25 @@ def test_the_training_is_replayed_bit_for_bit(settings):
     assert scores.shape == (20,)
 
 
+def test_a_latent_model_is_replayed_bit_for_bit_from_the_latents_that_were_kept(tmp_path):
+    autoencoder_kl().save_pretrained(tmp_path / "autoencoder")
+    family, given = LatentFamily("tiny", autoencoder=str(tmp_path / "autoencoder")), contributions(size=16)
+    settings = Training(steps=2, batch_size=4, learning_rate=1e-3)
+
+    def untrained():
+        return family.start(given, 0)
+
+    model = kept_model(
+        tmp_path / "base", family.load, untrained, given, settings, seed=SEED, what="training", progress=silent
+    )
+    seen = Evidence(
+        given, generated(size=16), load_model=lambda: model, training=settings, start=lambda: (untrained(), SEED)
+    )
+    baseline = InRunShapley()
+    baseline.scores(seen)
+    assert baseline.chosen == {"distance": 0.0}
+
+
 def test_another_run_than_the_base_models_shows():
     seen = dataclasses.replace(evidence(SGD), start=lambda: (start(), SEED + 1))
     baseline = InRunShapley()
@@ -137,6 +160,50 @@ def test_what_is_dear_is_kept(tmp_path):
     assert len(told) == 5
     InRunShapley(every=1).scores(seen)
     assert len(told) == 10
+
+
+class Stop(BaseException):
+    """As Ctrl-C or a kill would."""
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5])
+def test_a_replay_that_was_cut_off_goes_on_bit_for_bit(tmp_path, monkeypatch, cut):
+    monkeypatch.setattr("diffcredit.diffusion.training.CHECKPOINT_SECONDS", -1)  # after each step
+    whole, told = InRunShapley().scores(evidence(SGD)), []
+
+    def cut_off(what, done, total):
+        if done == cut:
+            raise Stop
+
+    with pytest.raises(Stop):
+        InRunShapley().scores(evidence(SGD, folder=tmp_path, progress=cut_off))
+    again = InRunShapley()
+    found = again.scores(evidence(SGD, folder=tmp_path, progress=lambda what, done, total: told.append(done)))
+    np.testing.assert_array_equal(found, whole)
+    assert told == list(range(cut, 6))  # the step that was cut off had not been written
+    assert again.chosen == {"distance": 0.0}
+    assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"]  # nothing else is left behind
+
+
+@pytest.mark.parametrize("name", ["rows.npy", "values.npy"])
+def test_a_damaged_replay_names_itself(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("diffcredit.diffusion.training.CHECKPOINT_SECONDS", -1)
+
+    def cut_off(what, done, total):
+        if done == 4:
+            raise Stop
+
+    with pytest.raises(Stop):
+        InRunShapley().scores(evidence(SGD, folder=tmp_path, progress=cut_off))
+    (folder,) = tmp_path.iterdir()
+    (folder / name).write_bytes((folder / name).read_bytes()[:100])
+    with pytest.raises(DiffcreditError, match=f"{folder}: damaged; remove it"):
+        InRunShapley().scores(evidence(SGD, folder=tmp_path))
+    # as a loss of power leaves a file of which nothing reached the disk
+    np.save(folder / "rows.npy", np.full((3, 6), -1))
+    np.save(folder / "values.npy", np.zeros((3, 6)))
+    with pytest.raises(DiffcreditError, match=f"{folder}: damaged; remove it"):
+        InRunShapley().scores(evidence(SGD, folder=tmp_path))
 
 
 def test_refusals():

@@ -92,7 +92,7 @@ def test_a_gradient_of_zero_has_the_score_zero(method, rows):
 
 
 def test_lambda_is_told(rows):
-    asked = TRAK(lam=0.7)
+    asked = TRAK(lam=0.7, dimensions=6)
     asked.scores(evidence())
     assert asked.chosen == {"lambda": 0.7}
     found = TRAK()
@@ -120,6 +120,16 @@ def test_which_gradients_are_compared(method, training, query, rows):
     for _, settings, name in rows["asked"]:
         assert (settings.time_steps, settings.dimensions, settings.layers, settings.seed) == (3, 6, ("up",), 9)
         assert name == method.name
+
+
+def test_fewer_dimensions_than_the_default_are_told(rows):
+    method = TRAK(lam=1.0)
+    method.scores(evidence())
+    assert method.chosen == {"lambda": 1.0, "dimensions": 6}
+    assert all(settings.dimensions is None for _, settings, _ in rows["asked"])
+    method = TRAK(lam=1.0, dimensions=6)
+    method.scores(evidence())
+    assert method.chosen == {"lambda": 1.0}
 
 
 @pytest.mark.parametrize("method", ALL)

@@ -171,6 +171,24 @@ def header_of(side):
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
+@pytest.mark.filterwarnings("error::PIL.Image.DecompressionBombWarning")
+def test_a_large_picture_is_refused_in_one_line(tmp_path, diffcredit):
+    """Pillow warns of such, and raises only from twice as many pixels on."""
+    file, picture = write_study(tmp_path), tmp_path / "large.png"
+    picture.write_bytes(header_of(11_000))
+    code, _, err = diffcredit("explain", file, picture, *asked("pixel_similarity"))
+    said = f"{picture}: 11000 x 11000 pixels; at most 64 megapixels are accepted"
+    assert (code, err) == (2, f"error: PICTURE: {said}; an image file or a seed is expected\n")
+
+
+def test_a_mistake_in_the_study_is_told_once(tmp_path, diffcredit):
+    file = write_study(tmp_path, {"properties": [{"name": "colorfulness"}]})
+    for methods in ([], asked("image_count")):
+        code, _, err = diffcredit("baselines", file, *methods)
+        assert (code, err.count(str(file)), err.count("\n")) == (2, 1, 1), err
+        assert err.startswith(f"error: {file}: properties.0: 'colorfulness' is unknown")
+
+
 def test_a_picture_that_cannot_be_read_says_so_before_a_model_is_trained(tmp_path, diffcredit):
     file = write_study(tmp_path)
     Image.new("RGB", (64, 64), "red").save(tmp_path / "whole.bmp")

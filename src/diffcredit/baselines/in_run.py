@@ -39,7 +39,7 @@ class InRunShapley:
 
     As published, the step is that of plain SGD, η_k/B Σ_j ∇ℓ_j: what Adam makes of the gradient, and its clipping, are
     not in it. Only every ``every``-th step is looked at, and counts as often; at 2 the work of a training is about
-    doubled. A replay that was cut off goes on where it stood. ``chosen`` tells how far the replayed weights are from the
+    doubled. A replay that was cut off goes on. ``chosen`` tells how far the replayed weights are from the
     base model's, ‖θ − θ*‖/‖θ*‖: 0, or a little on a device that computes otherwise than that of the training.
     """
 

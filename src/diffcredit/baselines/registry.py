@@ -76,7 +76,3 @@ def baseline_credits(baseline: Any, evidence: Evidence, how: How | None = None) 
         )
         for each in ((how,) if how else baseline.aggregations)
     ]
-
-
-def _chosen(baseline: Any) -> dict[str, float]:
-    return dict(getattr(baseline, "chosen", {}))

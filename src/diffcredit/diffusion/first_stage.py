@@ -58,7 +58,7 @@ class FirstStage:
                 latents.append((z.float() - self.shift) * self.scale)
                 if on_image is not None:
                     on_image(min(start + BATCH, len(images)))
-        return torch.cat(latents)
+        return torch.cat(latents).contiguous()  # as they are kept: what follows rounds differently in another layout
 
     def decode(self, latents: Tensor) -> Images:
         images = []

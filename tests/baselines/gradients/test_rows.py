@@ -3,12 +3,13 @@
 import dataclasses
 import hashlib
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from diffcredit.baselines.gradients import per_image, rows
+from diffcredit.baselines.gradients import per_image, projection, rows
 from diffcredit.baselines.gradients.projection import Signs
 from diffcredit.baselines.gradients.rows import gradient_rows
 from diffcredit.baselines.gradients.settings import GradientSettings
@@ -72,7 +73,21 @@ def test_rows_are_those_by_hand_in_the_order_of_the_images(model, tmp_path):
     unit = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 127.5 - 1
     expected = [by_hand(model, images[i], lambda j, i=i: unit[[i]], SETTINGS) for i in range(len(images))]
     agree(found, np.stack(expected))
-    assert told == [("trak: gradients of training images", done, 20) for done in range(1, 21)]
+    assert told[:20] == [("trak: gradients of training images", done, 20) for done in range(1, 21)]
+    assert told[-1] == ("trak: projecting gradients of training images", 20, 20)
+
+
+def test_the_projection_of_many_tells_how_far_it_is(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "TOGETHER", 8)
+    monkeypatch.setitem(projection.SIGNS_AT_ONCE, "cpu", 1)  # 64 parameters at a time
+    told = []
+    given = evidence(model, folder=tmp_path, progress=lambda what, done, total: told.append((what, done)))
+    gradient_rows(given, SETTINGS, "training", "trak")
+    projected = [done for what, done in told if "projecting" in what]
+    assert set(projected) == set(range(21))
+    assert projected == sorted(projected)
+    # after the gradients of each eight images
+    assert [done for (what, done), (then, _) in pairwise(told) if "projecting" in then and what != then] == [8, 16, 20]
 
 
 def test_shuffled_images_and_other_batches_give_the_same_rows(model, monkeypatch):
@@ -175,15 +190,15 @@ def test_what_was_interrupted_goes_on_where_it_was(model, tmp_path, monkeypatch,
     whole = np.array(gradient_rows(evidence(model), SETTINGS, "training", "trak"))
 
     def cut_off(what, done, total):
-        if done == cut:
+        if "projecting" not in what and done == cut:
             raise Stop
 
     with pytest.raises(Stop):
         gradient_rows(evidence(model, folder=tmp_path, progress=cut_off), SETTINGS, "training", "trak")
     told = []
-    again = evidence(model, folder=tmp_path, progress=lambda what, done, total: told.append(done))
+    again = evidence(model, folder=tmp_path, progress=lambda what, done, total: told.append((what, done)))
     np.testing.assert_array_equal(gradient_rows(again, SETTINGS, "training", "trak"), whole)
-    assert told == list(range((cut - 1) // 4 * 4 + 1, 21))
+    assert [done for what, done in told if "projecting" not in what] == list(range((cut - 1) // 4 * 4 + 1, 21))
     quiet = evidence(model, folder=tmp_path, progress=never)
     np.testing.assert_array_equal(gradient_rows(quiet, SETTINGS, "training", "trak"), whole)
 
@@ -222,6 +237,18 @@ def test_rows_without_a_folder_outlive_their_file(model):
     assert found.shape == (3, 64)
     assert np.isfinite(found).all()
     assert np.linalg.matrix_rank(np.array(found)) == 3
+
+
+def test_dimensions_that_nobody_asked_for_are_no_more_than_there_are(model, tmp_path):
+    given = evidence(model, folder=tmp_path)
+    few = GradientSettings("loss", 1, layers=("conv_out.bias",))
+    found = gradient_rows(given, few, "training", "trak")
+    assert found.shape == (20, 3)
+    asked = gradient_rows(
+        dataclasses.replace(given, progress=never), dataclasses.replace(few, dimensions=3), "training", "d"
+    )
+    np.testing.assert_array_equal(asked, found)  # the same rows, found again
+    assert gradient_rows(given, GradientSettings("loss", 1), "training", "trak").shape == (20, 2048)
 
 
 def test_refusals(model, tmp_path):
