@@ -3,7 +3,20 @@
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("estimators", "demo", "fidelity", "overhead", "models", "extractors", "gradients", "priors", "validation")
+BENCHMARKS = (
+    "estimators",
+    "demo",
+    "fidelity",
+    "overhead",
+    "models",
+    "extractors",
+    "gradients",
+    "priors",
+    "validation",
+    "evidence",
+    "cluster",
+    "fuzz",
+)
 
 
 def main() -> None:

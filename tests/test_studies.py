@@ -45,3 +45,9 @@ def test_the_papers_fine_tuning_is_the_papers(study):
     assert settings.steps == {"cifar20": 1000, "celebahq": 500, "artbench": 200}[study]
     assert config.stop.evaluations == {"cifar20": 500, "celebahq": 500, "artbench": 1000}[study]
     assert config.sampling.images == {"cifar20": 10240, "celebahq": 1024, "artbench": 50}[study]
+
+
+@pytest.mark.parametrize("study", ["cifar20", "celebahq", "artbench"])
+def test_the_papers_truth_is_the_papers(study):
+    truth = read_config(STUDIES / f"{study}.yaml").validation
+    assert (truth.shares, truth.coalitions, truth.seeds, truth.steps) == ((0.25, 0.5, 0.75), 100, 3, None)

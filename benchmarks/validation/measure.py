@@ -21,13 +21,12 @@ from benchmarks.validation.intervals import WORLDS, FloatArray, draw, intervals
 from benchmarks.validation.page import write_page
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import regress
+from diffcredit.validation.correlations import correlation, jackknifed_correlation
 from diffcredit.validation.lds import Ceiling, lds
 from diffcredit.validation.records import Contender, Estimate, Truth
 from diffcredit.validation.statistics import (
     additive_predictions,
-    correlation,
     correlation_interval,
-    jackknifed_correlation,
     mean_over_seeds,
     seeds_interval,
 )

@@ -17,7 +17,8 @@ from diffcredit.csvtext import neutralise
 from diffcredit.errors import UserError, located
 from diffcredit.ledger import PropertyRecord, differences
 from diffcredit.study import Study, credits_of
-from diffcredit.validation.agreement import rank_correlation, true_rank_correlation, unshrunk
+from diffcredit.validation.agreement import true_rank_correlation, unshrunk
+from diffcredit.validation.correlations import correlation
 from diffcredit.validation.records import Estimate, FloatArray
 
 COLUMNS = (
@@ -207,7 +208,7 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
     ranks = [_ranks(sign * part) for part in (x, y)]
     half = difference_half_width(a, b, rows_a, rows_b)
     (x_true, x_noise), (y_true, y_noise) = unshrunk(a), unshrunk(b)
-    correlation = rank_correlation(x, y)
+    observed = correlation(x, y, "spearman")
     top = math.ceil(len(shared) / 5)
     best = [{each for each, rank in zip(shared, part, strict=True) if rank <= top} for part in ranks]
     rows = (
@@ -225,10 +226,10 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
         property=name,
         higher_is_better=higher_is_better,
         rows=tuple(sorted(rows, key=lambda row: row.rank_a)),
-        correlation=correlation,
+        correlation=observed,
         # of credits that are equal up to rounding there is no order to speak of
         true_correlation=Estimate(math.nan)
-        if math.isnan(correlation)
+        if math.isnan(observed)
         else true_rank_correlation((x_true[rows_a], x_noise[rows_a]), (y_true[rows_b], y_noise[rows_b]), a.confidence),
         top=top,
         shared_top=min(top, len(best[0] & best[1])),  # those who share the last place are all among the first

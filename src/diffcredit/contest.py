@@ -21,12 +21,14 @@ from diffcredit.credit import estimate
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
-from diffcredit.preparation import build_retraining
+from diffcredit.preparation import start_and_rehearsal
+from diffcredit.schedule import studied
 from diffcredit.seeds import derive_seed
 from diffcredit.study_baselines import StudyBaseline, helpfulness, kept_baselines
-from diffcredit.truth import FIRST_REPLICATE, all_truth_coalitions, truth_coalitions, truth_tasks
+from diffcredit.truth import FIRST_REPLICATE, LEAST_TRUTH, all_truth_coalitions, truth_coalitions, truth_tasks
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.records import Contender, RecipeGame, Truth
+from diffcredit.validation.runtime import mean_of_known
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -40,8 +42,7 @@ ESTIMATORS = {
 }
 """What credits a game's design, and the kind of credits that it gives."""
 STAGES = ("training", "sampling")
-LEAST_TRUTH = 10  # coalitions that an interval rests on
-UNLEARNED_REPLICATE = 2 * FIRST_REPLICATE
+UNLEARNED_REPLICATE = 2 * FIRST_REPLICATE  # their own, so that their images are kept
 UNLEARNED = 10  # coalitions whose images are compared with those of retrained models
 
 
@@ -60,10 +61,14 @@ class Work:
 
 
 class Contest:
-    """The study's own recipe, those that its file compares with it, and models retrained from scratch."""
+    """The study's own recipe, those that its file compares with it, and models retrained from scratch.
 
-    def __init__(self, study: "Study") -> None:
-        self.study = study
+    ``baselines`` take part too; None: those that are kept in the study's folder. What came of it is told from the
+    ledger alone: neither a model nor fitted properties need to be there.
+    """
+
+    def __init__(self, study: "Study", baselines: Sequence[StudyBaseline] | None = None) -> None:
+        self.study, self.baselines = study, baselines
         self.settings = study.config.validation or ValidationSection()
         self.n = study.contributions.n
         self.scratch = study.by(self.settings.truth, self.settings.evaluations)
@@ -71,6 +76,14 @@ class Contest:
         self.recipes = [study, *self.compared]
         if self.scratch.recipe not in [each.recipe for each in self.recipes]:
             self.recipes.append(self.scratch)
+        for each in self.recipes:
+            if each.recipe == self.scratch.recipe and each.config.retraining != self.settings.truth:
+                raise UserError(
+                    f"{study.file}: {each.recipe!r} is the name of the models that are retrained as truth, and of a "
+                    "retraining with other settings; give that one a 'name' of its own, or set validation.steps to its "
+                    "steps"
+                )
+        self._rehearsed: dict[str, tuple[int | None, int]] = {}
 
     # What is evaluated.
     def truth(self) -> Work:
@@ -95,7 +108,7 @@ class Contest:
         rows = make_design("kernel", derive_seed(self.study.config.seed, "unlearning")).draw(self.n, 0, UNLEARNED)
         coalitions = dict.fromkeys(encode(row) for row in rows)
         tasks = [
-            Task(coalition, 2 * FIRST_REPLICATE + seed, "validation")
+            Task(coalition, UNLEARNED_REPLICATE + seed, "validation")
             for seed in range(seeds)
             for coalition in coalitions
         ]
@@ -107,10 +120,19 @@ class Contest:
         """The study's properties in its ledger."""
         try:
             with self.study.ledger(create=False) as ledger:
-                records = ledger.properties(self.study.name)
+                known = ledger.studies().get(self.study.name)
+                records = ledger.properties(self.study.name) if known else []
         except NoLedger:
-            raise UserError(f"{self.study.file}: nothing is evaluated yet; diffcredit run comes first") from None
-        names = [prop.name for prop in self.study.properties]
+            known = None
+        if known is None:
+            raise UserError(f"{self.study.file}: nothing is evaluated yet; diffcredit run comes first")
+        mine = list(self.study.contributions.contributors)
+        if known["contributors"] != mine:
+            raise UserError(
+                f"{self.study.file}: contributions: the ledger's evaluations are of {len(known['contributors'])} "
+                f"contributors, {_some(known['contributors'])}; the study file's are {len(mine)}, {_some(mine)}"
+            )
+        names = studied(self.study.config, records)
         return {record.name: record for record in records if record.name in names}
 
     def truths(self, prop: str) -> list[Truth]:
@@ -130,6 +152,14 @@ class Contest:
                 found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
         return found
 
+    def lacking_truth(self, prop: str) -> str:
+        """Why a property has no truth, in words."""
+        known, found = self.truth_values(prop), []
+        for share in self.settings.shares:
+            coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
+            found.append(f"{sum(each in known for each in coalitions)} of {len(coalitions)} at share {share:g}")
+        return f"truth coalitions with a value: {', '.join(found)}; an interval needs at least {LEAST_TRUTH}"
+
     def game(self, each: "Study", prop: str) -> RecipeGame | None:
         """What a recipe's evaluations say of a property, those of truth's coalitions left out; None where there are
         none."""
@@ -145,9 +175,11 @@ class Contest:
                 f"{each.recipe}: {len(recorded) - len(kept)} evaluations of coalitions that are truth's are left out "
                 "of the credits that are validated",
                 DiffcreditWarning,
-                stacklevel=2,
+                stacklevel=1,  # told once, whoever asks
             )
-        drawn = islice(each.schedule().coalitions(), len(recorded))
+        # as many as were tried: one that failed has its place too
+        tried = {_key(one) for one in each.evaluations(purpose="estimate")}
+        drawn = islice(each.schedule().coalitions(), len(tried))
         place = {(task.coalition, task.replicate): index for index, task in enumerate(drawn)}
         kept.sort(key=lambda key: (place.get(key, len(place)), key))
         endpoints = [key for key, one in evaluations.items() if one.purpose == "endpoint" and key in values]
@@ -167,7 +199,7 @@ class Contest:
             full=tuple(full),
             training_seconds=seconds["training"],
             sampling_seconds=seconds["sampling"],
-            preparation=self._preparation(each, float(np.nanmean(seconds["training"]))),
+            preparation=self._preparation(each, mean_of_known(seconds["training"])),
         )
 
     def timings(self, each: "Study") -> RecipeGame | None:
@@ -216,16 +248,17 @@ class Contest:
             found += self._left_one_out(each, prop, unit)
         if self.study.surrogates.names and self.study.surrogates.ready():
             name = f"shapley with {', '.join(self.study.surrogates.names)}, {self.study.recipe}"
-            credits = helpfulness(self.study.credits()[prop].values, self.properties[prop].higher_is_better)
-            found.insert(
-                0, Contender(name, "shapley", self.study.recipe, credits, len(self.study.schedule().evaluated()))
-            )
+            own = self.study.credits().get(prop)
+            if own is not None:
+                credits = helpfulness(own.values, self.properties[prop].higher_is_better)
+                evaluated = len(self.study.schedule().evaluated())
+                found.insert(0, Contender(name, "shapley", self.study.recipe, credits, evaluated))
         return [*found, *self._baselines(prop, unit)]
 
     def unit(self) -> float:
-        """The seconds of one retraining with its sampling; NaN where none was made yet."""
+        """The seconds of one retraining with its sampling; NaN where none was made yet, or none was timed."""
         seconds = [_seconds(each) for each in self.scratch.evaluations(status="done") if "1" in each.coalition]
-        return float(np.mean(seconds)) if seconds else math.nan
+        return float(np.mean(seconds)) if sum(seconds) > 0 else math.nan
 
     def _left_one_out(self, each: "Study", prop: str, unit: float) -> list[Contender]:
         work = self.leave_one_out(each)
@@ -257,7 +290,7 @@ class Contest:
                 helpfulness(each.found.credits, each.property is None or higher),
                 cost=each.found.seconds / unit,
             )
-            for each in kept_baselines(self.study)
+            for each in (kept_baselines(self.study) if self.baselines is None else self.baselines)
             if each.property in (None, prop) and _distinguishes(each)
         ]
 
@@ -274,11 +307,13 @@ class Contest:
 
     def _steps(self, each: "Study") -> tuple[int | None, int]:
         """The training steps of a coalition's model, and of what is prepared before the first."""
-        rehearsal = build_retraining(each).rehearse(self.study.base, each.config.model.train, self.study.contributions)
-        return (
-            rehearsal.coalition.steps if rehearsal.coalition else None,
-            rehearsal.preparation.steps if rehearsal.preparation else 0,
-        )
+        if each.recipe not in self._rehearsed:  # pruning takes its time
+            _, rehearsal = start_and_rehearsal(each)
+            self._rehearsed[each.recipe] = (
+                rehearsal.coalition.steps if rehearsal.coalition else None,
+                rehearsal.preparation.steps if rehearsal.preparation else 0,
+            )
+        return self._rehearsed[each.recipe]
 
     def _preparation(self, each: "Study", training: float) -> float:
         """Seconds of preparation at the pace of the coalitions' ``training``."""
@@ -289,6 +324,10 @@ class Contest:
 def _distinguishes(baseline: StudyBaseline) -> bool:
     """Whether it gives contributors different credits at all."""
     return bool(np.ptp(baseline.found.credits) > 0)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _key(evaluation: Evaluation) -> tuple[str, int]:

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,16 +167,6 @@ def study_evidence(study: "Study", prop: Any = None) -> Evidence:
 def helpfulness(credits: Sequence[float] | FloatArray, higher_is_better: bool) -> FloatArray:
     """Credits such that who helps most has the highest."""
     return np.asarray(credits, dtype=np.float64) * (1 if higher_is_better else -1)
-
-
-def correlation(one: Iterable[float], other: Iterable[float]) -> float:
-    """Spearman's, of two sets of credits; NaN where either is the same for all."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(np.asarray(list(each))) for each in (one, other)]
-    centred = [each - each.mean() for each in ranks]
-    lengths = [float(np.linalg.norm(each)) for each in centred]
-    return float(centred[0] @ centred[1] / np.prod(lengths)) if all(lengths) else float("nan")
 
 
 def _folder(study: "Study") -> Path:

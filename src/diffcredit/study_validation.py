@@ -12,11 +12,18 @@ from diffcredit.baselines.application import ApplicationScores
 from diffcredit.baselines.clusters import ClusterDistance
 from diffcredit.coalitions import encode
 from diffcredit.contest import Contest, Work
-from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Task
 from diffcredit.features import FeaturesOption
 from diffcredit.features.protocol import option_name
-from diffcredit.preparation import generated_images, model_loader, study_keeper, study_recipe
+from diffcredit.preparation import (
+    build_properties,
+    generated_images,
+    model_loader,
+    recipe_settings,
+    study_keeper,
+    study_recipe,
+)
 from diffcredit.properties import Images
 from diffcredit.properties.measuring import needs_features
 from diffcredit.study_baselines import helpfulness, kept_baselines, run_baselines, study_evidence
@@ -64,17 +71,26 @@ class Validation:
         for name in properties:
             if name not in known:
                 raise UserError(f"{study.file}: --property {name!r}: accepted: {', '.join(known)}")
+        if not known:
+            raise UserError(f"{study.file}: properties: none of them is measured yet; diffcredit run comes first")
         self.names = list(dict.fromkeys(properties)) or list(known)
         self.some_asked = bool(properties)
+        with study.ledger(create=False) as ledger, located(study.file):
+            for each in self.contest.recipes:  # what is evaluated already is not looked at again
+                ledger.check_recipe_settings(study.name, each.recipe, recipe_settings(each))
 
     def folder(self, part: str) -> Path:
         return self.study.folder / "validation" / part
 
     def title(self, name: str) -> str:
         """What the property is called in tables: its own title, or its name where that is not the only one."""
-        titles = [getattr(prop, "title", prop.name) for prop in self.study.properties]
-        mine = getattr(self.property(name), "title", name)
-        return mine if titles.count(mine) == 1 else name
+        mine = self._titles[name]
+        return mine if list(self._titles.values()).count(mine) == 1 else name
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        """By name; told by properties that are not fitted, for fitting them may take a model."""
+        return {prop.name: getattr(prop, "title", prop.name) for prop in build_properties(self.study)}
 
     def property(self, name: str) -> Any:
         return next(prop for prop in self.study.properties if prop.name == name)
@@ -88,14 +104,21 @@ class Validation:
         try:
             section = PARTS[part].section(self)
         except UserError as error:
-            raise UserError(f"{self.study.file}: {part}: {error}") from error
+            raise UserError(f"{self.study.file}: {part}: {str(error).removeprefix(f'{part}: ')}") from error
         write_section(section, self.folder(part))
         return section
 
     @cached_property
     def scores(self) -> dict[str, LDS]:
-        """The LDS of everybody, by property."""
-        return self.by_property(lambda name: lds(self.contest.truths(name), self.contest.contenders(name)))
+        """The LDS of everybody, by property, from the evaluations that there are when it is first asked for."""
+
+        def of(name: str) -> LDS:
+            truths = self.contest.truths(name)
+            if not truths:
+                raise UserError(self.contest.lacking_truth(name))
+            return lds(truths, self.contest.contenders(name))
+
+        return self.by_property(of)
 
     def by_property(self, result: Callable[[str], Any]) -> dict[str, Any]:
         """``result`` of each property that has one; a property without is left out with a warning, all an error."""
@@ -165,7 +188,7 @@ class Validation:
         games = [game for each in self.contest.recipes if (game := self.contest.timings(each)) is not None]
         scratch = next((game for game in games if game.recipe == self.contest.scratch.recipe), None)
         if scratch is None:
-            raise UserError("no model is retrained from scratch yet; the part lds does that")
+            raise UserError("no model is retrained from scratch yet; the parts lds and fidelity do that")
         devices = {
             each.recipe: sorted({str(one.numerics.get("device")) for one in each.evaluations(status="done")})
             for each in self.contest.recipes
@@ -176,6 +199,8 @@ class Validation:
     def _rivals(self, name: str) -> list[Contender]:
         """The study's own credits, and the best of every other category by its LDS at the middle share."""
         everybody = self.contest.contenders(name)
+        if not everybody or everybody[0].recipe != self.study.recipe:
+            raise UserError(f"{name}: {self.study.recipe!r} has no credits yet; diffcredit run comes first")
         scores: dict[str, float] = {}
         with suppress(UserError, KeyError):
             shares = sorted({score.share for score in self.scores[name].scores})
@@ -202,7 +227,7 @@ class Validation:
 
     def counterfactual_section(self) -> Section:
         results, photographs = {}, []
-        for name in self._counterfactual_names():
+        for index, name in enumerate(self._counterfactual_names(), start=1):
             higher, rivals = self.contest.properties[name].higher_is_better, self._rivals(name)
             values = {
                 coalition: helpfulness(some, higher) for coalition, some in self.contest.truth_values(name).items()
@@ -210,10 +235,10 @@ class Validation:
             results[self.title(name)] = counterfactual(
                 rivals, values, higher_is_better=higher, draws=RANDOM_RANKINGS, seed=self.study.config.seed
             )
-            photographs += self._before_and_after(name, rivals[0])
+            photographs += self._before_and_after(index, name, rivals[0])
         return counterfactual_section(results, photographs)
 
-    def _before_and_after(self, name: str, ours: Contender) -> list[Photograph]:
+    def _before_and_after(self, index: int, name: str, ours: Contender) -> list[Photograph]:
         """Images from the same noises of everybody's retrained model, and of those without the top contributors."""
         title, actions = self.title(name), removals(ours.credits, self.study.config.seed)
         coalitions = {"everybody": "1" * self.contest.n, **{key: encode(row) for key, row in actions.items()}}
@@ -221,11 +246,11 @@ class Validation:
         there = {key: some for key, some in images.items() if some is not None}
         if "everybody" not in there or len(there) < 2:
             return []
-        pictures = [same_noises(f"noises-{name}", f"{title}: retrained models from the same noises", there)]
+        pictures = [same_noises(f"noises-{index}", f"{title}: retrained models from the same noises", there)]
         prop = self.property(name)
         if hasattr(prop, "of_each"):
             scores = {key: self._of_each(prop, some) for key, some in there.items()}
-            pictures += above_and_below(f"percentile-{name}", title, there, scores)
+            pictures += above_and_below(f"percentile-{index}", title, there, scores)
         return pictures
 
     def _of_each(self, prop: Any, images: Images) -> Any:
@@ -290,7 +315,7 @@ class Validation:
         contributions, credits = self.study.contributions, self.study.credits()
         scores = self._image_scores()
         results, photographs = {}, []
-        for name in self.names:
+        for index, name in enumerate(self.names, start=1):
             if name not in credits:
                 continue
             sign = 1 if self.contest.properties[name].higher_is_better else -1
@@ -303,7 +328,7 @@ class Validation:
             results[self.title(name)] = contributors(scores, owner, who, estimates)
             measure = next((title for title in scores if title == self.title(name)), next(iter(scores)))
             photographs += strips(
-                f"strips-{name}", contributions.images, owner, who, estimates, measure, scores[measure]
+                f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
             )
         return contributors_section(results, photographs)
 

@@ -15,6 +15,7 @@ from diffcredit.seeds import derive_seed
 
 # The ledger knows an evaluation by its coalition and replicate, whatever its purpose: no other gets this far.
 FIRST_REPLICATE = 2_000_000
+LEAST_TRUTH = 10  # coalitions of a size that an interval rests on
 WHOLE = ("exhaustive", "leave-one-out", "add-one-in")  # designs that are nothing without all of their coalitions
 
 
@@ -42,10 +43,12 @@ def reserved(config: StudyConfig, n: int) -> BoolArray:
 
 
 def truth_tasks(config: StudyConfig, n: int) -> list[Task]:
-    """All of them with the first seed, then with the next: what is cut off is still whole."""
-    seeds = (config.validation or ValidationSection()).seeds
-    coalitions = [encode(row) for row in all_truth_coalitions(config, n)]
-    return [truth_task(coalition, seed) for seed in range(seeds) for coalition in dict.fromkeys(coalitions)]
+    """All of them with the first seed, then with the next: what is cut off is still whole. A share that has too few
+    for an interval would be retrained for nothing, and is not."""
+    section = config.validation or ValidationSection()
+    by_share = [truth_coalitions(config, n, share) for share in section.shares]
+    coalitions = dict.fromkeys(encode(row) for rows in by_share if len(rows) >= LEAST_TRUTH for row in rows)
+    return [truth_task(coalition, seed) for seed in range(section.seeds) for coalition in coalitions]
 
 
 def truth_task(coalition: str, seed: int) -> Task:

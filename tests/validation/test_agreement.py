@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from diffcredit.validation.agreement import rank_correlation, true_rank_correlation, unshrunk
-
-
-def test_spearman_is_scipys():
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        a, b = random.integers(0, 5, (2, 9)).astype(float)  # with ties
-        assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
-    assert np.isnan(rank_correlation(np.ones(4), np.arange(4.0)))
+from diffcredit.validation.agreement import true_rank_correlation, unshrunk
 
 
 def test_shrinkage_is_undone():
@@ -63,7 +55,7 @@ def test_errors_no_longer_detract():
     x, y = a + 0.7 * random.normal(size=(2, 60))
     noise = np.full(60, 0.49)
     found = true_rank_correlation((x, noise), (y, noise))
-    assert rank_correlation(x, y) < 0.75
+    assert spearmanr(x, y).statistic < 0.75
     assert found.value > 0.85
     assert found.low > 0.5
 

@@ -51,6 +51,13 @@ def test_labels_are_drawn_once_and_panels_share_them():
     assert len(places(figure.svg)) == 4
 
 
+def test_the_marked_row_alone_is_bold():
+    figure = forest("f", "", "", {"one": rows(1.0, 2.0), "two": rows(3.0, 1.0)}, "LDS", marked="row 1")
+    bold = [text.text for text in ET.fromstring(figure.svg).iter(f"{SVG}text") if "font-weight" in text.get("style")]
+    assert bold == ["row 1"]
+    assert "font-weight" not in forest("f", "", "", {"one": rows(1.0, 2.0)}, "LDS", marked="not there").svg
+
+
 def test_what_is_not_finite_is_left_out():
     panels = {"p": {"nan": Estimate(math.nan, 0, 1), "inf": Estimate(math.inf), "seen": Estimate(1.0, -math.inf, 2.0)}}
     svg = forest("f", "", "", panels, "x", {"p": {"ceiling": Estimate(math.nan)}}).svg
@@ -183,7 +190,7 @@ def test_words_of_rows_do_not_overlap(browser, count, panels):
     samples = {key: {name: scale * random.normal(size=9) for name in named(count)} for key, scale in scales.items()}
     page = browser.new_page()
     lines = {key: {LONG: Estimate(0.5), "noise": Estimate(0.1)} for key in scales}
-    assert overlapping(page, forest("f", "", "", estimates, "LDS", lines).svg) == ([], [])
+    assert overlapping(page, forest("f", "", "", estimates, "LDS", lines, marked=named(count)[1]).svg) == ([], [])
     assert overlapping(page, boxes("b", "", "", samples, "change").svg) == ([], [])
     page.close()
 

@@ -21,7 +21,8 @@ def truth(share=0.5, count=60, seeds=2, noise=0.5, beta=BETA, seed=1):
 
 
 def contender(name, credits, category="shapley"):
-    return Contender(name, category, "", np.asarray(credits, float))
+    recipe = "sparsified" if category == "shapley" else ""
+    return Contender(name, category, recipe, np.asarray(credits, float))
 
 
 SHUFFLED = np.random.default_rng(2).permutation(N)
@@ -179,6 +180,27 @@ def test_summary_says_who_beats_whom(result):
     assert "No score for equal" in said
 
 
+def test_summary_names_the_best_baseline_of_each_kind():
+    others = (contender("worse", -BETA + 1e-3, "similarity"), contender("wide", BETA + BETA.std(), "similarity"))
+    noisy = contender("noisy", BETA + 0.5 * np.random.default_rng(4).standard_normal(N), "similarity")
+    found = lds([truth()], [*CONTENDERS, *others, noisy])
+    scores = {
+        name: spearmanr(truth().coalitions @ credits, truth().values.mean(axis=1)).statistic
+        for name, credits in (("wide", BETA + BETA.std()), ("random ranking", SHUFFLED))
+    }
+    best = f"wide (similarity, {scores['wide']:.2f}) and random ranking (floor, {scores['random ranking']:.2f})."
+    sentences = [each for each in lds_section({"F": found}).summary if each.startswith("The best baseline of each")]
+    assert sentences == [f"The best baseline of each kind, with its LDS: {best}"]
+    assert not any("baseline" in each for each in lds_section({"F": lds([truth()], CONTENDERS[::2][:2])}).summary)
+
+
+def test_a_property_without_any_score_leaves_the_others_their_figures(result):
+    flat = dataclasses.replace(truth(), values=np.full((60, 2), 0.3))
+    section = lds_section({"F": lds([flat], CONTENDERS), "G": result})
+    assert [figure.title for figure in section.figures] == ["LDS: G"]
+    assert "In bold: near" in section.figures[0].caption
+
+
 def test_many_contenders_are_counted_not_listed():
     floors = [contender(f"floor {index}", -BETA) for index in range(9)]
     said = " ".join(lds_section({"F": lds([truth()], [CONTENDERS[2], *floors])}).summary)
@@ -194,6 +216,7 @@ def test_a_constant_property_is_said_in_words(seeds, tmp_path):
     section = lds_section({"Diversity": found})
     assert len(section.summary) == 1
     assert "Diversity: models retrained on 50 % of the contributors all have one value" in section.summary[0]
+    assert section.figures == ()
     cells = [cell for table in section.tables for row in table.rows for cell in row]
     assert not any(isinstance(cell, Estimate) for cell in cells)
     write_section(section, tmp_path / "lds")

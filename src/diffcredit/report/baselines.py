@@ -13,7 +13,8 @@ from diffcredit.csvtext import neutralise
 from diffcredit.errors import UserError
 from diffcredit.report.records import Agreement, BaselineRow
 from diffcredit.report.tables import credit_tables
-from diffcredit.study_baselines import StudyBaseline, correlation, helpfulness
+from diffcredit.study_baselines import StudyBaseline, helpfulness
+from diffcredit.validation.correlations import correlation
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -36,7 +37,7 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) 
         correlations = dict(row.correlations) if row else dict.fromkeys(credits)
         for name in credits if each.property is None else [each.property]:
             if name in credits:
-                rho = correlation(each.helpfulness, credits[name])
+                rho = correlation(each.helpfulness, credits[name], "spearman")
                 correlations[name] = None if math.isnan(rho) else rho
         seconds = each.found.seconds + (row.seconds if row else 0.0)
         merged[each.found.name] = BaselineRow(
@@ -50,7 +51,7 @@ def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
     if len(found) < 2:
         return None
     names = tuple(each.found.name + (f", {each.property}" if each.property else "") for each in found)
-    table = [[correlation(one.helpfulness, other.helpfulness) for other in found] for one in found]
+    table = [[correlation(one.helpfulness, other.helpfulness, "spearman") for other in found] for one in found]
     return Agreement(names, tuple(tuple(None if math.isnan(rho) else rho for rho in row) for row in table))
 
 

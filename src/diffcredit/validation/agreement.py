@@ -1,9 +1,9 @@
 """How far two games agree on the order of contributors, when the credits of both are only known with errors."""
 
 import numpy as np
-from scipy.stats import rankdata
 
 from diffcredit.credit import Credits
+from diffcredit.validation.correlations import correlations
 from diffcredit.validation.records import Estimate, FloatArray
 
 CORRELATIONS = np.linspace(-1, 1, 41)
@@ -11,11 +11,6 @@ DEVIATIONS = np.linspace(0.05, 2, 14)  # in units of the observed one
 SAME = 0.05  # how likely two games have one and the same order, before the data are seen
 DRAWS = 4000
 LEAST_VARIANCE = 1e-9  # of an error, beside the observed values'
-
-
-def rank_correlation(a: FloatArray, b: FloatArray) -> float:
-    """Spearman's correlation of two vectors (n,); NaN where all of one are equal."""
-    return float(_rank_correlations(a[None], b[None])[0])
 
 
 def unshrunk(credits: Credits) -> tuple[FloatArray, FloatArray]:
@@ -65,7 +60,8 @@ def true_rank_correlation(
     alpha, beta = alpha_deviation * one, beta_deviation * (rho * one + np.sqrt(1 - rho**2) * two)
     dx, dy = x - alpha - np.sqrt(x_noise) * x_error, y - beta - np.sqrt(y_noise) * y_error
     ux, uy, _ = _solved(alpha_deviation**2 + x_noise, both, beta_deviation**2 + y_noise, dx, dy)
-    draws = _rank_correlations(alpha + alpha_deviation**2 * ux + both * uy, beta + both * ux + beta_deviation**2 * uy)
+    true = alpha + alpha_deviation**2 * ux + both * uy, beta + both * ux + beta_deviation**2 * uy
+    draws = correlations(*true, "spearman")
     tail = (1 - confidence) / 2
     low, median, high = np.nanquantile(draws, [tail, 0.5, 1 - tail])
     return Estimate(float(median), float(low), float(high))
@@ -82,13 +78,3 @@ def _solved(
     """M⁻¹(x, y) and det M for M = [[xx, xy], [xy, yy]], element by element."""
     determinant = xx * yy - xy**2
     return (yy * x - xy * y) / determinant, (xx * y - xy * x) / determinant, determinant
-
-
-def _rank_correlations(a: FloatArray, b: FloatArray) -> FloatArray:
-    """(d,): of the rows of two (d, n)."""
-    # equal up to rounding is equal
-    scale = max(float(np.abs(a).max(initial=0)), 1e-300), max(float(np.abs(b).max(initial=0)), 1e-300)
-    ranks = [rankdata(np.round(part / size, 12), axis=1) for part, size in zip((a, b), scale, strict=True)]
-    p, q = (part - part.mean(axis=1, keepdims=True) for part in ranks)
-    norm = np.sqrt((p**2).sum(axis=1) * (q**2).sum(axis=1))
-    return np.divide((p * q).sum(axis=1), norm, out=np.full(len(norm), np.nan), where=norm > 0)

@@ -145,7 +145,7 @@ def budget_section(results: Mapping[str, Budget]) -> Section:
         "Budget: what the same compute buys",
         tuple(sentence for title, result in results.items() for sentence in _summary(title, result)),
         (_table_at_budgets(results), _table_of_cheapest(results)),
-        (_figure(results),),
+        (_figure(results),) if any(isfinite(lds.value) for lds in _all_lds(results)) else (),
         caveats=(
             "The evaluations of F(∅) and F(N) are not counted in any cost.",
             "The cheapest of many noisy curves looks cheaper than it is.",
@@ -199,6 +199,10 @@ def _table_of_cheapest(results: Mapping[str, Budget]) -> Table:
         ),
         decimals=2,
     )
+
+
+def _all_lds(results: Mapping[str, Budget]) -> list[Estimate]:
+    return [lds for result in results.values() for curve in result.curves for lds in curve.lds]
 
 
 def _figure(results: Mapping[str, Budget]) -> Figure:

@@ -7,12 +7,12 @@ from math import isfinite
 import numpy as np
 
 from diffcredit.errors import UserError
-from diffcredit.validation.correlations import LEAST_ROWS
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.figures import Series, curves
 from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, Truth
 from diffcredit.validation.scores import Score, score
 from diffcredit.validation.sections import Figure, Section, Table
+from diffcredit.validation.statistics import LEAST_ROWS
 from diffcredit.validation.wording import in_words
 
 ESTIMATORS = ("shapley", "kernelshap", "unshrunk", "banzhaf")
@@ -128,13 +128,18 @@ def _curve(
 def convergence_section(results: Mapping[str, Convergence]) -> Section:
     """``results`` by the title of the property."""
     figures = []
-    if any(result.middle is not None for result in results.values()):
+    if any(
+        isfinite(each.lds[share].value) for result in results.values() for each in result.scores for share in each.lds
+    ):
         figures.append(_lds_figure(results))
     if any(isfinite(each.with_retrained) for result in results.values() for each in result.scores):
         figures.append(
             _correlation_figure(results, "retrained", "those from retraining", lambda each: each.with_retrained)
         )
-    figures.append(_correlation_figure(results, "final", "the same recipe's final ones", lambda each: each.with_final))
+    if any(isfinite(each.with_final) for result in results.values() for each in result.scores):
+        figures.append(
+            _correlation_figure(results, "final", "the same recipe's final ones", lambda each: each.with_final)
+        )
     return Section(
         "convergence",
         "Convergence: how many evaluations are enough?",

@@ -1,37 +1,45 @@
-"""Correlations over coalitions of all sizes, with the intervals of `statistics.correlation_interval`.
+"""Spearman's and Pearson's correlation: of all rows, and without each of them in turn; their intervals are in
+`statistics`.
 
-Rows are taken as independent draws: over a design that spreads sizes and members evenly the intervals are rather too
-wide (they cover 95 to 99 % of the time for a promised 95 %).
+What differs by rounding alone is equal: sums in another order are ties, and a constant is constant.
 """
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
-from diffcredit.validation.records import Estimate, FloatArray
-from diffcredit.validation.statistics import DIGITS, correlation_interval, jackknifed_correlation
+from diffcredit.validation.records import FloatArray
 
-LEAST_ROWS = 10
-"""An interval from fewer rows says nothing."""
+Kind = Literal["spearman", "pearson"]
 
+DIGITS = 12  # of the largest: numbers that differ by less are equal
 # A row that the nuisance terms determine has no say in the correlation, and leaving it out changes nothing.
 LEAST_FREE = 1e-9
 # Residuals below this part of the values themselves are rounding.
 ROUNDING = 1e-12
 
 
-def pearson(a: FloatArray, b: FloatArray, confidence: float = 0.95) -> Estimate:
-    """Pearson's correlation of a (m,) and b (m,), with its interval over rows. NaN where one of them is constant."""
-    return correlation_interval(jackknifed_correlation(_rounded(a), _rounded(b), "pearson"), confidence)
+def correlation(a: FloatArray, b: FloatArray, kind: Kind) -> float:
+    """Of a (m,) and b (m,), ties by their mean rank; NaN where one of them is constant."""
+    return float(correlations(a[None], b[None], kind)[0])
 
 
-def spearman(a: FloatArray, b: FloatArray, confidence: float = 0.95) -> Estimate:
-    """Spearman's correlation of a (m,) and b (m,), with its interval over rows. NaN where one of them is constant."""
-    return correlation_interval(jackknifed_correlation(_rounded(a), _rounded(b), "spearman"), confidence)
+def correlations(a: FloatArray, b: FloatArray, kind: Kind) -> FloatArray:
+    """(d,): `correlation` of each row of a (d, m) with the same row of b (d, m)."""
+    return _of_centred(_centred(a, kind), _centred(b, kind))
 
 
-def size_adjusted(a: FloatArray, b: FloatArray, sizes: NDArray[np.intp], n: int, confidence: float = 0.95) -> Estimate:
-    """Pearson's correlation of a (m,) and b (m,) with the estimator's size terms [1, t, t², log(s+½), log(n−s+½)],
-    t = s/n, of the coalitions' ``sizes`` s (m,) regressed out of both, with its interval over rows.
+def jackknifed_correlation(a: FloatArray, b: FloatArray, kind: Kind) -> FloatArray:
+    """(m + 1,): `correlation` of a (m,) and b (m,), then without the first entry of both, without the second, …"""
+    return _of_centred(_left_out(a, kind), _left_out(b, kind))
+
+
+def jackknifed_size_adjusted(a: FloatArray, b: FloatArray, sizes: NDArray[np.intp], n: int) -> FloatArray:
+    """(m + 1,): Pearson's correlation of a (m,) and b (m,) with the estimator's size terms
+    [1, t, t², log(s+½), log(n−s+½)], t = s/n, of the coalitions' ``sizes`` s (m,) regressed out of both, then the same
+    without the first coalition, without the second, …; NaN where the sizes tell all of one of them.
 
     Any two properties that grow with the amount of data correlate over coalitions of all sizes; what is left within
     a size is what tells contributors apart. Leaving row j out takes e_aj·e_bj/(1 − h_j) from the sum of products of
@@ -40,13 +48,12 @@ def size_adjusted(a: FloatArray, b: FloatArray, sizes: NDArray[np.intp], n: int,
     basis = np.linalg.qr(_size_terms(sizes, n))[0]
     x, y = (v - basis @ (basis.T @ v) for v in (a, b))
     if any(np.abs(e).max() <= ROUNDING * np.abs(v).max() for e, v in ((x, a), (y, b))):
-        return Estimate(float("nan"))
+        return np.full(len(a) + 1, np.nan)
     free = 1 - (basis**2).sum(axis=1)
     kept = np.where(free > LEAST_FREE, 1 / np.maximum(free, LEAST_FREE), 0.0)
     products, x_squares, y_squares = (v.sum() - np.append(0.0, v * kept) for v in (x * y, x * x, y * y))
     norms = np.sqrt(np.maximum(x_squares, 0) * np.maximum(y_squares, 0))
-    jackknifed = np.divide(products, norms, out=np.full(len(a) + 1, np.nan), where=norms > 0)
-    return correlation_interval(np.clip(jackknifed, -1, 1), confidence)
+    return np.clip(np.divide(products, norms, out=np.full(len(a) + 1, np.nan), where=norms > 0), -1, 1)
 
 
 def _size_terms(sizes: NDArray[np.intp], n: int) -> FloatArray:
@@ -59,6 +66,34 @@ def _size_terms(sizes: NDArray[np.intp], n: int) -> FloatArray:
 
 
 def _rounded(values: FloatArray) -> FloatArray:
-    """In units of the largest, so that what differs by rounding alone is equal."""
-    scale = float(np.abs(values).max(initial=0.0))
-    return np.round(values / scale, DIGITS) if scale > 0 else values
+    """The rows of (d, m), each in units of its largest."""
+    scale = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
+    return np.round(values / np.where(scale > 0, scale, 1.0), DIGITS)
+
+
+def _centred(values: FloatArray, kind: Kind) -> FloatArray:
+    """The rows of (d, m), or their ranks, about their means; exactly 0 where a row is constant."""
+    rows = _rounded(values)
+    # About one of them first: equal values are then exactly 0.
+    numbers = rankdata(rows, axis=1) if kind == "spearman" else rows - rows[:, :1]
+    return numbers - numbers.mean(axis=1, keepdims=True)
+
+
+def _left_out(values: FloatArray, kind: Kind) -> FloatArray:
+    """(m + 1, m): row 0 is `_centred` of values (m,), row j the same without the j-th value, 0 in its place."""
+    rows = _rounded(values[None])
+    whole, others = _centred(rows, kind), 1 - np.eye(len(values))
+    # Without a smaller value a rank is one less, without an equal one a half.
+    fall = np.sign(rows - rows.T) / 2 + 0.5 if kind == "spearman" else 0.0
+    samples = others * (whole - fall)
+    samples = others * (samples - samples.sum(axis=1, keepdims=True) / (len(values) - 1))
+    # Rounding is all that is left of a sample whose one value that differs was left out.
+    told = (samples**2).sum(axis=1, keepdims=True) > 1e-20 * (whole**2).sum()
+    return np.vstack([whole, np.where(told, samples, 0.0)])
+
+
+def _of_centred(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Of each row of a with the same row of b, both about their means; NaN where one of them is 0."""
+    norm = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+    found = np.divide((a * b).sum(axis=1), norm, out=np.full(len(norm), np.nan), where=norm > 0)
+    return np.clip(found, -1, 1)

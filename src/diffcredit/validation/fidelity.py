@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError
-from diffcredit.validation.correlations import LEAST_ROWS, pearson, size_adjusted, spearman
+from diffcredit.validation.correlations import correlation, jackknifed_size_adjusted
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.figures import Series, curves, scatter
 from diffcredit.validation.matching import replicates_of, shared
 from diffcredit.validation.monotone import first_reaching
 from diffcredit.validation.records import Estimate, FloatArray, RecipeGame
 from diffcredit.validation.sections import Cell, Figure, Section, Table
-from diffcredit.validation.statistics import correlation
+from diffcredit.validation.statistics import LEAST_ROWS, correlation_interval, correlation_with_interval
 from diffcredit.validation.wording import in_words
 
 WANTED = 0.9
@@ -171,8 +171,16 @@ def _ceiling(truth: RecipeGame) -> Ceiling | None:
         return None
     one, other = (np.array([known.values[row][k] for row in rows]) for k in (0, 1))
     coalitions = known.coalitions[rows]
-    adjusted = size_adjusted(one, other, coalitions.sum(axis=1), coalitions.shape[1])
-    return Ceiling(len(rows), pearson(one, other), spearman(one, other), adjusted)
+    return Ceiling(len(rows), **_correlations(one, other, coalitions.sum(axis=1), coalitions.shape[1]))
+
+
+def _correlations(a: FloatArray, b: FloatArray, sizes: NDArray[np.intp], n: int) -> dict[str, Estimate]:
+    """By their names in `Ceiling` and `RecipeFidelity`."""
+    return {
+        "pearson": correlation_with_interval(a, b, "pearson"),
+        "spearman": correlation_with_interval(a, b, "spearman"),
+        "size_adjusted": correlation_interval(jackknifed_size_adjusted(a, b, sizes, n), 0.95),
+    }
 
 
 def _row(
@@ -194,9 +202,7 @@ def _row(
     notes = [f"the property is constant over the coalitions of {which}" for which in constant]
     return RecipeFidelity(
         *about,
-        pearson=pearson(both.first, both.second),
-        spearman=spearman(both.first, both.second),
-        size_adjusted=size_adjusted(both.first, both.second, both.sizes, both.coalitions.shape[1]),
+        **_correlations(both.first, both.second, both.sizes, both.coalitions.shape[1]),
         mean_gap=float(gaps.mean()),
         largest_gap=float(gaps.max()),
         attainable=_attainable(ceiling, both.second_replicates),

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#2aa5dd", "#4d4d4d", "#7a3b9a")
 DASHES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D")
-INK, FAINT = "#333333", "#d9d9d9"
+INK, FAINT, MARKED = "#333333", "#d9d9d9", "#000000"
+BOLD = 1.15  # times as wide as plain letters, at most
 
 # in inches, of which the page shows 96 pixels
 WIDTH, ROW, TITLE, AXIS, GAP, LEGEND_ROW, MARGIN = 10.0, 0.22, 0.34, 0.55, 0.4, 0.16, 0.08
@@ -72,8 +73,10 @@ def forest(
     panels: Mapping[str, Mapping[str, Estimate]],
     axis: str,
     lines: Mapping[str, Mapping[str, Estimate]] = MappingProxyType({}),
+    marked: str | None = None,
 ) -> Figure:
-    """A panel per key, side by side; in it a row per label with a dot and its interval.
+    """A panel per key, side by side; in it a row per label with a dot and its interval; the label ``marked`` is bold
+    and its row is dark.
 
     ``lines`` are a panel's references, such as a ceiling: dashed vertical lines, each with its interval as a band.
     Estimates that are not finite leave their row empty, bounds that are not finite leave the dot alone.
@@ -81,7 +84,7 @@ def forest(
     labels = _union(panels.values())
     references = _union(lines.values())
     with _drawing(name, panels):
-        canvas, axes = _row_panels(panels, labels, axis, legend=references)
+        canvas, axes = _row_panels(panels, labels, axis, legend=references, marked=marked)
         for (key, rows), ax in zip(panels.items(), axes, strict=True):
             for label, estimate in lines.get(key, {}).items():
                 if not math.isfinite(estimate.value):
@@ -92,10 +95,10 @@ def forest(
                     ax.axvspan(estimate.low, estimate.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
             shown = {label: estimate for label, estimate in rows.items() if math.isfinite(estimate.value)}
             for label, estimate in shown.items():
-                row = labels.index(label)
+                row, colour = labels.index(label), MARKED if label == marked else COLOURS[0]
                 if _bounded(estimate):
-                    ax.hlines(row, estimate.low, estimate.high, color=COLOURS[0], linewidth=1.6, zorder=3)
-                ax.plot(estimate.value, row, "o", color=COLOURS[0], markersize=4.5, zorder=4)
+                    ax.hlines(row, estimate.low, estimate.high, color=colour, linewidth=1.6, zorder=3)
+                ax.plot(estimate.value, row, "o", color=colour, markersize=4.5, zorder=4)
             _finish_row_panel(ax, bool(shown))
         _legend(canvas, [(label, *_reference_look(i), "") for i, label in enumerate(references)])
         return Figure(name, title, caption, _svg(canvas, title))
@@ -252,10 +255,11 @@ def _svg(canvas: "Canvas", title: str) -> str:
 
 
 def _row_panels(
-    panels: Mapping[str, Any], labels: Sequence[str], axis: str, legend: Sequence[str]
+    panels: Mapping[str, Any], labels: Sequence[str], axis: str, legend: Sequence[str], marked: str | None = None
 ) -> tuple["Canvas", list["Axes"]]:
     """Panels that share ``labels`` as rows; the first of each line of panels carries their words."""
-    label_width = max((_text_width(_shown(label)) for label in labels), default=0) + 0.15
+    widths = {label: _text_width(_shown(label)) * (BOLD if label == marked else 1) for label in labels}
+    label_width = max(widths.values(), default=0) + 0.15
     height = max(len(labels), 2) * ROW
     canvas, axes = _panels(panels, label_width, 0.0, height, legend)
     for index, ax in enumerate(axes):
@@ -265,6 +269,8 @@ def _row_panels(
             ax.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
         words = [_shown(label) for label in labels] if index % PER_LINE == 0 else [""] * len(labels)
         ax.set_yticks(range(len(labels)), words)
+        if marked in labels:
+            ax.get_yticklabels()[labels.index(marked)].set_fontweight("bold")
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
     return canvas, axes
@@ -351,7 +357,7 @@ def _finish_row_panel(ax: "Axes", any_value: bool) -> None:
     low, high = ax.get_xlim()
     if low < 0 < high:
         ax.axvline(0, color="#999999", linewidth=0.8, zorder=1)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=_room(ax)))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=_room(ax), steps=[1, 2, 2.5, 5, 10]))
 
 
 def _finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
@@ -364,7 +370,7 @@ def _finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
         return
     ax.yaxis.set_major_locator(MaxNLocator(nbins=6))
     if not log_x:
-        ax.xaxis.set_major_locator(MaxNLocator(nbins=_room(ax)))
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=_room(ax), steps=[1, 2, 2.5, 5, 10]))
         return
     ax.set_xscale("log")
     span = x.max() / x.min()
@@ -378,7 +384,7 @@ def _finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
 
 def _room(ax: "Axes") -> int:
     """For how many numbers along the x axis there is room."""
-    return max(2, int(ax.bbox.width / ax.figure.dpi / 0.6))
+    return max(2, int(ax.bbox.width / ax.figure.dpi / 0.5))
 
 
 def _say_empty(ax: "Axes") -> None:

@@ -8,16 +8,16 @@ from math import isfinite
 import numpy as np
 
 from diffcredit.errors import UserError
+from diffcredit.validation.correlations import Kind, correlation, jackknifed_correlation
 from diffcredit.validation.figures import forest
 from diffcredit.validation.records import Contender, Estimate, FloatArray, Truth
 from diffcredit.validation.sections import Cell, Figure, Section, Table
 from diffcredit.validation.statistics import (
-    Kind,
+    LEAST_ROWS,
     additive_predictions,
-    correlation,
     correlation_interval,
+    correlation_with_interval,
     jackknife_interval,
-    jackknifed_correlation,
     jackknifed_split,
     mean_over_seeds,
     predictions,
@@ -26,7 +26,6 @@ from diffcredit.validation.statistics import (
     seeds_interval,
 )
 
-LEAST_COALITIONS = 10
 NAMED = 3  # methods that a sentence lists
 
 REPLICATES = "ceiling: F without noise"
@@ -143,7 +142,7 @@ def lds(
                     contender,
                     truth.share,
                     correlation_interval(spearman, confidence),
-                    correlation_interval(jackknifed_correlation(said, means, "pearson"), confidence),
+                    correlation_with_interval(said, means, "pearson", confidence),
                     tuple(float(score) for score in by_seed),
                     seeds_interval(by_seed, confidence),
                     None if ceiling is None else jackknife_interval(spearman / ceiling, confidence),
@@ -174,7 +173,7 @@ def _ceilings(truth: Truth, confidence: float) -> Ceilings:
     additive = additive_predictions(truth.coalitions, means)
 
     def ceiling(kind: Kind) -> Ceiling:
-        reached = correlation_interval(jackknifed_correlation(additive, means, kind), confidence)
+        reached = correlation_with_interval(additive, means, kind, confidence)
         if seeds == 1:
             return Ceiling(None, None, reached)
         split = jackknifed_split(truth.values, kind)
@@ -197,8 +196,8 @@ def _check(truths: Sequence[Truth], contenders: Sequence[Contender]) -> None:
                 raise UserError(f"LDS: {what} {twice} is there twice; they must differ")
     for truth in truths:
         where, count = f"LDS, truth of share {truth.share:g}", len(truth.coalitions)
-        if count < LEAST_COALITIONS:
-            raise UserError(f"{where}: {count} coalitions; an interval needs at least {LEAST_COALITIONS}")
+        if count < LEAST_ROWS:
+            raise UserError(f"{where}: {count} coalitions; an interval needs at least {LEAST_ROWS}")
         if truth.values.ndim != 2 or len(truth.values) != count or truth.values.shape[1] == 0:
             raise UserError(f"{where}: values {truth.values.shape}; expected ({count}, R) for R ≥ 1 seeds")
         if not np.isfinite(truth.values).all():
@@ -228,7 +227,11 @@ def lds_section(results: Mapping[str, LDS]) -> Section:
             _ceiling_table(results),
             _detail_table(results),
         ),
-        figures=tuple(_figure(index, *each) for index, each in enumerate(results.items(), start=1)),
+        figures=tuple(
+            _figure(index, title, result)
+            for index, (title, result) in enumerate(results.items(), start=1)
+            if any(isfinite(score.spearman.value) for score in result.scores)
+        ),
         caveats=(
             "The score is a rank correlation: it tells whether coalitions are put in the right order, not whether the "
             "sizes of credits are right. It can favour other additive values, such as Banzhaf's, over the Shapley "
@@ -345,9 +348,9 @@ def _figure(index: int, title: str, result: LDS) -> Figure:
     caption = (
         f"LDS of every method for {title}, with {_percent(result.confidence)} intervals over coalitions, by the share "
         "of contributors that the models were retrained on; best first at the share nearest to a half. Dashed lines: "
-        "the ceilings with their intervals."
+        f"the ceilings with their intervals. In bold: {result.against}, which the others are compared with."
     )
-    return forest(f"lds-{index}", f"LDS: {title}", caption, panels, "LDS", lines)
+    return forest(f"lds-{index}", f"LDS: {title}", caption, panels, "LDS", lines, marked=result.against)
 
 
 def _sentences(title: str, result: LDS) -> list[str]:
@@ -390,10 +393,25 @@ def _sentences(title: str, result: LDS) -> list[str]:
             named = [f"{each.contender} {_margin(each)}" for each in found[:NAMED]]
             more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
             said.append(f"{words} {_listed(named + more)}.")
+    best = _best_baselines(result)
+    if best:
+        named = [f"{score.contender.name} ({kind}, {score.spearman.value:.2f})" for kind, score in best.items()]
+        said.append(f"The best baseline of each kind, with its LDS: {_listed(named)}.")
     silent = [name for name, each in scores.items() if not isfinite(each.value)]
     if silent:
         said.append(f"No score for {_listed(silent)}: the same prediction for all coalitions.")
     return said
+
+
+def _best_baselines(result: LDS) -> dict[str, Score]:
+    """By category, the best first: those that rest on no retraining, by their LDS at the middle share."""
+    order = [contender.name for contender in _best_first(result)]
+    known = [score for score in result.at(result.middle) if isfinite(score.spearman.value)]
+    best: dict[str, Score] = {}
+    for score in sorted(known, key=lambda score: order.index(score.contender.name)):
+        if not score.contender.recipe and score.contender.name != result.against:
+            best.setdefault(score.contender.category, score)
+    return best
 
 
 def _best_first(result: LDS) -> list[Contender]:

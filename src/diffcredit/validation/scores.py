@@ -7,12 +7,11 @@ from math import nan
 import numpy as np
 
 from diffcredit.errors import UserError
+from diffcredit.validation.correlations import correlation
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, Truth
 from diffcredit.validation.statistics import (
-    correlation,
-    correlation_interval,
-    jackknifed_correlation,
+    correlation_with_interval,
     linear_datamodeling_score,
     mean_over_seeds,
     predictions,
@@ -44,7 +43,7 @@ class Score:
 def lds_of(credits: FloatArray, truth: Truth) -> Estimate:
     """The LDS of credits (n,) against the mean over seeds, with its interval over coalitions."""
     foretold = predictions(credits, truth.coalitions)
-    return correlation_interval(jackknifed_correlation(foretold, mean_over_seeds(truth.values), "spearman"), 0.95)
+    return correlation_with_interval(foretold, mean_over_seeds(truth.values), "spearman")
 
 
 def _plain_lds(credits: FloatArray, truth: Truth) -> float:

@@ -9,23 +9,21 @@ count their noise twice; seeds alone would leave out the chance in which coaliti
 Everything with an interval is a *jackknifed* array (B + 1,): entry 0 from all coalitions, entry b without the b-th.
 """
 
-from collections.abc import Callable
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import regress
 from diffcredit.errors import UserError
+from diffcredit.validation.correlations import DIGITS, Kind, correlation, jackknifed_correlation
 from diffcredit.validation.records import BoolArray, Estimate, FloatArray
 
-Kind = Literal["spearman", "pearson"]
+LEAST_ROWS = 10
+"""An interval from fewer rows says nothing."""
 
-DIGITS = 12  # equal sums in another order differ in the last digits; rounding keeps them ties
 ROUNDING = 1e-9  # of the largest: predictions that differ by less are the same
 FOLDS = 20
 
@@ -60,14 +58,10 @@ def mean_over_seeds(values: FloatArray) -> FloatArray:
     return np.round(values.mean(axis=1) / scale, DIGITS) if scale > 0 else np.zeros(len(values))
 
 
-def correlation(a: FloatArray, b: FloatArray, kind: Kind) -> float:
-    """Of a (B,) and b (B,), ties by their mean rank; NaN where one of them is constant."""
-    return float(_correlation(_centred(a, kind), _centred(b, kind))[0])
-
-
-def jackknifed_correlation(a: FloatArray, b: FloatArray, kind: Kind) -> FloatArray:
-    """(B + 1,): `correlation` of a (B,) and b (B,), jackknifed."""
-    return _correlation(_left_out(a, kind), _left_out(b, kind))
+def correlation_with_interval(a: FloatArray, b: FloatArray, kind: Kind, confidence: float = 0.95) -> Estimate:
+    """The correlation of a (B,) and b (B,) with its interval over rows, which count as independent draws: over a
+    design that spreads sizes and members evenly the interval is rather too wide (.95 to .99 for a promised .95)."""
+    return correlation_interval(jackknifed_correlation(a, b, kind), confidence)
 
 
 def correlation_interval(jackknifed: FloatArray, confidence: float) -> Estimate:
@@ -112,8 +106,7 @@ def seeds_interval(scores: FloatArray, confidence: float) -> Estimate:
 def jackknifed_split(values: FloatArray, kind: Kind) -> FloatArray:
     """(B + 1,): the correlation of one seed's values with another's, mean over pairs of the R ≥ 2 columns of values
     (B, R): the reliability of one seed."""
-    columns = [_left_out(column, kind) for column in values.T]
-    return np.mean([_correlation(a, b) for a, b in combinations(columns, 2)], axis=0)
+    return np.mean([jackknifed_correlation(a, b, kind) for a, b in combinations(values.T, 2)], axis=0)
 
 
 def replicate_ceiling(split: FloatArray, seeds: int, kind: Kind) -> FloatArray:
@@ -168,55 +161,6 @@ def additive_predictions(coalitions: BoolArray, means: FloatArray) -> FloatArray
         if spread > ROUNDING * np.abs(said).max():
             found[~training] = (said[~training] - said.mean()) / spread
     return np.round(found, DIGITS)
-
-
-def bootstrap_interval(
-    statistic: Callable[..., float],
-    *samples: NDArray[np.generic],
-    confidence: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """The percentile interval of ``statistic(*samples)`` under resampling of the samples' rows, jointly.
-
-    Resamples on which the statistic is undefined (NaN) are left out; NaN when all are.
-    """
-    count = len(samples[0])
-    generator = np.random.Generator(np.random.PCG64(seed))
-    draws = np.empty(resamples)
-    for index in range(resamples):
-        rows = (generator.random(count) * count).astype(np.intp)
-        draws[index] = statistic(*(sample[rows] for sample in samples))
-    defined = draws[~np.isnan(draws)]
-    if defined.size == 0:
-        return float("nan"), float("nan")
-    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
-
-
-def _centred(values: FloatArray, kind: Kind) -> FloatArray:
-    """(1, B): the values (B,), or their ranks, about their mean."""
-    # About one of them first: equal values are then exactly 0.
-    numbers = rankdata(values) if kind == "spearman" else values - values[0]
-    return (numbers - numbers.mean())[None]
-
-
-def _left_out(values: FloatArray, kind: Kind) -> FloatArray:
-    """(B + 1, B): row 0 is `_centred`, row b the same without the b-th value, 0 in its place."""
-    whole, others = _centred(values, kind), 1 - np.eye(len(values))
-    # Without a smaller value a rank is one less, without an equal one a half.
-    fall = np.sign(values[None, :] - values[:, None]) / 2 + 0.5 if kind == "spearman" else 0.0
-    samples = others * (whole - fall)
-    return np.vstack([whole, others * (samples - samples.sum(axis=1, keepdims=True) / (len(values) - 1))])
-
-
-def _correlation(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Of each row of a with the same row of b, both about their means."""
-    squares_a, squares_b = (a**2).sum(axis=1), (b**2).sum(axis=1)
-    # Rounding is all that is left of a sample whose one value that differs was left out.
-    defined = (squares_a > 1e-20 * squares_a[0]) & (squares_b > 1e-20 * squares_b[0])
-    norm = np.sqrt(np.where(defined, squares_a * squares_b, 1.0))
-    return np.where(defined, np.clip((a * b).sum(axis=1) / norm, -1, 1), np.nan)
 
 
 def _deviation(jackknifed: FloatArray) -> float:

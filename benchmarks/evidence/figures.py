@@ -1,0 +1,92 @@
+"""The page's drawings."""
+
+import dataclasses
+
+from benchmarks.evidence.findings import FIRST, LEFT_OUT, Findings
+from diffcredit.validation.budget import budget_section
+from diffcredit.validation.fidelity import fidelity_section
+from diffcredit.validation.figures import forest
+from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES
+from diffcredit.validation.records import Contender, Estimate
+from diffcredit.validation.sections import Figure
+
+TITLES = {"colourfulness": "Colourfulness", "heldout_loss": "Held-out loss", "cluster_entropy": "Diversity"}
+PRICED = ("sparsified", "sparsified-20", "sparsified-180", "fine_tune", "from_scratch")
+"""Recipes whose way to their LDS is drawn: the others reach little."""
+
+
+IN_THE_GUIDE = (
+    FIRST,
+    "shapley, sparsified-20",
+    LEFT_OUT,
+    "training_property",
+    "application_scores (mean)",
+    "patch_similarity (sum)",
+    "cluster_distance (mean)",
+    "das (sum)",
+    "in_run_shapley (sum)",
+    "image_count",
+    "random_ranking",
+)
+
+
+def drawings(found: Findings) -> list[Figure]:
+    return [_lds(found), _fidelity(found), _budget(found)]
+
+
+def _lds(found: Findings) -> Figure:
+    """Shapley values by every recipe, leave-one-out by the study's, and the best aggregation of each baseline."""
+    panels = {title: _rows(found.scores[1, name]) for name, title in TITLES.items()}
+    caption = "LDS at α = 0.5 with 95 % intervals over coalitions; of each baseline its best aggregation."
+    return forest("lds", "LDS of each method", caption, panels, "LDS", _ceilings(found), FIRST)
+
+
+def in_the_guide(found: Findings) -> Figure:
+    """The study's credits and some others, for docs/trust.md."""
+    panels: dict[str, dict[str, Estimate]] = {}
+    for name, title in TITLES.items():
+        by_name = {score.contender.name: score.spearman for score in found.scores[1, name].scores}
+        panels[title] = {label: by_name[label] for label in IN_THE_GUIDE if label in by_name}
+    return forest(
+        "trust-lds", "LDS of a study's credits and of some baselines", "", panels, "LDS", _ceilings(found), FIRST
+    )
+
+
+def _ceilings(found: Findings) -> dict[str, dict[str, Estimate]]:
+    lines: dict[str, dict[str, Estimate]] = {}
+    for name, title in TITLES.items():
+        result = found.scores[1, name]
+        ceiling = result.ceilings_at(result.middle).spearman
+        known = {REPLICATES: ceiling.replicates, ADDITIVE: ceiling.additive}
+        lines[title] = {label: each for label, each in known.items() if each is not None}
+    return lines
+
+
+def _rows(result: LDS) -> dict[str, Estimate]:
+    rows: dict[str, Estimate] = {}
+    for score in result.scores:
+        label = _label(score.contender)
+        if label is not None and (label not in rows or score.spearman.value > rows[label].value):
+            rows[label] = score.spearman
+    return rows
+
+
+def _label(contender: Contender) -> str | None:
+    if contender.recipe:
+        shown = contender.name.startswith("shapley, ") or contender.name == LEFT_OUT
+        return contender.name if shown else None
+    return contender.name.partition(" (")[0]
+
+
+def _fidelity(found: Findings) -> Figure:
+    section = fidelity_section({title: found.fidelities[2, name] for name, title in TITLES.items()})
+    figure = next(each for each in section.figures if each.name == "correlation-by-steps")
+    return dataclasses.replace(figure, name="fidelity")
+
+
+def _budget(found: Findings) -> Figure:
+    results = {
+        TITLES[name]: dataclasses.replace(each, curves=tuple(c for c in each.curves if c.recipe in PRICED))
+        for name, each in found.budgets.items()
+    }
+    return dataclasses.replace(budget_section(results).figures[0], name="budget")

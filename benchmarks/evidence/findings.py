@@ -1,0 +1,188 @@
+"""What the two runs show: the validation's results, from the ledgers alone."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import spearmanr
+from scipy.stats import t as student
+
+from diffcredit.contest import Contest
+from diffcredit.validation.budget import Budget, budget
+from diffcredit.validation.convergence import convergence
+from diffcredit.validation.counterfactual import Counterfactual, counterfactual
+from diffcredit.validation.crediting import credits_of
+from diffcredit.validation.fidelity import Fidelity, fidelity
+from diffcredit.validation.lds import LDS, lds
+from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, Truth
+from diffcredit.validation.runtime import Runtime, runtime
+from diffcredit.validation.scores import lds_of
+
+FIRST = "shapley, sparsified"
+"""The study's own credits."""
+LEFT_OUT = "leave-one-out, sparsified"
+RIVALS = (FIRST, "application_scores (max)", "training_property", "pixel_similarity (max)")
+"""Whose top contributors were left out of models in the second run."""
+RANDOM_RANKINGS = 3
+REMOVED = "colourfulness"
+"""The property whose credits said whom to leave out."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far apart coalitions of half of the contributors are: standard deviations over coalitions of retrained
+    models (mean of two seeds), of one seed's noise, and over coalitions of 5 to 7 of the study's recipe; the ``levels``
+    of retrained models and of the recipe, as means of F; how far credits from either half of its evaluations agree
+    (Spearman); and the LDS of credits from each third of them."""
+
+    retrained: float
+    seed: float
+    recipe: float
+    levels: tuple[float, float]
+    halves: float
+    thirds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """``kernelshap`` on the study's evaluations, and on a game with the same F(∅) and F(N) and one value for all other
+    coalitions: Spearman's correlation of the two sets of credits."""
+
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The study's recipe in both runs: Pearson's correlation of its values, Spearman's of its credits."""
+
+    values: float
+    credits: float
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The noise of one seed, pooled over retrained models of as many coalitions (two seeds each)."""
+
+    deviation: float
+    coalitions: int
+
+    def interval(self, difference: float) -> Estimate:
+        """95 %, of a difference of two means over two seeds each."""
+        margin = float(student.ppf(0.975, self.coalitions)) * self.deviation
+        return Estimate(difference, difference - margin, difference + margin)
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Results by run and property; ``counterfactual`` of the second run, ``budgets`` and ``runtime`` of the first.
+    ``of_several`` is fidelity without the coalitions of one contributor (second run); ``everybody`` are the values of
+    all retrained models of all contributors, those of the counterfactual first."""
+
+    scores: Mapping[tuple[int, str], LDS]
+    fidelities: Mapping[tuple[int, str], Fidelity]
+    of_several: Mapping[str, Fidelity]
+    spreads: Mapping[str, Spread]
+    repeated: Mapping[str, Repeated]
+    artefacts: Mapping[str, Artefact]
+    counterfactual: Counterfactual
+    pooled: Pooled
+    everybody: tuple[float, ...]
+    budgets: Mapping[str, Budget]
+    runtime: Runtime
+
+
+def findings(contests: Sequence[Contest]) -> Findings:
+    first, second = contests
+    names = list(first.properties)
+    games = {(run, name): each.games(name) for run, each in enumerate(contests, 1) for name in names}
+    truths = {(run, name): each.truths(name) for run, each in enumerate(contests, 1) for name in names}
+    known = [key for key, truth in truths.items() if truth]
+    scores = {key: lds(truths[key], contests[key[0] - 1].contenders(key[1])) for key in known}
+    timings = [game for each in first.recipes if (game := first.timings(each)) is not None]
+    scratch = _named(timings, first.scratch.recipe)
+    rivals = {each.name: each for each in second.contenders(REMOVED)}
+    removed = second.truth_values(REMOVED)
+    retrained = {name: _named(games[2, name], second.scratch.recipe) for name in names}
+    return Findings(
+        scores=scores,
+        fidelities={
+            key: fidelity(some, _named(some, first.scratch.recipe))
+            for key, some in games.items()
+            if first.scratch.recipe in [game.recipe for game in some]
+        },
+        of_several={
+            name: fidelity(list(map(_of_several, games[2, name])), _of_several(retrained[name])) for name in names
+        },
+        spreads={name: _spread(games[1, name], truths[1, name][0]) for name in names},
+        repeated={name: _repeated(_own(games[1, name]), _own(games[2, name])) for name in names},
+        artefacts={name: _artefact(_own(games[1, name])) for name in names},
+        counterfactual=counterfactual(
+            [rivals[name] for name in RIVALS],
+            removed,
+            higher_is_better=True,
+            draws=RANDOM_RANKINGS,
+            seed=second.study.config.seed,
+        ),
+        pooled=_pooled([values for coalition, values in removed.items() if coalition.count("1") != second.n // 2]),
+        everybody=(*removed["1" * second.n], *retrained[REMOVED].full),
+        budgets={name: _budget(first, games[1, name], truths[1, name]) for name in names},
+        runtime=runtime(timings, scratch),
+    )
+
+
+def _named(games: Sequence[RecipeGame], recipe: str) -> RecipeGame:
+    return next(game for game in games if game.recipe == recipe)
+
+
+def _of_several(game: RecipeGame) -> RecipeGame:
+    """Without the coalitions of one contributor."""
+    kept = game.coalitions.sum(axis=1) > 1
+    names = ("coalitions", "values", "training_seconds", "sampling_seconds")
+    return dataclasses.replace(game, **{name: getattr(game, name)[kept] for name in names})
+
+
+def _own(games: Sequence[RecipeGame]) -> RecipeGame:
+    """The study's recipe comes first."""
+    return games[0]
+
+
+def _spread(games: Sequence[RecipeGame], truth: Truth) -> Spread:
+    own, half = _own(games), truth.coalitions.shape[1] // 2
+    near = np.abs(own.coalitions.sum(axis=1) - half) <= 1
+    halves = [credits_of(own, "shapley", rows) for rows in _stretches(own, 2)]
+    return Spread(
+        retrained=float(truth.values.mean(axis=1).std(ddof=1)),
+        seed=_pooled(truth.values.tolist()).deviation,
+        recipe=float(own.values[near].std(ddof=1)),
+        levels=(float(truth.values.mean()), float(own.values[near].mean())),
+        halves=float(spearmanr(*halves).statistic),
+        thirds=tuple(lds_of(credits_of(own, "shapley", rows), truth).value for rows in _stretches(own, 3)),
+    )
+
+
+def _stretches(game: RecipeGame, count: int) -> list[slice]:
+    """Disjoint, of equal length."""
+    length = len(game.values) // count
+    return [slice(start, start + length) for start in range(0, count * length, length)]
+
+
+def _artefact(game: RecipeGame) -> Artefact:
+    flat = dataclasses.replace(game, values=np.full_like(game.values, game.values.mean()))
+    both = [credits_of(each, "kernelshap") for each in (game, flat)]
+    return Artefact(float(spearmanr(*both).statistic))
+
+
+def _repeated(one: RecipeGame, other: RecipeGame) -> Repeated:
+    values: FloatArray = np.corrcoef(one.values, other.values)
+    credits = [credits_of(each, "shapley") for each in (one, other)]
+    return Repeated(float(values[0, 1]), float(spearmanr(*credits).statistic))
+
+
+def _pooled(values: Sequence[Sequence[float]]) -> Pooled:
+    variances = [np.var(some, ddof=1) for some in values if len(some) == 2]
+    return Pooled(float(np.mean(variances)) ** 0.5, len(variances))
+
+
+def _budget(contest: Contest, games: Sequence[RecipeGame], truths: Sequence[Truth]) -> Budget:
+    return budget(convergence(games, truths, estimators=("shapley",)), games, truths, contest.unit())

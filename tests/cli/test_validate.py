@@ -1,0 +1,152 @@
+"""``diffcredit validate``: what it evaluates, what it says and where that is kept."""
+
+import numpy as np
+import pytest
+
+from diffcredit.baselines import BaselineCredits
+from diffcredit.contest import Contest, Work
+from diffcredit.study import Study
+from diffcredit.study_baselines import StudyBaseline
+from diffcredit.study_validation import kept_sections
+from tiny_study import files_below, images_of, rows, write_study
+from validated_study import additive, record, validated
+
+GAMES = {"colourfulness": additive(noise=0.1), "heldout_loss": additive(noise=0.1, seed=1)}
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A study that was run, with 12 of 40 truth evaluations; whatever is evaluated is a game's value, none trained."""
+    counted = BaselineCredits("counted", "", np.arange(8.0), {}, 1.0, {})
+    for place in ("contest", "study_validation"):
+        found = [StudyBaseline("counted", "control", None, counted)]
+        monkeypatch.setattr(f"diffcredit.{place}.kept_baselines", lambda study, found=found: found)
+    monkeypatch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
+    monkeypatch.setattr("diffcredit.cli.report.write_results", lambda study: ())
+
+    def evaluate(study, executor, tasks, what):
+        record(study, Work(study, tasks, what).missing(), GAMES, lower=["heldout_loss"])
+        return iter(())
+
+    monkeypatch.setattr(Study, "evaluate", evaluate)
+    monkeypatch.setenv("COLUMNS", "160")
+    contest = Contest(Study.load(validated(tmp_path)))
+    record(contest.study, contest.design(contest.study).tasks, GAMES, lower=["heldout_loss"])
+    record(contest.scratch, contest.truth().tasks[:12], GAMES, lower=["heldout_loss"])
+    return tmp_path
+
+
+def line(out, words):
+    return next(each for each in out.splitlines() if words in each).split()
+
+
+def evaluations(folder, purpose):
+    return rows(folder, f"SELECT count(*) FROM evaluations WHERE purpose = '{purpose}' AND status = 'done'")[0][0]
+
+
+def test_the_plan_says_what_lacks_and_makes_none_of_it(diffcredit, planted):
+    before = files_below(planted), evaluations(planted, "truth")
+    code, out, err = diffcredit("validate", planted, "--plan", "--part", "lds", "--workers", 1)
+    assert (code, err) == (0, "")
+    assert line(out, "retraining from scratch: truth")[4:7] == ["28", "4", "s"]  # models, and what one took so far
+    assert line(out, "leaving one out by sparsified")[5] == "8"
+    assert line(out, "in all")[2] == "36"
+    assert (files_below(planted), evaluations(planted, "truth")) == before
+
+
+def test_what_two_parts_evaluate_is_counted_once(diffcredit, planted):
+    _, out, _ = diffcredit("validate", planted, "--plan", "--part", "lds", "--part", "convergence", "--workers", 1)
+    assert line(out, "in all")[2] == "36"
+    assert out.count("retraining from scratch: truth") == 1
+
+
+def test_evaluated_uses_what_is_there(diffcredit, planted):
+    code, out, err = diffcredit("validate", planted, "--evaluated", "--part", "lds", "--part", "fidelity")
+    assert (code, err) == (0, "")
+    assert "Evaluations that the evidence lacks, left out as asked" in out
+    assert "orders 12 held-out coalitions" in out
+    assert f"left out: {planted / 'study.yaml'}: fidelity: no evaluations of 'from_scratch' beside truth's yet" in (
+        out.replace("\n", " ").replace("  ", " ")
+    )
+    assert evaluations(planted, "truth") == 12
+    assert [each.part for each in kept_sections(Study.load(planted))] == ["lds"]
+
+
+def test_scores_are_of_all_that_was_evaluated(diffcredit, planted):
+    """What is foreseen of the counterfactual looks at the scores of the truth there is, which are not the last."""
+    code, out, err = diffcredit("validate", planted, "--part", "lds", "--part", "counterfactual", "--workers", 1)
+    assert (code, err) == (0, "")
+    assert "orders 20 held-out coalitions" in out
+    assert "What happens without the top contributors" in out
+    assert f"Files: {planted / 'results' / 'validation' / 'lds'}" in out
+    recorded = evaluations(planted, "truth")
+    assert recorded > 40
+    code, out, err = diffcredit("validate", planted, "--part", "lds", "--part", "counterfactual", "--workers", 1)
+    assert code == 0
+    assert "Evaluations that the evidence lacks" not in out
+    assert evaluations(planted, "truth") == recorded
+
+
+def test_mistakes(diffcredit, planted):
+    code, out, err = diffcredit("validate", planted, "--part", "luck")
+    assert (code, out) == (2, "")
+    assert "--part 'luck': accepted: lds, counterfactual, fidelity, convergence, budget, runtime, unlearning, " in err
+    code, out, err = diffcredit("validate", planted, "--property", "beauty")
+    assert (code, out) == (2, "")
+    assert "--property 'beauty': accepted: colourfulness, heldout_loss" in err
+    code, _, err = diffcredit("validate", planted, "--evaluated", "--part", "fidelity")
+    assert code == 2
+    assert "fidelity: no evaluations of 'from_scratch' beside truth's yet" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("option", ["--plan", "--evaluated", "--part=lds"])
+def test_a_study_that_was_not_run(diffcredit, tmp_path, option):
+    file = validated(tmp_path)
+    code, out, err = diffcredit("validate", file, option)
+    assert (code, out) == (2, "")
+    assert "nothing is evaluated yet; diffcredit run comes first" in " ".join(err.split())
+    assert not (tmp_path / "results").exists()
+
+
+def test_from_a_run_to_a_report(diffcredit, tmp_path, monkeypatch):
+    """Models are trained: cut off by Ctrl-C, taken up, and found by the next."""
+    import diffcredit.cli.run as running
+
+    names = ["=1+1", "<b>ann", "c & d", "[red]eve", "f/g", "hal"]
+    images_of(tmp_path / "images", [name.replace("/", " ") for name in names])
+    changes = {
+        "contributions": {"path": "images", "resolution": 16},
+        "properties": [{"name": "colourfulness", "as": "a/<b>"}],
+        "stop": {"evaluations": 12},
+        "validation": {"shares": [0.5], "coalitions": 10, "seeds": 1, "evaluations": 10},
+    }
+    write_study(tmp_path, changes)
+    assert diffcredit("run", tmp_path, "--workers", 1, warned=True)[0] == 0
+    assert diffcredit("baselines", tmp_path, "--method", "image_count", warned=True)[0] == 0
+
+    def cut_off(evaluated):
+        for _, _ in zip(evaluated, range(3), strict=False):
+            pass
+        raise KeyboardInterrupt
+
+    parts = [f"--part={part}" for part in ("lds", "counterfactual", "contributors")]
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "tell_failures", cut_off)
+        code, out, _ = diffcredit("validate", tmp_path, *parts, "--workers", 1, warned=True)
+    assert code == 130
+    assert "the same command goes on from there" in out
+    begun = evaluations(tmp_path, "truth")
+    assert 3 <= begun < 10
+    code, out, err = diffcredit("validate", tmp_path, *parts, "--workers", 1, warned=True)
+    assert code == 0, err
+    assert "orders 10 held-out coalitions" in out
+    recorded = rows(tmp_path, "SELECT count(*) FROM evaluations")
+    files = files_below(tmp_path / "results" / "validation")
+    assert {"lds/lds-scores.csv", "counterfactual/noises-1.png", "contributors/strips-1-top.png"} <= files
+    page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    assert "Do the credits order models that were retrained without some contributors?" in page
+    assert "<b>ann" not in page
+    code, out, _ = diffcredit("validate", tmp_path, *parts, "--workers", 1, warned=True)
+    assert code == 0
+    assert rows(tmp_path, "SELECT count(*) FROM evaluations") == recorded
+    assert files_below(tmp_path / "results" / "validation") == files
