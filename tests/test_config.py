@@ -246,7 +246,7 @@ def test_the_results_folder_is_below_the_study_file(tmp_path, name):
         ("name: a\0b", "not valid YAML (unacceptable character #x0000"),
         (b"\x89PNG\r\n\x1a\n\xff\xfe", "cannot be read (not UTF-8 text); a study file is expected"),
         ("#" * 1_000_001, "over 1,000,000 bytes; a study file is expected"),
-        ("seed: " + "9" * 5000, "not valid YAML (Exceeds the limit"),
+        ("seed: " + "9" * 5000, "not valid YAML (line 1: a number of 5,000 characters; at most 100 are accepted)"),
         ("seed: 2020-13-45", "not valid YAML (month must be in 1..12)"),
         ("seed: !!timestamp x", "not valid YAML ("),
         ("seed: !!bool x", "not valid YAML ("),
@@ -434,3 +434,96 @@ def test_only_models_are_folders_beside_the_study_file(tmp_path):
 def test_a_text_longer_than_a_file_name_can_be(tmp_path, key):
     text = "a meadow of many colours " * 50
     assert read_config(write_study(tmp_path, {f"model.{key}": text})).model.options[key] == text
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (5, "validation: 5 is not accepted; a mapping with the keys shares, coalitions, seeds, steps, retrainings, "),
+        ({"share": 0.5}, "validation.share: unknown key; accepted: shares, coalitions, seeds, steps, retrainings, "),
+        ({"shares": []}, "validation.shares: [] is not accepted; "),
+        ({"shares": 0.5}, "validation.shares: 0.5 is not accepted; "),
+        ({"shares": [0.5, 1]}, "validation.shares: 1 is not accepted; input should be less than 1"),
+        ({"shares": [0]}, "validation.shares: 0 is not accepted; input should be greater than 0"),
+        (
+            {"shares": [0.5, 0.25, 0.5]},
+            "validation.shares: [0.5, 0.25, 0.5] is not accepted; each share once is accepted",
+        ),
+        ({"shares": [float("nan")]}, "validation.shares: nan is not accepted; "),
+        ({"shares": ["half"]}, "validation.shares: 'half' is not accepted; input should be a valid number"),
+        ({"coalitions": 0}, "validation.coalitions: 0 is not accepted; input should be greater than or equal to 1"),
+        ({"coalitions": 2.5}, "validation.coalitions: 2.5 is not accepted; input should be a valid integer"),
+        ({"coalitions": True}, "validation.coalitions: true and false are not accepted; a number is expected"),
+        ({"seeds": 0}, "validation.seeds: 0 is not accepted; input should be greater than or equal to 1"),
+        ({"seeds": 1001}, "validation.seeds: 1001 is not accepted; input should be less than or equal to 1000"),
+        ({"steps": 0}, "validation.steps: 0 is not accepted; input should be greater than or equal to 1"),
+        ({"evaluations": -1}, "validation.evaluations: -1 is not accepted; input should be greater than or equal to 1"),
+        ({"leave_one_out": "maybe"}, "validation.leave_one_out: 'maybe' is not accepted; "),
+        ({"retrainings": [{"steps": 1}]}, "validation.retrainings.0.method: missing; a value is expected"),
+        ({"retrainings": {"method": "lora"}}, "validation.retrainings: {'method': 'lora'} is not accepted; "),
+        (
+            {"retrainings": [{"method": "sparsified", "steps": 9}]},
+            "validation.retrainings: 'sparsified' is there twice, or the study's own; tell them apart with 'name: ",
+        ),
+        (
+            {"retrainings": [{"method": "lora"}, {"method": "fine_tune", "name": "lora"}]},
+            "validation.retrainings: 'lora' is there twice, or the study's own; tell them apart with 'name: ",
+        ),
+    ],
+)
+def test_validation_that_is_refused(tmp_path, section, said):
+    refused = refusal(write_study(tmp_path, {"validation": section}))
+    assert refused.startswith(said)
+    assert "\n" not in refused
+
+
+def test_shares_come_in_order(tmp_path):
+    config = read_config(write_study(tmp_path, {"validation": {"shares": [0.75, 0.25]}}))
+    assert config.validation is not None
+    assert config.validation.shares == (0.25, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("key", "most"),
+    [
+        ("sampling.images", 10_000_000),
+        ("sampling.batch_size", 1_000_000),
+        ("model.train.steps", 1_000_000_000),
+        ("model.train.batch_size", 1_000_000),
+        ("model.train.micro_batch", 1_000_000),
+        ("stop.evaluations", 1_000_000_000),
+        ("design.full_replicates", 1000),
+        ("validation.coalitions", 1_000_000),
+        ("validation.evaluations", 1_000_000),
+        ("threads", 1024),
+    ],
+)
+def test_numbers_that_no_machine_could_follow(tmp_path, key, most):
+    read_config(write_study(tmp_path, {key: most}))
+    for number in (most + 1, 10**15, 10**30):
+        said = f"{key}: {number} is not accepted; input should be less than or equal to {most}"
+        assert refusal(write_study(tmp_path, {key: number})) == said
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x1b[2Jb", "a\u202eb", "x" * 101])
+def test_names_that_no_table_could_show(tmp_path, name):
+    label = {"properties": [{"name": "colourfulness", "as": name}]}
+    assert refusal(write_study(tmp_path, label)).startswith("properties.0.as: ")
+    assert refusal(write_study(tmp_path, {"retraining.name": name})).startswith("retraining.name: ")
+
+
+SECRET = "postgresql+psycopg://me:s3cret@host/name"
+
+
+@pytest.mark.parametrize("ledger", [[SECRET], {"url": SECRET}, SECRET + "\0"])
+def test_no_message_repeats_a_password(tmp_path, ledger):
+    message = refusal(write_study(tmp_path, {"ledger": ledger}))
+    assert message.startswith("ledger: ")
+    assert "me:***@host/name" in message
+    assert "s3cret" not in message
+
+
+def test_nor_does_a_study_shown_to_its_programmer(tmp_path):
+    config = read_config(write_study(tmp_path, {"ledger": SECRET}))
+    assert config.ledger == SECRET
+    assert "s3cret" not in repr(config) + str(config)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -21,11 +21,12 @@ from diffcredit.coalitions import make_design
 from diffcredit.contributions.sources import AUTO, source_options
 from diffcredit.credit.precision import Correlation, CreditRule, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Rule, Time
-from diffcredit.diffusion.settings import Sampling, Training
+from diffcredit.diffusion.settings import Count, PositiveInt, Sampling, Training
 from diffcredit.errors import UserError, located
+from diffcredit.plugins import refuse_plugin
+from diffcredit.shown import LONGEST_VALUE, shortened
 from diffcredit.yamlfile import read_yaml
 
-LONGEST_VALUE = 80  # characters of a value that a message repeats
 MODELS = ("pretrained", "autoencoder")  # options that name a folder or a model on the hub, whatever the family
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
 FILES = ("weights", "reference")  # those of them that, of ours, name nothing else than that or a word
@@ -39,6 +40,16 @@ def _without_nul(path: Any) -> Any:
 
 
 _Path = Annotated[Path, AfterValidator(_without_nul)]
+
+
+def _printable(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise ValueError("a name of printable characters is accepted")
+    return name
+
+
+_Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
+"""What tables, reports and the ledger call something."""
 
 
 def _is_folder(path: Path) -> bool:
@@ -107,7 +118,9 @@ class ContributionsSection(_Component):
                 accepted = [*type(self).model_fields, *source_options(self.source)]
             for name in self.options:
                 if name not in accepted:
-                    raise UserError(f"contributions.{name}: unknown key; accepted: {', '.join(accepted)}")
+                    raise UserError(
+                        f"contributions.{name[:LONGEST_VALUE]}: unknown key; accepted: {', '.join(accepted)}"
+                    )
         return self
 
     @property
@@ -137,7 +150,7 @@ class RetrainingSection(_Component):
     """``name`` tells two settings of one method apart in the ledger."""
 
     method: str
-    name: str | None = None
+    name: _Name | None = None
 
     @property
     def recipe(self) -> str:
@@ -148,7 +161,7 @@ class PropertySection(_Component):
     """``as`` tells two settings of one property apart in the ledger."""
 
     name: str
-    label: str | None = Field(default=None, alias="as")
+    label: _Name | None = Field(default=None, alias="as")
 
     @model_validator(mode="before")
     @classmethod
@@ -180,7 +193,7 @@ class DesignSection(_Section):
 
     distribution: str = "uniform"
     seed: int = 0
-    full_replicates: Annotated[int, Field(ge=1)] = 3
+    full_replicates: Annotated[int, Field(ge=1, le=1000)] = 3
 
     @field_validator("distribution")
     @classmethod
@@ -227,7 +240,7 @@ class TopSection(_Section):
 class StopSection(_Section):
     """One rule, or several in ``any`` or ``all``; see :mod:`diffcredit.credit.stopping`."""
 
-    evaluations: Annotated[int, Field(ge=1)] | None = None
+    evaluations: PositiveInt | None = None
     hours: _Positive | None = None
     money: MoneySection | None = None
     correlation: Annotated[CorrelationSection, _target("at_least")] | None = None
@@ -276,17 +289,19 @@ class ValidationSection(_Section):
     """
 
     shares: Annotated[tuple[_Share, ...], Field(min_length=1)] = (0.25, 0.5, 0.75)
-    coalitions: Annotated[int, Field(ge=1)] = 100
+    coalitions: Count = 100
     seeds: Annotated[int, Field(ge=1, le=1000)] = 2
-    steps: Annotated[int, Field(ge=1)] | None = None
+    steps: PositiveInt | None = None
     retrainings: tuple[RetrainingSection, ...] = ()
-    evaluations: Annotated[int, Field(ge=1)] = 100
+    evaluations: Count = 100
     leave_one_out: bool = True
 
     @field_validator("shares")
     @classmethod
     def _in_order(cls, shares: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(sorted(set(shares)))
+        if len(set(shares)) < len(shares):
+            raise ValueError("each share once is accepted")
+        return tuple(sorted(shares))
 
     @property
     def truth(self) -> RetrainingSection:
@@ -317,9 +332,9 @@ class StudyConfig(_Section):
     validation: ValidationSection | None = None
     keep: Literal["images", "features", "model", "nothing"] = "nothing"
     results: _Path | None = None
-    ledger: Annotated[str, AfterValidator(_without_nul)] | None = None
+    ledger: Annotated[str, AfterValidator(_without_nul)] | None = Field(default=None, repr=False)  # hides passwords
     device: str = "auto"
-    threads: Annotated[int, Field(ge=1)] = 1
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
 
     @field_validator("name")
     @classmethod
@@ -438,7 +453,26 @@ def read_config(file: Path) -> StudyConfig:
         raise UserError(f"{file}: {error}") from None
     if keys := list(_misplaced_booleans(content, config)):
         raise UserError(f"{file}: {keys[0]}: true and false are not accepted; a number is expected")
+    for key, reference in _references(config):
+        refuse_plugin(reference, f"{file}: {key}")
     return config.resolved(file.parent)
+
+
+def _references(config: StudyConfig) -> Iterable[tuple[str, str]]:
+    """The keys whose values name components, ours or plug-ins, and these names."""
+    yield "contributions.source", config.contributions.source
+    yield "model.family", config.model.family
+    yield "retraining.method", config.retraining.method
+    for index, compared in enumerate(config.compared):
+        yield f"validation.retrainings.{index}.method", compared.method
+    for kind, sections in (("properties", config.properties), ("surrogates", config.surrogates)):
+        for index, section in enumerate(sections):
+            yield f"{kind}.{index}.name", section.name
+            features = section.options.get("features")
+            if isinstance(features, Mapping):
+                yield f"{kind}.{index}.features.name", str(features.get("name"))
+            elif isinstance(features, str):
+                yield f"{kind}.{index}.features", features
 
 
 def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
@@ -499,7 +533,7 @@ def _key(location: tuple[int | str, ...]) -> tuple[str, type | None]:
     parts: list[str] = []
     section: type | None = StudyConfig
     for part in location:
-        parts.append(str(part))
+        parts.append(str(part)[:LONGEST_VALUE])
         section = section if isinstance(part, int) else _SECTIONS.get(part)
         if section is None:  # what follows names the alternatives of a type, not keys
             break
@@ -515,8 +549,6 @@ def _problem(problem: Any, section: type | None) -> tuple[str, str]:
     mapping = f"a mapping with the keys {', '.join(_keys(section))} is expected" if section else ""
     if kind in ("missing", "missing_argument"):
         return "", f"missing; {mapping or 'a value is expected'}"
-    text = repr(problem["input"])
-    value = text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
     if kind in ("model_type", "dataclass_type"):
         reason = mapping
     elif kind in ("tuple_type", "too_short"):
@@ -526,4 +558,4 @@ def _problem(problem: Any, section: type | None) -> tuple[str, str]:
     else:
         message = problem["msg"].removeprefix("Value error, ")
         reason = message[0].lower() + message[1:]
-    return f"{value} is not accepted; ", reason
+    return f"{shortened(problem['input'])} is not accepted; ", reason

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import importlib
 import inspect
+import os
 import sys
 import traceback
 import typing
@@ -17,6 +18,18 @@ from pydantic.errors import PydanticUserError
 
 from diffcredit.artifacts import canonical_json
 from diffcredit.errors import DiffcreditError, UserError, located
+from diffcredit.shown import LONGEST_VALUE, shortened
+
+NO_PLUGINS = "DIFFCREDIT_NO_PLUGINS"
+"""The environment variable that, set to anything but 0, has every plug-in refused."""
+
+
+def refuse_plugin(reference: str, where: str) -> None:
+    """Raises a UserError where ``reference`` is a plug-in and those are switched off."""
+    if ":" in reference and os.environ.get(NO_PLUGINS, "0") not in ("", "0"):
+        raise UserError(
+            f"{where}: {shortened(reference)} is a plug-in, and they are off (--no-plugins or {NO_PLUGINS})"
+        )
 
 
 def build(
@@ -37,17 +50,19 @@ def build(
     """
     factory = _load(reference, registry, where, beside)
     if of_function is not None and inspect.isfunction(factory):
-        with located(f"{where}: {reference!r}"):
+        with located(f"{where}: {shortened(reference)}"):
             factory = of_function(factory)
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
-        raise UserError(f"{where}: {reference!r} is {factory!r}; a class is expected") from None
+        raise UserError(f"{where}: {shortened(reference)} is {factory!r}; a class is expected") from None
     named = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for name in options:
         if name not in named and not takes_any:
-            raise UserError(f"{where}.{name}: unknown; {reference} accepts {', '.join(named) or 'no options'}")
+            raise UserError(
+                f"{where}.{name[:LONGEST_VALUE]}: unknown; {reference} accepts {', '.join(named) or 'no options'}"
+            )
     for name, parameter in named.items():
         if parameter.default is parameter.empty and name not in options:
             raise UserError(f"{where}.{name}: missing; {reference} needs it")
@@ -56,7 +71,7 @@ def build(
     try:
         component = factory(**values)
     except (TypeError, ValueError) as error:  # how a class refuses options that its annotations allow
-        raise UserError(f"{where}: {dict(options)} is not accepted by {reference}; {error}") from error
+        raise UserError(f"{where}: {shortened(dict(options))} is not accepted by {reference}; {error}") from error
     if not _is_json(settings_of(component, options)):
         raise UserError(f"{where}: {reference} has fields that the ledger cannot keep; {_JSON} are accepted")
     return component
@@ -109,14 +124,20 @@ def _load(reference: str, registry: Mapping[str, str], where: str, beside: Path)
     module_name, colon, attribute = registry.get(reference, reference).partition(":")
     if not colon:
         raise UserError(
-            f"{where}: {reference!r} is unknown; accepted: {', '.join(registry)}, or a plug-in 'package.module:Class'"
+            f"{where}: {shortened(reference)} is unknown; accepted: {', '.join(registry)}, or a plug-in "
+            "'package.module:Class'"
         )
-    if str(beside) not in sys.path:
-        sys.path.append(str(beside))
+    if reference not in registry:
+        refuse_plugin(reference, where)
+        # only for a plug-in: else the modules beside a stranger's study file could stand in for packages we lack
+        if str(beside) not in sys.path:
+            sys.path.append(str(beside))
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except Exception as error:  # what is imported is a user's code, which may raise anything
-        raise UserError(f"{where}: {reference!r} cannot be loaded ({type(error).__name__}: {error})") from error
+        raise UserError(
+            f"{where}: {shortened(reference)} cannot be loaded ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _hints(factory: Any) -> dict[str, Any]:
@@ -138,12 +159,12 @@ def _refusal(problems: Sequence[Any], value: Any, hint: Any, where: str) -> str:
         problems = [problem for problem in problems if problem["loc"][:1] == (key,)]
         where, value = f"{where}.{key}", value.get(key)
     reasons = dict.fromkeys(problem["msg"] for problem in problems)
-    return f"{where}: {value!r} is not accepted; {' or '.join(reasons)}"
+    return f"{where}: {shortened(value)} is not accepted; {' or '.join(reasons)}"
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
     if not _is_json(value):
-        raise UserError(f"{where}: {value!r} is not accepted; {_JSON} are accepted")
+        raise UserError(f"{where}: {shortened(value)} is not accepted; {_JSON} are accepted")
     try:
         checked = TypeAdapter(hint).validate_python(value)
     except PydanticUserError:  # a hint that tells pydantic nothing

@@ -1,5 +1,6 @@
 """A study file as plain values: YAML, read such that no file, however hostile or mistaken, does harm."""
 
+import math
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -11,10 +12,55 @@ from diffcredit.errors import UserError
 
 LARGEST_FILE = 1_000_000  # bytes: what is larger is something else, given by mistake
 MOST_VALUES = 10_000  # in a file, an alias counted as often as it is used
+DEEPEST = 50  # values within values
+LONGEST_NUMBER = 100  # characters: of longer ones, YAML's base 60 alone takes minutes
+LONGEST_REASON = 300  # characters of what is wrong with a file
+
+
+class _TooManyValues(Exception):
+    """The text, written out without aliases, would be longer than any study's; it may be endless."""
+
+
+class _TooDeep(Exception):
+    """Values within values within values, and so on."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe subset, where a key given twice is an error and ``1e-4`` a number."""
+    """YAML's safe subset, where a key given twice is an error and ``1e-4`` a number.
+
+    What is too much is refused while the text is read, before any of it becomes a value: merging mappings by ``<<``
+    copies what it merges.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._nodes += 1
+        self._depth += 1
+        if self._nodes > MOST_VALUES:
+            raise _TooManyValues
+        if self._depth > DEEPEST:
+            raise _TooDeep
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None and _written_out(node, {}) > MOST_VALUES:
+            raise _TooManyValues
+        return node
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        if len(node.value) > LONGEST_NUMBER:
+            raise yaml.MarkedYAMLError(
+                problem=f"a number of {len(node.value):,} characters; at most {LONGEST_NUMBER} are accepted",
+                problem_mark=node.start_mark,
+            )
+        whole = node.tag == "tag:yaml.org,2002:int"
+        return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -28,6 +74,8 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+for kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{kind}", _Loader.construct_number)
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), "-+0123456789")
 
 
@@ -48,12 +96,11 @@ def read_yaml(file: Path) -> Any:
 def parse_yaml(text: str, where: object) -> Any:
     """The values of a YAML text, as safely; ``where`` starts every error."""
     try:
-        content = _Loader(text).get_single_data()
+        return _Loader(text).get_single_data()
+    except _TooManyValues:
+        raise UserError(f"{where}: over {MOST_VALUES:,} values, aliases counted; a study file is expected") from None
     except Exception as error:  # a value that does not fit its tag raises more than YAML's own errors
         raise UserError(f"{where}: not valid YAML ({_place(error)})") from None
-    if _has_too_many_values(content):
-        raise UserError(f"{where}: over {MOST_VALUES:,} values, aliases counted; a study file is expected")
-    return content
 
 
 def with_item(text: str, key: str, item: dict[str, Any]) -> str:
@@ -97,18 +144,21 @@ def _line_end(text: str, start: int, end: int, comments: bool) -> int:
 
 def _place(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {error.problem}"
-    return "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
+        return f"line {error.problem_mark.line + 1}: {_short(error.problem)}"
+    return "nested too deeply" if isinstance(error, _TooDeep) else _short(error)
 
 
-def _has_too_many_values(content: Any) -> bool:
-    """Whether the content, written out without aliases, would be longer than any study's; it may be endless."""
-    remaining, count = [content], 0
-    while remaining and count <= MOST_VALUES:
-        value = remaining.pop()
-        count += 1
-        if isinstance(value, dict):
-            remaining += [*value, *value.values()]
-        elif isinstance(value, list | tuple | set):
-            remaining += value
-    return count > MOST_VALUES
+def _short(reason: object) -> str:
+    """In one line: it may repeat what the file says, whatever its length."""
+    text = " ".join(str(reason).split())
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+def _written_out(node: yaml.Node, known: dict[int, float]) -> float:
+    """How many values ``node`` would be without aliases: infinitely many where it contains itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf  # until it is counted: an alias to it from within
+        children = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
+        known[id(node)] = 1 + sum(_written_out(part, known) for part in parts)
+    return known[id(node)]

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffcredit.contributions.images import MAX_PIXELS, UnreadableImage, open_bytes, open_image, square_pixels
+from diffcredit.contributions import load_contributions
+from diffcredit.contributions.images import (
+    LARGEST_FILE,
+    MAX_PIXELS,
+    UnreadableImage,
+    open_bytes,
+    open_image,
+    square_pixels,
+)
+from diffcredit.errors import UserError
 
 from .pictures import BLUE, GREEN, RED, WHITE, paint
 
@@ -153,6 +162,27 @@ def test_size_is_checked_before_decoding(tmp_path):
     path.write_bytes(png_header(side, side) + chunk(b"IDAT", b""))
     with pytest.raises(UnreadableImage, match=f"{side} x {side} pixels; at most 64 megapixels"):
         pixels(path)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("side", [9_000, 12_000, 60_000])
+def test_neither_warning_nor_error_of_pillow_is_met(tmp_path, side):
+    """Pillow warns from 89 megapixels on and fails from 179 on; the images are decoded in threads."""
+    for name in ("a", "b"):
+        paint(tmp_path / name / "0.png")
+    (tmp_path / "a/big.png").write_bytes(png_header(side, side) + chunk(b"IDAT", b""))
+    with pytest.raises(UserError, match=r"a/big\.png: .*64 megapixels"):
+        load_contributions(tmp_path)
+    found = load_contributions(tmp_path, unreadable="skip")
+    assert (len(found.images), len(found.skipped)) == (2, 1)
+
+
+def test_a_file_that_is_too_large(tmp_path):
+    path = paint(tmp_path / "a.png")
+    with path.open("r+b") as file:
+        file.truncate(LARGEST_FILE + 1)  # of which the disk keeps next to nothing
+    with pytest.raises(UnreadableImage, match="at most 1,073,741,824 are accepted"):
+        open_image(path)
 
 
 def test_a_file_in_memory(tmp_path):

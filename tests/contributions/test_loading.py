@@ -1,12 +1,14 @@
 import random
 import shutil
+import threading
+import time
 from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from diffcredit.contributions import load_contributions
+from diffcredit.contributions import load_contributions, loading
 from diffcredit.contributions.sources import Record
 from diffcredit.errors import UserError
 
@@ -256,3 +258,26 @@ def test_copies_under_two_names_are_reported(tmp_path):
     (duplicate,) = load_contributions(tmp_path).duplicates()
     assert duplicate.names == ("ada/03.png", "cyd/mine.png")
     assert duplicate.contributors == ("ada", "cyd")
+
+
+def test_large_images_are_decoded_one_at_a_time(monkeypatch):
+    """Eight of the largest at once would take 10 GB; small ones go side by side."""
+    alone, together = threading.Lock(), threading.Barrier(2, timeout=60)
+
+    def decode(image, resolution):
+        if image.size == (20, 20):
+            assert alone.acquire(blocking=False)
+            time.sleep(0.002)
+            alone.release()
+        else:
+            together.wait()  # breaks unless there are two at once
+        return np.zeros((resolution, resolution, 3), np.uint8)
+
+    def source(path, contributor):
+        sizes = [(20, 20), (10, 10)] * 12
+        return [Record(f"{i:02d}", "ab"[i % 4 // 2], partial(Image.new, "L", size)) for i, size in enumerate(sizes)]
+
+    monkeypatch.setattr(loading, "square_pixels", decode)
+    monkeypatch.setattr(loading, "LARGE", 200)
+    monkeypatch.setattr(loading.os, "cpu_count", lambda: 8)
+    assert load_contributions(source=source).skipped == ()

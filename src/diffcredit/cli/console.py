@@ -1,12 +1,13 @@
 """What all commands share: how they print, show progress and complain."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,29 +18,86 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.text import Text
 
-console = Console()
-errors = Console(stderr=True)
+from diffcredit.shown import visible, without_passwords
+
+
+class SafeConsole(Console):
+    """Shows control characters instead of sending them, wherever in a text, table or bar they stand."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            # what is not rich's own control code is text, and may be a stranger's
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+console = SafeConsole()
+errors = SafeConsole(stderr=True)
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or a folder with a study.yaml.")]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Worker processes. Default: the CPU's cores, or one with a GPU.", show_default=False),
+    typer.Option(
+        min=1,
+        help="Worker processes. Default: the CPU's cores, or one with a GPU; on a cluster, as many as it has room for.",
+        show_default=False,
+    ),
 ]
 
+OnOption = Annotated[
+    Literal["local", "ray"], typer.Option(help="Where evaluations run: on this machine, or on a Ray cluster.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The Ray cluster's, such as 10.0.0.1:6379. Default: the one that runs on this machine, or one that is "
+        "started here for the run.",
+        show_default=False,
+    ),
+]
+GpusOption = Annotated[
+    float | None,
+    typer.Option(
+        "--gpus-per-worker",
+        min=0.0,
+        help="GPUs of each worker on a Ray cluster; 0.5: two share one. Default: 1 where the cluster has any and the "
+        "study's device is not the CPU.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where evaluations run, as a command's options say."""
+
+    workers: int | None = None
+    on: Literal["local", "ray"] = "local"
+    address: str | None = None
+    gpus_per_worker: float | None = None
+
+
+LONGEST_COMPLAINT = 2000  # characters: a message repeats what a file says, whatever its length
 PLAIN_SECONDS = 10.0  # between two lines of progress where there is no terminal
 
 
 def say(text: str) -> None:
     """A line as it is: names and paths are data, never markup, and no line is broken."""
-    console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    console.print(_shown(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def complain(message: object, kind: str = "error") -> None:
     """One line on standard error."""
-    line = Text.assemble((f"{kind}: ", "bold red"), " ".join(str(message).split()))
-    errors.print(line, soft_wrap=True, highlight=False)
+    text = " ".join(_shown(str(message)).split())
+    text = text if len(text) <= LONGEST_COMPLAINT else f"{text[: LONGEST_COMPLAINT - 1]}…"
+    errors.print(Text.assemble((f"{kind}: ", "bold red"), text), soft_wrap=True, highlight=False)
+
+
+def _shown(text: str) -> str:
+    # before rich sees it, which drops some control characters instead of showing them
+    return visible(without_passwords(text))
 
 
 def duration(seconds: float) -> str:

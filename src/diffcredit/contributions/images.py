@@ -4,6 +4,9 @@ Files come from strangers. The size is read from the header and checked before a
 formats that Pillow decodes by itself, without outside programs, are opened.
 """
 
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 MAX_PIXELS = 64_000_000
+LARGEST_FILE = 2**30  # bytes: more than MAX_PIXELS take in any format; headers may ask to read all of a file
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 
 _ACCEPTED = {".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
@@ -37,12 +41,24 @@ class UnreadableImage(Exception):
     """Why an image could not be read, without its name."""
 
 
+@contextmanager
+def without_pillows_warnings() -> Generator[None]:
+    """Images are opened within, and Pillow does not warn of large or odd ones: those that cannot be used are refused
+    here. Filters belong to the whole process, so it is entered before threads start and left when they have ended."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield
+
+
 def open_image(path: Path) -> Image.Image:
     """An image whose header alone has been read."""
     if not path.is_file():
         raise UnreadableImage("not a regular file")
-    if path.stat().st_size == 0:
+    size = path.stat().st_size
+    if size == 0:
         raise UnreadableImage("the file is empty (0 bytes)")
+    if size > LARGEST_FILE:
+        raise UnreadableImage(f"the file has {size:,} bytes; at most {LARGEST_FILE:,} are accepted")
     return _opened(path)
 
 
@@ -56,6 +72,8 @@ def open_bytes(content: bytes) -> Image.Image:
 def _opened(file: Path | BytesIO) -> Image.Image:
     try:
         return Image.open(file, formats=FORMATS)
+    except Image.DecompressionBombError:
+        raise UnreadableImage(f"far over {MAX_PIXELS // 10**6} megapixels, the most that are accepted") from None
     except UnidentifiedImageError:
         raise UnreadableImage(f"not an image in an accepted format ({', '.join(FORMATS)})") from None
 

@@ -3,14 +3,16 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.contributions.images import UnreadableImage, square_pixels
+from diffcredit.contributions.images import UnreadableImage, square_pixels, without_pillows_warnings
 from diffcredit.contributions.records import Contributions
 from diffcredit.contributions.selecting import select
 from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_named
@@ -19,6 +21,8 @@ from diffcredit.errors import UserError
 from diffcredit.seeds import derive_seed
 
 RESOLUTIONS = range(4, 1025)
+LARGE = 8_000_000
+"""Pixels of an image that is decoded while no other such is: the largest take over 1 GB each on the way."""
 
 
 def load_contributions(
@@ -146,11 +150,18 @@ def _decode(
     records: Sequence[Record], resolution: int, where: object, stop: bool, skipped: list[str]
 ) -> tuple[list[Record], NDArray[np.uint8]]:
     """The records that could be read and their (len, resolution, resolution, 3) pixels, in this order."""
-    pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
+    try:
+        pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
+    except MemoryError:
+        raise UserError(
+            f"resolution: {len(records):,} images of {resolution} x {resolution} pixels do not fit into the memory"
+        ) from None
+
+    large = Lock()
 
     def fill(row: int) -> str | None:
         try:
-            with records[row].open() as image:
+            with records[row].open() as image, large if image.width * image.height > LARGE else nullcontext():
                 pixels[row] = square_pixels(image, resolution)
         except UnreadableImage as error:
             return str(error)
@@ -160,7 +171,7 @@ def _decode(
         return None
 
     kept = []
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+    with without_pillows_warnings(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         for row, why in enumerate(pool.map(fill, range(len(records)))):
             if why is None:
                 kept.append(row)

@@ -5,7 +5,10 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-PositiveInt = Annotated[int, Ge(1)]
+PositiveInt = Annotated[int, Ge(1), Le(1_000_000_000)]
+"""Of things done one after another, such as steps; more is a slip of the pen."""
+Count = Annotated[int, Ge(1), Le(1_000_000)]
+"""Of things that are in memory together, such as a batch or the coalitions of a surrogate."""
 Rank = Annotated[int, Ge(1), Le(4096)]
 """Of a low-rank update; no attention is wider."""
 Fraction = Annotated[float, Gt(0), Lt(1)]
@@ -44,7 +47,7 @@ class Training:
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     steps: PositiveInt
-    batch_size: PositiveInt = 64
+    batch_size: Count = 64
     learning_rate: Annotated[float, Gt(0)] = 1e-4
     schedule: Annealing = "constant"
     gradient_clip: Annotated[float, Gt(0)] | None = 1.0
@@ -55,7 +58,7 @@ class Training:
     weight_decay: Annotated[float, Ge(0)] = 0.0
     warmup_steps: Annotated[int, Ge(0)] = 0
     min_snr: Annotated[float, Gt(0)] | None = None
-    micro_batch: PositiveInt | None = None
+    micro_batch: Count | None = None
     gradient_checkpointing: bool = False
     precision: Literal["float32", "bf16"] = "float32"
 
@@ -82,11 +85,11 @@ class Sampling:
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
-    images: PositiveInt = 1024
+    images: Annotated[int, Ge(1), Le(10_000_000)] = 1024
     steps: Annotated[int, Ge(1), Le(1000)] = 100  # no more than there are time steps
     scheduler: Literal["ddim", "pndm"] = "ddim"
     seed: Annotated[int, Ge(0), Lt(2**62)] = 0  # torch takes 64 bits
-    batch_size: PositiveInt = 256
+    batch_size: Count = 256
     guidance: Annotated[float, Gt(0)] | None = None
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from diffcredit.features.protocol import Features, Images
 from diffcredit.features.resizing import as_pillow
@@ -15,7 +15,7 @@ class Pixels:
     """All pixels of an image, on the scale 0 to 1; images of another size are first resized to ``size`` pixels a side
     (antialiased bilinear), so that large ones cost no more."""
 
-    size: Annotated[int, Ge(1)] = 32
+    size: Annotated[int, Ge(1), Le(1024)] = 32
 
     label: ClassVar[str] = "pixels"
     batch_size: ClassVar[int] = 1024

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from annotated_types import Ge, Lt
+from annotated_types import Ge, Le, Lt
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
@@ -22,7 +22,7 @@ class HeldoutLoss:
     Each image keeps its noise at each time step, the same for every model, so that only models differ.
     """
 
-    time_steps: Annotated[int, Ge(1)] = 10
+    time_steps: Annotated[int, Ge(1), Le(1000)] = 10
     seed: Annotated[int, Ge(0), Lt(2**62)] = 0
     batch_size: Annotated[int, Ge(1)] = 256
 

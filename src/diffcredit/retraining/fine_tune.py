@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import DiffusionModel
-from diffcredit.diffusion.settings import Annealing, PositiveInt, Training
+from diffcredit.diffusion.settings import Annealing, Count, PositiveInt, Training
 from diffcredit.diffusion.training import train
 from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
 
@@ -30,7 +30,7 @@ class FineTune:
     """
 
     steps: PositiveInt = 1000
-    batch_size: PositiveInt | None = None
+    batch_size: Count | None = None
     learning_rate: Annotated[float, Gt(0)] | None = None
     schedule: Annealing = "cosine"
     average_tail: Annotated[float, Gt(0), Le(1)] | None = 0.25

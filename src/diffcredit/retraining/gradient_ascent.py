@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import DiffusionModel
-from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.diffusion.training import train
 from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
 from diffcredit.retraining.pruning import Sparsity
@@ -33,7 +33,7 @@ class GradientAscent:
 
     learning_rate: Annotated[float, Gt(0)] = 1e-5
     steps: PositiveInt | None = None
-    batch_size: PositiveInt | None = None
+    batch_size: Count | None = None
     sparse: Sparsity | None = None
 
     fine_tunes: ClassVar[bool] = False

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.settings import PositiveInt, Sampling
+from diffcredit.diffusion.settings import Count, Sampling
 from diffcredit.errors import UserError
 from diffcredit.progress import Progress
 from diffcredit.properties import Images
@@ -35,7 +35,7 @@ class Conditional:
     the study samples, once, from the study's initial noises; no training and no sampling per coalition.
     """
 
-    coalitions: PositiveInt = 1000
+    coalitions: Count = 1000
 
     def work(self, n: int, coalitions: int) -> Work:
         return Work(samplings=n)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.coalitions import BoolArray
-from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.diffusion.settings import Count
 from diffcredit.properties import Images
 from diffcredit.surrogates.contributor_models import contributor_models, identity
 from diffcredit.surrogates.protocol import Material, Work
@@ -24,7 +24,7 @@ class Pools:
     one member's pool. No training and no sampling per coalition, only measuring.
     """
 
-    coalitions: PositiveInt = 1000
+    coalitions: Count = 1000
 
     needs_start: ClassVar[bool] = True
     keeps_seeds: ClassVar[bool] = True

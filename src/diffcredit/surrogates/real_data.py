@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.diffusion.settings import Count
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
@@ -22,7 +22,7 @@ from diffcredit.surrogates.protocol import Material, Work
 class RealImages:
     """A coalition's own training images, as if a model made exactly those."""
 
-    coalitions: PositiveInt = 1000
+    coalitions: Count = 1000
 
     def work(self, n: int, coalitions: int) -> Work:
         return Work()

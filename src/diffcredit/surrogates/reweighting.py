@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.diffusion.settings import Count
 from diffcredit.features.layout import pixel_features
 from diffcredit.properties import Images
 from diffcredit.surrogates.protocol import Material, Work
@@ -25,7 +25,7 @@ class Reweighting:
     contributor on :func:`pixel_features`, fitted to the training images.
     """
 
-    coalitions: PositiveInt = 1000
+    coalitions: Count = 1000
 
     def work(self, n: int, coalitions: int) -> Work:
         return Work()

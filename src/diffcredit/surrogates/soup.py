@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from diffcredit.coalitions import BoolArray
-from diffcredit.diffusion.settings import PositiveInt
+from diffcredit.diffusion.settings import Count
 from diffcredit.properties import Images
 from diffcredit.surrogates.contributor_models import contributor_models
 from diffcredit.surrogates.protocol import Material, Work
@@ -17,7 +17,7 @@ class Soup:
     """Images of Σ_{i∈S} c_i θ_i / Σ_{i∈S} c_i, θ_i contributor i's own fine-tuned model and c_i the number of its
     images. No training per coalition, but sampling, hence fewer ``coalitions`` than with other surrogates."""
 
-    coalitions: PositiveInt = 200
+    coalitions: Count = 200
 
     needs_start: ClassVar[bool] = True
     keeps_seeds: ClassVar[bool] = True

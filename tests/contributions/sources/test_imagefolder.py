@@ -5,6 +5,7 @@ import re
 import pytest
 
 from diffcredit.contributions import load_contributions
+from diffcredit.contributions.sources import tables
 from diffcredit.contributions.sources.imagefolder import ImageFolder
 from diffcredit.errors import UserError
 
@@ -99,10 +100,10 @@ def without(line, column):
         (changed(2, text=5), "metadata.jsonl:2: text 5; a text is accepted"),
         (changed(2, file_name=7), "metadata.jsonl:2: file_name 7"),
         (changed(2, file_name=" "), "metadata.jsonl:2: file_name ' '"),
-        (changed(2, file_name="gone.png"), "metadata.jsonl:2: gone.png does not exist"),
-        (changed(2, file_name="a\0.png"), "metadata.jsonl:2: a\0.png does not exist"),
-        (changed(2, file_name="x" * 5000), "metadata.jsonl:2: xxx"),
-        (changed(2, file_name="sub"), "metadata.jsonl:2: sub does not exist"),
+        (changed(2, file_name="gone.png"), "metadata.jsonl:2: 'gone.png' does not exist"),
+        (changed(2, file_name="a\0.png"), "metadata.jsonl:2: 'a\\x00.png' does not exist"),
+        (changed(2, file_name="x" * 5000), "metadata.jsonl:2: 'xxx"),
+        (changed(2, file_name="sub"), "metadata.jsonl:2: 'sub' does not exist"),
         (changed(2, file_name="../outside.png"), "metadata.jsonl:2: file_name '../outside.png' leads out"),
         (changed(2, file_name="sub/../a.png"), "metadata.jsonl:2: file_name 'sub/../a.png' leads out"),
         (changed(2, file_name="/etc/passwd"), "metadata.jsonl:2: file_name '/etc/passwd' leads out"),
@@ -132,7 +133,13 @@ def test_mistakes_name_file_and_line(root, rows, message):
         ('["a.png", "Ada"]', ":1: list; a JSON object a line is accepted"),
         ("[" * 100_000, ":1: not valid JSON"),
         (b'{"file_name": "\xff.png"}', ": not UTF-8 text"),
+        ('{"file_name": ' + "1" * 5000 + "}", ":1: not valid JSON"),
+        ('{"file_name": "' + "x" * 1_000_000 + '"}', ":1: over 1,000,000 characters in a line"),
+        ('{"file_name": "../' + "x" * 1000 + '"}', ":1: file_name '../xxx"),
+        ('{"file_name": "a.png", "artist": "' + "x" * 256 + '"}', ":1: contributor 'xxxxxxxxxxxxxxxxxxxx'… has 256 ch"),
+        ('{"file_name": "a.png", "artist": "A", "text": "\\ud800"}', ":1: text '\\ud800' is not valid Unicode"),
     ],
+    ids=lambda value: repr(value)[:40],
 )
 def test_malformed_jsonl(root, text, message):
     (root / "metadata.jsonl").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -151,7 +158,11 @@ def test_malformed_jsonl(root, text, message):
         ('file_name,artist\na.png,"Ada\n', ": not valid CSV"),
         ("file_name,artist\na.png,\n", ":2: a.png is an image without contributor"),
         (b"file_name,artist\na.png,\xff\n", ": not UTF-8 text"),
+        ("file_name,artist\na.png," + "x" * 1_000_000, ":2: over 1,000,000 characters in a line"),
+        ("file_name,artist\na.png," + "x" * 200_000, ":2: not valid CSV: field larger than field limit"),
+        ('file_name,artist\na.png,"' + "x\n" * 100_000, ": not valid CSV: field larger than field limit"),
     ],
+    ids=lambda value: repr(value)[:40],
 )
 def test_malformed_csv(root, text, message):
     (root / "metadata.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -188,3 +199,17 @@ def test_a_metadata_row_names_a_file_without_an_ending(root):
     (root / "b.png").rename(root / "b")
     jsonl(root / "metadata.jsonl", changed(1, file_name="b"))
     assert load(root).names == ("a.png", "b", "sub/a.png")
+
+
+def test_a_table_that_is_too_large(root, monkeypatch):
+    monkeypatch.setattr(tables, "LARGEST_TABLE", 100)
+    jsonl(root / "metadata.jsonl", ROWS)
+    with pytest.raises(UserError, match=r"metadata\.jsonl: \d+ bytes; at most 100 are accepted"):
+        load(root)
+
+
+def test_no_message_is_longer_than_a_screen(root):
+    jsonl(root / "metadata.jsonl", [{"x" * 900_000: 1}])
+    with pytest.raises(UserError) as caught:
+        load(root)
+    assert len(str(caught.value)) < 500

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from diffcredit.contributions import load_contributions
+from diffcredit.contributions.sources import npz
 from diffcredit.contributions.sources.npz import Npz
 from diffcredit.errors import UserError
 
@@ -93,7 +94,7 @@ def test_options_that_do_not_fit(tmp_path, arrays, chosen, message):
         ({"images": IMAGES.astype(float), "artist": ARTISTS}, "images is float64"),
         ({"images": IMAGES[0], "artist": ARTISTS}, r"images is uint8 \(6, 6\)"),
         ({"images": np.zeros((4, 6, 6, 4), np.uint8), "artist": ARTISTS}, r"images is uint8 \(4, 6, 6, 4\)"),
-        ({"images": np.zeros((4, 0, 6), np.uint8), "artist": ARTISTS}, "00000000: the image has no pixels"),
+        ({"images": np.zeros((4, 0, 6), np.uint8), "artist": ARTISTS}, r"images is uint8 \(4, 0, 6\)"),
         ({"images": IMAGES[:0], "artist": ARTISTS[:0]}, "no images there"),
     ],
 )
@@ -120,12 +121,57 @@ def claims_an_exabyte(path):
         archive.writestr("artist.npy", header.getvalue())
 
 
+def header(shape, kind="|u1"):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def endless_rows_of_nothing(path):
+    """10¹⁸ images without pixels, and as many names without letters: two small files."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", header((10**18, 0, 0)))
+        archive.writestr("artist.npy", header((10**18,), "<U0"))
+
+
+def encrypted(path):
+    np.savez(path, images=IMAGES, artist=ARTISTS)
+    content = bytearray(path.read_bytes())
+    content[6] |= 1  # "encrypted", in the first member's header
+    content[content.index(b"PK\x01\x02") + 8] |= 1  # and in the directory
+    path.write_bytes(content)
+
+
+def unknown_compression(path):
+    np.savez(path, images=IMAGES, artist=ARTISTS)
+    content = bytearray(path.read_bytes())
+    content[8] = content[content.index(b"PK\x01\x02") + 10] = 97
+    path.write_bytes(content)
+
+
+def no_array_within(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images", b"not an array")
+        archive.writestr("artist.npy", header((0,)))
+
+
+def a_header_that_is_no_literal(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("images", "artist"):
+            archive.writestr(f"{name}.npy", header((2, 2, 2)).replace(b"{'descr'", b"{[(descr'"))
+
+
 @pytest.mark.parametrize(
     "make",
     [
         single_array,
         truncated,
         claims_an_exabyte,
+        endless_rows_of_nothing,
+        encrypted,
+        unknown_compression,
+        no_array_within,
+        a_header_that_is_no_literal,
         lambda path: path.write_text("text"),
         lambda path: path.touch(),
         lambda path: path.mkdir(),
@@ -135,3 +181,37 @@ def test_what_is_no_npz(tmp_path, make):
     make(tmp_path / "a.npz")
     with pytest.raises(UserError, match=f"{tmp_path / 'a.npz'}: "):
         load_contributions(tmp_path / "a.npz", source="npz", contributor="artist")
+
+
+def zeros(path, count, name="images"):
+    """A member of ``count`` bytes, packed a thousandfold."""
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(f"{name}.npy", "w") as file:
+        file.write(header((count // 64, 8, 8)))
+        for _ in range(count // 2**20):
+            file.write(bytes(2**20))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "FREE_BYTES", 2**23)
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("it was unpacked"))
+    np.savez(tmp_path / "a.npz", artist=ARTISTS)
+    zeros(tmp_path / "a.npz", 2**24)
+    with pytest.raises(UserError, match=r"bytes that unpack to 16,777,\d+; at most .* 100 times the file's size"):
+        load_contributions(tmp_path / "a.npz", contributor="artist")
+
+
+def test_what_packs_well_and_is_small_is_no_bomb(tmp_path):
+    images = np.zeros((4, 500, 500), np.uint8)
+    np.savez_compressed(tmp_path / "a.npz", images=images, artist=ARTISTS)
+    assert (tmp_path / "a.npz").stat().st_size * 100 < images.nbytes
+    assert load_contributions(tmp_path / "a.npz", contributor="artist", resolution=4).n == 2
+
+
+def test_members_that_nobody_asked_for_are_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "FREE_BYTES", 2**20)
+    np.savez(tmp_path / "a.npz", images=IMAGES, artist=ARTISTS)
+    zeros(tmp_path / "a.npz", 2**24, "bomb")
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("../../outside.npy", b"x")
+    assert load_contributions(tmp_path / "a.npz", contributor="artist", resolution=4).n == 2
+    assert not (tmp_path.parent.parent / "outside.npy").exists()

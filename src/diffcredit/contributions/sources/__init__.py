@@ -10,6 +10,7 @@ from typing import Any
 
 from diffcredit.contributions.sources.record import Record, Source
 from diffcredit.errors import UserError
+from diffcredit.shown import shortened
 
 __all__ = ["AUTO", "SOURCES", "Record", "Source", "detect", "source_named", "source_options"]
 
@@ -54,6 +55,8 @@ def source_options(name: str) -> list[str]:
 
 def _class(name: str) -> Any:
     if name not in SOURCES:
-        raise UserError(f"source: {name!r}; {', '.join((AUTO, *SOURCES))} are accepted, or a source of your own")
+        raise UserError(
+            f"source: {shortened(name)}; {', '.join((AUTO, *SOURCES))} are accepted, or a source of your own"
+        )
     module, _, attribute = SOURCES[name].partition(":")
     return getattr(importlib.import_module(module), attribute)

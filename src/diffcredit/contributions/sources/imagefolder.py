@@ -14,6 +14,7 @@ from diffcredit.contributions.sources.files import check_inside, existing, files
 from diffcredit.contributions.sources.record import Record
 from diffcredit.contributions.sources.tables import Row, caption_of, contributor_of, path_within, rows, value
 from diffcredit.errors import UserError
+from diffcredit.shown import shortened
 
 TEXT = "text"
 """The column where captions usually stand; the only one that may be missing."""
@@ -42,7 +43,7 @@ class ImageFolder:
             if name in lines:
                 raise UserError(f"{where}: {name} stands in line {lines[name]} already; one row an image is accepted")
             if name not in files:
-                raise UserError(f"{where}: {name} does not exist in {folder} (hidden files are not read)")
+                raise UserError(f"{where}: {shortened(name)} does not exist in {folder} (hidden files are not read)")
             check_inside(files[name], folder)
             lines[name] = line
             giver = None

@@ -1,22 +1,27 @@
 """NumPy arrays: ``images`` and, row by row, their contributors, captions and who is held out."""
 
+import math
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from PIL import Image
 
 from diffcredit.contributions.names import contributor_name
 from diffcredit.contributions.sources.files import existing
 from diffcredit.contributions.sources.record import Record
+from diffcredit.contributions.sources.tables import listed
 from diffcredit.errors import UserError
+
+MOST_BYTES = 2**35
+"""Of all arrays that are read, unpacked."""
+FREE_BYTES, MOST_TIMES = 2**30, 100
+"""What may be unpacked from a file of any size; and beyond that, so many times its size: no images pack better."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Npz:
         arrays = _read(path, sorted(str(name) for name in wanted))
         images = arrays["images"]
         colours = images.shape[3] if images.ndim == 4 else 1
-        if images.dtype != np.uint8 or images.ndim not in (3, 4) or colours not in (1, 3):
+        if images.dtype != np.uint8 or images.ndim not in (3, 4) or colours not in (1, 3) or 0 in images.shape[1:]:
             raise UserError(
                 f"{path}: images is {images.dtype} {images.shape}; uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3) "
                 "is accepted"
@@ -62,16 +67,50 @@ class Npz:
 
 def _read(path: Path, wanted: list[str]) -> dict[str, NDArray[Any]]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, NpzFile):
-            raise UserError(f"{path}: a single array; an .npz of named arrays is accepted")
-        with loaded as arrays:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise UserError(f"{path}: no .npz; an .npz of named arrays is accepted")
+        with np.load(path, allow_pickle=False) as arrays:
             for name in wanted:
                 if name not in arrays:
-                    raise UserError(f"{path}: no array {name!r}; there are: {', '.join(arrays) or 'none'}")
+                    raise UserError(f"{path}: no array {name!r}; there are: {listed(arrays)}")
+            _check_size(path, wanted)
             return {name: arrays[name] for name in wanted}
-    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path}: not a readable .npz of plain arrays: {error}") from None
+    except UserError:
+        raise
+    except Exception as error:  # on hostile files zipfile and numpy raise anything: SyntaxError, NotImplementedError…
+        raise UserError(f"{path}: not a readable .npz of plain arrays: {_reason(error)}") from None
+
+
+def _check_size(path: Path, wanted: list[str]) -> None:
+    """Refuses arrays that would fill the memory, by what the archive and the arrays' headers say of their sizes:
+    whatever else the archive holds is never unpacked."""
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        members = [archive.getinfo(name if name in names else f"{name}.npy") for name in wanted]
+        unpacked, packed = sum(member.file_size for member in members), path.stat().st_size
+        if unpacked > MOST_BYTES or unpacked > max(FREE_BYTES, MOST_TIMES * packed):
+            raise UserError(
+                f"{path}: {packed:,} bytes that unpack to {unpacked:,}; at most {MOST_BYTES:,} are accepted, and "
+                f"over {FREE_BYTES:,} at most {MOST_TIMES} times the file's size"
+            )
+        for member in members:
+            with archive.open(member) as file:
+                shape, dtype = _header(file)
+            if (told := math.prod(shape) * dtype.itemsize) > member.file_size:
+                raise UserError(f"{path}: {member.filename} tells of {told:,} bytes, and has {member.file_size:,}")
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of the array that an open .npy holds."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    return shape, dtype
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _column(arrays: Mapping[str, NDArray[Any]], name: str, m: int, kinds: str, accepted: str, path: Path) -> list[Any]:

@@ -3,15 +3,20 @@
 import csv
 import json
 import unicodedata
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, TextIO
 
 from diffcredit.contributions.names import contributor_name
 from diffcredit.errors import UserError
+from diffcredit.shown import LONGEST_VALUE, shortened
 
 Row = Mapping[str, Any]
+
+LARGEST_TABLE = 2**30  # bytes
+LONGEST_LINE = 1_000_000  # characters
+MOST_NAMES = 20  # that a message lists
 
 
 def rows(table: Path) -> Iterator[tuple[int, Row]]:
@@ -23,16 +28,16 @@ def rows(table: Path) -> Iterator[tuple[int, Row]]:
 def words(table: Path, count: int) -> Iterator[tuple[int, list[str]]]:
     """The lines of ``count`` words each, with their numbers from 1; blank lines are passed over."""
     with _readable(table), table.open(encoding="utf-8-sig") as file:
-        for line, text in enumerate(file, 1):
+        for line, text in enumerate(_lines(file, table), 1):
             if found := text.split():
                 if len(found) != count:
-                    raise UserError(f"{table}:{line}: {text.strip()!r}; {count} words a line are accepted")
+                    raise UserError(f"{table}:{line}: {shortened(text.strip())}; {count} words a line are accepted")
                 yield line, found
 
 
 def value(row: Row, column: str, where: str) -> Any:
     if column not in row:
-        raise UserError(f"{where}: no column {column!r}; there are: {', '.join(map(str, row)) or 'none'}")
+        raise UserError(f"{where}: no column {column!r}; there are: {listed(row)}")
     return row[column]
 
 
@@ -40,11 +45,11 @@ def path_within(row: Row, column: str, where: str) -> str:
     """The NFC-normalised posix path in ``column``, which must not lead out of the folder it starts from."""
     given = value(row, column, where)
     if not isinstance(given, str) or not given.strip():
-        raise UserError(f"{where}: {column} {given!r}; the image's path within the folder is accepted")
+        raise UserError(f"{where}: {column} {shortened(given)}; the image's path within the folder is accepted")
     path = PurePosixPath(unicodedata.normalize("NFC", given))
     windows = PureWindowsPath(given)
     if path.is_absolute() or windows.drive or windows.root or ".." in path.parts or ".." in windows.parts:
-        raise UserError(f"{where}: {column} {given!r} leads out of the folder; paths within it are accepted")
+        raise UserError(f"{where}: {column} {shortened(given)} leads out of the folder; paths within it are accepted")
     return path.as_posix()
 
 
@@ -53,19 +58,33 @@ def contributor_of(given: Any, column: str, image: str, where: str) -> str:
     if given is None or (isinstance(given, str) and not given.strip()):
         raise UserError(f"{where}: {image} is an image without contributor: {column!r} is empty")
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise UserError(f"{where}: {column} {given!r}; a text or an integer is accepted")
+        raise UserError(f"{where}: {column} {shortened(given)}; a text or an integer is accepted")
     return contributor_name(str(given), where)
 
 
 def caption_of(given: Any, column: str, where: str) -> str:
     if given is not None and not isinstance(given, str):
-        raise UserError(f"{where}: {column} {given!r}; a text is accepted")
-    return given or ""
+        raise UserError(f"{where}: {column} {shortened(given)}; a text is accepted")
+    caption = given or ""
+    try:
+        caption.encode()
+    except UnicodeEncodeError:  # JSON can name halves of characters
+        raise UserError(f"{where}: {column} {shortened(caption)} is not valid Unicode") from None
+    return caption
+
+
+def listed(names: Iterable[object]) -> str:
+    """The names of columns or arrays that are there, as many as fit into a message."""
+    shown = [str(name)[:LONGEST_VALUE] for name in names]
+    more = f" and {len(shown) - MOST_NAMES:,} more" if len(shown) > MOST_NAMES else ""
+    return (", ".join(shown[:MOST_NAMES]) or "none") + more
 
 
 @contextmanager
 def _readable(table: Path) -> Generator[None]:
     try:
+        if (size := table.stat().st_size) > LARGEST_TABLE:
+            raise UserError(f"{table}: {size:,} bytes; at most {LARGEST_TABLE:,} are accepted")
         yield
     except UnicodeDecodeError as error:
         raise UserError(f"{table}: not UTF-8 text ({error.reason} at byte {error.start})") from None
@@ -73,14 +92,24 @@ def _readable(table: Path) -> Generator[None]:
         raise UserError(f"{table}: {error.strerror}") from None
 
 
+def _lines(file: TextIO, table: Path) -> Iterator[str]:
+    """The lines, none of which is read where it is too long."""
+    line = 0
+    while text := file.readline(LONGEST_LINE + 1):
+        line += 1
+        if len(text) > LONGEST_LINE:
+            raise UserError(f"{table}:{line}: over {LONGEST_LINE:,} characters in a line; fewer are accepted")
+        yield text
+
+
 def _json_rows(table: Path) -> Iterator[tuple[int, Row]]:
     with table.open(encoding="utf-8-sig") as file:
-        for line, text in enumerate(file, 1):
+        for line, text in enumerate(_lines(file, table), 1):
             if not text.strip():
                 continue
             try:
                 row = json.loads(text)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
                 raise UserError(f"{table}:{line}: not valid JSON: {error}") from None
             if not isinstance(row, dict):
                 raise UserError(f"{table}:{line}: {type(row).__name__}; a JSON object a line is accepted")
@@ -89,11 +118,11 @@ def _json_rows(table: Path) -> Iterator[tuple[int, Row]]:
 
 def _csv_rows(table: Path) -> Iterator[tuple[int, Row]]:
     with table.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
+        reader = csv.reader(_lines(file, table), strict=True)
         try:
             columns = next(reader, [])
             if len(set(columns)) != len(columns):
-                raise UserError(f"{table}:1: a column stands twice; the columns are: {', '.join(columns)}")
+                raise UserError(f"{table}:1: a column stands twice; the columns are: {listed(columns)}")
             for values in reader:
                 if not values:
                     continue

@@ -1,0 +1,33 @@
+"""``--no-plugins``, for studies of strangers."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+NoPlugins = Annotated[
+    bool, typer.Option("--no-plugins", help="Refuse a study that names code of its own (DIFFCREDIT_NO_PLUGINS=1).")
+]
+
+
+def with_no_plugins(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the option ``--no-plugins``, last of all. Worker processes inherit it."""
+
+    @functools.wraps(command)
+    def wrapped(*, no_plugins: bool = False, **options: object) -> None:
+        if no_plugins:
+            from diffcredit.plugins import NO_PLUGINS
+
+            os.environ[NO_PLUGINS] = "1"
+        command(**options)
+
+    # what typer makes options of
+    signature = inspect.signature(command, eval_str=True)
+    parameter = inspect.Parameter("no_plugins", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=NoPlugins)
+    parameters = [*signature.parameters.values(), parameter]
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # ty: ignore[missing-attribute]
+    wrapped.__annotations__ = {**command.__annotations__, "no_plugins": NoPlugins}
+    return wrapped
