@@ -7,7 +7,7 @@ import torch
 from toy_evaluators import CannotBuild, Raising, Threads, Toy
 
 from diffcredit.errors import UserError
-from diffcredit.execution import InProcess, Task
+from diffcredit.execution import InProcess, Task, in_process
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
 
@@ -44,8 +44,15 @@ def test_tasks_may_depend_on_results():
     assert len(seen) == 4
 
 
+def test_none_among_the_tasks_says_that_there_may_be_one_soon(monkeypatch):
+    monkeypatch.setattr(in_process, "ASK_AGAIN", 0.0)
+    results = list(InProcess().run(Toy(), [None, TASKS[0], None, None, TASKS[3], None]))
+    assert [(item.coalition, item.replicate) for item in results] == [("00", 0), ("01", 1)]
+
+
 def test_builds_no_evaluator_for_no_task(tmp_path: Path):
-    assert list(InProcess().run(CannotBuild("raises", tmp_path), [])) == []
+    for tasks in ([], [None]):
+        assert list(InProcess().run(CannotBuild("raises", tmp_path), tasks)) == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -49,6 +49,25 @@ def alive(pid: int) -> bool:
         return False
 
 
+def test_busy_workers_are_served_while_there_is_no_task():
+    """The second task comes only once the first has been evaluated; until then there is none to be had."""
+    seen, asked = [], []
+
+    def tasks():
+        yield None
+        yield TASKS[0]
+        while not seen:
+            asked.append(True)
+            yield None
+        yield TASKS[1]
+
+    for item in LocalWorkers(workers=2).run(Toy(), tasks()):
+        seen.append(item)
+    assert values(seen) == values(InProcess().run(Toy(), TASKS[:2]))
+    assert asked
+    assert multiprocessing.active_children() == []
+
+
 def test_same_results_as_in_process_from_other_processes():
     here = list(InProcess().run(Toy(), TASKS))
     there = list(LocalWorkers(workers=2).run(Toy(), TASKS))

@@ -142,3 +142,48 @@ class Threads(Toy):
         counts |= {int(n) for n in re.findall(r"get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())}
         total = torch.linspace(0, 1, 2_000_003).sin().sum().item() + np.ones((300, 300)).dot(np.ones(300))[0]
         return done(task, total, threads=sorted(counts), torch_loaded=loaded)
+
+
+@dataclass(frozen=True)
+class Gated(Toy):
+    """Leaves its process id in a folder, and evaluates nothing before the gate is there."""
+
+    folder: Path
+    gate: Path
+
+    def one(self, task: Task) -> Evaluation:
+        (self.folder / str(os.getpid())).touch()
+        while not self.gate.exists():
+            time.sleep(0.02)
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class Strange(Toy):
+    """Tells something of itself that the ledger could not keep."""
+
+    def one(self, task: Task) -> Evaluation:
+        return done(task, 0.0, device=object())
+
+
+@dataclass(frozen=True)
+class Meeting(Toy):
+    """Leaves its process id in a folder, and evaluates nothing before so many are there."""
+
+    folder: Path
+    count: int
+
+    def one(self, task: Task) -> Evaluation:
+        (self.folder / str(os.getpid())).touch()
+        while len(list(self.folder.iterdir())) < self.count:
+            time.sleep(0.02)
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class Devices(Meeting):
+    """Tells which GPUs its process sees."""
+
+    def one(self, task: Task) -> Evaluation:
+        super().one(task)
+        return done(task, 0.0, gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))

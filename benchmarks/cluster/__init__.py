@@ -1,0 +1,1 @@
+"""What a Ray cluster costs besides the work."""

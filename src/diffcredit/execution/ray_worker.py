@@ -1,0 +1,96 @@
+"""What runs inside a worker of a Ray cluster: an actor, which is told and answers JSON texts.
+
+It is sent a factory, builds its evaluator and then evaluates tasks, one at a time. Another factory takes the place of
+the first.
+"""
+
+import json
+import signal
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.execution.shipping import Waybill, settle
+from diffcredit.execution.tasks import Evaluator, evaluate_one, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.threads import limited_threads
+from diffcredit.execution.travel import evaluation_text, factory_of, task_of
+from diffcredit.execution.versions import package_versions
+
+READY, LACKS_FILES, USERS_MISTAKE, FAILURE = "ready", "lacks files", "user's mistake", "failure"
+
+
+class RayWorker:
+    """An evaluator in a process of a node, with ``threads`` threads."""
+
+    def __init__(self, threads: int) -> None:
+        # Ctrl-C reaches every process of the terminal; the driver alone decides what it means
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._threads = ExitStack()  # open for life
+        self._threads.enter_context(limited_threads(threads))
+        self._evaluator: Evaluator | None = None
+        self._metrics = _Metrics()
+
+    def introduce(self) -> str:
+        """Who this is: its name, and the version of diffcredit."""
+        return json.dumps({"name": worker_name(), "version": package_versions().get("diffcredit")})
+
+    def build(self, factory: str, seen: list[str], waybill: str, pieces: Sequence[Any]) -> str:
+        """``seen``: paths that this node has if it shares the driver's files; if it lacks one, it asks for them, and
+        is called again with a ``waybill`` and references to ``pieces``."""
+        self._evaluator = None  # before the next one is built: both may not fit into memory
+        if not waybill and not all(Path(path).exists() for path in seen):
+            return _answer(LACKS_FILES)
+        try:
+            places = settle(Waybill.of(waybill), _fetched(pieces)) if waybill else {}
+            self._evaluator = factory_of(factory, places)()
+        except UserError as error:
+            return _answer(USERS_MISTAKE, str(error))
+        except DiffcreditError as error:
+            return _answer(FAILURE, str(error))
+        except Exception:
+            return _answer(FAILURE, f"a worker could not build its evaluator:\n{traceback.format_exc()}")
+        return _answer(READY)
+
+    def evaluate(self, text: str) -> str:
+        """The evaluation of a task."""
+        assert self._evaluator is not None  # a driver gives no task before this worker is ready
+        task, started, clock = task_of(text), utc_now(), time.perf_counter()
+        evaluation = evaluate_one(self._evaluator, task)
+        try:
+            answer = evaluation_text(evaluation)
+        except (TypeError, ValueError):  # what an evaluator told of itself is no JSON
+            evaluation = failed_evaluation(task, traceback.format_exc(), worker_name(), started)
+            answer = evaluation_text(evaluation)
+        self._metrics.count(evaluation.status, time.perf_counter() - clock)
+        return answer
+
+
+class _Metrics:
+    """What Ray tells Prometheus of this worker: ``ray_diffcredit_evaluations_total`` and the histogram
+    ``ray_diffcredit_evaluation_seconds``, each by ``status``."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Counter, Histogram
+
+        self._evaluations = Counter("diffcredit_evaluations", "Evaluations so far.", ("status",))
+        bounds = [0.1, 1, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200]
+        self._seconds = Histogram("diffcredit_evaluation_seconds", "Seconds of an evaluation.", bounds, ("status",))
+
+    def count(self, status: str, seconds: float) -> None:
+        self._evaluations.inc(1.0, {"status": status})
+        self._seconds.observe(max(seconds, 1e-9), {"status": status})  # Ray refuses zero
+
+
+def _answer(kind: str, message: str = "") -> str:
+    return json.dumps({"kind": kind, "message": message})
+
+
+def _fetched(pieces: Sequence[Any]) -> Any:
+    """The bytes that references stand for, one piece in memory at a time."""
+    import ray
+
+    return (ray.get(piece) for piece in pieces)

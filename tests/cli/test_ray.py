@@ -1,0 +1,133 @@
+"""``diffcredit run --on ray``: the same numbers, also from a node that sees none of the study's files."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diffcredit.cli.console import Where
+from diffcredit.cli.run import make_executor
+from diffcredit.errors import UserError
+from diffcredit.execution.ray_cluster import RayWorkers
+from diffcredit.study import Study
+from tiny_study import ENVIRONMENT, command, images_of, recorded_values, rows, run_here, write_study
+
+pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')
+
+CHANGES = {
+    "stop.evaluations": 5,
+    "contributions": {"path": "images", "resolution": 16, "holdout": 0.25},
+    "properties": [
+        "warmth:warmth",
+        {"name": "kid", "features": "pixels", "reference": "reference"},
+        {"name": "cluster_entropy", "clusters": 2},
+    ],
+}
+WARMTH = """
+from shades import red, blue
+
+def warmth(images):
+    return float(red(images) - blue(images))
+"""
+SHADES = """
+def red(images):
+    return images[..., 0].mean()
+
+def blue(images):
+    return images[..., 2].mean()
+"""
+
+
+def study_in(folder: Path) -> Path:
+    images_of(folder / "images", ["ann", "bob", "cid"])
+    images_of(folder / "reference", ["any"])
+    (folder / "warmth.py").write_text(WARMTH)
+    (folder / "shades.py").write_text(SHADES)
+    return write_study(folder, CHANGES)
+
+
+@pytest.fixture
+def head() -> Iterator[Any]:
+    """The head of a cluster, which has no room for workers."""
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        yield cluster
+        cluster.shutdown()
+
+
+@contextmanager
+def blind_node(address: str, hidden: Path, temporary: Path) -> Iterator[None]:
+    """A node to which ``hidden`` is an empty folder; its temporary files go to ``temporary``."""
+    script = 'mount -t tmpfs none "$0" && exec "$@"'
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--address", address, "--num-cpus", "1", "--block"]
+    source = os.pathsep.join(path for path in sys.path if path.endswith("src"))
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script, str(hidden), *ray],
+        env={**ENVIRONMENT, "RAY_TMPDIR": "/tmp", "TMPDIR": str(temporary), "PYTHONPATH": source},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+
+
+def may_hide_folders() -> bool:
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not may_hide_folders(), reason="this user may not hide folders from a process (unshare --mount)")
+def test_the_same_numbers_from_a_node_that_sees_none_of_the_files(head, tmp_path):
+    here, there, node = tmp_path / "here", tmp_path / "there", tmp_path / "node"
+    node.mkdir()
+    run_here(study_in(here))
+    file = study_in(there)
+    with blind_node(head.address, there, node):
+        done = subprocess.run(
+            command("run", file, "--on", "ray", "--address", head.address),
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 0, done.stderr
+    assert recorded_values(there) == recorded_values(here)
+    assert len(recorded_values(there)) >= 5 * 3
+    assert len({worker for (worker,) in rows(there, "SELECT worker FROM evaluations")}) == 1
+    for noise in ("ray::", "(raylet", "INFO", "pid="):  # Ray's own words
+        assert noise not in done.stdout + done.stderr
+    # the files came, and what was prepared here was not made anew there
+    (models,) = node.glob("diffcredit-*/*/*/results/models")
+    assert {path.name for path in models.iterdir()} <= {path.name for path in (there / "results/models").iterdir()}
+    assert len(list(models.glob("property-*"))) == 2
+    assert not list((there / "results").glob(".driver-*"))
+
+
+def test_workers_have_what_the_study_and_the_options_say(tmp_path):
+    def made(device: str, *options: Any) -> RayWorkers:
+        return make_executor(Study.load(write_study(tmp_path, {"device": device, "threads": 2})), Where(*options))
+
+    assert made("cpu", 3, "ray", "10.0.0.1:6379") == RayWorkers(3, "10.0.0.1:6379", threads=2, gpus=0.0)
+    assert made("auto", None, "ray") == RayWorkers(threads=2, gpus=None)
+    assert made("cuda", None, "ray") == RayWorkers(threads=2, gpus=1.0)
+    assert made("auto", None, "ray", None, 0.5) == RayWorkers(threads=2, gpus=0.5)
+    for wrong, message in (
+        (("cpu", None, "local", "10.0.0.1:6379"), "^--address 10.0.0.1:6379: only with --on ray$"),
+        (("cpu", None, "local", None, 0.5), "^--gpus-per-worker 0.5: only with --on ray$"),
+        (("cpu", None, "ray", None, 1.0), "^--gpus-per-worker 1: .*device: cpu; leave it out$"),
+        (("cuda:1", None, "ray"), "device: 'cuda:1' is one of this machine; with --on ray: auto, cpu, cuda$"),
+    ):
+        with pytest.raises(UserError, match=message):
+            made(*wrong)

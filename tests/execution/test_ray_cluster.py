@@ -1,0 +1,358 @@
+"""On a real cluster of two nodes on this machine, with real kills."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from test_local import alive, pids, values, wait_until
+from toy_evaluators import CannotBuild, Devices, Meeting, Mortal, Raising, Shifted, Strange, Threads, Toy
+
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.execution import InProcess, Task, ray_cluster
+from diffcredit.execution.ray_cluster import RayWorkers
+from diffcredit.study import Study
+from tiny_study import recorded_values, run_here, write_study
+
+pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')
+
+TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head with one CPU and a node with another, in processes of their own that find the toy evaluators."""
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        yield cluster
+        cluster.shutdown()
+
+
+@pytest.fixture
+def workers(cluster):
+    def make(workers: int | None = None, **options) -> RayWorkers:
+        return RayWorkers(workers, cluster.address, **options)
+
+    return make
+
+
+def test_same_results_as_in_process_from_both_nodes(workers, tmp_path):
+    here = list(InProcess().run(Toy(), TASKS))
+    there = list(workers().run(Meeting(tmp_path, 2), TASKS))
+    assert values(there) == values(here)
+    assert len({item.worker for item in there} - {here[0].worker}) == 2
+
+
+@pytest.mark.slow
+def test_threads_and_numbers_are_those_of_in_process(workers):
+    (here,) = InProcess().run(Threads(True), TASKS[:1])
+    (there,) = workers(1).run(Threads(True), TASKS[:1])
+    assert there.numerics == {"threads": [1], "torch_loaded": True}
+    assert there.values == here.values
+
+
+def test_a_studys_numbers_are_those_of_this_process(workers, tmp_path):
+    here, there = (write_study(tmp_path / name, {"stop.evaluations": 3}) for name in ("here", "there"))
+    run_here(here)
+    assert {item.status for item in Study.load(there).run(workers(1))} == {"done"}
+    assert len(recorded_values(here.parent)) >= 3 * 3
+    assert recorded_values(there.parent) == recorded_values(here.parent)
+
+
+def test_tasks_are_taken_only_when_a_worker_is_free(workers):
+    taken, received = 0, 0
+
+    def tasks():
+        nonlocal taken
+        for index in range(12):
+            taken += 1
+            assert taken - received <= 2
+            yield Task(f"{index:04b}", 0, "estimate")
+
+    for _ in workers(2).run(Toy(), tasks()):
+        received += 1
+    assert (taken, received) == (12, 12)
+
+
+def test_nothing_to_be_had_now_is_asked_for_again(workers):
+    tasks = [None, TASKS[0], None, None, TASKS[1]]
+    assert values(workers(1).run(Toy(), tasks)) == values(InProcess().run(Toy(), TASKS[:2]))
+
+
+def test_no_cluster_is_called_for_nothing():
+    assert list(RayWorkers(address="nowhere:1").run(Toy(), [])) == []
+
+
+def test_a_killed_workers_task_is_repeated(workers, tmp_path):
+    results = list(workers(2, retries=2).run(Mortal(tmp_path, times=2), TASKS[::2]))
+    assert values(results) == values(InProcess().run(Toy(), TASKS[::2]))
+    assert len(pids(tmp_path)) == 2
+
+
+def test_a_task_that_kills_every_worker_fails_alone(workers, tmp_path):
+    results = list(workers(1, retries=1).run(Mortal(tmp_path, times=99), TASKS[::2]))
+    (failed,) = [item for item in results if item.status == "failed"]
+    assert failed.coalition == "11"
+    assert "2 workers were lost over this task" in failed.error
+    assert len(failed.error.splitlines()) == 1
+    assert int(failed.worker.rpartition(":")[2]) in pids(tmp_path)
+    assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), TASKS[0:6:2]))
+
+
+def test_what_the_evaluator_raises_is_a_failed_evaluation_and_is_not_repeated(workers):
+    results = list(workers(1).run(Raising(), TASKS[::2]))
+    assert sorted((item.coalition, item.status) for item in results) == [
+        ("00", "done"),
+        ("01", "failed"),
+        ("10", "failed"),
+        ("11", "failed"),
+    ]
+    assert "the GPU is on fire" in next(item.error for item in results if item.coalition == "11")
+    assert len({item.worker for item in results}) == 1
+
+
+def test_an_answer_that_is_no_json_is_a_failed_evaluation(workers):
+    (item,) = workers(1).run(Strange(), TASKS[:1])
+    assert item.status == "failed"
+    assert "not JSON serializable" in item.error
+
+
+def test_a_factory_that_raises_ends_the_run(workers, tmp_path):
+    with pytest.raises(DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint") as raised:
+        list(workers(1).run(CannotBuild("raises", tmp_path), TASKS))
+    assert not isinstance(raised.value, UserError)
+    with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):
+        list(workers(1).run(CannotBuild("mistake", tmp_path), TASKS))
+    assert len(pids(tmp_path)) == 2
+
+
+@pytest.mark.slow
+def test_a_factory_that_kills_its_process_ends_the_run(workers, tmp_path):
+    with pytest.raises(DiffcreditError, match=r"before they are ready"):
+        list(workers(1, retries=1).run(CannotBuild("dies", tmp_path), TASKS))
+    assert len(pids(tmp_path)) == 2
+
+
+def test_a_factory_that_cannot_travel_is_refused(workers):
+    with pytest.raises(TypeError, match="does not travel"):
+        list(workers(1).run(lambda: Toy(), TASKS))
+
+
+@pytest.mark.slow
+def test_closing_the_run_ends_its_workers(workers):
+    run = workers(2).run(Toy(), TASKS)
+    process = int(next(run).worker.rpartition(":")[2])
+    assert alive(process)
+    run.close()
+    wait_until(lambda: not alive(process))
+
+
+def test_a_crew_keeps_its_workers_from_run_to_run_and_builds_another_evaluator(workers):
+    with workers(1).crew() as crew:
+        first = list(crew.run(Toy(), TASKS))
+        second = list(crew.run(Shifted(), TASKS))
+        assert {item.worker for item in second} == {item.worker for item in first}
+        assert values(second) == values(InProcess().run(Shifted(), TASKS)) != values(first)
+
+
+@pytest.mark.slow
+def test_an_idle_worker_that_is_lost_costs_its_next_task_no_try(workers):
+    with workers(1, retries=0).crew() as crew:
+        (first,) = crew.run(Toy(), TASKS[:1])
+        time.sleep(ray_cluster.LOOK_AROUND + 0.1)
+        os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
+        (second,) = crew.run(Toy(), TASKS[1:2])
+    assert second.status == "done"
+    assert second.worker != first.worker
+
+
+def test_a_lost_nodes_task_is_repeated_and_a_node_that_joins_gets_a_worker(cluster, workers, tmp_path):
+    doomed = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    tasks = [Task(f"{i:04b}", 0, "estimate") for i in range(8)]
+    with ThreadPoolExecutor() as pool:
+        # no task is done before a fourth worker is at work
+        run = pool.submit(lambda: list(workers().run(Meeting(tmp_path, 4), tasks)))
+        wait_until(lambda: len(pids(tmp_path)) == 3)
+        before = set(pids(tmp_path))
+        cluster.remove_node(doomed, allow_graceful=False)
+        joined = cluster.add_node(num_cpus=1)
+        results = run.result(timeout=60)
+    cluster.remove_node(joined)
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    worked = {int(item.worker.rpartition(":")[2]) for item in results}
+    assert len(before & worked) == 2
+    assert len(worked - before) == 1
+
+
+@pytest.mark.slow
+def test_more_workers_than_there_is_room_for_take_no_tasks(workers):
+    results = list(workers(4).run(Toy(), TASKS))
+    assert values(results) == values(InProcess().run(Toy(), TASKS))
+    assert len({item.worker for item in results}) <= 2
+
+
+@pytest.mark.slow
+def test_says_when_no_node_has_room_and_waits_for_one(cluster, workers, monkeypatch):
+    told = []
+
+    def tell(message: str) -> None:
+        told.append(message)
+        cluster.add_node(num_cpus=3)
+
+    monkeypatch.setattr(ray_cluster, "_tell", tell)
+    (item,) = workers(threads=3).run(Toy(), TASKS[:1])
+    cluster.remove_node(cluster.list_all_nodes()[-1])
+    assert item.status == "done"
+    assert told == ["no node of the cluster has 3 CPUs yet, which a worker needs; waiting for one"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("gpus", "count", "seen"), [(0.5, 4, {"0": 2, "1": 2}), (None, 2, {"0": 1, "1": 1})])
+def test_gpus_are_shared_or_not_as_asked(cluster, workers, tmp_path, gpus, count, seen):
+    """Ray counts GPUs and gives them out by their numbers, whether or not the node has them."""
+    node = cluster.add_node(num_cpus=8, num_gpus=2)
+    cluster.wait_for_nodes()
+    items = list(workers(gpus=gpus).run(Devices(tmp_path, count), TASKS))
+    cluster.remove_node(node)
+    devices = dict(sorted((item.worker, item.numerics["gpus"]) for item in items))
+    assert Counter(devices.values()) == seen
+
+
+@pytest.mark.slow
+def test_prometheus_is_told_how_many_evaluations_there_were(workers):
+    pytest.importorskip("aiohttp", reason="Ray exports metrics only with ray[default]")
+    import ray
+
+    def told() -> dict[str, float]:
+        counts = dict.fromkeys(("done", "failed"), 0.0)
+        for node in ray.nodes():
+            if node["Alive"]:
+                url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+                text = urllib.request.urlopen(url).read().decode()
+                for status, value in re.findall(r'diffcredit_evaluations_total\{.*status="(\w+)".*\} (\S+)', text):
+                    counts[status] += float(value)
+        return counts
+
+    with workers(1).crew() as crew:
+        list(crew.run(Toy(), TASKS[:1]))
+        before = told()
+        list(crew.run(Raising(), TASKS[::2]))
+        wait_until(lambda: told()["failed"] >= before["failed"] + 3)
+
+
+@pytest.mark.slow
+def test_another_version_on_a_node_is_refused(workers, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "package_versions", lambda: {"diffcredit": "9.9"})
+    with pytest.raises(UserError, match=r"has diffcredit .*, this machine 9\.9; install the same on all"):
+        list(workers(1).run(Toy(), TASKS))
+
+
+DRIVER = """
+import json, sys
+from pathlib import Path
+from toy_evaluators import Gated
+from diffcredit.execution import Task
+from diffcredit.execution.ray_cluster import RayWorkers
+
+if __name__ == "__main__":
+    tasks = (Task(f"{i:04b}", 0, "pilot") for i in range(16))
+    for item in RayWorkers(2, sys.argv[1]).run(Gated(Path(sys.argv[2]), Path(sys.argv[3])), tasks):
+        print(json.dumps([item.coalition, item.worker]), flush=True)
+"""
+
+
+@pytest.fixture
+def driver(cluster, tmp_path):
+    """A process whose two workers are at work until the gate is opened, in a group of its own as in a terminal."""
+    started, gate = tmp_path / "started", tmp_path / "gate"
+    started.mkdir()
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    process = subprocess.Popen(
+        [sys.executable, script, cluster.address, started, gate],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: len(pids(started)) == 2)
+    yield process, pids(started), gate
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def test_an_interrupt_lets_what_is_under_way_finish(driver):
+    process, workers, gate = driver
+    os.killpg(process.pid, signal.SIGINT)
+    assert "stopping: what is under way (2) is finished first" in process.stderr.readline()
+    gate.touch()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert sorted(coalition for coalition, _ in answers) == ["0000", "0001"]  # and nothing else was begun
+    assert {int(worker.rpartition(":")[2]) for _, worker in answers} == set(workers)
+    wait_until(lambda: not any(alive(pid) for pid in workers))
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_at_once(driver):
+    process, workers, _ = driver
+    os.killpg(process.pid, signal.SIGINT)
+    assert "stopping" in process.stderr.readline()
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert out == ""
+    wait_until(lambda: not any(alive(pid) for pid in workers))
+
+
+@pytest.mark.slow
+def test_a_killed_driver_leaves_no_workers(driver):
+    process, workers, _ = driver
+    process.kill()
+    wait_until(lambda: not any(alive(pid) for pid in workers))
+
+
+def test_refuses_senseless_numbers():
+    for wrong in ({"workers": 0}, {"threads": 0}, {"gpus": -0.5}, {"retries": -1}):
+        with pytest.raises(UserError, match="must be at least"):
+            RayWorkers(**wrong)
+    with pytest.raises(UserError, match=r"gpus: 1.5; a share of one, or a whole number"):
+        RayWorkers(gpus=1.5)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "^--address 127.0.0.1:1: nobody answers there .*refused.*; is the cluster's head up"),
+        ("head", "^--address head: HOST:PORT is accepted"),
+        ("head:99999", "^--address head:99999: HOST:PORT is accepted"),
+    ],
+)
+def test_an_address_without_a_cluster_is_refused(address, message):
+    with pytest.raises(UserError, match=message):
+        list(RayWorkers(address=address).run(Toy(), TASKS))
+
+
+def test_ray_is_asked_for_by_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r'pip install "diffcredit\[cluster\]"'):
+        list(RayWorkers().run(Toy(), TASKS))
