@@ -2,10 +2,12 @@
 
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from postgres_server import Server, binaries, running_server
 from tiny_study import run_here, write_study
 
 
@@ -20,6 +22,31 @@ def _finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(_finished: Path, tmp_path: Path) -> Path:
     """The folder of the tiny study, evaluated to its end; the test's own copy."""
     return shutil.copytree(_finished, tmp_path / "study")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A PostgreSQL server; whoever asks for it is skipped where there is none."""
+    pytest.importorskip("psycopg")
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL server here (Debian's package postgresql)")
+    with running_server(programs) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_server: Server) -> str:
+    """The URL of an empty PostgreSQL database."""
+    return postgres_server.new_schema()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of every kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return request.getfixturevalue("postgres")
 
 
 # A shell's background jobs ignore Ctrl-C, and so would all that these tests start.

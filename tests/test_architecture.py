@@ -13,7 +13,7 @@ from planted_study import additive, plant
 
 SOURCE = Path(diffcredit.__file__).parent
 
-FOUNDATION = ("errors", "artifacts", "seeds", "progress", "yamlfile", "csvtext", "plugins", "pictures")
+FOUNDATION = ("errors", "artifacts", "seeds", "progress", "shown", "yamlfile", "csvtext", "plugins", "pictures")
 ROOMS = (
     "contributions",
     "diffusion",
@@ -35,9 +35,11 @@ ASSEMBLY = (
     "comparing",
     "config",
     "contest",
+    "cooperation",
     "pilot",
     "preparation",
     "quality",
+    "recomputing",
     "remeasuring",
     "schedule",
     "study",
@@ -45,6 +47,7 @@ ASSEMBLY = (
     "study_surrogates",
     "study_validation",
     "truth",
+    "worker_files",
 )  # these may import any room
 AFTER_ASSEMBLY = ("report", "testing", "cli")  # and these may import them
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from diffcredit.credit import Credits, estimate
     from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
     from diffcredit.execution import InProcess, LocalWorkers
+    from diffcredit.execution.ray_cluster import RayWorkers
     from diffcredit.ledger import Ledger
     from diffcredit.study import Study
 
@@ -23,6 +24,7 @@ _HOMES = {
     "InProcess": "execution",
     "Ledger": "ledger",
     "LocalWorkers": "execution",
+    "RayWorkers": "execution.ray_cluster",
     "Study": "study",
     "UserError": "errors",
     "estimate": "credit",
@@ -38,6 +40,7 @@ __all__ = [
     "InProcess",
     "Ledger",
     "LocalWorkers",
+    "RayWorkers",
     "Study",
     "UserError",
     "estimate",

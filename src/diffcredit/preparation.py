@@ -300,19 +300,20 @@ def _state_file(study: "Study", index: int, prop: Any) -> Path:
         settings["features"] = study.extractors.identity(prop.features)
     sampling = dataclasses.asdict(study.config.sampling)
     name, files = study.config.properties[index].name, _files_of(settings)
+    settings |= {key: Path(settings[key]).name for key in PATHS if _is_place(settings.get(key))}
     identity = fingerprint([base_identity(study), sampling, name, settings, *([files] if files else [])])
     return study.folder / "models" / f"property-{identity[:12]}.safetensors"
 
 
 def _files_of(settings: Mapping[str, Any]) -> list[tuple[str, int, int]]:
-    """The files that a property's settings name, with their sizes and times: where one changed, the property is fitted
-    anew, and the ledger tells whether it came out as before."""
+    """The files that a property's settings name, with their sizes and times, wherever they lie: where one changed, the
+    property is fitted anew, and the ledger tells whether it came out as before."""
     found = []
     for path in (Path(settings[key]) for key in PATHS if _is_place(settings.get(key))):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
                 status = file.stat()
-                found.append((str(file), status.st_size, status.st_mtime_ns))
+                found.append((file.relative_to(path).as_posix(), status.st_size, status.st_mtime_ns))
     return found
 
 

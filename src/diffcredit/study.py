@@ -15,6 +15,7 @@ from diffcredit.coalitions import BoolArray
 from diffcredit.config import RetrainingSection, StopSection, StudyConfig, read_config
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.contributions.sources import AUTO, SOURCES
+from diffcredit.cooperation import Driver
 from diffcredit.credit import Credits, KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT
 from diffcredit.errors import DiffcreditWarning, UserError, located
@@ -27,6 +28,7 @@ from diffcredit.study_surrogates import StudySurrogates
 
 if TYPE_CHECKING:
     from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.execution.shipping import WorkerFiles
     from diffcredit.features.extractors import Extractors
     from diffcredit.retraining.protocol import Retraining
 
@@ -82,15 +84,19 @@ class Study:
     # 6. Which coalitions are evaluated: the endpoints, then the design's, until the stopping rule is reached.
     def schedule(self) -> Schedule:
         """The study's tasks, with what its ledger has of them."""
+        return self._schedule_and_mark()[0]
+
+    def _schedule_and_mark(self) -> tuple[Schedule, int]:
+        """The schedule, and the ledger's mark up to which it knows what was recorded."""
         evaluations: list[Evaluation] = []
         records: list[PropertyRecord] = []
         settings: dict[str, Any] = {}
-        known = None
+        known, mark = None, 0
         with suppress(NoLedger), self.ledger(create=False) as ledger:
             if settings := ledger.studies().get(self.name, {}):
                 records = ledger.properties(self.name)
                 if self.recipe in [recipe.name for recipe in ledger.recipes(self.name)]:
-                    evaluations = ledger.evaluations(self.name, self.recipe)
+                    evaluations, mark = ledger.evaluations_since(self.name, self.recipe, 0)
                     known = self._known_surrogates()
         n = len(settings["contributors"]) if settings else self.contributions.n
         properties = studied(self.config, records)
@@ -99,30 +105,36 @@ class Study:
         )
         for evaluation in evaluations:
             schedule.record(evaluation)
-        return schedule
+        return schedule, mark
 
     # 7. Evaluations, each in the ledger before anybody hears of it.
     def run(self, executor: Executor) -> Iterator[Evaluation]:
-        """Evaluates what the ledger lacks, and yields each evaluation once it is recorded."""
+        """Evaluates what the ledger lacks, together with whoever else runs the study, and yields each evaluation that
+        was made here once it is recorded."""
         self.prepare()
         self.surrogates.prepare()
+        schedule, mark = self._schedule_and_mark()
         with self.ledger() as ledger:
-            schedule = self.schedule()
-            for evaluation in executor.run(self.evaluator, schedule.pending()):
-                ledger.record(self.name, self.recipe, evaluation)
-                schedule.record(evaluation)
+            driver = Driver(ledger, self.name, self.recipe, schedule.record, mark)
+            for evaluation in driver.run(executor, self.evaluator, schedule.pending()):
                 schedule.tell(self.progress)
                 yield evaluation
 
     def evaluate(self, executor: Executor, tasks: Sequence[Task], what: str) -> Iterator[Evaluation]:
         """Evaluates what the ledger lacks of ``tasks`` beside the design's; ``what`` names them to the progress."""
         self.prepare()
-        done = {(each.coalition, each.replicate) for each in self.evaluations(status="done")}
-        pending = [task for task in tasks if (task.coalition, task.replicate) not in done]
+        tried: set[tuple[str, int]] = set()
         with self.ledger() as ledger:
-            for number, evaluation in enumerate(executor.run(self.evaluator, pending), len(tasks) - len(pending) + 1):
-                ledger.record(self.name, self.recipe, evaluation)
-                self.progress(what, number, len(tasks))
+            recorded, mark = ledger.evaluations_since(self.name, self.recipe, 0)
+            done = {(each.coalition, each.replicate) for each in recorded if each.status == "done"}
+            tried |= done & {(task.coalition, task.replicate) for task in tasks}
+            driver = Driver(
+                ledger, self.name, self.recipe, lambda each: tried.add((each.coalition, each.replicate)), mark
+            )
+            pending = (task for task in tasks if (task.coalition, task.replicate) not in tried)
+            for evaluation in driver.run(executor, self.evaluator, pending):
+                made = sum((task.coalition, task.replicate) in tried for task in tasks)
+                self.progress(what, made, len(tasks))
                 yield evaluation
 
     def prepare(self) -> None:
@@ -210,6 +222,12 @@ class Study:
         return KeptEvaluator(
             keeper, properties, self.extractors, self.config.sampling, self._preparation.model_loader(self)
         )
+
+    def worker_files(self) -> "WorkerFiles":
+        """What evaluators read, for workers on machines that do not see it."""
+        from diffcredit.worker_files import worker_files
+
+        return worker_files(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A study travels to a worker as its settings; the worker finds what was prepared in the folder."""

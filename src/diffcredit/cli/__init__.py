@@ -12,6 +12,7 @@ from diffcredit.cli import (
     credits,
     demo,
     explain,
+    export,
     init,
     measure,
     pilot,
@@ -20,8 +21,10 @@ from diffcredit.cli import (
     run,
     status,
     validate,
+    verify,
 )
 from diffcredit.cli.console import complain
+from diffcredit.cli.no_plugins import with_no_plugins
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 
 app = typer.Typer(
@@ -32,8 +35,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, init, plan, pilot, run, measure, baselines, explain, validate, status, credits, compare, report):
-    app.command()(getattr(command, command.__name__.rpartition(".")[2]))
+COMMANDS = (
+    *(demo, init, plan, pilot, run, measure, baselines, explain),
+    *(validate, status, credits, compare, report, verify, export),
+)
+for command in COMMANDS:
+    function = getattr(command, command.__name__.rpartition(".")[2])
+    app.command()(function if command in (demo, init) else with_no_plugins(function))
+app.command("import")(export.restore)
 
 
 @app.callback(invoke_without_command=True)

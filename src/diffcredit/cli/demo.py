@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, WorkersOption
+from diffcredit.cli.console import Bars, Where, WorkersOption
 
 
 def demo(
@@ -22,4 +22,4 @@ def demo(
     if not file.exists():
         write_text(file, (files("diffcredit.cli") / "demo.yaml").read_text(encoding="utf-8"))
     with stopping_gently(), Bars() as bars:
-        run_study(Study.load(file, bars), workers)
+        run_study(Study.load(file, bars), Where(workers))

@@ -1,6 +1,7 @@
 """``diffcredit explain``: whose images is one generated picture closest to?"""
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from diffcredit.cli.baselines import MethodOption, parsed
 from diffcredit.cli.console import Bars, StudyArgument, console, say
 from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.shown import in_one_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +37,6 @@ def explain(
     output: Annotated[Path | None, typer.Option(help="Where the contact sheet goes. Default: the results.")] = None,
 ) -> None:
     """Show which contributors and training images one picture is closest to, by each method."""
-    import warnings
-
     from diffcredit.artifacts import write_text
     from diffcredit.baselines import BaselineCredits
     from diffcredit.baselines.answers import check_words, scores_of
@@ -99,17 +99,11 @@ def evidence_of(study: "Study", picture: str) -> "Evidence":
 
 def _pixels(picture: str, resolution: int) -> "NDArray[np.uint8]":
     """(resolution, resolution, 3) of an image file."""
-    import warnings
-
-    from PIL import Image
-
-    from diffcredit.contributions.images import UnreadableImage, open_image, square_pixels
+    from diffcredit.contributions.images import UnreadableImage, open_image, square_pixels, without_pillows_warnings
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # what is too large is refused
-            with open_image(Path(picture)) as image:
-                return square_pixels(image, resolution)
+        with without_pillows_warnings(), open_image(Path(picture)) as image:
+            return square_pixels(image, resolution)
     except UnreadableImage as error:
         why = str(error)
     except Exception as error:  # on hostile files Pillow's decoders raise anything
@@ -128,10 +122,5 @@ def _print(contributions: "Contributions", scores: Mapping[str, Any], found: Map
         for place, row in enumerate(rows[:3]):
             who = contributions.contributors[contributions.owner[row]]
             cells = (name if place == 0 else "", who, contributions.names[row], f"{scores[name][row]:.4g}")
-            grid.add_row(*(Text(_printable(cell)) for cell in cells))
+            grid.add_row(*(Text(in_one_line(cell)) for cell in cells))
     console.print(grid)
-
-
-def _printable(name: str) -> str:
-    """Files are named by strangers, and a terminal obeys control characters."""
-    return "".join(character if character.isprintable() else "�" for character in name)

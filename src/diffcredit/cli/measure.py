@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, duration, say
+from diffcredit.cli.console import (
+    AddressOption,
+    Bars,
+    GpusOption,
+    OnOption,
+    StudyArgument,
+    Where,
+    WorkersOption,
+    duration,
+    say,
+)
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,6 +41,9 @@ def measure(
         bool, typer.Option("--retrain", help="Retrain and sample once more where too little was kept.")
     ] = False,
     workers: WorkersOption = None,
+    on: OnOption = "local",
+    address: AddressOption = None,
+    gpus_per_worker: GpusOption = None,
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
     from diffcredit.cli.run import last_line, make_executor, stopping_gently, tell_failures
@@ -46,7 +59,7 @@ def measure(
             say(_price(loaded, found))
             raise typer.Exit(1)
         add_to_file(loaded.file, new)
-        executor = make_executor(loaded, workers)
+        executor = make_executor(loaded, Where(workers, on, address, gpus_per_worker))
         measured = list(measure_kept(loaded, executor, found.kept))
         failures = [[error for error in (each.error, *(v.error for v in each.values)) if error] for each in measured]
         if whole := failures.count([]):

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, say
+from diffcredit.cli.console import (
+    AddressOption,
+    Bars,
+    GpusOption,
+    OnOption,
+    StudyArgument,
+    Where,
+    WorkersOption,
+    console,
+    say,
+)
 
 if TYPE_CHECKING:
     from diffcredit.credit.pilot import Pilot
@@ -19,6 +29,9 @@ def pilot(
     coalitions: Annotated[int, typer.Option(min=2, help="Coalitions of half the contributors.")] = 4,
     replicates: Annotated[int, typer.Option(min=2, help="Seeds of each.")] = 3,
     workers: WorkersOption = None,
+    on: OnOption = "local",
+    address: AddressOption = None,
+    gpus_per_worker: GpusOption = None,
 ) -> None:
     """Measure noise and signal with a few evaluations, and foresee how many a study needs."""
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
@@ -27,7 +40,8 @@ def pilot(
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
-        tell_failures(run_pilot(loaded, make_executor(loaded, workers), coalitions, replicates))
+        executor = make_executor(loaded, Where(workers, on, address, gpus_per_worker))
+        tell_failures(run_pilot(loaded, executor, coalitions, replicates))
     print_pilot(loaded)
 
 

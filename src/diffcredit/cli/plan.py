@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, duration
+from diffcredit.cli.console import Bars, StudyArgument, Where, WorkersOption, console, duration
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
@@ -23,6 +23,7 @@ class Stage:
 def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     """Foresee a study's cost from a few timed steps on this machine; nothing is trained or kept."""
     from rich.table import Table
+    from rich.text import Text
 
     from diffcredit.cli.pilot import print_pilot
     from diffcredit.cli.run import stopping_gently
@@ -37,7 +38,7 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     grid.add_column("stage")
     grid.add_column("time", justify="right")
     for stage in stages:
-        grid.add_row(stage.what, "done" if stage.done else duration(stage.seconds))
+        grid.add_row(Text(stage.what), "done" if stage.done else duration(stage.seconds))
     grid.add_row("left in all", duration(sum(stage.seconds for stage in stages if not stage.done)), style="bold")
     console.print(grid)
     print_pilot(loaded)
@@ -55,7 +56,7 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
 
     training, sampling = study.config.model.train, study.config.sampling
     check(study)
-    side_by_side = workers_of(make_executor(study, workers))
+    side_by_side = workers_of(make_executor(study, Where(workers)))
     start, rehearsal = start_and_rehearsal(study)
     with limited_threads(study.config.threads):
         base = measure_speed(start, training, sampling, study.progress)
@@ -102,10 +103,11 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
 
 
 def workers_of(executor: "Executor") -> int:
-    """How many evaluations run at a time."""
+    """How many evaluations run at a time; one where only the cluster knows."""
     from diffcredit.execution import LocalWorkers
+    from diffcredit.execution.ray_cluster import RayWorkers
 
-    return executor.workers if isinstance(executor, LocalWorkers) else 1
+    return executor.workers or 1 if isinstance(executor, LocalWorkers | RayWorkers) else 1
 
 
 def seconds_of_evaluation(study: "Study") -> float:

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, say
-from diffcredit.errors import DiffcreditWarning
+from diffcredit.cli.console import (
+    AddressOption,
+    Bars,
+    GpusOption,
+    OnOption,
+    StudyArgument,
+    Where,
+    WorkersOption,
+    console,
+    say,
+)
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.shown import in_one_line
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
@@ -21,12 +32,18 @@ if TYPE_CHECKING:
 MOST_LINES = 5  # of one kind before a run begins
 
 
-def run(study: StudyArgument, workers: WorkersOption = None) -> None:
+def run(
+    study: StudyArgument,
+    workers: WorkersOption = None,
+    on: OnOption = "local",
+    address: AddressOption = None,
+    gpus_per_worker: GpusOption = None,
+) -> None:
     """Run a study, or resume it: train, prune, evaluate coalitions, write credits.csv and report.html."""
     from diffcredit.study import Study
 
     with stopping_gently(), Bars() as bars:
-        run_study(Study.load(study, bars), workers)
+        run_study(Study.load(study, bars), Where(workers, on, address, gpus_per_worker))
 
 
 @contextmanager
@@ -39,7 +56,7 @@ def stopping_gently() -> Generator[None]:
         raise typer.Exit(130) from None
 
 
-def run_study(study: "Study", workers: int | None) -> None:
+def run_study(study: "Study", where: Where) -> None:
     """The study from wherever it stands to its report, with progress, and the credits printed."""
     from diffcredit.cli.credits import print_credits
     from diffcredit.cli.report import write_results
@@ -51,15 +68,16 @@ def run_study(study: "Study", workers: int | None) -> None:
         f"{len(contributions.heldout):,} held out"
     )
     for line in contributions.skipped:
-        say(f"skipped {line}")
+        say(f"skipped {in_one_line(line)}")
     for line in contributions.left_out:
         say(f"left out {line}")
     duplicates = contributions.duplicates()
     for duplicate in duplicates[:MOST_LINES]:
-        say(f"the same image from {', '.join(duplicate.contributors)}: {', '.join(duplicate.names)}")
+        names = ", ".join(map(in_one_line, duplicate.names))
+        say(f"the same image from {', '.join(duplicate.contributors)}: {names}")
     if len(duplicates) > MOST_LINES:
         say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")
-    executor = make_executor(study, workers)
+    executor = make_executor(study, where)
     study.prepare()
     check_quality(study)
     foretold = signals(study)
@@ -134,14 +152,33 @@ def last_line(error: str | None) -> str:
     return (error or "").strip().splitlines()[-1]
 
 
-def make_executor(study: "Study", workers: int | None) -> "Executor":
-    """Local workers, as many as asked for; by default the CPU's cores, or this process alone with a GPU."""
+def make_executor(study: "Study", where: Where) -> "Executor":
+    """Local workers, as many as asked for, by default the CPU's cores, or this process alone with a GPU; or those of a
+    Ray cluster."""
     from diffcredit.execution import InProcess, LocalWorkers
 
-    threads = study.config.threads
+    if where.on == "ray":
+        return ray_workers(study, where)
+    for option, value in (("--address", where.address), ("--gpus-per-worker", where.gpus_per_worker)):
+        if value is not None:
+            raise UserError(f"{option} {value}: only with --on ray")
+    threads, workers = study.config.threads, where.workers
     if workers is None:
         from diffcredit.preparation import device_of
 
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         workers = max(1, cores // threads) if device_of(study).type == "cpu" else 1
     return LocalWorkers(workers, threads) if workers > 1 else InProcess(threads)
+
+
+def ray_workers(study: "Study", where: Where) -> "Executor":
+    """Workers of a Ray cluster, which have GPUs unless the study is for the CPU."""
+    from diffcredit.execution.ray_cluster import RayWorkers
+
+    device, gpus = study.config.device, where.gpus_per_worker
+    if device == "cpu" and gpus:
+        raise UserError(f"--gpus-per-worker {gpus:g}: {study.file} says device: cpu; leave it out")
+    if device not in ("auto", "cpu", "cuda"):
+        raise UserError(f"{study.file}: device: {device!r} is one of this machine; with --on ray: auto, cpu, cuda")
+    usual = {"auto": None, "cpu": 0.0, "cuda": 1.0}[device]
+    return RayWorkers(where.workers, where.address, study.config.threads, usual if gpus is None else gpus)

@@ -40,6 +40,16 @@ def status(study: StudyArgument) -> None:
     if schedule is not None and recipes[loaded.recipe]:
         print_rule(schedule, done_of(recipes[loaded.recipe]))
         print_credits_so_far(loaded)
+    if recipes:
+        print_head(loaded)
+
+
+def print_head(study: "Study") -> None:
+    """What to note down, so that verify can tell later whether the rows so far are still there unchanged."""
+    with study.ledger(create=False) as ledger:
+        head = ledger.head(study.name)
+    if head.number:
+        say(f"Head of the ledger's {head.number:,} rows: {head.hash}")
 
 
 def evaluations_by_recipe(study: "Study") -> "dict[str, list[Evaluation]]":

@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, WorkersOption, console, duration, say
+from diffcredit.cli.console import (
+    AddressOption,
+    Bars,
+    GpusOption,
+    OnOption,
+    StudyArgument,
+    Where,
+    WorkersOption,
+    console,
+    duration,
+    say,
+)
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,6 +55,9 @@ def validate(
     plan: PlanOption = False,
     evaluated: EvaluatedOption = False,
     workers: WorkersOption = None,
+    on: OnOption = "local",
+    address: AddressOption = None,
+    gpus_per_worker: GpusOption = None,
 ) -> None:
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
     from diffcredit.cli.report import write_results
@@ -55,19 +69,20 @@ def validate(
         if name not in PARTS:
             raise UserError(f"--part {name!r}: accepted: {', '.join(PARTS)}")
     parts = [name for name in PARTS if name in part] if part else list(PARTS)
+    where = Where(workers, on, address, gpus_per_worker)
     sections, reasons = [], {}
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         validation = Validation(loaded, prop or [])
-        tell_work(validation, parts, workers, evaluated=evaluated)
+        # foreseen by another, for this one's scores must be of what will be evaluated
+        tell_work(Validation(loaded, prop or []), parts, where, evaluated=evaluated)
         if plan:
             return
-        with crew_of(make_executor(loaded, workers)) as executor:
+        with crew_of(make_executor(loaded, where)) as executor:
             for name in parts:
-                if not evaluated:
-                    for work in validation.work(name):
-                        if work.missing():
-                            tell_failures(work.study.evaluate(executor, work.tasks, work.what))
+                for work in [] if evaluated else possible_work(validation, name):
+                    if work.missing():
+                        tell_failures(work.study.evaluate(executor, work.tasks, work.what))
                 try:
                     sections.append(validation.section(name))
                 except UserError as error:  # the other parts may still be had
@@ -89,11 +104,12 @@ def crew_of(executor: "Executor") -> "AbstractContextManager[Executor]":
     from contextlib import nullcontext
 
     from diffcredit.execution import LocalWorkers
+    from diffcredit.execution.ray_cluster import RayWorkers
 
-    return executor.crew() if isinstance(executor, LocalWorkers) else nullcontext(executor)
+    return executor.crew() if isinstance(executor, LocalWorkers | RayWorkers) else nullcontext(executor)
 
 
-def tell_work(validation: "Validation", parts: "Sequence[str]", workers: int | None, *, evaluated: bool) -> None:
+def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *, evaluated: bool) -> None:
     """Says how many evaluations lack, of which recipe, and what they will cost; nothing where none does. What a part
     asks for only once another is there is foreseen from what is there now."""
     from rich.table import Table
@@ -103,14 +119,16 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", workers: int | N
     from diffcredit.cli.run import make_executor
 
     lacking: dict[str, tuple[Work, int]] = {}
+    told: set[tuple[str, str, int]] = set()  # what one part evaluates, another finds
     for name in parts:
-        for work in foreseen(validation, name):
-            missing = len(work.missing())
-            if missing and work.what not in lacking:
-                lacking[work.what] = work, missing
+        for work in possible_work(validation, name):
+            missing = {(work.study.recipe, task.coalition, task.replicate) for task in work.missing()} - told
+            told |= missing
+            if missing:
+                lacking[work.what] = work, len(missing)
     if not lacking:
         return
-    side_by_side = workers_of(make_executor(validation.study, workers))
+    side_by_side = workers_of(make_executor(validation.study, where))
     seconds: dict[str, float] = {}
     for work, _ in lacking.values():
         if work.study.recipe not in seconds:
@@ -130,8 +148,8 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", workers: int | N
     console.print(grid)
 
 
-def foreseen(validation: "Validation", part: str) -> "list[Work]":
-    """What a part asks for; nothing where that cannot be told yet."""
+def possible_work(validation: "Validation", part: str) -> "list[Work]":
+    """What a part asks for; nothing where that cannot be told, for a reason that its section will give."""
     try:
         return validation.work(part)
     except UserError:

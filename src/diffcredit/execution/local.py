@@ -11,10 +11,11 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.execution.tasks import EvaluatorFactory, Task, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task, failed_evaluation, utc_now, worker_name
 from diffcredit.execution.worker import CannotStart, Ready, work
 from diffcredit.ledger import Evaluation
 
+_NO_MORE = object()  # a run's tasks have ended
 _PATIENCE = 5.0  # seconds between asking a process to end and ending it
 
 
@@ -36,7 +37,7 @@ class LocalWorkers:
             if getattr(self, name) < least:
                 raise UserError(f"{name}: {getattr(self, name)}; must be at least {least}")
 
-    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task]) -> Iterator[Evaluation]:
+    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
         with self.crew() as crew:
             yield from crew.run(factory, tasks)
 
@@ -59,23 +60,25 @@ class Crew:
     retries: int
     idle: "list[_Worker]" = field(default_factory=list)
 
-    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task]) -> Iterator[Evaluation]:
-        fresh = (_Assignment(task) for task in tasks)
+    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
+        fresh = (task and _Assignment(task) for task in tasks)
         repeated: deque[_Assignment] = deque()
         busy: dict[_Worker, _Assignment] = {}
         stillborn = 0
         try:
             while True:
+                waiting = False  # for a task that may be had soon
                 while len(busy) < self.workers:
-                    assignment = repeated.popleft() if repeated else next(fresh, None)
-                    if assignment is None:
+                    assignment = repeated.popleft() if repeated else next(fresh, _NO_MORE)
+                    if not isinstance(assignment, _Assignment):
+                        waiting = assignment is None
                         break
                     worker = self.idle.pop() if self.idle else _Worker(self.threads)
                     busy[worker] = assignment
                     worker.give(factory, assignment.task)
-                if not busy:
+                if not busy and not waiting:
                     return
-                for worker in _answering(busy):
+                for worker in _answering(busy, ASK_AGAIN if waiting else None):
                     answer = worker.receive()
                     if isinstance(answer, Ready):
                         stillborn = 0
@@ -168,10 +171,10 @@ class _Worker:
         self.connection.close()
 
 
-def _answering(workers: Iterable[_Worker]) -> list[_Worker]:
-    """Waits until a worker answers or dies; those that did."""
+def _answering(workers: Iterable[_Worker], seconds: float | None) -> list[_Worker]:
+    """Waits until a worker answers or dies, or so long; those that did."""
     crew = list(workers)
-    answering = wait([worker.connection for worker in crew])
+    answering = wait([worker.connection for worker in crew], seconds)
     return [worker for worker in crew if worker.connection in answering]
 
 

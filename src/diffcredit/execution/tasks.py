@@ -15,6 +15,9 @@ from typing import Protocol
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation
 
+ASK_AGAIN = 0.5
+"""Seconds until an executor that was given None asks for a task again."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -41,12 +44,13 @@ EvaluatorFactory = Callable[[], Evaluator]
 class Executor(Protocol):
     """Where evaluations run."""
 
-    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task]) -> Iterator[Evaluation]:
+    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
         """One evaluation for each task, as they come, in any order.
 
         A task is taken from ``tasks`` only when a worker is free for it, after all results so far have been
-        yielded: the tasks may depend on the results. No evaluator is built before the first task. Closing
-        the iterator stops the work.
+        yielded: the tasks may depend on the results. None among them says that there is nothing to be had now,
+        though there may be soon: the executor serves its busy workers and asks again after :data:`ASK_AGAIN`
+        seconds. No evaluator is built before the first task. Closing the iterator stops the work.
         """
         ...
 

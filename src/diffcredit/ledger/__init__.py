@@ -1,5 +1,8 @@
 """The durable record of evaluations."""
 
+from diffcredit.ledger.audit import Audit
+from diffcredit.ledger.chain import Head
+from diffcredit.ledger.claims import Claim
 from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.differences import differences
 from diffcredit.ledger.game import Game, game_of
@@ -7,8 +10,11 @@ from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
 from diffcredit.ledger.store import Ledger, NonDeterminism
 
 __all__ = [
+    "Audit",
+    "Claim",
     "Evaluation",
     "Game",
+    "Head",
     "Ledger",
     "NoLedger",
     "NonDeterminism",

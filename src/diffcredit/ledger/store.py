@@ -1,23 +1,30 @@
 """The durable record of evaluations: append-only, in SQLite or any database SQLAlchemy speaks.
 
 An evaluation is there whole, there as a failed attempt with its error, or absent; nothing is ever changed,
-filled in or removed. A recipe or property that changed under the same name is refused.
+filled in or removed. A recipe or property that changed under the same name is refused. Every row is chained to
+those before it (:mod:`~diffcredit.ledger.chain`), so that a change made past this code is found.
 """
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, insert, select
+from sqlalchemy import Connection, Engine, Row, Select, Table, delete, inspect, select
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.ledger import tables
-from diffcredit.ledger.database import connect
+from diffcredit.ledger import claims, tables
+from diffcredit.ledger.audit import Audit, audit, chained_rows
+from diffcredit.ledger.chain import Head, append, content_of, head_of, number_of
+from diffcredit.ledger.claims import Claim
+from diffcredit.ledger.database import connect, present_schema
 from diffcredit.ledger.differences import differences
+from diffcredit.ledger.patience import persistent
 from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
+from diffcredit.ledger.restoring import restore
+from diffcredit.ledger.writing import add_evaluation, add_property, add_recipe, add_study, add_value, plain_number
 
 
 class NonDeterminism(DiffcreditError):
@@ -50,6 +57,7 @@ class Ledger:
     ) -> None:
         self.close()
 
+    @persistent
     def register_study(self, name: str, settings: dict[str, Any]) -> None:
         """Enters a study, or checks that it is the one already there.
 
@@ -59,17 +67,19 @@ class Ledger:
         with self._write() as connection:
             old = connection.execute(select(tables.studies).filter_by(name=name)).one_or_none()
             if old is None:
-                connection.execute(insert(tables.studies).values(name=name, settings=settings))
+                link = add_study(connection, name, settings)
+                append(connection, link.row_id, [link])
             else:
                 self._refuse_changed("study", name, old.settings, settings)
 
+    @persistent
     def register_recipe(self, study: str, recipe: Recipe) -> None:
         """Enters a recipe, or checks that it is the one already there."""
         with self._write() as connection:
             study_id = self._study_id(connection, study)
             old = connection.execute(_of_study(tables.recipes, study, recipe.name)).one_or_none()
             if old is None:
-                connection.execute(insert(tables.recipes).values(study_id=study_id, **vars(recipe)))
+                append(connection, study_id, [add_recipe(connection, study_id, recipe)])
                 return
         self._refuse_changed("recipe", recipe.name, old.settings, recipe.settings)
         if old.weights != recipe.weights:
@@ -79,6 +89,7 @@ class Ledger:
                 "restore the weights or give the retraining another name"
             )
 
+    @persistent
     def check_recipe_settings(self, study: str, name: str, settings: dict[str, Any]) -> None:
         """Refuses a recipe whose settings changed, before its weights are known; a new recipe passes."""
         with self._engine.begin() as connection:
@@ -86,13 +97,14 @@ class Ledger:
         if old is not None:
             self._refuse_changed("recipe", name, old.settings, settings)
 
+    @persistent
     def register_property(self, study: str, prop: PropertyRecord) -> None:
         """Enters a property, or checks that it is the one already there."""
         with self._write() as connection:
             study_id = self._study_id(connection, study)
             old = connection.execute(_of_study(tables.properties, study, prop.name)).one_or_none()
             if old is None:
-                connection.execute(insert(tables.properties).values(study_id=study_id, **vars(prop)))
+                append(connection, study_id, [add_property(connection, study_id, prop)])
                 return
         direction = {"higher_is_better": old.higher_is_better}, {"higher_is_better": prop.higher_is_better}
         self._refuse_changed("property", prop.name, old.settings, prop.settings)
@@ -104,6 +116,7 @@ class Ledger:
                 "was fitted to, such as the files that it names, or give the property another name"
             )
 
+    @persistent
     def record(self, study: str, recipe_name: str, evaluation: Evaluation) -> bool:
         """Adds an evaluation with all its values, or nothing: one transaction. True if anything was added.
 
@@ -113,29 +126,30 @@ class Ledger:
         """
         _refuse_non_finite(evaluation)
         with self._write() as connection:
+            study_id = self._study_id(connection, study)
             recipe_id = self._id(connection, "recipe", tables.recipes, study, recipe_name)
-            recorded = _find_done(connection, recipe_id, evaluation) if evaluation.status == "done" else None
+            recorded = None
+            if evaluation.status == "done":
+                success = _done(recipe_id, evaluation.coalition, evaluation.replicate)
+                recorded = connection.execute(success).one_or_none()
             if recorded is None:
-                evaluation_id, new = _add_evaluation(connection, recipe_id, evaluation), evaluation.values
+                number = head_of(connection, study_id).number + 1
+                links = [add_evaluation(connection, recipe_id, recipe_name, evaluation)]
+                evaluation_id, new = links[0].row_id, evaluation.values
             else:
-                evaluation_id, new = (
-                    recorded.id,
-                    _values_to_add(connection, recorded, recipe_name, evaluation),
-                )
+                number = number_of(connection, study_id, "evaluation", recorded.id)
+                links = []
+                evaluation_id, new = recorded.id, _values_to_add(connection, recorded, recipe_name, evaluation)
             for value in new:
                 property_id = self._id(connection, "property", tables.properties, study, value.property)
-                connection.execute(
-                    insert(tables.values).values(
-                        evaluation_id=evaluation_id,
-                        property_id=property_id,
-                        value=_plain(value.value),
-                        standard_error=_plain(value.standard_error),
-                        images=value.images,
-                        error=value.error,
-                    )
-                )
-        return recorded is None or bool(new)
+                links.append(add_value(connection, evaluation_id, number, property_id, value))
+            append(connection, study_id, links)
+            if evaluation.status == "done":  # nobody needs to promise it any more
+                task = {"coalition": evaluation.coalition, "replicate": evaluation.replicate}
+                connection.execute(delete(tables.claims).filter_by(recipe_id=recipe_id, **task))
+        return bool(links)
 
+    @persistent
     def evaluations(
         self, study: str, recipe_name: str, *, status: str | None = None, purpose: str | None = None
     ) -> list[Evaluation]:
@@ -147,38 +161,141 @@ class Ledger:
                 query = query.filter_by(status=status)
             if purpose is not None:
                 query = query.filter_by(purpose=purpose)
-            rows = connection.execute(query.order_by(tables.evaluations.c.id)).all()
-            measured = _values(connection, query.with_only_columns(tables.evaluations.c.id))
-        return [Evaluation(**_without_keys(row), values=tuple(measured.get(row.id, {}).values())) for row in rows]
+            return [each for _, each in _evaluations(connection, query)]
 
+    @persistent
+    def evaluations_since(self, study: str, recipe_name: str, mark: int) -> tuple[list[Evaluation], int]:
+        """A recipe's evaluations recorded after ``mark`` (0: all), by whomever, and the mark from which to go on.
+        Values that were added to an earlier evaluation are not among them."""
+        with self._engine.begin() as connection:
+            recipe_id = self._id(connection, "recipe", tables.recipes, study, recipe_name)
+            query = select(tables.evaluations).filter_by(recipe_id=recipe_id).where(tables.evaluations.c.id > mark)
+            found = _evaluations(connection, query)
+        return [each for _, each in found], found[-1][0] if found else mark
+
+    @persistent
+    def done(self, study: str, recipe_name: str, coalition: str, replicate: int) -> Evaluation | None:
+        """One evaluation that is done, or None."""
+        with self._engine.begin() as connection:
+            recipe_id = self._id(connection, "recipe", tables.recipes, study, recipe_name)
+            found = _evaluations(connection, _done(recipe_id, coalition, replicate))
+        return found[0][1] if found else None
+
+    @persistent
+    def claim(
+        self,
+        study: str,
+        recipe_name: str,
+        coalition: str,
+        replicate: int,
+        holder: str,
+        seconds: float,
+        gone: Callable[[str], bool] = lambda holder: False,
+    ) -> Claim | None:
+        """The promise of ``holder`` to make an evaluation, good for ``seconds``, at most
+        :data:`~diffcredit.ledger.claims.LONGEST_LEASE`; None where it is done, or promised by somebody else, unless
+        the caller knows that holder to be ``gone``."""
+        with self._write() as connection:
+            recipe_id = self._id(connection, "recipe", tables.recipes, study, recipe_name)
+            if connection.execute(_done(recipe_id, coalition, replicate)).one_or_none() is not None:
+                return None
+            return claims.claim(connection, recipe_id, coalition, replicate, holder, seconds, gone)
+
+    @persistent
+    def renew(self, held: Iterable[Claim], seconds: float) -> list[Claim]:
+        """Prolongs claims to ``seconds`` from now; those that are still their holder's."""
+        with self._write() as connection:
+            return claims.renew(connection, held, seconds)
+
+    @persistent
+    def release(self, held: Iterable[Claim]) -> None:
+        """Gives claims back, those that are still their holder's."""
+        with self._write() as connection:
+            claims.release(connection, held)
+
+    @persistent
+    def head(self, study: str) -> Head:
+        """The end of a study's chain: who notes its hash down can have all rows before it verified later. It has no
+        rows in a ledger of an older schema, until that is written to."""
+        with self._engine.begin() as connection:
+            study_id = self._study_id(connection, study)
+            chained = inspect(connection).has_table(tables.chain.name)
+            return head_of(connection, study_id) if chained else Head(0, "")
+
+    @persistent
+    def audit(self, study: str, head: str | None = None) -> Audit:
+        """Compares every row of a study with its chain, and the chain with a ``head`` noted down earlier."""
+        with self._snapshot() as connection:
+            return audit(connection, self._chained_study(connection, study), head)
+
+    @persistent
+    def export(self, study: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+        """All rows of a study, kind and content, in the order of its chain, and its head; refuses one that was tampered
+        with."""
+        with self._snapshot() as connection:
+            study_id = self._chained_study(connection, study)
+            found = audit(connection, study_id, None)
+            if found.problems:
+                raise DiffcreditError(f"{self._name}: {found.problems[0]}; diffcredit verify tells more")
+            rows = [(link.kind, content or {}) for link, content in chained_rows(connection, study_id)]
+        return rows, found.head
+
+    @persistent
+    def restore(self, rows: Sequence[tuple[str, dict[str, Any]]], head: str) -> None:
+        """Enters a study that was exported, in one transaction: with the hash ``head`` at its end, or not at all."""
+        with self._write() as connection:
+            name = rows[0][1].get("name") if rows else None
+            if connection.execute(select(tables.studies.c.id).filter_by(name=name)).one_or_none() is not None:
+                raise UserError(f"{self._name}: has a study {name!r} already; give another ledger")
+            if restore(connection, rows).hash != head:
+                raise DiffcreditError(f"{self._name}: the rows of {name!r} are not those that were exported")
+
+    @persistent
     def studies(self) -> dict[str, dict[str, Any]]:
         """The studies' settings by name, in the order in which they were registered."""
         with self._engine.begin() as connection:
             rows = connection.execute(select(tables.studies).order_by(tables.studies.c.id)).all()
         return {row.name: row.settings for row in rows}
 
+    @persistent
     def recipes(self, study: str) -> list[Recipe]:
         """A study's recipes in the order in which they were registered."""
         with self._engine.begin() as connection:
             self._study_id(connection, study)
-            return [Recipe(**_without_keys(row)) for row in connection.execute(_of_study(tables.recipes, study))]
+            return [Recipe(**content_of(row)) for row in connection.execute(_of_study(tables.recipes, study))]
 
+    @persistent
     def properties(self, study: str) -> list[PropertyRecord]:
         """A study's properties in the order in which they were registered."""
         with self._engine.begin() as connection:
             self._study_id(connection, study)
             rows = connection.execute(_of_study(tables.properties, study)).all()
-        return [PropertyRecord(**_without_keys(row)) for row in rows]
+        return [PropertyRecord(**content_of(row)) for row in rows]
 
     @contextmanager
     def _write(self) -> Generator[Connection]:
         """A transaction that no other writer's overlaps: SQLite locks as it begins, others lock this row."""
         with self._engine.execution_options(writes=True).begin() as connection:
-            connection.execute(select(tables.schema_version.c.version).with_for_update())
+            present_schema(connection, self._name)
             yield connection
 
+    @contextmanager
+    def _snapshot(self) -> Generator[Connection]:
+        """A transaction that sees the ledger as it is now, whatever is written meanwhile: SQLite's always do."""
+        server = self._engine.dialect.name != "sqlite"
+        engine = self._engine.execution_options(isolation_level="REPEATABLE READ") if server else self._engine
+        with engine.begin() as connection:
+            yield connection
+
+    def _chained_study(self, connection: Connection, study: str) -> int:
+        """A study's key, where the ledger has a chain."""
+        study_id = self._study_id(connection, study)
+        if not inspect(connection).has_table(tables.chain.name):
+            raise UserError(f"{self._name}: is of an older schema without a chain; diffcredit run builds it")
+        return study_id
+
     def _study_id(self, connection: Connection, study: str) -> int:
-        ids = {row.name: row.id for row in connection.execute(select(tables.studies))}
+        ids = {row.name: row.id for row in connection.execute(select(tables.studies.c.name, tables.studies.c.id))}
         if study not in ids:
             raise UserError(f"{self._name}: no study {study!r}; {_known(ids)}")
         return ids[study]
@@ -186,7 +303,8 @@ class Ledger:
     def _id(self, connection: Connection, kind: str, table: Table, study: str, name: str) -> int:
         """The primary key of a study's recipe or property."""
         self._study_id(connection, study)
-        ids = {row.name: row.id for row in connection.execute(_of_study(table, study))}
+        query = _of_study(table, study).with_only_columns(table.c.name, table.c.id)
+        ids = {row.name: row.id for row in connection.execute(query)}
         if name not in ids:
             raise UserError(f"{self._name}: study {study!r} has no {kind} {name!r}; {_known(ids)}")
         return ids[name]
@@ -212,35 +330,31 @@ def _known(names: Iterable[str]) -> str:
     return f"there is {listed}" if listed else "there is none yet"
 
 
-def _without_keys(row: Row[Any]) -> dict[str, Any]:
-    """A row's columns less its primary and foreign keys, which are the ledger's own business."""
-    return {name: value for name, value in row._mapping.items() if name != "id" and not name.endswith("_id")}
+def _evaluations(connection: Connection, query: Select[Any]) -> list[tuple[int, Evaluation]]:
+    """The evaluations that a query finds, in the order in which they were recorded, each with its key."""
+    rows = connection.execute(query.order_by(tables.evaluations.c.id)).all()
+    measured = _values(connection, query.with_only_columns(tables.evaluations.c.id))
+    return [(row.id, Evaluation(**content_of(row), values=tuple(measured.get(row.id, {}).values()))) for row in rows]
 
 
-def _add_evaluation(connection: Connection, recipe_id: int, evaluation: Evaluation) -> int:
-    columns = {name: value for name, value in vars(evaluation).items() if name != "values"}
-    query = insert(tables.evaluations).values(recipe_id=recipe_id, **columns)
-    return connection.execute(query.returning(tables.evaluations.c.id)).scalar_one()
-
-
-def _find_done(connection: Connection, recipe_id: int, evaluation: Evaluation) -> Row[Any] | None:
-    query = select(tables.evaluations).filter_by(
-        recipe_id=recipe_id, coalition=evaluation.coalition, replicate=evaluation.replicate, status="done"
-    )
-    return connection.execute(query).one_or_none()
+def _done(recipe_id: int, coalition: str, replicate: int) -> Select[Any]:
+    """The success of a task, of which there is one or none."""
+    task = {"recipe_id": recipe_id, "coalition": coalition, "replicate": replicate}
+    return select(tables.evaluations).filter_by(**task, status="done")
 
 
 def _values(connection: Connection, evaluation_ids: Select[Any]) -> dict[int, dict[str, Value]]:
     """Each evaluation's values by property; a value added after an error takes its place."""
+    of, table = tables.properties.c.name, tables.values.c
     query = (
-        select(tables.values, tables.properties.c.name.label("property"))
+        select(table.evaluation_id, of, table.value, table.standard_error, table.images, table.error)
         .join(tables.properties)
         .where(tables.values.c.evaluation_id.in_(evaluation_ids))
         .order_by(tables.values.c.id)
     )
     measured: dict[int, dict[str, Value]] = {}
-    for row in connection.execute(query):
-        measured.setdefault(row.evaluation_id, {})[row.property] = Value(**_without_keys(row))
+    for evaluation_id, name, *fields in connection.execute(query):  # by place: there may be hundreds of thousands
+        measured.setdefault(evaluation_id, {})[name] = Value(name, *fields)
     return measured
 
 
@@ -267,19 +381,14 @@ def _values_to_add(
 def _contradict(old: Value, new: Value) -> bool:
     """Whether two values differ, or their standard errors; one that was not told contradicts none."""
     if None in (old.standard_error, new.standard_error):
-        return _plain(old.value) != _plain(new.value)
+        return plain_number(old.value) != plain_number(new.value)
     return _text(old) != _text(new)
 
 
 def _text(value: Value) -> str:
     """A value with its standard error, in as many digits as tell it from any other."""
-    number = repr(_plain(value.value))
-    return number if value.standard_error is None else f"{number} ± {_plain(value.standard_error)!r}"
-
-
-def _plain(number: float | None) -> float | None:
-    """A Python float: drivers do not know numpy's, and SQLite does not keep the sign of zero."""
-    return None if number is None else float(number) + 0.0
+    number = repr(plain_number(value.value))
+    return number if value.standard_error is None else f"{number} ± {plain_number(value.standard_error)!r}"
 
 
 def _refuse_non_finite(evaluation: Evaluation) -> None:

@@ -1,7 +1,8 @@
 """The ledger's tables, the same in every database.
 
 Rows are only ever added. A recipe's coalition and replicate succeed once, an evaluation's property is valued
-once: two partial unique indices say so. Failed attempts stand beside the success, as many as there were.
+once: two partial unique indices say so. Failed attempts stand beside the success, as many as there were. The
+claims alone come and go: they say who works on what, and are no part of the record.
 """
 
 from sqlalchemy import (
@@ -20,7 +21,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+OLDEST_VERSION = 2  # that migrations start from
 
 metadata = MetaData()
 
@@ -106,4 +108,26 @@ Index(
     unique=True,
     sqlite_where=_valued,
     postgresql_where=_valued,
+)
+
+chain = Table(
+    "chain",
+    metadata,
+    Column("study_id", ForeignKey(studies.c.id), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String, nullable=False),
+    Column("row_id", Integer, nullable=False),
+    Column("hash", String(64), nullable=False),
+    UniqueConstraint("study_id", "kind", "row_id", name="chained_once"),
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("recipe_id", ForeignKey(recipes.c.id), primary_key=True),
+    Column("coalition", Text, primary_key=True),
+    Column("replicate", Integer, primary_key=True, autoincrement=False),
+    Column("token", Integer, nullable=False),
+    Column("holder", String, nullable=False),
+    Column("expires", Double, nullable=False),
 )

@@ -45,6 +45,7 @@ def compose(study: "Study") -> Report:
         evaluations = ledger.evaluations(study.name, study.recipe)
         records = {record.name: record for record in ledger.properties(study.name)}
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+        head = ledger.head(study.name)
     baselines = kept_baselines(study)
     return Report(
         study=study.name,
@@ -61,6 +62,7 @@ def compose(study: "Study") -> Report:
             "data": study.contributions.fingerprint,
             "recipe": recipe.fingerprint,
             "starting weights": recipe.weights or "none",
+            f"head of the ledger's {head.number:,} rows": head.hash or "none",
         },
         baselines=tuple(compared(baselines, study_helpfulness(study))),
         agreement=agreement(baselines),

@@ -24,6 +24,8 @@ SETTINGS = {"data": {"resolution": 32}, "retraining": {"method": "sparsified", "
 RECIPE = Recipe("sparsified", SETTINGS, weights="abc")
 QUALITY = PropertyRecord("quality", {"clusters": 20}, higher_is_better=True, state="def")
 DIVERSITY = PropertyRecord("diversité «½»", {}, higher_is_better=False)
+HEAD = "02c254355997e22b8411bbf8cc4e9981cc58b8338b86c1dd26bfc0e6bec6b5f4"
+"""Of what :func:`check_the_chain_is_the_same_everywhere` writes."""
 
 
 def evaluation(coalition: str = "0110", quality: float = 0.5, diversity: float = 2.5) -> Evaluation:
@@ -207,6 +209,108 @@ def check_writers_take_turns(open_ledger: OpenLedger) -> None:
     assert sorted(recorded, key=lambda item: item.coalition) == items
 
 
+def check_any_error_text_is_kept(open_ledger: OpenLedger) -> None:
+    """A traceback may hold what no database keeps; the failure must be recorded all the same."""
+    with open_ledger() as ledger:
+        register(ledger)
+        assert ledger.record(STUDY, RECIPE.name, failure(error="zero \0 and half \ud83d of 🙂"))
+        unmeasured = replace(evaluation(), values=(Value(QUALITY.name, None, error="\0"),))
+        assert ledger.record(STUDY, RECIPE.name, unmeasured)
+        failed, done = ledger.evaluations(STUDY, RECIPE.name)
+    assert failed.error == "zero \\x00 and half \\ud83d of 🙂"
+    assert done.values[0].error == "\\x00"
+
+
+def check_news_come_once(open_ledger: OpenLedger) -> None:
+    with open_ledger() as ledger, open_ledger() as other:
+        register(ledger)
+        assert ledger.evaluations_since(STUDY, RECIPE.name, 0) == ([], 0)
+        ledger.record(STUDY, RECIPE.name, evaluation("0001"))
+        first, mark = other.evaluations_since(STUDY, RECIPE.name, 0)
+        assert first == [evaluation("0001")]
+        assert other.evaluations_since(STUDY, RECIPE.name, mark) == ([], mark)
+        ledger.record(STUDY, RECIPE.name, failure("0010"))
+        ledger.record(STUDY, RECIPE.name, evaluation("0010"))
+        assert other.evaluations_since(STUDY, RECIPE.name, mark)[0] == [failure("0010"), evaluation("0010")]
+
+
+def check_the_chain_is_the_same_everywhere(open_ledger: OpenLedger) -> None:
+    """Every row has its link, and the head is a number that any machine and database comes to."""
+    with open_ledger() as ledger:
+        ledger.register_study("another, whose rows have keys of the same tables", {})
+        register(ledger)
+        both = evaluation()
+        error = Value(DIVERSITY.name, None, error="no features")
+        ledger.record(STUDY, RECIPE.name, replace(both, values=(both.values[0], error)))
+        ledger.record(STUDY, RECIPE.name, failure("1111"))
+        ledger.record(STUDY, RECIPE.name, both)
+        ledger.record(STUDY, RECIPE.name, both)
+    with open_ledger() as ledger:
+        found = ledger.audit(STUDY)
+        assert found.problems == ()
+        assert (found.rows, found.migrated) == (9, 0)
+        assert found.head == HEAD, found.head
+        assert (ledger.head(STUDY).number, ledger.head(STUDY).hash) == (9, HEAD)
+        assert ledger.audit(STUDY, HEAD).problems == ()
+        assert len(ledger.audit(STUDY, "0" * 64).problems) == 1
+        _expect(UserError, ["unheard"], lambda: ledger.audit("unheard"))
+
+
+def check_a_task_is_promised_once(open_ledger: OpenLedger) -> None:
+    """Claims are somebody's until they are given back, expire, or what they promise is done; tokens only grow."""
+    task = STUDY, RECIPE.name, "0110", 0
+    with open_ledger() as ledger, open_ledger() as other:
+        register(ledger)
+        first = ledger.claim(*task, "a", 60)
+        assert first is not None
+        assert other.claim(*task, "b", 60) is None
+        assert other.claim(*task[:3], 1, "b", 60) is not None
+        assert ledger.renew([first], 60) == [first]
+        ledger.release([first])
+        second = other.claim(*task, "b", 0)
+        assert second is not None
+        assert second.token > first.token
+        assert ledger.renew([first], 60) == []
+        third = ledger.claim(*task, "a", 60)  # b's lease of no time is over
+        assert third is not None
+        assert third.token > second.token
+        other.release([second])  # which is b's no more
+        assert other.renew([second], 60) == []
+        assert other.claim(*task, "b", 60) is None
+        assert other.record(STUDY, RECIPE.name, evaluation())  # late, and as good as any
+        assert ledger.claim(*task, "a", 60) is None
+        assert ledger.renew([third], 60) == []
+        assert not ledger.record(STUDY, RECIPE.name, evaluation())
+        assert ledger.evaluations(STUDY, RECIPE.name) == [evaluation()]
+
+
+def check_a_failed_attempt_may_be_claimed_again(open_ledger: OpenLedger) -> None:
+    with open_ledger() as ledger, open_ledger() as other:
+        register(ledger)
+        mine = ledger.claim(STUDY, RECIPE.name, "0110", 0, "a", 60)
+        assert mine is not None
+        other.record(STUDY, RECIPE.name, failure())  # a late one, of who held it before
+        assert other.claim(STUDY, RECIPE.name, "0110", 0, "b", 60) is None
+        assert ledger.renew([mine], 60) == [mine]
+        ledger.release([mine])
+        assert other.claim(STUDY, RECIPE.name, "0110", 0, "b", 60) is not None
+
+
+def check_claimants_take_turns(open_ledger: OpenLedger) -> None:
+    """Several drivers run for the same tasks: each task is promised by one of them."""
+    with open_ledger() as ledger:
+        register(ledger)
+
+    def claim(holder: int) -> list[str]:
+        with open_ledger() as own:
+            wanted = [f"{index:05b}" for index in range(16)]
+            return [each for each in wanted if own.claim(STUDY, RECIPE.name, each, 0, str(holder), 60)]
+
+    with ThreadPoolExecutor(4) as drivers:
+        claimed = [each for some in drivers.map(claim, range(4)) for each in some]
+    assert sorted(claimed) == [f"{index:05b}" for index in range(16)]
+
+
 LEDGER_CHECKS: tuple[Callable[[OpenLedger], None], ...] = (
     check_what_is_recorded_comes_back,
     check_order_of_recording_is_kept,
@@ -217,6 +321,12 @@ LEDGER_CHECKS: tuple[Callable[[OpenLedger], None], ...] = (
     check_changes_under_the_same_name_are_refused,
     check_studies_and_recipes_do_not_mix,
     check_writers_take_turns,
+    check_any_error_text_is_kept,
+    check_news_come_once,
+    check_the_chain_is_the_same_everywhere,
+    check_a_task_is_promised_once,
+    check_a_failed_attempt_may_be_claimed_again,
+    check_claimants_take_turns,
 )
 
 

@@ -1,0 +1,56 @@
+"""``diffcredit export`` and ``diffcredit import``: a study's ledger as one file, and back."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from diffcredit.cli.console import StudyArgument, say
+from diffcredit.errors import UserError, located
+
+ArchiveArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive, such as study.zip.")]
+
+
+def export(study: StudyArgument, file: ArchiveArgument) -> None:
+    """Write a study's ledger and study file as one archive: Parquet and JSON in a zip."""
+    from diffcredit.ledger.archive import write_archive
+    from diffcredit.study import Study
+    from diffcredit.yamlfile import read_yaml
+
+    loaded = Study.load(study)
+    if file.exists():
+        raise UserError(f"{file}: already exists; give a new file")
+    with loaded.ledger(create=False) as ledger:
+        rows, head = ledger.export(loaded.name)
+    write_archive(file, rows, head, _portable(read_yaml(loaded.file)))
+    say(f"{file}: {len(rows):,} rows of {loaded.name}; images, models and contributions stay where they are")
+    say(f"Head: {head}")
+
+
+def restore(
+    file: ArchiveArgument, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the study goes.")]
+) -> None:
+    """Restore a study that was exported: its study file and its ledger, under the same head."""
+    from diffcredit.artifacts import atomic_file, write_text
+    from diffcredit.ledger import Ledger
+    from diffcredit.ledger.archive import read_archive
+
+    study_file, place = folder / "study.yaml", folder / "ledger.db"
+    for path in (study_file, place):
+        if path.exists():
+            raise UserError(f"{path}: already exists; give another folder")
+    rows, head, settings = read_archive(file)
+    with located(file), atomic_file(place) as temporary:
+        temporary.unlink()  # the database makes it
+        with Ledger.open(temporary) as ledger:
+            ledger.restore(rows, head)
+    write_text(study_file, yaml.safe_dump(_portable(settings), allow_unicode=True, sort_keys=False))
+    say(f"{study_file}: {len(rows):,} rows in {place.name}, as they were exported")
+    say(f"Head: {head}")
+
+
+def _portable(settings: dict[str, object]) -> dict[str, object]:
+    """What a study file says, with all results beside it: another's folders and database, perhaps with its password,
+    mean nothing elsewhere."""
+    return {key: value for key, value in settings.items() if key not in ("ledger", "results")} | {"results": "."}

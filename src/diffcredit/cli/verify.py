@@ -1,0 +1,83 @@
+"""``diffcredit verify``: whether a study's ledger is as it was written."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diffcredit.cli.console import Bars, StudyArgument, Where, WorkersOption, say
+from diffcredit.errors import DiffcreditError, UserError
+
+if TYPE_CHECKING:
+    from diffcredit.study import Study
+
+MOST_PROBLEMS = 20  # that are listed
+
+
+def verify(
+    study: StudyArgument,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HASH",
+            help="The head that a report or an earlier verify told: all rows up to it must be there unchanged.",
+            show_default=False,
+        ),
+    ] = None,
+    recompute: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="Also repeat K random evaluations and compare.", show_default=False),
+    ] = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Check that no row of a study's ledger was changed, removed, inserted or moved since it was written."""
+    from diffcredit.cli.run import stopping_gently
+    from diffcredit.study import Study
+
+    with stopping_gently(), Bars() as bars:
+        loaded = Study.load(study, bars)
+        verify_chain(loaded, head)
+        if recompute is not None:
+            verify_values(loaded, recompute, workers)
+
+
+def verify_chain(study: "Study", head: str | None) -> None:
+    """Every row against the chain, and the chain against the head."""
+    wanted = None if head is None else head.strip().lower()
+    if wanted is not None and (len(wanted) != 64 or set(wanted) - set("0123456789abcdef")):
+        raise UserError(f"--head: {head!r} is no head; the 64 digits 0 to 9 and a to f that verify tells are accepted")
+    with study.ledger(create=False) as ledger:
+        found = ledger.audit(study.name, wanted)
+    for problem in found.problems[:MOST_PROBLEMS]:
+        say(problem)
+    if len(found.problems) > MOST_PROBLEMS:
+        say(f"and {len(found.problems) - MOST_PROBLEMS:,} more")
+    if found.problems:
+        raise DiffcreditError(f"{study.file}: the ledger is not as it was written: {len(found.problems):,} problems")
+    say(f"{study.name}: {found.rows:,} rows, each as it was written")
+    if found.migrated:
+        say(f"the first {found.migrated:,} were chained by the migration of an older ledger, as they were then")
+    if wanted is None:
+        say("note the head down, or compare it with a report's (--head): rows taken off the end show by nothing else")
+    say(f"Head: {found.head}")
+
+
+def verify_values(study: "Study", count: int, workers: int | None) -> None:
+    """Random evaluations, made once more."""
+    from diffcredit.cli.run import last_line, make_executor
+    from diffcredit.recomputing import recompute
+
+    differing = total = 0
+    for each in recompute(study, make_executor(study, Where(workers)), count):
+        total += 1
+        what = f"coalition {each.coalition} (replicate {each.replicate}), {each.property}"
+        if each.now is None:
+            verdict = f"failed: {last_line(each.error)}"
+        elif each.now == each.recorded:
+            verdict = "equal"
+        else:
+            verdict = f"{each.now!r} now, {'within' if each.agrees else 'beyond'} the tolerance {each.tolerance:.3g}"
+        say(f"{what}: {each.recorded!r} recorded, {verdict}")
+        differing += not each.agrees
+    if differing:
+        raise DiffcreditError(f"{study.file}: {differing} of {total} values do not come out as they were recorded")
+    say(f"All {total} values come out as they were recorded.")

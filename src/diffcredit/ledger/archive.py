@@ -1,0 +1,115 @@
+"""A study's rows as one file: a zip of ``study.json`` and of two tables in Parquet, ``evaluations`` and ``values``.
+
+Every row carries its ``number`` in the chain. The tables are for whoever wants to look at a study with another tool;
+together with ``study.json`` they are all that it takes to write the study's rows again, under the same head.
+"""
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diffcredit.artifacts import atomic_file, canonical_json
+from diffcredit.errors import UserError
+from diffcredit.ledger.restoring import Rows
+
+FORMAT = 1
+DESCRIPTION = "study.json"
+TABLES = {"evaluation": "evaluations.parquet", "value": "values.parquet"}
+JSON_COLUMNS = ("numerics", "seconds", "versions")
+LARGEST = 4_000_000_000  # bytes of one file within, written out
+MOST_ROWS = 50_000_000
+
+# what a file that is no archive, or not ours, may raise on being read; RuntimeError: an encrypted one
+_DAMAGES = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError)
+
+
+def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any]) -> None:
+    """Writes an archive of ``rows`` with their ``head``; ``study`` is what the study file says."""
+    numbered = [(number, kind, row) for number, (kind, row) in enumerate(rows, 1)]
+    others = [{"number": number, "kind": kind, "row": row} for number, kind, row in numbered if kind not in TABLES]
+    description = {"format": FORMAT, "head": head, "study": dict(study), "rows": others}
+    with atomic_file(file) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(DESCRIPTION, json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False))
+        for table, name in TABLES.items():
+            archive.writestr(name, _parquet(table, [(number, row) for number, kind, row in numbered if kind == table]))
+
+
+def read_archive(file: Path) -> tuple[Rows, str, dict[str, Any]]:
+    """The rows, their head and what the study file says; a UserError for whatever is no such archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            description = json.loads(_member(archive, DESCRIPTION))
+            if description["format"] != FORMAT:
+                raise ValueError(f"format {description['format']!r}; this diffcredit knows {FORMAT}")
+            numbered = {each["number"]: (each["kind"], dict(each["row"])) for each in description["rows"]}
+            for table, name in TABLES.items():
+                numbered |= {row.pop("number"): (table, row) for row in _rows(_member(archive, name))}
+            rows = [numbered[number] for number in range(1, len(numbered) + 1)]
+            return rows, str(description["head"]), dict(description["study"])
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror or error})") from error
+    except _DAMAGES as error:
+        raise UserError(f"{file}: is no archive of diffcredit export, or a damaged one ({error})") from error
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    size = archive.getinfo(name).file_size
+    if size > LARGEST:
+        raise ValueError(f"{name} would have {size:,} bytes; at most {LARGEST:,} are accepted")
+    with archive.open(name) as member:
+        content = member.read(size + 1)
+    if len(content) != size:
+        raise ValueError(f"{name} does not have the size that it says")
+    return content
+
+
+def _parquet(table: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bytes:
+    pyarrow = _pyarrow()
+    text, number, real = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
+    types = {"number": number, "replicate": number, "evaluation": number, "images": number}
+    types |= {"value": real, "standard_error": real}
+    names = {
+        "evaluation": "number recipe coalition replicate purpose status error numerics seconds versions worker started "
+        "finished",
+        "value": "number evaluation property value standard_error images error",
+    }[table].split()
+    columns = {
+        name: [
+            place if name == "number" else canonical_json(row[name]) if name in JSON_COLUMNS else row[name]
+            for place, row in rows
+        ]
+        for name in names
+    }
+    schema = pyarrow.schema([(name, types.get(name, text)) for name in names])
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pydict(columns, schema=schema), sink)
+    return sink.getvalue()
+
+
+def _rows(parquet: bytes) -> list[dict[str, Any]]:
+    pyarrow = _pyarrow()
+    try:
+        file = pyarrow.parquet.ParquetFile(io.BytesIO(parquet))
+        if file.metadata.num_rows > MOST_ROWS:
+            raise ValueError(f"{file.metadata.num_rows:,} rows; at most {MOST_ROWS:,} are accepted")
+        rows = file.read().to_pylist()
+    except pyarrow.ArrowException as error:
+        raise ValueError(str(error)) from error
+    for row in rows:
+        for name in JSON_COLUMNS:
+            if name in row:
+                row[name] = json.loads(row[name])
+    return rows
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise UserError("an archive needs the package pyarrow; pip install 'diffcredit[export]'") from error
+    return pyarrow

@@ -1,0 +1,25 @@
+"""From an older schema of the ledger to the present one.
+
+The scripts are alembic's; which of them a ledger has gone through says its own table ``schema_version``.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, update
+
+from diffcredit.ledger import tables
+
+
+def migrate(connection: Connection, version: int) -> None:
+    """Brings a ledger of schema ``version`` to :data:`~diffcredit.ledger.tables.SCHEMA_VERSION`, within the
+    connection's transaction."""
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
+
+    scripts = reversed(list(ScriptDirectory(str(Path(__file__).parent)).walk_revisions()))
+    with Operations.context(MigrationContext.configure(connection)):
+        for script in scripts:
+            if int(script.revision) > version:
+                script.module.upgrade()
+    connection.execute(update(tables.schema_version).values(version=tables.SCHEMA_VERSION))

@@ -1,0 +1,42 @@
+"""What becomes of a database that does not answer."""
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from diffcredit.errors import DiffcreditError
+
+PATIENCE = 120.0  # seconds for which a server may be away
+PAUSE = 0.5  # seconds between two attempts
+
+
+class _Stored(Protocol):
+    _engine: Engine
+    _name: str
+
+
+_Self = TypeVar("_Self", bound=_Stored)
+_Rest = ParamSpec("_Rest")
+_Result = TypeVar("_Result")
+
+
+def persistent(method: Callable[Concatenate[_Self, _Rest], _Result]) -> Callable[Concatenate[_Self, _Rest], _Result]:
+    """Repeats a transaction while its server is away, as when it is restarted: whatever was done of it is undone, or
+    done already and found so. What a file refuses (a full disk) is an error at once."""
+
+    @wraps(method)
+    def repeated(self: _Self, *arguments: _Rest.args, **named: _Rest.kwargs) -> Any:
+        end = time.monotonic() + (0.0 if self._engine.dialect.name == "sqlite" else PATIENCE)
+        while True:
+            try:
+                return method(self, *arguments, **named)
+            except (OperationalError, InterfaceError) as error:
+                if time.monotonic() >= end:
+                    raise DiffcreditError(f"{self._name}: {' '.join(str(error.orig).split())}") from error
+                time.sleep(PAUSE)
+
+    return repeated

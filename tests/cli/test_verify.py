@@ -1,0 +1,101 @@
+"""``verify``, ``export`` and ``import`` on a finished study."""
+
+import sqlite3
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from diffcredit.cli import app
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.execution import InProcess
+from diffcredit.execution.threads import limited_threads
+from diffcredit.recomputing import recompute
+from diffcredit.study import Study
+from tiny_study import rows
+
+
+def run(*arguments):
+    """What a command prints; what it complains of is raised."""
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def head_in(output):
+    return output.rpartition(": ")[2].strip()
+
+
+def change(folder, statement):
+    with sqlite3.connect(folder / "results" / "ledger.db") as connection:
+        connection.execute(statement)
+
+
+def repeated(folder, count):
+    with limited_threads(1):
+        return list(recompute(Study.load(folder), InProcess(), count))
+
+
+def test_an_untouched_ledger_and_a_changed_one(finished):
+    told = run("verify", finished)
+    head = head_in(told)
+    (count,) = rows(finished, "SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM property_values)")[0]
+    assert f"tiny: {count + 5} rows" in told  # one study, one recipe, three properties
+    assert rows(finished, "SELECT hash FROM chain ORDER BY number DESC LIMIT 1") == [(head,)]
+    assert "rows, each as it was written" in run("verify", finished, "--head", head.upper())
+    assert head in run("status", finished)
+    with pytest.raises(UserError, match="--head: 'abc' is no head"):
+        run("verify", finished, "--head", "abc")
+    with pytest.raises(DiffcreditError, match="not as it was written: 1 problems"):
+        run("verify", finished, "--head", "0" * 64)
+    change(finished, "UPDATE property_values SET value = value * 1.01 WHERE id = 7")
+    with pytest.raises(DiffcreditError, match=r"study\.yaml: the ledger is not as it was written: 1 problems"):
+        run("verify", finished)
+
+
+def test_repeated_evaluations_tell_recorded_from_invented_values(finished):
+    found = repeated(finished, 2)
+    assert len(found) == 6
+    assert {each.tolerance for each in found} == {0.0}
+    assert all(each.now == each.recorded and each.agrees for each in found)
+    before = rows(finished, "SELECT count(*) FROM evaluations")
+    change(finished, "UPDATE property_values SET value = value + 0.001")
+    assert not any(each.agrees for each in repeated(finished, 1))
+    assert rows(finished, "SELECT count(*) FROM evaluations") == before
+
+
+def test_another_numerics_class_may_be_a_little_off(finished):
+    change(finished, "UPDATE evaluations SET numerics = '{}'")
+    change(finished, "UPDATE property_values SET value = value * (1 + 1e-12)")
+    found = repeated(finished, 1)
+    assert all(each.agrees for each in found)
+    assert any(each.now != each.recorded for each in found)
+    change(finished, "UPDATE property_values SET value = value + 1000")
+    assert not any(each.agrees for each in repeated(finished, 1))
+
+
+def test_verify_repeats_evaluations(finished):
+    with limited_threads(1):
+        assert "All 3 values come out as they were recorded." in run(
+            "verify", finished, "--recompute", 1, "--workers", 1
+        )
+
+
+def test_a_study_goes_to_another_folder_and_keeps_its_head(finished, tmp_path):
+    file, folder = tmp_path / "study.zip", tmp_path / "elsewhere"
+    content = yaml.safe_load((finished / "study.yaml").read_text(encoding="utf-8"))
+    ledger = str(finished / "results" / "ledger.db")
+    (finished / "study.yaml").write_text(yaml.safe_dump(content | {"ledger": ledger}), encoding="utf-8")
+    head = head_in(run("verify", finished))
+    assert head in run("export", finished, file)
+    assert head in run("import", file, folder)
+    assert {path.name for path in folder.iterdir()} == {"study.yaml", "ledger.db"}
+    assert "rows, each" in run("verify", folder, "--head", head)
+    # another's folders, and a database with its password, stay behind
+    assert yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8")) == content | {"results": "."}
+    assert run("credits", folder) == run("credits", finished)
+    with pytest.raises(UserError, match=r"study\.yaml: already exists"):
+        run("import", file, folder)
+    with pytest.raises(UserError, match=r"study\.zip: already exists"):
+        run("export", finished, file)

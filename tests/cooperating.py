@@ -1,0 +1,71 @@
+"""A driver of a small study in a process of its own: ``python cooperating.py URL FOLDER HOLD LEASE VALUE``.
+
+It notes in FOLDER every evaluation that it begins; at coalition HOLD it waits until FOLDER has a file ``go``.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diffcredit.cooperation import Driver
+from diffcredit.execution import InProcess, Task
+from diffcredit.execution.tasks import utc_now, worker_name
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
+
+STUDY, RECIPE = "shared", "toy"
+TASKS = [Task(f"{index:05b}", 0, "estimate") for index in range(24)]
+
+
+@dataclass(frozen=True)
+class Noting:
+    """Is its own factory."""
+
+    folder: Path
+    hold: str
+    value: float
+
+    def __call__(self) -> "Noting":
+        return self
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        for task in tasks:
+            with (self.folder / f"begun-{task.coalition}").open("a") as file:
+                file.write(f"{worker_name()}\n")
+            time.sleep(0.02)
+            while task.coalition == self.hold and not (self.folder / "go").exists():
+                time.sleep(0.02)
+            value = Value("value", self.value + int(task.coalition, 2))
+            yield Evaluation(
+                coalition=task.coalition,
+                replicate=task.replicate,
+                purpose=task.purpose,
+                status="done",
+                values=(value,),
+                error=None,
+                numerics={},
+                seconds={},
+                worker=worker_name(),
+                started=utc_now(),
+                finished=utc_now(),
+            )
+
+
+def prepare(url: str) -> None:
+    with Ledger.open(url) as ledger:
+        ledger.register_study(STUDY, {"contributors": list("abcde")})
+        ledger.register_recipe(STUDY, Recipe(RECIPE, {}))
+        ledger.register_property(STUDY, PropertyRecord("value", {}, higher_is_better=True))
+
+
+def drive(url: str, folder: Path, hold: str, lease: float, value: float) -> None:
+    with Ledger.open(url) as ledger:
+        driver = Driver(ledger, STUDY, RECIPE, lambda evaluation: None, 0, lease)
+        for evaluation in driver.run(InProcess(), Noting(folder, hold, value), TASKS):
+            sys.stdout.write(f"{evaluation.coalition} {evaluation.status}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    drive(sys.argv[1], Path(sys.argv[2]), sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))

@@ -1,0 +1,276 @@
+"""The chain of hashes against an implementation of its own, and against every kind of manipulation."""
+
+import hashlib
+import json
+import sqlite3
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from diffcredit.errors import UserError
+from diffcredit.ledger import Ledger
+from diffcredit.ledger.audit import audit
+from diffcredit.ledger.sqlite import prepare_sqlite
+from diffcredit.testing import ledgers
+from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, failure, register
+
+
+def follow(previous, kind, row):
+    said = json.dumps({"kind": kind, "row": row}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256((previous + said).encode("utf-8")).hexdigest()
+
+
+def test_the_head_by_hand():
+    """The rows of ``check_the_chain_is_the_same_everywhere``, written down and hashed without the ledger."""
+    made = {
+        "recipe": "sparsified",
+        "coalition": "0110",
+        "replicate": 0,
+        "purpose": "estimate",
+        "status": "done",
+        "error": None,
+        "numerics": {"device": "cpu", "threads": 1},
+        "seconds": {"training": 1.25, "sampling": 0.1, "measuring": 0.0},
+        "versions": {"torch": "2.6.0"},
+        "worker": "machine:17",
+        "started": "2025-01-31T12:00:00.000+00:00",
+        "finished": "2025-01-31T12:00:01.350+00:00",
+    }
+    failed = made | {"coalition": "1111", "status": "failed", "error": "Traceback: out of memory"}
+    settings = {"data": {"resolution": 32}, "retraining": {"method": "sparsified", "steps": 100}, "seed": 0}
+    diversity = {"evaluation": 5, "property": "diversité «½»", "standard_error": None, "images": None}
+    rows = [
+        ("study", {"name": "openmoji", "settings": {"contributors": ["a", "b", "c", "d"]}}),
+        ("recipe", {"name": "sparsified", "settings": settings, "weights": "abc"}),
+        ("property", {"name": "quality", "settings": {"clusters": 20}, "higher_is_better": True, "state": "def"}),
+        ("property", {"name": "diversité «½»", "settings": {}, "higher_is_better": False, "state": ""}),
+        ("evaluation", made),
+        ("value", {**diversity, "property": "quality", "value": 0.5, "standard_error": 0.1, "error": None}),
+        ("value", {**diversity, "value": None, "error": "no features"}),
+        ("evaluation", failed),
+        ("value", {**diversity, "value": 2.5, "error": None}),
+    ]
+    head = ""
+    for kind, row in rows:
+        head = follow(head, kind, row)
+    assert head == ledgers.HEAD
+
+
+@pytest.fixture
+def recorded(database):
+    """A ledger of two studies: four evaluations of one with eight values, and its head."""
+    with Ledger.open(database) as ledger:
+        ledger.register_study("other", {})
+        ledger.register_recipe("other", RECIPE)
+        register(ledger)
+        for coalition, quality in (("0001", 1.0), ("0010", 2.0), ("0100", 3.0)):
+            ledger.record(STUDY, RECIPE.name, evaluation(coalition, quality))
+        ledger.record(STUDY, RECIPE.name, failure("0100"))
+        ledger.record(STUDY, RECIPE.name, evaluation("1000", 4.0))
+        return database, ledger.head(STUDY).hash
+
+
+def tamper(database, statements):
+    engine = create_engine(database)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+def problems(database, head=None):
+    with Ledger.open(database, create=False) as ledger:
+        return list(ledger.audit(STUDY, head).problems)
+
+
+# the study is 2; its recipe 2; evaluations 1 to 5, of which 4 failed; values 1 to 8; chain 1 to 17
+COPY = "recipe_id, replicate, purpose, error, numerics, seconds, versions, worker, started, finished, status"
+VALUE = "INSERT INTO property_values (id, evaluation_id, property_id, value) VALUES"
+LAST_HASH = "(SELECT hash FROM chain WHERE study_id = 2 AND number = 17)"
+MANIPULATIONS = {
+    "a changed value": (["UPDATE property_values SET value = 2.0000000000000004 WHERE id = 3"], ["'quality'"]),
+    "a changed standard error": (["UPDATE property_values SET standard_error = NULL WHERE id = 3"], ["'quality'"]),
+    "a changed coalition": (["UPDATE evaluations SET coalition = '0011' WHERE id = 2"], ["0011"]),
+    "a changed purpose": (["UPDATE evaluations SET purpose = 'pilot' WHERE id = 2"], ["0010"]),
+    "a changed numerics class": (['UPDATE evaluations SET numerics = \'{"device":"cuda"}\' WHERE id = 2'], ["0010"]),
+    "a changed clock": (["UPDATE evaluations SET finished = started WHERE id = 2"], ["0010"]),
+    "a failure excused": (["UPDATE evaluations SET error = 'bad luck' WHERE id = 4"], ["0100"]),
+    "changed contributors": (['UPDATE studies SET settings = \'{"contributors":["x"]}\' WHERE id = 2'], ["openmoji"]),
+    "a changed recipe": (["UPDATE recipes SET weights = 'xyz' WHERE id = 2"], ["sparsified"]),
+    "a turned property": (["UPDATE properties SET higher_is_better = false WHERE name = 'quality'"], ["'quality'"]),
+    "a deleted value": (["DELETE FROM property_values WHERE id = 3"], ["(value) is missing"]),
+    "a deleted evaluation": (
+        ["DELETE FROM property_values WHERE evaluation_id = 2", "DELETE FROM evaluations WHERE id = 2"],
+        ["(evaluation) is missing", "(value) is missing"],
+    ),
+    "a deleted evaluation with its chain": (
+        [
+            "DELETE FROM property_values WHERE evaluation_id = 2",
+            "DELETE FROM evaluations WHERE id = 2",
+            "DELETE FROM chain WHERE study_id = 2 AND number IN (8, 9, 10)",
+        ],
+        ["rows 8 to 10 of the chain are missing"],
+    ),
+    "a deleted link": (
+        ["DELETE FROM chain WHERE study_id = 2 AND number = 9"],
+        ["rows 9 to 9", "'quality' is in no row"],
+    ),
+    "an inserted evaluation": (
+        [f"INSERT INTO evaluations (id, coalition, {COPY}) SELECT 99, '1100', {COPY} FROM evaluations WHERE id = 2"],
+        ["1100, replicate 0 is in no row of the chain: inserted"],
+    ),
+    "an inserted value": (
+        ["DELETE FROM property_values WHERE id = 8", f"{VALUE} (99, 5, 2, 7.0)"],
+        ["missing", "inserted"],
+    ),
+    "an inserted link": (
+        [f"{VALUE} (99, 4, 1, 7.0)", f"INSERT INTO chain VALUES (2, 18, 'value', 99, {LAST_HASH})"],
+        ["row 18 (value of 'quality') is not as it was written"],
+    ),
+    "a truncated record": (
+        ["DELETE FROM property_values WHERE evaluation_id = 5", "DELETE FROM evaluations WHERE id = 5"],
+        ["row 15 (evaluation) is missing", "row 17 (value) is missing"],
+    ),
+    "a truncated chain": (["DELETE FROM chain WHERE study_id = 2 AND number > 14"], ["1000, replicate 0 is in no row"]),
+    "exchanged coalitions": (
+        [
+            "UPDATE evaluations SET coalition = 'x' WHERE id = 1",
+            "UPDATE evaluations SET coalition = '0001' WHERE id = 2",
+            "UPDATE evaluations SET coalition = '0010' WHERE id = 1",
+        ],
+        ["0001", "0010"],
+    ),
+    "exchanged values": (
+        [
+            "UPDATE property_values SET evaluation_id = 4 WHERE id = 1",
+            "UPDATE property_values SET evaluation_id = 1 WHERE id = 3",
+            "UPDATE property_values SET evaluation_id = 2 WHERE id = 1",
+        ],
+        ["row 6 (value of 'quality')", "row 9 (value of 'quality')"],
+    ),
+    "a value under another property": (
+        ["DELETE FROM property_values WHERE id = 8", "UPDATE property_values SET property_id = 2 WHERE id = 7"],
+        ["row 16 (value of 'diversité «½»') is not as it was written"],
+    ),
+    "exchanged links": (
+        [
+            "UPDATE chain SET number = 99 WHERE study_id = 2 AND number = 6",
+            "UPDATE chain SET number = 6 WHERE study_id = 2 AND number = 7",
+            "UPDATE chain SET number = 7 WHERE study_id = 2 AND number = 99",
+        ],
+        ["row 6 (value of 'diversité", "row 7 (value of 'quality'", "out of its order"],
+    ),
+    "rows in another order": (
+        [
+            f"INSERT INTO evaluations (id, coalition, {COPY}) "
+            f"SELECT 99, coalition, {COPY} FROM evaluations WHERE id = 4",
+            "DELETE FROM evaluations WHERE id = 4",
+            "UPDATE chain SET row_id = 99 WHERE study_id = 2 AND kind = 'evaluation' AND row_id = 4",
+        ],
+        ["row 15 (evaluation of coalition 1000, replicate 0) is out of its order"],
+    ),
+    "an evaluation moved to another study": (
+        ["UPDATE evaluations SET recipe_id = 1 WHERE id = 4"],
+        ["(evaluation) is missing"],
+    ),
+    "a changed hash": (["UPDATE chain SET hash = 'x' WHERE study_id = 2 AND number = 9"], ["row 9", "row 10"]),
+}
+
+
+def test_every_manipulation_is_found(recorded):
+    database, head = recorded
+    engine = create_engine(database)
+    if engine.dialect.name == "sqlite":
+        prepare_sqlite(engine)
+    with engine.connect() as connection:
+        assert audit(connection, 2, head).problems == ()
+        for name, (statements, words) in MANIPULATIONS.items():
+            connection.rollback()
+            for statement in statements:
+                connection.execute(text(statement))
+            found = audit(connection, 2, None).problems
+            assert found, name
+            for word in words:
+                assert any(word in line for line in found), f"{name}: {word} not in {found}"
+            assert set(found) <= set(audit(connection, 2, head).problems), name
+        connection.rollback()
+        assert audit(connection, 2, head).problems == ()
+    engine.dispose()
+
+
+def test_only_the_changed_row_is_accused(recorded):
+    database, _ = recorded
+    tamper(database, ["UPDATE property_values SET value = 9 WHERE id = 3"])
+    assert problems(database) == ["row 9 (value of 'quality') is not as it was written"]
+
+
+def test_a_truncated_end_is_found_by_the_head(recorded):
+    database, head = recorded
+    tamper(
+        database,
+        [
+            "DELETE FROM property_values WHERE evaluation_id = 5",
+            "DELETE FROM evaluations WHERE id = 5",
+            "DELETE FROM chain WHERE study_id = 2 AND number > 14",
+        ],
+    )
+    assert problems(database) == []  # which is why the head is noted down
+    assert len(problems(database, head)) == 1
+    assert "removed from the end" in problems(database, head)[0]
+
+
+def test_a_chain_written_anew_is_found_by_the_head(recorded):
+    """Who changes a value and every hash after it leaves no trace within, but another head."""
+    database, head = recorded
+    tamper(database, ["UPDATE property_values SET value = 9 WHERE id = 7"])
+    engine = create_engine(database)
+    with engine.begin() as connection:
+        previous, made = [
+            connection.execute(text(f"SELECT hash FROM chain WHERE study_id = 2 AND number = {n}")).scalar_one()
+            for n in (15, 17)
+        ]
+        quality = {"evaluation": 15, "property": "quality", "value": 9.0, "standard_error": 0.1}
+        diversity = {"evaluation": 15, "property": "diversité «½»", "value": 2.5, "standard_error": None}
+        for number, row in ((16, quality), (17, diversity)):
+            previous = follow(previous, "value", {**row, "images": None, "error": None})
+            connection.execute(text(f"UPDATE chain SET hash = '{previous}' WHERE study_id = 2 AND number = {number}"))
+    engine.dispose()
+    assert made == head
+    assert problems(database) == []
+    assert len(problems(database, head)) == 1
+
+
+def test_an_earlier_head_holds_for_a_ledger_that_grew(recorded):
+    database, head = recorded
+    with Ledger.open(database) as ledger:
+        ledger.record(STUDY, RECIPE.name, evaluation("1110", 5.0))
+        assert ledger.head(STUDY).hash != head
+    assert problems(database, head) == []
+    tamper(database, ["UPDATE property_values SET value = 9 WHERE id = 3"])
+    assert problems(database, head) != []
+
+
+def test_one_study_says_nothing_of_another(recorded):
+    database, _ = recorded
+    tamper(database, ["UPDATE recipes SET weights = 'xyz' WHERE id = 1"])
+    assert problems(database) == []
+    with Ledger.open(database) as ledger:
+        assert len(ledger.audit("other").problems) == 1
+
+
+def test_a_crash_between_rows_leaves_no_gap(tmp_path):
+    """A row and its link are one transaction: what cannot be chained is not written."""
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        register(ledger)
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TRIGGER no BEFORE INSERT ON chain BEGIN SELECT RAISE(ABORT, 'no'); END")
+        with pytest.raises(Exception, match="no"):
+            ledger.record(STUDY, RECIPE.name, evaluation())
+        assert ledger.evaluations(STUDY, RECIPE.name) == []
+        assert ledger.audit(STUDY).problems == ()
+
+
+def test_a_head_must_be_there_to_be_told(tmp_path):
+    with Ledger.open(tmp_path / "ledger.db") as ledger, pytest.raises(UserError, match="no study 'openmoji'"):
+        ledger.head(STUDY)

@@ -1,0 +1,70 @@
+"""Claims where clocks jump."""
+
+import pytest
+
+from diffcredit.ledger import Ledger, claims
+from diffcredit.testing.ledgers import RECIPE, STUDY, register
+
+TASK = STUDY, RECIPE.name, "0110", 0
+DAY = 86_400.0
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger.open(tmp_path / "ledger.db") as opened:
+        register(opened)
+        yield opened
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """This machine's clock, which the test sets."""
+    now = [1.8e9]
+    monkeypatch.setattr(claims.time, "time", lambda: now[0])
+    return now
+
+
+def test_a_claim_holds_as_long_as_was_said(ledger, clock):
+    first = ledger.claim(*TASK, "a", 60)
+    clock[0] += 59
+    assert ledger.claim(*TASK, "b", 60) is None
+    assert ledger.renew([first], 60) == [first]
+    clock[0] += 59
+    assert ledger.claim(*TASK, "b", 60) is None
+    clock[0] += 2
+    assert ledger.claim(*TASK, "b", 60) is not None
+    assert ledger.renew([first], 60) == []
+
+
+def test_a_clock_put_back_locks_nothing_up(ledger, clock):
+    assert ledger.claim(*TASK, "a", 60)
+    clock[0] -= DAY
+    other = ledger.claim(*TASK, "b", 60)
+    assert other
+    assert ledger.claim(*TASK, "a", 60) is None
+    assert ledger.renew([other], 60) == [other]
+
+
+def test_a_clock_put_forward_costs_a_claim_and_no_more(ledger, clock):
+    first = ledger.claim(*TASK, "a", 60)
+    clock[0] += DAY
+    second = ledger.claim(*TASK, "b", 60)
+    assert second.token > first.token
+    assert ledger.renew([first, second], 60) == [second]
+
+
+def test_no_claim_is_longer_than_the_longest(ledger, clock):
+    assert ledger.claim(*TASK, "a", 10 * DAY)
+    clock[0] += claims.LONGEST_LEASE - 1
+    assert ledger.claim(*TASK, "b", 60) is None
+    clock[0] += 2
+    assert ledger.claim(*TASK, "b", 60)
+
+
+def test_the_clock_of_a_server_counts(postgres, clock):
+    """However wrong this machine's clock is."""
+    with Ledger.open(postgres) as opened:
+        register(opened)
+        assert opened.claim(*TASK, "a", 60)
+        clock[0] += DAY
+        assert opened.claim(*TASK, "b", 60) is None
