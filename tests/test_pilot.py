@@ -72,6 +72,7 @@ def test_a_pilot_is_recorded_as_such_and_resumed(tmp_path):
     assert first[0].coalition == found[0][0]
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_bits(tmp_path):
     one, two = small(tmp_path / "one"), small(tmp_path / "two")
     piloted(one)

@@ -16,7 +16,7 @@ def two(tmp_path):
 
 
 def test_side_by_side(diffcredit, two, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("diffcredit.cli.console.console._width", 160)
     code, out, err = diffcredit("compare", *two, "--csv", tmp_path / "c.csv")
     assert (code, err) == (0, "")
     assert "  retraining.steps 1 → 7" in out.splitlines()

@@ -29,7 +29,7 @@ def planted(tmp_path, monkeypatch):
         return iter(())
 
     monkeypatch.setattr(Study, "evaluate", evaluate)
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("diffcredit.cli.console.console._width", 160)
     contest = Contest(Study.load(validated(tmp_path)))
     record(contest.study, contest.design(contest.study).tasks, GAMES, lower=["heldout_loss"])
     record(contest.scratch, contest.truth().tasks[:12], GAMES, lower=["heldout_loss"])

@@ -60,7 +60,7 @@ def test_the_fit_is_a_regression_on_the_surrogate_beside_the_penalised_slopes():
     np.testing.assert_allclose(credits.values, expected - expected.mean() + 0.1, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["prior", "surrogate"])
+@pytest.mark.parametrize("method", [pytest.param("prior", marks=pytest.mark.slow), "surrogate"])
 def test_a_good_anchor_helps_and_junk_does_no_harm(method):
     truth = games.brute_force_shapley(curved, N)
     generator = np.random.default_rng(1)

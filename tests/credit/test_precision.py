@@ -152,6 +152,7 @@ def test_an_unknown_standard_error_settles_nothing():
     assert TopK(1, 0.5).standing(looks).evaluations is None
 
 
+@pytest.mark.slow
 def test_stopping_by_correlation_meets_its_target():
     """Additive games with noise, looked at every 40 evaluations: where the rule stops, the credits correlate with the
     true ones about as well as asked for, and where it was foreseen from half-way."""

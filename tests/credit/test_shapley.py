@@ -229,8 +229,8 @@ def test_the_stein_step_finds_the_shapley_value_where_slopes_depend_on_the_size(
     ("kind", "n", "m", "deviation"),
     [
         ("learning", 12, 60, 1.0),
-        ("learning", 12, 200, 3.0),
-        ("additive", 20, 200, 2.0),
+        pytest.param("learning", 12, 200, 3.0, marks=pytest.mark.slow),
+        pytest.param("additive", 20, 200, 2.0, marks=pytest.mark.slow),
         ("additive", 16, 60, 4.0),
     ],
 )
