@@ -1,5 +1,6 @@
 """What several rooms' tests share."""
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -26,11 +27,11 @@ def finished(_finished: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """A PostgreSQL server; whoever asks for it is skipped where there is none."""
-    pytest.importorskip("psycopg")
+    """A PostgreSQL server; whoever asks for it is skipped where there is none, or fails where one is required."""
     programs = binaries()
     if programs is None:
-        pytest.skip("no PostgreSQL server here (Debian's package postgresql)")
+        without = pytest.fail if os.environ.get("DIFFCREDIT_TEST_REQUIRES_POSTGRES") else pytest.skip
+        without("no PostgreSQL server here (Debian's package postgresql)")
     with running_server(programs) as server:
         yield server
 

@@ -13,7 +13,18 @@ from planted_study import additive, plant
 
 SOURCE = Path(diffcredit.__file__).parent
 
-FOUNDATION = ("errors", "artifacts", "seeds", "progress", "shown", "yamlfile", "csvtext", "plugins", "pictures")
+FOUNDATION = (
+    "errors",
+    "artifacts",
+    "events",
+    "seeds",
+    "progress",
+    "shown",
+    "yamlfile",
+    "csvtext",
+    "plugins",
+    "pictures",
+)
 ROOMS = (
     "contributions",
     "diffusion",
