@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diffcredit.cli.console import StudyArgument, console
-from diffcredit.errors import UserError, located
+from diffcredit.errors import DiffcreditWarning, UserError, located
 
 if TYPE_CHECKING:
     from diffcredit.report import CreditTable
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 # The registry itself would bring scipy, for which --help should not wait.
 METHOD_HELP = (
     "Shapley values: shapley, unshrunk, kernelshap, permutation, exact. Other questions: banzhaf, banzhaf-msr, "
-    "leave-one-out, add-one-in, datamodel, datamodel-lasso."
+    "leave-one-out, add-one-in, datamodel, datamodel-lasso. Default: shapley, or what the design is for where it has "
+    "no Shapley values."
 )
 
 
@@ -39,7 +41,7 @@ def credits(
             show_default=False,
         ),
     ] = None,
-    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "shapley",
+    method: Annotated[str | None, typer.Option(help=METHOD_HELP, show_default=False)] = None,
     confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
     format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
 ) -> None:
@@ -47,7 +49,7 @@ def credits(
     from diffcredit.credit import METHODS
     from diffcredit.report.spreadsheet import credits_csv
 
-    if method not in METHODS:
+    if method is not None and method not in METHODS:
         raise UserError(f"--method: {method!r} is unknown; accepted: {', '.join(METHODS)}")
     if mix is None:
         tables = _tables(study, property, method, confidence)
@@ -57,14 +59,16 @@ def credits(
         raise UserError("--property and --mix: both given; one of them is accepted")
     if format is Format.csv:
         typer.echo(credits_csv(tables), nl=False)
+        warn_of_lack_of_fit(tables)
     elif format is Format.json:
         content = [_content(table) for table in tables]
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+        warn_of_lack_of_fit(tables)
     else:
         print_credits(tables)
 
 
-def _tables(study: str, property: str | None, method: str, confidence: float) -> "tuple[CreditTable, ...]":
+def _tables(study: str, property: str | None, method: str | None, confidence: float) -> "tuple[CreditTable, ...]":
     from diffcredit.report.tables import credit_tables
     from diffcredit.study import Study
 
@@ -77,7 +81,7 @@ def _tables(study: str, property: str | None, method: str, confidence: float) ->
     return tuple(table for table in tables if table.property == property)
 
 
-def _mixed(study: str, text: str, method: str, confidence: float) -> "CreditTable":
+def _mixed(study: str, text: str, method: str | None, confidence: float) -> "CreditTable":
     from diffcredit.credit import mix
     from diffcredit.report.tables import mixed_table
     from diffcredit.study import Study
@@ -87,7 +91,7 @@ def _mixed(study: str, text: str, method: str, confidence: float) -> "CreditTabl
     credits = loaded.credits(method, confidence)
     with located("--mix"):
         mixed = mix(credits, weights)
-    return mixed_table(loaded, mixed, method)
+    return mixed_table(loaded, mixed, next(iter(credits.values())).method)
 
 
 def parse_weights(text: str) -> dict[str, float]:
@@ -130,10 +134,20 @@ def finite(value: Any) -> Any:
 
 
 def print_credits(tables: "Sequence[CreditTable]") -> None:
-    """One table a property, most helpful contributor first."""
+    """One table a property, most helpful contributor first, and a warning where a property's values do not fit."""
     for table in tables:
         _print_table(table)
     console.print("in brackets: the interval of a rank or share, for each contributor on its own", style="dim")
+    warn_of_lack_of_fit(tables)
+
+
+def warn_of_lack_of_fit(tables: "Sequence[CreditTable]") -> None:
+    """One warning a property of which the values of some coalitions do not fit the rest."""
+    from diffcredit.report.outliers import complaint
+
+    for table in tables:
+        if (said := complaint(table)) is not None:
+            warnings.warn(said, DiffcreditWarning, stacklevel=2)
 
 
 def _print_table(table: "CreditTable") -> None:
@@ -162,7 +176,8 @@ def _print_table(table: "CreditTable") -> None:
         "": [marks[row.versus_average] for row in rows],
     }
     direction = "higher is better" if table.higher_is_better else "lower is better: a negative credit helps"
-    grid = Table(title=Text(f"\n{table.title} ({direction})", "bold"), title_justify="left", box=None)
+    by = "" if table.method == "shapley" else f", by {table.method}"
+    grid = Table(title=Text(f"\n{table.title} ({direction}){by}", "bold"), title_justify="left", box=None)
     shown = {name: cells for name, cells in columns.items() if cells}  # what is no part of a whole has no share
     for name in shown:
         grid.add_column(

@@ -27,6 +27,8 @@ IntArray = NDArray[np.intp]
 
 # Relative to the largest number involved: credits whose sum is this near to F(N) − F(∅) share it out.
 ROUNDING = 1e-9
+# Of the largest number involved: credits that differ by less are equal.
+DIGITS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +152,13 @@ class Credits:
 
     def rank(self, higher_is_better: bool = True) -> IntArray:
         """(n,): 1 for the most helpful contributor; equal credits share the better rank."""
-        return rankdata(-self.values if higher_is_better else self.values, method="min").astype(np.intp)
+        return rankdata(-self.rounded if higher_is_better else self.rounded, method="min").astype(np.intp)
+
+    @property
+    def rounded(self) -> FloatArray:
+        """(n,): the credits, where what differs by no more than the rounding of F's own numbers is equal."""
+        scale = max(abs(self.empty), abs(self.full), float(np.abs(self.values).max())) or 1.0
+        return np.round(self.values / scale, DIGITS) * scale
 
     def rank_intervals(self, higher_is_better: bool = True) -> tuple[IntArray, IntArray]:
         """(low, high), (n,) each: the best and the worst rank that each contributor may have, at ``confidence``.

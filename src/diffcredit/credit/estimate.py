@@ -35,6 +35,14 @@ DEFAULT = "shapley"
 METHODS = (DEFAULT, *_WITHOUT_ANCHORS)
 
 
+def method_of(design: str) -> str:
+    """What credits the evaluations of the design called so, where nobody asks for another method: Shapley values, or
+    what there is without the sizes of coalitions that these need."""
+    if design in ("leave-one-out", "add-one-in"):
+        return design
+    return "datamodel" if design.startswith("subset(") else DEFAULT
+
+
 @overload
 def estimate(
     coalitions: ArrayLike,

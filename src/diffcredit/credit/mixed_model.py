@@ -3,10 +3,12 @@
 y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j): m and v are a `Shape`'s.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import f as fisher
 
 from diffcredit.credit.regression import Regression, regress
 from diffcredit.credit.shape import Shape, likeliest_shape
@@ -21,11 +23,13 @@ SHAPE_ROWS = 1200
 
 @dataclass(frozen=True)
 class VarianceComponents:
-    """noise σ² of one value about the fit, ridge λ = σ²/τ², and −2 log of their likelihood."""
+    """noise σ² of one value about the fit, ridge λ = σ²/τ², −2 log of their likelihood, and the degrees of freedom ν of
+    σ² = S(λ)/ν."""
 
     noise: float
     ridge: float
     deviance: float
+    freedom: int
 
     @property
     def spread(self) -> float:
@@ -43,13 +47,15 @@ class MixedModel:
     components: VarianceComponents
 
 
-def fit_mixed_model(table: Table, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
+def fit_mixed_model(table: Table, nuisance: FloatArray, proxies: FloatArray, telling: Sequence[int] = ()) -> MixedModel:
     """The likeliest shape, and the fit with it.
 
     nuisance (m, p): unshrunk regressors that do not change with the shape. proxies (n, k): directions in which
-    credits are not shrunk; x̃ m(s)·proxy joins the nuisance regressors.
+    credits are not shrunk; x̃ m(s)·proxy joins the nuisance regressors. telling: rows without which some regressor
+    would vanish.
     """
-    rows = np.unique(np.linspace(0, len(table.values) - 1, SHAPE_ROWS).astype(np.intp))
+    spread_out = np.linspace(0, len(table.values) - 1, SHAPE_ROWS).astype(np.intp)
+    rows = np.union1d(spread_out, np.array(telling, dtype=np.intp))
 
     def deviance(shape: Shape) -> float:
         return _fit(table, nuisance, proxies, shape, rows).components.deviance
@@ -59,21 +65,64 @@ def fit_mixed_model(table: Table, nuisance: FloatArray, proxies: FloatArray) -> 
     return _fit(table, nuisance, proxies, shape, np.arange(len(table.values)))
 
 
+def misfit_p(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape) -> dict[str, float]:
+    """``misfit_p``, the p-value of ω = 0: does the model miss no more of the coalitions' means than replicates of one
+    coalition differ by? By F with m − p degrees of freedom and the replicates' own, exact where λ, γ and δ are given;
+    p the number of unshrunk regressors. Nothing without replicates.
+
+    F(∅) and F(N) have no say: noise may change with the size.
+    """
+    replicates = int((table.replicates - 1).sum())
+    if replicates == 0:
+        return {}
+    components = _fit(table, nuisance, proxies, replace(shape, misfit=0.0), np.arange(len(table.values))).components
+    within = _scatter(table, replace(shape, misfit=0.0), np.arange(len(table.values)))
+    freedom = components.freedom - replicates
+    between = components.noise * components.freedom - within
+    if between <= 0:
+        return {"misfit_p": 1.0}
+    ratio = between / freedom / (within / replicates) if within > 0 else np.inf
+    return {"misfit_p": float(fisher.sf(ratio, freedom, replicates))}
+
+
+def with_parameters_of(other: MixedModel, table: Table, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
+    """The fit to all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
+    rows, shape, ridge = np.arange(len(table.values)), other.shape, other.components.ridge
+    modulated, regression = _regression(table, nuisance, proxies, shape, rows)
+    shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
+    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, shape, rows)
+    freedom = table.evaluations - regression.nuisance.shape[1]
+    components = replace(other.components, noise=squares / freedom, freedom=freedom)
+    return MixedModel(shape, modulated, regression, components)
+
+
 def _fit(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape, rows: IntArray) -> MixedModel:
-    sizes, replicates = table.sizes[rows], table.replicates[rows]
-    modulated = table.centred[rows] * shape.modulation(sizes, table.n)[:, None]
-    variance = shape.variance(table)[rows]
-    regression = regress(modulated, np.hstack([nuisance[rows], modulated @ proxies]), 1 / variance)
-    # Replicates about their means: another likelihood, of the noise alone.
-    within = shape.size_variance(sizes, table.n) * (1 - shape.misfit)
+    modulated, regression = _regression(table, nuisance, proxies, shape, rows)
+    again = table.replicates[rows] - 1
+    within = shape.size_variance(table.sizes[rows], table.n) * (1 - shape.misfit)
     components = restricted_likelihood(
         regression,
         table.values[rows],
-        scatter=float((table.scatter[rows] / within).sum()),
-        degrees=int((replicates - 1).sum()),
-        log_variances=float(np.log(variance).sum() + ((replicates - 1) * np.log(within)).sum()),
+        scatter=_scatter(table, shape, rows),
+        degrees=int(again.sum()),
+        log_variances=float(np.log(shape.variance(table)[rows]).sum() + (again * np.log(within)).sum()),
     )
     return MixedModel(shape, modulated, regression, components)
+
+
+def _regression(
+    table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape, rows: IntArray
+) -> tuple[FloatArray, Regression]:
+    """x̃ m(s), and its regression beside the unshrunk."""
+    modulated = table.centred[rows] * shape.modulation(table.sizes[rows], table.n)[:, None]
+    unshrunk = np.hstack([nuisance[rows], modulated @ proxies])
+    return modulated, regress(modulated, unshrunk, 1 / shape.variance(table)[rows])
+
+
+def _scatter(table: Table, shape: Shape, rows: IntArray) -> float:
+    """Replicates about their means, in units of σ²: another likelihood, of the noise alone."""
+    within = shape.size_variance(table.sizes[rows], table.n) * (1 - shape.misfit)
+    return float((table.scatter[rows] / within).sum())
 
 
 def restricted_likelihood(
@@ -119,4 +168,4 @@ def restricted_likelihood(
     for _ in range(60):
         middle = (low * high) ** 0.5
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return VarianceComponents(explained(high) / freedom, high, deviance(high))
+    return VarianceComponents(explained(high) / freedom, high, deviance(high), freedom)

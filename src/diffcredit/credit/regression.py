@@ -108,6 +108,12 @@ class RidgeFit:
         fitted = np.einsum("jk,kj->j", of.projected[rows], self.slopes[:, columns])
         return np.einsum("jk,jk->j", of.nuisance[rows], of.nuisance[columns]) + fitted
 
+    @cached_property
+    def leverages(self) -> FloatArray:
+        """(m,): the diagonal of the hat matrix, nuisance regressors included."""
+        every = np.arange(len(self.regression.root))
+        return self._hat(every, every)
+
     def residuals(self, values: FloatArray) -> FloatArray:
         """(m,): √w·(values − fit)."""
         of = self.regression
@@ -122,8 +128,7 @@ class RidgeFit:
         H's block is taken whole. What the fit determines entirely has no such residual: the deviation of
         ``noise``, the variance of √w·y, stands in.
         """
-        e, every = self.residuals(values), np.arange(len(values))
-        free = 1 - self._hat(every, every)
+        e, free = self.residuals(values), 1 - self.leverages
         # λ leaves at least λ/(λ + d²) of a row: with a small one, that little is still no rounding.
         largest = float(self.regression.information.max(initial=0.0))
         least = min(LEAST_FREE, self.ridge / (2 * (self.ridge + largest))) if self.ridge > 0 else LEAST_FREE

@@ -14,17 +14,16 @@ from scipy.special import ndtri
 
 from diffcredit.credit.anchors import Anchors
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
+from diffcredit.credit.lack_of_fit import as_diagnostics
 from diffcredit.credit.least_squares import shapley_weights
-from diffcredit.credit.mixed_model import MixedModel, fit_mixed_model
+from diffcredit.credit.mixed_model import MixedModel, misfit_p
 from diffcredit.credit.regression import RidgeFit, regress, size_regressors
+from diffcredit.credit.setting_apart import fit_with_outliers_apart, spare_degrees
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
-
-# Fewer residual degrees of freedom say nothing about the noise.
-LEAST_DEGREES = 3
 
 
 def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
@@ -33,11 +32,15 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
     Interval: φ̂ ± cva(m₂)·√N, N the HC2 variance of the whole linear map plus the level's, m₂ the second
     moment of shrinkage bias and leftover tilt over N. It covers at the stated rate on average over the
     contributors, whatever the distribution of their credits.
+
+    The diagnostics name coalitions whose values the model cannot explain as noise; where all are evaluated they are
+    set apart (`setting_apart`).
     """
     given, table = table, table.about_mean
-    n, nuisance = table.n, np.hstack([size_regressors(table.sizes, table.n), anchors.columns])
-    require_freedom(table, nuisance.shape[1] + anchors.proxies.shape[1])
-    model = fit_mixed_model(table, nuisance, anchors.proxies)
+    n = table.n
+    require_freedom(table, anchors)
+    fitted = fit_with_outliers_apart(table, anchors)
+    model, nuisance, anchors = fitted.model, fitted.nuisance, fitted.anchors
     noise, spread = model.components.noise, model.components.spread
     chance = model.shape.left_to_chance(table)
     ridge = model.components.ridge * float(chance.mean())
@@ -74,7 +77,8 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
         confidence=confidence,
         bias=np.sqrt(squared_bias),
         degrees=max(table.evaluations - model.regression.nuisance.shape[1] - parameters, 1.0),
-        residuals=True,
+        # What the fit determines has no residual, only a deviation.
+        residuals=not fitted.apart,
         diagnostics={
             "lambda": ridge,
             "sigma": noise**0.5,
@@ -82,23 +86,28 @@ def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
             "slope_exponent": model.shape.slope,
             "noise_exponent": model.shape.noise,
             "misfit": model.shape.misfit,
+            **misfit_p(table, nuisance, anchors.proxies, model.shape),
+            "lack_of_fit_p": fitted.p,
+            "set_apart": float(fitted.apart),
+            **as_diagnostics(fitted.outliers),
             "stein_weight": step.weight,
             "predicted_correlation": predicted,
             "assured_correlation": assured_correlation(predicted, n),
             "effective_parameters": parameters,
             "level_standard_error": float((endpoints[0] ** 2).sum() ** 0.5),
-            **{f"anchor_{index + 1}": float(loading) for index, loading in enumerate(loadings)},
+            **{f"anchor_{index + 1}": float(loading) for index, loading in enumerate(loadings[fitted.apart :])},
         },
     )
 
 
-def require_freedom(table: Table, nuisance: int) -> None:
+def require_freedom(table: Table, anchors: Anchors) -> None:
     """Raises where the noise cannot be told from what is fitted before any slope."""
-    freedom = min(table.evaluations - nuisance - LEAST_DEGREES, len(table.values) - nuisance - 1)
-    if freedom < 0:
+    unshrunk = size_regressors(table.sizes, table.n).shape[1] + anchors.contrasts.shape[1]
+    missing = -spare_degrees(table, unshrunk)
+    if missing > 0:
         raise UserError(
             f"{table.evaluations} evaluations of {len(table.values)} different coalitions of {table.n} contributors: "
-            f"shapley needs {-freedom} more"
+            f"shapley needs {missing} more"
         )
 
 

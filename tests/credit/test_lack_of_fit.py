@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from scipy.stats import kstest
+from scipy.stats import t as student
+
+from diffcredit.credit import estimate
+from diffcredit.credit.lack_of_fit import (
+    Outlier,
+    as_diagnostics,
+    largest_residual,
+    lone_game_credits,
+    noise_degrees,
+    outliers_in,
+    studentised_residuals,
+)
+from diffcredit.credit.mixed_model import MixedModel, VarianceComponents, fit_mixed_model
+from diffcredit.credit.regression import regress, size_regressors
+from diffcredit.credit.shape import Shape
+from diffcredit.credit.table import read_table
+from diffcredit.testing.games import all_coalitions, brute_force_shapley
+
+N = 6
+EVERY = all_coalitions(N)[1:-1]
+SIZES = EVERY.sum(axis=1)
+
+
+def model_values(generator, spread, slope, noise):
+    """All coalitions of six with values that follow the model: a size effect, normal slopes, normal noise."""
+    falling, deviation = SIZES ** -float(slope), SIZES ** (-float(noise) / 2)
+    effects = (EVERY - SIZES[:, None] / N) @ (spread * generator.standard_normal(N))
+    return 3 * np.sqrt(SIZES / N) + falling * effects + deviation * generator.standard_normal(len(EVERY))
+
+
+def fitted(values, coalitions=EVERY, seeds=None):
+    table = read_table(coalitions, values, 0.0, 3.0, "exhaustive", seeds).about_mean
+    nuisance = size_regressors(table.sizes, table.n)
+    return table, nuisance, fit_mixed_model(table, nuisance, np.empty((table.n, 0)))
+
+
+def test_residuals_are_those_of_fits_without_the_coalition():
+    """By generalised least squares with the dense covariance of all other values."""
+    values = model_values(np.random.default_rng(1), 0.5, 1, 1)
+    table, nuisance, model = fitted(values)
+    covariance = np.diag(model.shape.variance(table)) + model.modulated @ model.modulated.T / model.components.ridge
+    expected, sizes = [], []
+    for j in range(len(values)):
+        rest = np.arange(len(values)) != j
+        inverse = np.linalg.inv(covariance[np.ix_(rest, rest)])
+        b, y = nuisance[rest], table.values[rest]
+        information = np.linalg.inv(b.T @ inverse @ b)
+        alpha = information @ b.T @ inverse @ y
+        variance = (y - b @ alpha) @ inverse @ (y - b @ alpha) / (len(y) - b.shape[1])
+        towards = covariance[j, rest] @ inverse
+        new = nuisance[j] - towards @ b
+        foretold = nuisance[j] @ alpha + towards @ (y - b @ alpha)
+        error = covariance[j, j] - towards @ covariance[rest, j] + new @ information @ new
+        sizes.append(table.values[j] - foretold)
+        expected.append(sizes[-1] / np.sqrt(variance * error))
+    np.testing.assert_allclose(studentised_residuals(model, table.values), expected, rtol=1e-6)
+    worst = largest_residual(model, table.values)
+    assert worst.row == int(np.argmax(np.abs(expected)))
+    assert worst.size == pytest.approx(sizes[worst.row])
+    assert worst.p == pytest.approx(min(1, 2 * 62 * student.sf(abs(worst.studentised), 62 - nuisance.shape[1] - 1)))
+
+
+def test_studentised_residuals_have_students_distribution_where_the_ridge_is_known():
+    generator, ridge = np.random.default_rng(2), 4.0
+    table = read_table(EVERY, np.zeros(62), 0.0, 3.0, "exhaustive")
+    nuisance = size_regressors(table.sizes, N)
+    regression = regress(table.centred, nuisance, np.ones(62))
+    freedom = 62 - nuisance.shape[1]
+    found = []
+    for _ in range(1500):
+        values = table.centred @ generator.standard_normal(N) / ridge**0.5 + generator.standard_normal(62)
+        left = values - nuisance @ np.linalg.lstsq(nuisance, values)[0]
+        covariance = np.eye(62) + regression.projected @ regression.projected.T / ridge
+        noise = float(left @ np.linalg.solve(covariance, left)) / freedom
+        model = MixedModel(Shape(), table.centred, regression, VarianceComponents(noise, ridge, 0.0, freedom))
+        found.append(studentised_residuals(model, values)[0])
+    assert kstest(found, student(freedom - 1).cdf).pvalue > 0.01
+
+
+def test_degrees_of_freedom_of_a_sizes_own_noise():
+    """The variance of log(σ̂²s^−δ̂), where normal values have σ² and δ estimated by least squares of log squares in
+    spirit, is 2/degrees: here by the inverse information of (log σ², δ), with δ's prior of variance 1."""
+    table = read_table(EVERY, np.zeros(62), 0.0, 3.0, "exhaustive")
+    logs = np.log(table.sizes)
+    design = np.column_stack([np.ones(62), -logs])
+    variance = np.linalg.inv(design.T @ design / 2 + np.diag([0, 1.0]))
+    expected = 2 / np.einsum("jk,kl,jl->j", design, variance, design)
+    assert noise_degrees(table, 63) == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize("values", [np.full(62, 0.3), EVERY @ np.arange(1.0, 7.0) / 7])
+def test_rounding_is_no_residual(values):
+    table, _, model = fitted(values)
+    assert largest_residual(model, table.values).p == 1
+
+
+def test_replicates_tell_noise_from_misfit():
+    """Additive games are rejected at about the stated rate, games without any pattern always."""
+    generator, rejected = np.random.default_rng(5), 0
+    coalitions = np.tile(all_coalitions(4)[1:-1], (2, 1))
+    for _ in range(40):
+        additive = coalitions @ generator.standard_normal(4) + generator.standard_normal(28)
+        credits = estimate(coalitions, additive, empty=0.0, full=1.0, size_distribution="exhaustive")
+        rejected += credits.diagnostics["misfit_p"] < 0.05
+    assert rejected <= 7  # of Binomial(40, 0.05), all but a thousandth
+    without_pattern = np.tile(generator.standard_normal(14), 2) + 0.05 * generator.standard_normal(28)
+    credits = estimate(coalitions, without_pattern, empty=0.0, full=1.0, size_distribution="exhaustive")
+    assert credits.diagnostics["misfit_p"] < 1e-6
+
+
+def test_without_replicates_nothing_is_said_of_misfit():
+    values = model_values(np.random.default_rng(6), 1, 0, 0)
+    assert "misfit_p" not in estimate(EVERY, values, empty=0.0, full=3.0, size_distribution="exhaustive").diagnostics
+
+
+@pytest.mark.parametrize("members", [[0], [1, 3], [0, 1, 2, 4]])
+def test_credits_of_a_lone_coalitions_game(members):
+    coalition = np.isin(np.arange(5), members)
+    expected = brute_force_shapley(lambda rows: (rows == coalition).all(axis=1).astype(float), 5)
+    np.testing.assert_allclose(lone_game_credits(coalition), expected, atol=1e-12)
+    text = "".join("1" if inside else "0" for inside in coalition)
+    np.testing.assert_allclose(Outlier(text, -3.0, 9.0).moves, -3 * expected, atol=1e-12)
+
+
+def test_diagnostics_hold_outliers():
+    outliers = (Outlier("100", 2.5, 7.0), Outlier("011", -1.0, -6.0))
+    assert outliers_in({"sigma": 1.0, **as_diagnostics(outliers), "tau": 2.0}) == outliers
