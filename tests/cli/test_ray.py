@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from diffcredit.cli.console import Where
 from diffcredit.cli.run import make_executor
+from diffcredit.cli.where import Where
 from diffcredit.errors import UserError
 from diffcredit.execution.ray_cluster import RayWorkers
 from diffcredit.study import Study
@@ -123,6 +123,7 @@ def test_workers_have_what_the_study_and_the_options_say(tmp_path):
     assert made("auto", None, "ray") == RayWorkers(threads=2, gpus=None)
     assert made("cuda", None, "ray") == RayWorkers(threads=2, gpus=1.0)
     assert made("auto", None, "ray", None, 0.5) == RayWorkers(threads=2, gpus=0.5)
+    assert made("auto", None, "ray", None, None, 1.5) == RayWorkers(threads=2, timeout=90.0)
     for wrong, message in (
         (("cpu", None, "local", "10.0.0.1:6379"), "^--address 10.0.0.1:6379: only with --on ray$"),
         (("cpu", None, "local", None, 0.5), "^--gpus-per-worker 0.5: only with --on ray$"),

@@ -43,6 +43,7 @@ class Painting:
     """A retraining without training: the brightness tells who takes part. ``bad`` coalitions raise."""
 
     weights = ""
+    error: Exception = ValueError("the loss is NaN")
 
     def __init__(self, bad: str = "", short: bool = False) -> None:
         self.bad, self.short, self.seeds = bad, short, {}
@@ -55,7 +56,7 @@ class Painting:
             if text == self.bad:
                 if self.short:
                     return
-                raise MemoryError("the GPU is full")
+                raise self.error
             yield Canvas(int(text))
 
 
@@ -112,14 +113,25 @@ def test_a_retraining_that_raises_fails_that_coalition_only(bad, short):
     (failed,) = [item for item in results if item.status == "failed"]
     assert failed.coalition == bad
     assert failed.values == ()
-    assert ("StopIteration" if short else "MemoryError: the GPU is full") in failed.error
+    assert ("StopIteration" if short else "ValueError: the loss is NaN") in failed.error
     assert datetime.fromisoformat(failed.started) <= datetime.fromisoformat(failed.finished)
 
 
 def test_a_retraining_that_raises_at_once_fails_no_later_coalition():
     results = list(evaluator(PaintingAtOnce("110")).evaluate(TASKS))
     assert [item.status for item in results] == ["failed", "done", "done", "done"]
-    assert "the GPU is full" in results[0].error
+    assert "the loss is NaN" in results[0].error
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), OSError(28, "No space left on device")]
+)
+def test_a_trouble_of_the_machine_is_no_failure_of_the_coalition(error):
+    retraining = Painting("011")
+    retraining.error = error
+    with pytest.raises(type(error)) as raised:
+        list(evaluator(retraining).evaluate(TASKS))
+    assert raised.value is error
 
 
 def test_a_model_that_cannot_be_sampled_fails_that_coalition_only():

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy_evaluators import CannotBuild, Raising, Threads, Toy
+from toy_evaluators import CannotBuild, Raising, Threads, Toy, Troubled
 
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task, in_process
@@ -69,6 +69,17 @@ def test_threads_are_the_callers_again_between_results(threads):
             assert dict(os.environ) == environment
     finally:
         torch.set_num_threads(before)
+
+
+def test_out_of_memory_is_tried_again_and_an_ordinary_error_is_not(tmp_path):
+    tasks = [Task(coalition, 0, "estimate") for coalition in ("0011", "0100")]
+    results = list(InProcess(retries=1).run(Troubled(tmp_path, times=1), tasks))
+    assert [(item.status, item.values) for item in results] == [
+        (item.status, item.values) for item in InProcess().run(Toy(), tasks)
+    ]
+    (failed,) = InProcess(retries=0).run(Troubled(tmp_path, times=2), tasks[:1])
+    assert failed.error.startswith("given up at try 1: Traceback")
+    assert failed.error.splitlines()[-1].endswith("Tried to allocate 20.00 GiB.")
 
 
 def test_refuses_no_threads():

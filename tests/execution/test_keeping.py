@@ -12,6 +12,7 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.properties.heldout_loss import HeldoutLoss
 from diffcredit.properties.measuring import Observation
+from diffcredit.stores import Store
 
 TASK, OTHER = Task("101", 0, "estimate"), Task("101", 1, "estimate")
 SAMPLING = Sampling(steps=2, images=5)
@@ -145,3 +146,34 @@ def test_a_kept_model_is_not_sampled_where_nobody_needs_images(tmp_path, model, 
 def test_what_was_not_kept_is_an_error(tmp_path):
     with pytest.raises(DiffcreditError, match="nothing was kept of coalition 101, replicate 1"):
         list(kept_evaluator(tmp_path, [Colourfulness()]).evaluate([OTHER]))
+
+
+@pytest.mark.parametrize("kind", ["images", "model", "features"])
+def test_with_a_store_any_machine_finds_it(kind, model, tmp_path):
+    store = Store(f"file://{tmp_path}/there")
+    Keeper(tmp_path / "a" / "kept" / "recipe", kind, store).keep(TASK, observation(model))
+    assert not (tmp_path / "a").exists()
+    elsewhere = Keeper(tmp_path / "b" / "kept" / "recipe", "nothing", store)
+    assert elsewhere.kept(OTHER) == frozenset()
+    assert elsewhere.kept(TASK) == Keeper(tmp_path / "a" / "kept" / "recipe", kind, store).kept(TASK) != frozenset()
+    found = elsewhere.find(TASK, Extractors(), DDPM.load)
+    assert elsewhere.find(OTHER, Extractors(), DDPM.load) is None
+    if kind == "images":
+        np.testing.assert_array_equal(found.images, IMAGES)
+    elif kind == "model":
+        assert found.model.fingerprint == model.fingerprint
+    else:
+        np.testing.assert_array_equal(found.seen_by("layout").vectors, observation().seen_by("layout").vectors)
+
+
+def test_features_in_a_store_grow(tmp_path):
+    store, extractors = Store(f"file://{tmp_path}/there"), Extractors()
+    first, second = (Keeper(tmp_path / name / "kept" / "recipe", "features", store) for name in "ab")
+    for keeper, extractor in ((first, "layout"), (second, "colours")):
+        seen = Observation(extractors, IMAGES)
+        seen.seen_by(extractor)
+        keeper.keep(TASK, seen)
+        assert len(keeper.kept(TASK)) == (1 if extractor == "layout" else 2)
+    np.testing.assert_array_equal(  # though it was fetched when there was less of it
+        first.find(TASK, extractors, never).seen_by("colours").vectors, extractors.extract("colours", IMAGES).vectors
+    )

@@ -1,17 +1,36 @@
+import logging
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from toy_evaluators import CannotBuild, Interrupted, Mortal, Raising, Shifted, Slow, Threads, Toy
+from toy_evaluators import (
+    CannotBuild,
+    Crowded,
+    Devices,
+    Interrupted,
+    Mortal,
+    NeverBuilt,
+    Occupied,
+    Parting,
+    Raising,
+    Shifted,
+    Slow,
+    Threads,
+    Toy,
+    Troubled,
+)
 
-from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.execution import InProcess, LocalWorkers, Task, local
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
+from diffcredit.execution import InProcess, LocalWorkers, Task, local, process
+from diffcredit.execution.time_limits import Watch
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
 
@@ -116,7 +135,7 @@ def test_a_task_that_kills_every_worker_fails_alone(tmp_path):
     (failed,) = [item for item in results if item.status == "failed"]
     assert failed.coalition == "11"
     assert "SIGKILL" in failed.error
-    assert "2 workers died" in failed.error
+    assert "given up at try 2" in failed.error
     assert failed.worker.endswith(f":{max(tmp_path.iterdir(), key=lambda f: f.stat().st_mtime_ns).name}")
     assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), TASKS[0:6:2]))
 
@@ -152,7 +171,7 @@ def test_a_factory_that_cannot_travel_leaves_no_worker():
 
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_an_interrupt_ends_the_workers(tmp_path, monkeypatch, stubborn):
-    monkeypatch.setattr(local, "_PATIENCE", 0.2)
+    monkeypatch.setattr(process, "PATIENCE", 0.2)
 
     def tasks():
         yield from TASKS[:2]
@@ -234,6 +253,8 @@ def test_refuses_senseless_numbers():
     for wrong in ({"workers": 0}, {"workers": 1, "threads": 0}, {"workers": 1, "retries": -1}):
         with pytest.raises(UserError, match="must be at least"):
             LocalWorkers(**wrong)
+    with pytest.raises(UserError, match="timeout: 0; must be more than 0 seconds"):
+        LocalWorkers(1, timeout=0)
 
 
 def test_a_crew_keeps_its_processes_from_run_to_run_and_builds_another_evaluator():
@@ -252,3 +273,130 @@ def test_a_run_that_is_left_early_ends_its_own_workers_and_the_crew_goes_on():
         run.close()
         assert values(crew.run(Toy(), TASKS)) == values(InProcess().run(Toy(), TASKS))
     assert multiprocessing.active_children() == []
+
+
+QUICK, HANGS, STOPS, NO_MEMORY, NO_DISK, QUICK_TOO = (
+    Task(coalition, 0, "estimate") for coalition in ("1000", "0001", "0010", "0011", "0100", "0101")
+)
+
+
+def troubled(folder: Path, coalition: str = "") -> list[int]:
+    return [int(file.name.rpartition("-")[2]) for file in folder.glob(f"{coalition}*-*")]
+
+
+def kinds(caplog) -> Counter[str]:
+    return Counter(record.getMessage() for record in caplog.records)
+
+
+def test_workers_that_stop_or_run_out_of_something_are_replaced_and_their_tasks_repeated(tmp_path, impatient, caplog):
+    caplog.set_level(logging.INFO, "diffcredit")
+    tasks = [QUICK, STOPS, NO_MEMORY, NO_DISK, QUICK_TOO]
+    results = list(LocalWorkers(workers=1, retries=1).run(Troubled(tmp_path, times=1), tasks))
+    told = kinds(caplog)
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    assert not any(alive(pid) for pid in troubled(tmp_path))  # also the one that was stopped can never come back
+    assert told["worker started"] == told["worker ready"] == 4
+    assert (told["worker timed out"], told["worker out of memory"], told["worker out of disk"]) == (1, 1, 1)
+    assert (told["task given"], told["task repeated"], told["task answered"]) == (8, 3, 5)
+    assert told["worker dismissed"] == 1
+    (lost,) = [record.fields for record in caplog.records if record.getMessage() == "worker out of memory"]
+    assert (lost["coalition"], lost["replicate"], lost["purpose"]) == ("0011", 0, "estimate")
+    assert lost["worker"].endswith(f":{troubled(tmp_path, '0011')[0]}")
+    assert "Tried to allocate" in lost["reason"]
+
+
+def test_a_task_in_trouble_again_and_again_fails_alone_with_the_last_reason(tmp_path, impatient):
+    tasks = [QUICK, HANGS, NO_MEMORY, QUICK_TOO]
+    results = {item.coalition: item for item in LocalWorkers(1, retries=0).run(Troubled(tmp_path, times=9), tasks)}
+    assert [results[task.coalition].status for task in tasks] == ["done", "failed", "failed", "done"]
+    hung, memory = results["0001"], results["0011"]
+    assert re.fullmatch(r"given up at try 1: the worker \S+ took longer than 2 s and was killed", hung.error)
+    assert memory.error.splitlines()[-1].endswith("CUDA out of memory. Tried to allocate 20.00 GiB.")
+    for item in (hung, memory):
+        assert int(item.worker.rpartition(":")[2]) in troubled(tmp_path, item.coalition)
+
+
+def test_a_factory_that_hangs_ends_the_run():
+    with pytest.raises(DiffcreditError, match=r"before they are ready: .* took longer than 0.2 s"):
+        list(LocalWorkers(workers=1, retries=0, timeout=0.2).run(NeverBuilt(), TASKS))
+    assert multiprocessing.active_children() == []
+
+
+def test_an_answer_at_the_last_moment_counts_once(monkeypatch):
+    """The driver finds the worker late before it finds its answer, which is there when the worker is killed."""
+
+    answered = []
+
+    def unseen(workers, seconds):
+        (worker,) = workers
+        if worker.ready:
+            assert worker.connection.poll(60)
+            answered.append(worker.name)
+            return []
+        answered.clear()
+        return process.answering([worker], seconds)
+
+    monkeypatch.setattr(local, "answering", unseen)
+    monkeypatch.setattr(Watch, "limit", lambda watch, kind: 0.0 if answered else 60.0)
+    results = list(LocalWorkers(workers=1, retries=0).run(Toy(), TASKS[2:4]))
+    assert values(results) == values(InProcess().run(Toy(), TASKS[2:4]))
+    assert len({item.worker for item in results}) == 2
+
+
+def test_a_worker_that_answers_and_then_dies_costs_no_task_a_try(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "diffcredit")
+    folder, gate = tmp_path / "folder", tmp_path / "gate"
+    folder.mkdir()
+
+    def tasks():
+        yield TASKS[0]
+        while not results:
+            yield None
+        gate.touch()
+        wait_until(lambda: not alive(pids(folder)[0]))
+        yield TASKS[1]
+
+    results = []
+    for item in LocalWorkers(workers=1, retries=0).run(Parting(folder, gate), tasks()):
+        results.append(item)
+    assert values(results) == values(InProcess().run(Toy(), TASKS[:2]))
+    assert kinds(caplog)["worker lost"] == 1
+    assert kinds(caplog)["task repeated"] == 0
+
+
+def test_workers_that_share_too_little_memory_become_fewer(tmp_path):
+    with LocalWorkers(workers=2, retries=2).crew() as crew:
+        with pytest.warns(DiffcreditWarning, match=r"out of memory: 1 instead of 2 workers here") as warned:
+            results = list(crew.run(Troubled(tmp_path, times=2), [NO_MEMORY, QUICK]))
+        assert len(multiprocessing.active_children()) == 1
+    assert len(warned) == 1
+    assert values(results) == values(InProcess().run(Toy(), [NO_MEMORY, QUICK]))
+    assert len(set(troubled(tmp_path, "0011"))) == 2
+
+
+def test_memory_for_one_evaluator_makes_one_worker(tmp_path):
+    with pytest.warns(DiffcreditWarning, match=r"1 instead of 2 workers on the GPU GPU-1"):
+        results = list(LocalWorkers(2, retries=0, devices=("GPU-1",)).run(Crowded(tmp_path), TASKS))
+    assert values(results) == values(InProcess().run(Toy(), TASKS))
+    assert {item.worker.rpartition(":")[2] for item in results} == {str((tmp_path / "first").readlink())}
+
+
+def test_a_gpu_that_serves_nobody_fails_no_task(tmp_path):
+    """As when somebody else's program fills it."""
+    tasks = [Task(f"{number:04b}", 0, "estimate") for number in range(1, 6)]
+    executor = LocalWorkers(2, retries=2, devices=("GPU-1", "GPU-2"))
+    with pytest.warns(DiffcreditWarning, match=r"^out of memory: 0 instead of 1 workers on the GPU GPU-2"):
+        results = list(executor.run(Occupied("GPU-2", tmp_path), tasks))
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    assert len({item.worker for item in results}) == 1
+
+
+@pytest.mark.slow
+def test_the_last_worker_stays(tmp_path):
+    (failed,) = LocalWorkers(1, retries=1).run(Troubled(tmp_path, times=9), [NO_MEMORY])
+    assert failed.error.startswith("given up at try 2: ")
+
+
+def test_each_worker_sees_its_device(tmp_path):
+    results = list(LocalWorkers(workers=3, devices=("GPU-8932", "1")).run(Devices(tmp_path, 3), TASKS[:3]))
+    assert Counter(item.numerics["gpus"] for item in results) == {"GPU-8932": 2, "1": 1}

@@ -1,6 +1,7 @@
 """On a real cluster of two nodes on this machine, with real kills."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -14,11 +15,35 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from test_local import alive, pids, values, wait_until
-from toy_evaluators import CannotBuild, Devices, Meeting, Mortal, Raising, Shifted, Strange, Threads, Toy
+from test_local import (
+    HANGS,
+    NO_DISK,
+    NO_MEMORY,
+    QUICK,
+    STOPS,
+    alive,
+    kinds,
+    pids,
+    troubled,
+    values,
+    wait_until,
+)
+from toy_evaluators import (
+    CannotBuild,
+    Devices,
+    Meeting,
+    Mortal,
+    NeverBuilt,
+    Raising,
+    Shifted,
+    Strange,
+    Threads,
+    Toy,
+    Troubled,
+)
 
-from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.execution import InProcess, Task, ray_cluster
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
+from diffcredit.execution import InProcess, Task, ray_cluster, ray_remote
 from diffcredit.execution.ray_cluster import RayWorkers
 from diffcredit.study import Study
 from tiny_study import recorded_values, run_here, write_study
@@ -108,10 +133,65 @@ def test_a_task_that_kills_every_worker_fails_alone(workers, tmp_path):
     results = list(workers(1, retries=1).run(Mortal(tmp_path, times=99), TASKS[::2]))
     (failed,) = [item for item in results if item.status == "failed"]
     assert failed.coalition == "11"
-    assert "2 workers were lost over this task" in failed.error
+    assert "given up at try 2" in failed.error
     assert len(failed.error.splitlines()) == 1
     assert int(failed.worker.rpartition(":")[2]) in pids(tmp_path)
     assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), TASKS[0:6:2]))
+
+
+def test_workers_that_stop_or_run_out_of_memory_are_replaced_and_their_tasks_repeated(
+    workers, tmp_path, impatient, caplog
+):
+    caplog.set_level(logging.INFO, "diffcredit")
+    tasks = [QUICK, STOPS, NO_MEMORY]
+    results = list(workers(1, retries=1).run(Troubled(tmp_path, times=1), tasks))
+    told = kinds(caplog)
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    wait_until(lambda: not any(alive(pid) for pid in troubled(tmp_path)))
+    assert told["worker started"] == told["worker ready"] == 3
+    assert (told["worker timed out"], told["worker out of memory"], told["worker dismissed"]) == (1, 1, 1)
+    assert (told["task given"], told["task repeated"], told["task answered"]) == (5, 2, 3)
+    assert told["node joined"] >= 2
+
+
+@pytest.mark.slow
+def test_a_task_in_trouble_again_and_again_fails_alone_with_the_last_reason(workers, tmp_path, impatient):
+    tasks = [QUICK, HANGS, NO_DISK]
+    run = workers(1, retries=0).run(Troubled(tmp_path, times=9), tasks)
+    done, hung, disk = sorted(run, key=lambda item: [task.coalition for task in tasks].index(item.coalition))
+    assert (done.status, hung.status, disk.status) == ("done", "failed", "failed")
+    assert re.fullmatch(r"given up at try 1: the worker \S+ took longer than 2 s and was killed", hung.error)
+    assert disk.error.splitlines()[-1] == "OSError: [Errno 28] No space left on device"
+
+
+@pytest.mark.slow
+def test_an_answer_at_the_last_moment_counts_once(workers, monkeypatch):
+    """The driver finds the worker late before it finds its answer."""
+    answered = []
+
+    def unseen(crew, seconds):
+        (worker,) = crew._busy or crew._starting
+        assert crew._ray.wait([worker.reference], timeout=60)[0]
+        answered[:] = [worker] if worker.ready else []
+        return [] if worker.ready else [worker]
+
+    monkeypatch.setattr(ray_cluster.RayCrew, "_answering", unseen)
+    monkeypatch.setattr(ray_cluster.Watch, "limit", lambda watch, kind: 0.0 if answered else 60.0)
+    assert values(workers(1, retries=0).run(Toy(), TASKS)) == values(InProcess().run(Toy(), TASKS))
+
+
+@pytest.mark.slow
+def test_a_factory_that_hangs_ends_the_run(workers):
+    with pytest.raises(DiffcreditError, match=r"before they are ready: .* took longer than 0.2 s"):
+        list(workers(1, retries=0, timeout=0.2).run(NeverBuilt(), TASKS))
+
+
+@pytest.mark.slow
+def test_workers_that_share_too_little_memory_become_fewer(workers, tmp_path):
+    tasks = [QUICK, NO_MEMORY]
+    with pytest.warns(DiffcreditWarning, match=r"out of memory: 1 instead of 2 workers from now on"):
+        results = list(workers(2, retries=2).run(Troubled(tmp_path, times=2), tasks))
+    assert values(results) == values(InProcess().run(Toy(), tasks))
 
 
 def test_what_the_evaluator_raises_is_a_failed_evaluation_and_is_not_repeated(workers):
@@ -258,7 +338,7 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
 
 @pytest.mark.slow
 def test_another_version_on_a_node_is_refused(workers, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "package_versions", lambda: {"diffcredit": "9.9"})
+    monkeypatch.setattr(ray_remote, "package_versions", lambda: {"diffcredit": "9.9"})
     with pytest.raises(UserError, match=r"has diffcredit .*, this machine 9\.9; install the same on all"):
         list(workers(1).run(Toy(), TASKS))
 

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,92 @@ class Mortal(Toy):
             (self.folder / str(os.getpid())).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().one(task)
+
+
+class OutOfMemoryError(RuntimeError):
+    """Is called like torch's, and stands for it where torch is not loaded."""
+
+
+@dataclass(frozen=True)
+class Troubled(Toy):
+    """Gets into a trouble at each of some coalitions until it has ``times`` times; says so by files named after the
+    coalition and its process."""
+
+    folder: Path
+    times: int
+
+    def one(self, task: Task) -> Evaluation:
+        if len(list(self.folder.glob(f"{task.coalition}-*"))) < self.times:
+            (self.folder / f"{task.coalition}-{os.getpid()}").touch()
+            match task.coalition:
+                case "0001":
+                    time.sleep(600)
+                case "0010":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                case "0011":
+                    raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+                case "0100":
+                    with Path("/dev/full").open("w") as file:
+                        file.write("the images of this evaluation")
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class Occupied(Toy):
+    """For which a device has no memory; on others it evaluates nothing before that was found out twice."""
+
+    device: str
+    folder: Path
+
+    def one(self, task: Task) -> Evaluation:
+        if os.environ["CUDA_VISIBLE_DEVICES"] == self.device:
+            (self.folder / str(os.getpid())).touch()
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+        while len(list(self.folder.iterdir())) < 2:
+            time.sleep(0.02)
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class Crowded(Toy):
+    """Whose memory holds one evaluator only, of the process that leaves its id first."""
+
+    folder: Path
+
+    def __call__(self) -> "Toy":
+        try:
+            (self.folder / "first").symlink_to(str(os.getpid()))
+        except FileExistsError:
+            raise MemoryError from None
+        return self
+
+
+@dataclass(frozen=True)
+class Parting(Toy):
+    """Answers; its process is killed when the gate is there, whatever it is doing then."""
+
+    folder: Path
+    gate: Path
+
+    def one(self, task: Task) -> Evaluation:
+        def leave() -> None:
+            while not self.gate.exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if not list(self.folder.iterdir()):
+            (self.folder / str(os.getpid())).touch()
+            threading.Thread(target=leave, daemon=True).start()
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class NeverBuilt(Toy):
+    """A factory that does not come to an end."""
+
+    def __call__(self) -> "Toy":
+        time.sleep(600)
+        return self
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -37,47 +37,6 @@ console = SafeConsole()
 errors = SafeConsole(stderr=True)
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or a folder with a study.yaml.")]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Worker processes. Default: the CPU's cores, or one with a GPU; on a cluster, as many as it has room for.",
-        show_default=False,
-    ),
-]
-
-OnOption = Annotated[
-    Literal["local", "ray"], typer.Option(help="Where evaluations run: on this machine, or on a Ray cluster.")
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        help="The Ray cluster's, such as 10.0.0.1:6379. Default: the one that runs on this machine, or one that is "
-        "started here for the run.",
-        show_default=False,
-    ),
-]
-GpusOption = Annotated[
-    float | None,
-    typer.Option(
-        "--gpus-per-worker",
-        min=0.0,
-        help="GPUs of each worker on a Ray cluster; 0.5: two share one. Default: 1 where the cluster has any and the "
-        "study's device is not the CPU.",
-        show_default=False,
-    ),
-]
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where evaluations run, as a command's options say."""
-
-    workers: int | None = None
-    on: Literal["local", "ray"] = "local"
-    address: str | None = None
-    gpus_per_worker: float | None = None
-
 
 LONGEST_COMPLAINT = 2000  # characters: a message repeats what a file says, whatever its length
 PLAIN_SECONDS = 10.0  # between two lines of progress where there is no terminal

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, Where, WorkersOption
+from diffcredit.cli.console import Bars
+from diffcredit.cli.opened import opened
+from diffcredit.cli.where import Where, WorkersOption
 
 
 def demo(
@@ -16,10 +18,9 @@ def demo(
     """Credit twelve real emoji designers for a small diffusion model, on this computer, in minutes."""
     from diffcredit.artifacts import write_text
     from diffcredit.cli.run import run_study, stopping_gently
-    from diffcredit.study import Study
 
     file = folder / "study.yaml"
     if not file.exists():
         write_text(file, (files("diffcredit.cli") / "demo.yaml").read_text(encoding="utf-8"))
-    with stopping_gently(), Bars() as bars:
-        run_study(Study.load(file, bars), Where(workers))
+    with stopping_gently(), Bars() as bars, opened(str(file), bars) as loaded:
+        run_study(loaded, Where(workers))

@@ -5,18 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffcredit.cli.console import (
-    AddressOption,
-    Bars,
-    GpusOption,
-    OnOption,
-    StudyArgument,
-    Where,
-    WorkersOption,
-    duration,
-    say,
-)
+from diffcredit.cli.console import Bars, StudyArgument, duration, say
+from diffcredit.cli.opened import opened
+from diffcredit.cli.where import Where, with_where
 from diffcredit.errors import UserError
+from diffcredit.shown import last_line
 
 if TYPE_CHECKING:
     from diffcredit.config import PropertySection
@@ -34,24 +27,22 @@ PropertyOption = Annotated[
 ]
 
 
+@with_where
 def measure(
     study: StudyArgument,
     property: PropertyOption = None,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Retrain and sample once more where too little was kept.")
     ] = False,
-    workers: WorkersOption = None,
-    on: OnOption = "local",
-    address: AddressOption = None,
-    gpus_per_worker: GpusOption = None,
+    *,
+    where: Where,
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
-    from diffcredit.cli.run import last_line, make_executor, stopping_gently, tell_failures
+    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
     from diffcredit.remeasuring import measure_kept, measure_retrained, outlook
-    from diffcredit.study import Study
 
-    with stopping_gently(), Bars() as bars:
-        loaded, names, new = with_properties(Study.load(study, bars), property or [])
+    with stopping_gently(), Bars() as bars, opened(study, bars) as there:
+        loaded, names, new = with_properties(there, property or [])
         found = outlook(loaded, names)
         if not found.kept and not found.retrained:
             say(f"{', '.join(names)}: measured on every evaluation already")
@@ -59,7 +50,7 @@ def measure(
             say(_price(loaded, found))
             raise typer.Exit(1)
         add_to_file(loaded.file, new)
-        executor = make_executor(loaded, Where(workers, on, address, gpus_per_worker))
+        executor = make_executor(loaded, where)
         measured = list(measure_kept(loaded, executor, found.kept))
         failures = [[error for error in (each.error, *(v.error for v in each.values)) if error] for each in measured]
         if whole := failures.count([]):

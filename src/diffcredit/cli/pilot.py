@@ -5,17 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import (
-    AddressOption,
-    Bars,
-    GpusOption,
-    OnOption,
-    StudyArgument,
-    Where,
-    WorkersOption,
-    console,
-    say,
-)
+from diffcredit.cli.console import Bars, StudyArgument, console, say
+from diffcredit.cli.opened import opened
+from diffcredit.cli.where import Where, with_where
 
 if TYPE_CHECKING:
     from diffcredit.credit.pilot import Pilot
@@ -24,23 +16,20 @@ if TYPE_CHECKING:
 TARGET = 0.9  # the correlation whose price is told
 
 
+@with_where
 def pilot(
     study: StudyArgument,
     coalitions: Annotated[int, typer.Option(min=2, help="Coalitions of half the contributors.")] = 4,
     replicates: Annotated[int, typer.Option(min=2, help="Seeds of each.")] = 3,
-    workers: WorkersOption = None,
-    on: OnOption = "local",
-    address: AddressOption = None,
-    gpus_per_worker: GpusOption = None,
+    *,
+    where: Where,
 ) -> None:
     """Measure noise and signal with a few evaluations, and foresee how many a study needs."""
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
     from diffcredit.pilot import run_pilot
-    from diffcredit.study import Study
 
-    with stopping_gently(), Bars() as bars:
-        loaded = Study.load(study, bars)
-        executor = make_executor(loaded, Where(workers, on, address, gpus_per_worker))
+    with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
+        executor = make_executor(loaded, where)
         tell_failures(run_pilot(loaded, executor, coalitions, replicates))
     print_pilot(loaded)
 

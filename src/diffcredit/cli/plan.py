@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diffcredit.cli.console import Bars, StudyArgument, Where, WorkersOption, console, duration
+from diffcredit.cli.console import Bars, StudyArgument, console, duration
+from diffcredit.cli.where import Where, WorkersOption
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor

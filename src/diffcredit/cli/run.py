@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from diffcredit.cli.console import (
-    AddressOption,
-    Bars,
-    GpusOption,
-    OnOption,
-    StudyArgument,
-    Where,
-    WorkersOption,
-    console,
-    say,
-)
+from diffcredit.cli.console import Bars, StudyArgument, console, say
+from diffcredit.cli.opened import opened
+from diffcredit.cli.where import Where, with_where
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.shown import in_one_line
+from diffcredit.shown import in_one_line, last_line
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
@@ -32,18 +24,11 @@ if TYPE_CHECKING:
 MOST_LINES = 5  # of one kind before a run begins
 
 
-def run(
-    study: StudyArgument,
-    workers: WorkersOption = None,
-    on: OnOption = "local",
-    address: AddressOption = None,
-    gpus_per_worker: GpusOption = None,
-) -> None:
+@with_where
+def run(study: StudyArgument, *, where: Where) -> None:
     """Run a study, or resume it: train, prune, evaluate coalitions, write credits.csv and report.html."""
-    from diffcredit.study import Study
-
-    with stopping_gently(), Bars() as bars:
-        run_study(Study.load(study, bars), Where(workers, on, address, gpus_per_worker))
+    with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
+        run_study(loaded, where)
 
 
 @contextmanager
@@ -147,28 +132,33 @@ def tell_failures(evaluations: "Iterable[Evaluation]") -> None:
         say(f"{name} failed in {count} evaluations; the ledger has the errors, and diffcredit measure tries again.")
 
 
-def last_line(error: str | None) -> str:
-    """Of a traceback: what was raised."""
-    return (error or "").strip().splitlines()[-1]
-
-
 def make_executor(study: "Study", where: Where) -> "Executor":
-    """Local workers, as many as asked for, by default the CPU's cores, or this process alone with a GPU; or those of a
-    Ray cluster."""
+    """Local workers, as many as asked for, by default the CPU's cores, or one for each GPU; or those of a Ray cluster.
+    A single local one is this process, unless it has a time limit: a process cannot end itself when it hangs."""
     from diffcredit.execution import InProcess, LocalWorkers
+    from diffcredit.execution.placement import VARIABLE, visible_devices
+    from diffcredit.preparation import device_of
 
     if where.on == "ray":
         return ray_workers(study, where)
     for option, value in (("--address", where.address), ("--gpus-per-worker", where.gpus_per_worker)):
         if value is not None:
             raise UserError(f"{option} {value}: only with --on ray")
-    threads, workers = study.config.threads, where.workers
-    if workers is None:
-        from diffcredit.preparation import device_of
+    threads, device, devices = study.config.threads, device_of(study), ()
+    if device.type == "cuda" and device.index is None:
+        import torch
 
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = max(1, cores // threads) if device_of(study).type == "cpu" else 1
-    return LocalWorkers(workers, threads) if workers > 1 else InProcess(threads)
+        devices = visible_devices(torch.cuda.device_count(), os.environ.get(VARIABLE))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usual = max(1, cores // threads) if device.type == "cpu" else len(devices) or 1
+    workers = where.workers or usual
+    if workers == 1 and where.timeout is None:
+        return InProcess(threads)
+    return LocalWorkers(workers, threads, timeout=seconds_of(where.timeout), devices=devices)
+
+
+def seconds_of(minutes: float | None) -> float | None:
+    return None if minutes is None else 60 * minutes
 
 
 def ray_workers(study: "Study", where: Where) -> "Executor":
@@ -181,4 +171,10 @@ def ray_workers(study: "Study", where: Where) -> "Executor":
     if device not in ("auto", "cpu", "cuda"):
         raise UserError(f"{study.file}: device: {device!r} is one of this machine; with --on ray: auto, cpu, cuda")
     usual = {"auto": None, "cpu": 0.0, "cuda": 1.0}[device]
-    return RayWorkers(where.workers, where.address, study.config.threads, usual if gpus is None else gpus)
+    return RayWorkers(
+        where.workers,
+        where.address,
+        study.config.threads,
+        usual if gpus is None else gpus,
+        timeout=seconds_of(where.timeout),
+    )

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, Where, WorkersOption, say
+from diffcredit.cli.console import Bars, StudyArgument, say
+from diffcredit.cli.where import Where, WorkersOption
 from diffcredit.errors import DiffcreditError, UserError
 
 if TYPE_CHECKING:

@@ -14,6 +14,11 @@ from diffcredit.errors import DiffcreditError, DiffcreditWarning
 
 T = TypeVar("T")
 
+
+class OutOfMemoryError(DiffcreditError):
+    """Not even a single sample fits, perhaps beside what another process holds."""
+
+
 _fitting: dict[tuple[object, ...], int] = {}
 """The micro-batches found to fit in this process, so that the next coalition's training does not fail first."""
 
@@ -100,7 +105,7 @@ def _halving(attempt: Callable[[int], T], size: int, remedy: str) -> tuple[T, in
         except torch.OutOfMemoryError:
             pass  # while the exception lives, so do the tensors of the failed attempt: they are freed below
         if size == 1:
-            raise DiffcreditError(f"out of memory with a single sample at once; {remedy}")
+            raise OutOfMemoryError(f"out of memory with a single sample at once; {remedy}")
         size //= 2
         gc.collect()
         if torch.cuda.is_initialized():

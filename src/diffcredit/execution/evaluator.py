@@ -18,6 +18,7 @@ from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.tasks import Task, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.troubles import told
 from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation, Value
@@ -49,7 +50,9 @@ class ModelEvaluator:
                 started = utc_now()
                 try:
                     evaluation = self._evaluate(remaining[0], models, started)
-                except Exception:
+                except Exception as error:
+                    if told(error):  # for who runs this to deal with
+                        raise
                     # a generator that raised is spent: the failure is recorded, the others get a new one
                     yield failed_evaluation(remaining.popleft(), traceback.format_exc(), worker_name(), started)
                     break

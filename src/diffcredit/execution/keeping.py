@@ -2,8 +2,10 @@
 them, its model, or nothing."""
 
 import hashlib
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,22 +16,41 @@ from diffcredit.execution.tasks import Task
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.measuring import Observation
+from diffcredit.stores import Store
 
 Kind = Literal["images", "features", "model", "nothing"]
 
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps evaluations of one recipe in ``folder``, and finds them again: a file or folder each."""
+    """Keeps evaluations of one recipe in ``folder``, and finds them again: a file or folder each. With a ``store`` they
+    are kept there alone, under the folder's last two names, and ``folder`` has what was fetched."""
 
     folder: Path
     kind: Kind
+    store: Store | None = None
 
     def keep(self, task: Task, observation: Observation) -> None:
         """Writes what is to be kept of a measured evaluation; what is there already stays, and features of further
         extractors come to it."""
+        if self.kind == "nothing":
+            return
         place = self._place(task, self.kind)
-        if self.kind == "nothing" or (self.kind != "features" and place.exists()):
+        if self.store is None:
+            self._write(place, observation)
+            return
+        name = self._name(place)
+        if self.kind != "features" and self.store.exists(name):
+            return
+        with tempfile.TemporaryDirectory(prefix="diffcredit-") as temporary:
+            made = Path(temporary) / place.name
+            if self.kind == "features":
+                self.store.fetch(name, made)
+            self._write(made, observation)
+            self.store.put(made, name, replace=self.kind == "features")  # features only grow
+
+    def _write(self, place: Path, observation: Observation) -> None:
+        if self.kind != "features" and place.exists():
             return
         if self.kind == "model":
             with atomic_folder(place) as folder:
@@ -51,7 +72,7 @@ class Keeper:
     def find(self, task: Task, extractors: Extractors, load: Callable[[Path], Any]) -> Observation | None:
         """All that was kept of an evaluation, under this ``kind`` or another; None where nothing was. ``load`` reads a
         model's folder."""
-        images, features, model = (self._place(task, kind) for kind in ("images", "features", "model"))
+        images, features, model = (self._fetched(task, kind) for kind in ("images", "features", "model"))
         if not any(path.exists() for path in (images, features, model)):
             return None
         return Observation(
@@ -64,12 +85,30 @@ class Keeper:
     def kept(self, task: Task) -> frozenset[str]:
         """What there is of an evaluation: ``images``, ``model``, and the fingerprints of extractors whose features
         are."""
-        there = {kind for kind in ("images", "model") if self._place(task, kind).exists()}
-        features = self._place(task, "features")
-        if features.exists():
+        there = {kind for kind in ("images", "model") if self._is_there(self._place(task, kind))}
+        if self._is_there(features := self._place(task, "features")):
+            features = self._fetched(task, "features")
             with intact(features), safe_open(features, "np") as file:
                 there |= {key.rpartition(".")[0] for key in file.keys()}  # noqa: SIM118  (no mapping)
         return frozenset(there)
+
+    def _is_there(self, place: Path) -> bool:
+        return place.exists() if self.store is None else place.name in self._listed
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        assert self.store is not None
+        return frozenset(self.store.list(f"{self.folder.parent.name}/{self.folder.name}"))
+
+    def _fetched(self, task: Task, kind: Kind) -> Path:
+        """Where an evaluation's artifact lies, once it has been fetched from the store, if it is there."""
+        place = self._place(task, kind)
+        if self.store is not None and (kind == "features" or not place.exists()):  # those may have grown
+            self.store.fetch(self._name(place), place)
+        return place
+
+    def _name(self, place: Path) -> str:
+        return "/".join(place.parts[-3:])
 
     def _place(self, task: Task, kind: Kind) -> Path:
         # a coalition of many contributors makes a longer name than a file may have

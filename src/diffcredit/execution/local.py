@@ -1,41 +1,47 @@
 """Evaluations in several processes of this machine."""
 
-import multiprocessing
-import os
-import signal
-from collections import deque
+import warnings
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from multiprocessing.connection import wait
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task, failed_evaluation, utc_now, worker_name
-from diffcredit.execution.worker import CannotStart, Ready, work
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
+from diffcredit.events import event
+from diffcredit.execution.assignments import Assignment, Assignments, Loss, tell_loss
+from diffcredit.execution.placement import spread
+from diffcredit.execution.process import WorkerProcess, answering
+from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task
+from diffcredit.execution.time_limits import Watch, check_timeout, representative
+from diffcredit.execution.worker import CannotStart, InTrouble, Ready
 from diffcredit.ledger import Evaluation
 
-_NO_MORE = object()  # a run's tasks have ended
-_PATIENCE = 5.0  # seconds between asking a process to end and ending it
+LOOK = 1.0  # seconds between two looks at how long workers take
 
 
 @dataclass(frozen=True)
 class LocalWorkers:
     """Runs tasks in ``workers`` processes of ``threads`` threads each.
 
-    A worker that dies (killed, out of memory) is replaced and its task repeated up to ``retries`` times; then
-    the task comes back as a failed evaluation. A factory that raises, or workers that keep dying before they
-    have built their evaluator, end the run with an error.
+    ``devices`` are CUDA devices as ``CUDA_VISIBLE_DEVICES`` names them, of which each worker sees one, in turn; with
+    none it sees what this process sees.
+
+    A worker that dies, that takes longer than ``timeout`` seconds (None: see :func:`time_limit`) or whose machine is
+    in trouble (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task comes
+    back as a failed evaluation. Where a device does not serve as many workers as it has, they become fewer. A
+    factory that raises, or workers that keep dying before they have built their evaluator, end the run with an error.
     """
 
     workers: int
     threads: int = 1
     retries: int = 2
+    timeout: float | None = None
+    devices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least in (("workers", 1), ("threads", 1), ("retries", 0)):
             if getattr(self, name) < least:
                 raise UserError(f"{name}: {getattr(self, name)}; must be at least {least}")
+        check_timeout(self.timeout)
 
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
         with self.crew() as crew:
@@ -44,143 +50,120 @@ class LocalWorkers:
     @contextmanager
     def crew(self) -> Generator["Crew"]:
         """The same processes for one run after another, whatever they evaluate: a process takes seconds to start."""
-        crew = Crew(self.workers, self.threads, self.retries)
+        crew = Crew(self)
         try:
             yield crew
         finally:
-            _dismiss(crew.idle)
+            crew.dismiss()
 
 
-@dataclass(frozen=True)
 class Crew:
-    """Workers of which those that are ``idle`` wait for the next run."""
+    """Workers, each in a place (its device): those that are idle wait for the next run, and a vacant place is filled
+    when there is a task for it."""
 
-    workers: int
-    threads: int
-    retries: int
-    idle: "list[_Worker]" = field(default_factory=list)
+    def __init__(self, settings: LocalWorkers) -> None:
+        self.settings = settings
+        # the first is filled first
+        self._vacant = spread(settings.workers, settings.devices)[::-1]
+        self._idle: list[WorkerProcess] = []
+        self._busy: dict[WorkerProcess, Assignment] = {}
+        self._stillborn = 0
 
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        fresh = (task and _Assignment(task) for task in tasks)
-        repeated: deque[_Assignment] = deque()
-        busy: dict[_Worker, _Assignment] = {}
-        stillborn = 0
+        todo, watch = Assignments(tasks), Watch(self.settings.timeout)
+        self._stillborn = 0
         try:
             while True:
-                waiting = False  # for a task that may be had soon
-                while len(busy) < self.workers:
-                    assignment = repeated.popleft() if repeated else next(fresh, _NO_MORE)
-                    if not isinstance(assignment, _Assignment):
-                        waiting = assignment is None
-                        break
-                    worker = self.idle.pop() if self.idle else _Worker(self.threads)
-                    busy[worker] = assignment
-                    worker.give(factory, assignment.task)
-                if not busy and not waiting:
+                while (self._idle or self._vacant) and (assignment := todo.next()):
+                    worker = self._free_worker()
+                    self._busy[worker] = assignment
+                    assignment.given(worker.name)
+                    worker.give(factory, assignment.task, watch.look())
+                if not self._busy and not todo.left:
                     return
-                for worker in _answering(busy, ASK_AGAIN if waiting else None):
-                    answer = worker.receive()
-                    if isinstance(answer, Ready):
-                        stillborn = 0
-                    elif isinstance(answer, CannotStart):
-                        raise (UserError if answer.users_mistake else DiffcreditError)(answer.message)
-                    elif isinstance(answer, Evaluation):
-                        del busy[worker]
-                        self.idle.append(worker)
-                        yield answer
-                    else:
-                        assignment, ending = busy.pop(worker), worker.bury()
-                        if worker.ready:
-                            assignment.deaths += 1
-                        else:
-                            stillborn += 1
-                        if stillborn > self.retries:
-                            raise DiffcreditError(f"workers end before they are ready: {ending}")
-                        if assignment.deaths > self.retries:
-                            yield assignment.failure(worker, ending)
-                        else:
-                            repeated.append(assignment)
+                waiting = todo.left and (self._idle or self._vacant)
+                for worker in answering(self._busy, ASK_AGAIN if waiting else LOOK):
+                    evaluation = self._receive(worker, todo, watch)
+                    if evaluation is not None:
+                        yield evaluation
+                for worker in [each for each in self._busy if watch.look() - each.asked > watch.limit(each.owes)]:
+                    evaluation = self._give_up(worker, todo, watch)
+                    if evaluation is not None:
+                        yield evaluation
         finally:
-            _dismiss([*busy])
+            self._vacant += [worker.device for worker in self._busy]
+            WorkerProcess.dismiss(self._busy)
+            self._busy.clear()
 
+    def dismiss(self) -> None:
+        WorkerProcess.dismiss(self._idle)
 
-@dataclass
-class _Assignment:
-    """A task, since when it is under way, and how many workers died over it."""
+    def _free_worker(self) -> WorkerProcess:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.alive:
+                return worker
+            # its answers have counted, and its end is no task's
+            tell_loss(Loss(worker.name, "lost", worker.bury()), None, 0.0)
+            self._vacant.append(worker.device)
+        return WorkerProcess(self.settings.threads, self._vacant.pop())
 
-    task: Task
-    started: str = field(default_factory=utc_now)
-    deaths: int = 0
-
-    def failure(self, worker: "_Worker", ending: str) -> Evaluation:
-        error = f"the worker {ending}; {self.deaths} workers died over this task"
-        return failed_evaluation(self.task, error, worker.name, self.started)
-
-
-class _Worker:
-    """A worker process as the driver sees it."""
-
-    def __init__(self, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        # a daemon, so that an interpreter that ends with the run still open does not wait for its workers
-        self._process = context.Process(target=work, args=(theirs, threads, os.getpid()), daemon=True)
-        self._process.start()
-        # with our copy of its side closed, the end of the process is the end of the connection
-        theirs.close()
-        self.name = worker_name(self._process.pid)
-        self.ready = False
-        self._factory: EvaluatorFactory | None = None
-
-    def give(self, factory: EvaluatorFactory, task: Task) -> None:
-        # a worker that is dead by now shows when its answer is awaited
-        with suppress(BrokenPipeError, ConnectionResetError):
-            if self._factory != factory:
-                self.ready = False
-                self.connection.send(factory)
-                self._factory = factory
-            self.connection.send(task)
-
-    def receive(self) -> Any:
-        """The next answer, or None if the worker is dead."""
-        try:
-            answer = self.connection.recv()
-        except (EOFError, ConnectionResetError):
+    def _receive(self, worker: WorkerProcess, todo: Assignments, watch: Watch) -> Evaluation | None:
+        """What a worker answers, if it is an evaluation, or the failed one of a task that no worker survives."""
+        owed, seconds = worker.owes, watch.look() - worker.asked
+        answer = worker.receive()
+        if isinstance(answer, Ready) or (isinstance(answer, Evaluation) and representative(answer)):
+            watch.note(owed, seconds)
+        if isinstance(answer, Ready):
+            self._stillborn = 0
+            worker.asked = watch.now
+            event("worker ready", worker=worker.name, seconds=seconds)
             return None
-        self.ready = self.ready or isinstance(answer, Ready)
-        return answer
+        if isinstance(answer, CannotStart):
+            raise (UserError if answer.users_mistake else DiffcreditError)(answer.message)
+        if isinstance(answer, Evaluation):
+            self._idle.append(worker)
+            self._busy.pop(worker).answered(worker.name, seconds)
+            return answer
+        if isinstance(answer, InTrouble):
+            worker.kill()
+            worker.bury()
+            return self._lose(worker, Loss(worker.name, answer.trouble, answer.message), todo, seconds)
+        return self._lose(worker, Loss(worker.name, "lost", worker.bury()), todo, seconds)
 
-    def bury(self) -> str:
-        """Clears a dead worker away; how it ended, in words."""
-        self._process.join(_PATIENCE)
-        code = self._process.exitcode
-        self.end()
-        if code is None or code >= 0:
-            return f"ended with exit code {code}"
-        return f"was killed by {signal.Signals(-code).name}"
+    def _give_up(self, worker: WorkerProcess, todo: Assignments, watch: Watch) -> Evaluation | None:
+        """Kills a worker that takes too long; if it has answered at the last moment, that counts."""
+        seconds, limit = watch.now - worker.asked, watch.limit(worker.owes)
+        worker.kill()
+        evaluation = next((answer for answer in worker.last_words() if isinstance(answer, Evaluation)), None)
+        worker.bury()
+        if evaluation is not None:
+            self._busy.pop(worker).answered(worker.name, seconds)
+            self._vacant.append(worker.device)
+            return evaluation
+        reason = f"the worker {worker.name} took longer than {limit:.4g} s and was killed"
+        return self._lose(worker, Loss(worker.name, "timed out", reason), todo, seconds)
 
-    def terminate(self) -> None:
-        self._process.terminate()
-
-    def end(self) -> None:
-        self._process.join(_PATIENCE)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._process.close()
-        self.connection.close()
-
-
-def _answering(workers: Iterable[_Worker], seconds: float | None) -> list[_Worker]:
-    """Waits until a worker answers or dies, or so long; those that did."""
-    crew = list(workers)
-    answering = wait([worker.connection for worker in crew], seconds)
-    return [worker for worker in crew if worker.connection in answering]
-
-
-def _dismiss(workers: list[_Worker]) -> None:
-    """Ends all workers; all are asked before any is waited for."""
-    for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.end()
+    def _lose(self, worker: WorkerProcess, loss: Loss, todo: Assignments, seconds: float) -> Evaluation | None:
+        """Leaves the place of a worker that is gone to another, and repeats its task or gives it up."""
+        assignment = self._busy.pop(worker)
+        tell_loss(loss, assignment, seconds)
+        failure = assignment.lost(loss, self.settings.retries) if worker.ready else None
+        others = [*self._vacant, *(each.device for each in (*self._idle, *self._busy))]
+        if others and (assignment.crowded_out() if worker.ready else loss.crowded):
+            left = others.count(worker.device)
+            where = "here" if worker.device is None else f"on the GPU {worker.device}"
+            warnings.warn(
+                f"{loss.how}: {left} instead of {left + 1} workers {where} from now on (--workers)",
+                DiffcreditWarning,
+                stacklevel=2,
+            )
+        else:
+            self._vacant.append(worker.device)
+            if not worker.ready:
+                self._stillborn += 1
+                if self._stillborn > self.settings.retries:
+                    raise DiffcreditError(f"workers end before they are ready: {loss.reason}")
+        if failure is None:
+            todo.repeat(assignment)
+        return failure

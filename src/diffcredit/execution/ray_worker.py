@@ -18,9 +18,11 @@ from diffcredit.execution.shipping import Waybill, settle
 from diffcredit.execution.tasks import Evaluator, evaluate_one, failed_evaluation, utc_now, worker_name
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.travel import evaluation_text, factory_of, task_of
+from diffcredit.execution.troubles import MachineTrouble, told
 from diffcredit.execution.versions import package_versions
 
 READY, LACKS_FILES, USERS_MISTAKE, FAILURE = "ready", "lacks files", "user's mistake", "failure"
+EVALUATION, IN_TROUBLE = "evaluation", "in trouble"
 
 
 class RayWorker:
@@ -49,44 +51,55 @@ class RayWorker:
             self._evaluator = factory_of(factory, places)()
         except UserError as error:
             return _answer(USERS_MISTAKE, str(error))
-        except DiffcreditError as error:
-            return _answer(FAILURE, str(error))
-        except Exception:
+        except Exception as error:
+            if trouble := told(error):
+                return _answer(IN_TROUBLE, str(trouble), trouble.trouble)
+            if isinstance(error, DiffcreditError):
+                return _answer(FAILURE, str(error))
             return _answer(FAILURE, f"a worker could not build its evaluator:\n{traceback.format_exc()}")
         return _answer(READY)
 
     def evaluate(self, text: str) -> str:
-        """The evaluation of a task."""
+        """The evaluation of a task, or that the machine is in trouble."""
         assert self._evaluator is not None  # a driver gives no task before this worker is ready
         task, started, clock = task_of(text), utc_now(), time.perf_counter()
-        evaluation = evaluate_one(self._evaluator, task)
+        try:
+            evaluation = evaluate_one(self._evaluator, task)
+        except MachineTrouble as trouble:
+            return _answer(IN_TROUBLE, str(trouble), trouble.trouble)
         try:
             answer = evaluation_text(evaluation)
         except (TypeError, ValueError):  # what an evaluator told of itself is no JSON
             evaluation = failed_evaluation(task, traceback.format_exc(), worker_name(), started)
             answer = evaluation_text(evaluation)
         self._metrics.count(evaluation.status, time.perf_counter() - clock)
-        return answer
+        return _answer(EVALUATION, answer)
 
 
 class _Metrics:
-    """What Ray tells Prometheus of this worker: ``ray_diffcredit_evaluations_total`` and the histogram
-    ``ray_diffcredit_evaluation_seconds``, each by ``status``."""
+    """What Ray tells Prometheus of this worker: ``ray_diffcredit_workers``, and by ``status``
+    ``ray_diffcredit_evaluations_total``, ``ray_diffcredit_busy_seconds_total`` and the histogram
+    ``ray_diffcredit_evaluation_seconds``."""
 
     def __init__(self) -> None:
-        from ray.util.metrics import Counter, Histogram
+        from ray.util.metrics import Counter, Gauge, Histogram
 
+        Gauge("diffcredit_workers", "Workers that are there.").set(1.0)
         self._evaluations = Counter("diffcredit_evaluations", "Evaluations so far.", ("status",))
+        # a histogram's sum is Ray's guess from the middles of the buckets; this one is exact
+        self._busy = Counter("diffcredit_busy_seconds", "Seconds of all evaluations so far.", ("status",))
         bounds = [0.1, 1, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200]
         self._seconds = Histogram("diffcredit_evaluation_seconds", "Seconds of an evaluation.", bounds, ("status",))
 
     def count(self, status: str, seconds: float) -> None:
+        seconds = max(seconds, 1e-9)  # Ray refuses zero
         self._evaluations.inc(1.0, {"status": status})
-        self._seconds.observe(max(seconds, 1e-9), {"status": status})  # Ray refuses zero
+        self._busy.inc(seconds, {"status": status})
+        self._seconds.observe(seconds, {"status": status})
 
 
-def _answer(kind: str, message: str = "") -> str:
-    return json.dumps({"kind": kind, "message": message})
+def _answer(kind: str, message: str = "", trouble: str = "") -> str:
+    return json.dumps({"kind": kind, "message": message, "trouble": trouble})
 
 
 def _fetched(pieces: Sequence[Any]) -> Any:

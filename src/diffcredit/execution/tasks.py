@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from diffcredit.execution.troubles import told
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation
 
@@ -32,7 +33,8 @@ class Evaluator(Protocol):
     """What a worker builds once and calls for each batch of tasks."""
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-        """One evaluation for each task, in order. What fails within becomes a failed evaluation."""
+        """One evaluation for each task, in order. What fails within becomes a failed evaluation, or is raised: a
+        machine whose memory or disk is full must be."""
         ...
 
 
@@ -56,16 +58,21 @@ class Executor(Protocol):
 
 
 def evaluate_one(evaluator: Evaluator, task: Task) -> Evaluation:
-    """The task's evaluation; an evaluator that raises, or answers another task, gives a failed one."""
+    """The task's evaluation; an evaluator that raises, or answers another task, gives a failed one. Raises
+    MachineTrouble where the machine is to blame."""
     started = utc_now()
     try:
         (evaluation,) = evaluator.evaluate([task])
         answered = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
         if answered != task:
             raise ValueError(f"the evaluator answered {answered} when asked for {task}")
-    except Exception:
-        return failed_evaluation(task, traceback.format_exc(), worker_name(), started)
-    return evaluation
+    except Exception as error:
+        trouble = told(error)
+        if trouble is None:
+            return failed_evaluation(task, traceback.format_exc(), worker_name(), started)
+    else:
+        return evaluation
+    raise trouble
 
 
 def failed_evaluation(task: Task, error: str, worker: str, started: str) -> Evaluation:

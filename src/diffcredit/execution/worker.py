@@ -1,7 +1,8 @@
 """What runs inside a worker process.
 
 It is sent a factory and then tasks, one at a time; it answers with ``Ready`` or ``CannotStart`` and then with one
-evaluation for each task. Another factory takes the place of the first. It ends when the connection does.
+evaluation for each task. Another factory takes the place of the first. It ends when the connection does, or when its
+machine is in trouble, which it tells as ``InTrouble``: what it held is free for the one that takes its place.
 """
 
 import os
@@ -16,6 +17,7 @@ from multiprocessing.connection import Connection
 from diffcredit.errors import UserError
 from diffcredit.execution.tasks import Evaluator, EvaluatorFactory, Task, evaluate_one
 from diffcredit.execution.threads import limited_threads
+from diffcredit.execution.troubles import MachineTrouble, Trouble, told
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,14 @@ class CannotStart:
     users_mistake: bool
 
 
+@dataclass(frozen=True)
+class InTrouble:
+    """Memory or disk ran out, or the like, with the traceback; the worker is of no more use."""
+
+    trouble: Trouble
+    message: str
+
+
 def work(connection: Connection, threads: int, driver: int) -> None:
     """A worker's life; ``driver`` is the process that started it."""
     # Ctrl-C reaches every process of the terminal; the driver alone decides what it means
@@ -42,7 +52,11 @@ def work(connection: Connection, threads: int, driver: int) -> None:
         while evaluator is not None:
             message = connection.recv()
             if isinstance(message, Task):
-                connection.send(evaluate_one(evaluator, message))
+                try:
+                    connection.send(evaluate_one(evaluator, message))
+                except MachineTrouble as trouble:
+                    connection.send(InTrouble(trouble.trouble, str(trouble)))
+                    return
             else:
                 evaluator = None  # before the next one is built: both may not fit into memory
                 evaluator = _build(connection, message)
@@ -53,9 +67,10 @@ def _build(connection: Connection, factory: EvaluatorFactory) -> Evaluator | Non
         evaluator = factory()
     except UserError as error:
         connection.send(CannotStart(str(error), users_mistake=True))
-    except Exception:
+    except Exception as error:
         message = f"a worker could not build its evaluator:\n{traceback.format_exc()}"
-        connection.send(CannotStart(message, users_mistake=False))
+        trouble = told(error)
+        connection.send(InTrouble(trouble.trouble, message) if trouble else CannotStart(message, users_mistake=False))
     else:
         connection.send(Ready())
         return evaluator

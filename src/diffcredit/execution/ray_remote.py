@@ -1,0 +1,143 @@
+"""A worker of a Ray cluster as its driver sees it, and what it builds its evaluator from."""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.events import event
+from diffcredit.execution.assignments import Loss
+from diffcredit.execution.ray_connection import one_line
+from diffcredit.execution.ray_worker import EVALUATION, IN_TROUBLE, LACKS_FILES, READY, USERS_MISTAKE
+from diffcredit.execution.shipping import WorkerFiles, marked, pack
+from diffcredit.execution.tasks import EvaluatorFactory, Task
+from diffcredit.execution.travel import evaluation_of, factory_text, owner_of, task_text
+from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Evaluation
+
+
+class WorkerLost(Exception):
+    """A worker is gone or of no more use."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss.reason)
+        self.loss = loss
+
+
+class RemoteWorker:
+    """An actor and the answer that it owes, for which ``reference`` stands, since it was ``asked``, by the clock of
+    who asks. One without a name has not answered yet, as where Ray has yet to find room for it."""
+
+    def __init__(self, actor: Any, now: float) -> None:
+        self.actor = actor
+        self.name = ""
+        self.ready = False  # whether its evaluator is built
+        self._load: Load | None = None
+        self._task: Task | None = None
+        self.introduce(now)
+
+    @property
+    def owes(self) -> str:
+        """What its next answer tells of."""
+        return "name" if self._task is None else "evaluation" if self.ready else "evaluator"
+
+    def introduce(self, now: float) -> None:
+        """Asks whether it is there."""
+        self._task = None
+        self._ask(self.actor.introduce.remote(), now)
+
+    def give(self, load: "Load", task: Task, now: float) -> None:
+        self._task = task
+        if self._load is load:
+            self._ask(self.actor.evaluate.remote(task_text(task)), now)
+        else:
+            self._load, self.ready = load, False
+            self._ask(self.actor.build.remote(load.factory, load.seen, "", []), now)
+
+    def receive(self, ray: Any, now: float) -> Evaluation | None:
+        """The evaluation of the task that it was given; None for an answer that comes before."""
+        try:
+            answer = json.loads(ray.get(self.reference))
+        except ray.exceptions.RayTaskError as error:
+            raise DiffcreditError(f"the worker {self.name} failed: {one_line(error)}") from error
+        except ray.exceptions.RayError as error:
+            reason = f"the worker {self.name} was lost: {one_line(error)}"
+            raise WorkerLost(Loss(self.name, "lost", reason)) from None
+        seconds = now - self.asked
+        if self._task is None or self._load is None:
+            self._greet(**answer)
+            self.asked = now
+            return None
+        kind, message = answer["kind"], answer["message"]
+        if kind == EVALUATION:
+            self.asked = now
+            return evaluation_of(message)
+        if kind == READY:
+            self.ready = True
+            event("worker ready", worker=self.name, seconds=seconds)
+            self._ask(self.actor.evaluate.remote(task_text(self._task)), now)
+        elif kind == LACKS_FILES:
+            waybill, pieces = self._load.parcel(ray, self.name)
+            self._ask(self.actor.build.remote(self._load.factory, self._load.seen, waybill, pieces), now)
+        elif kind == IN_TROUBLE:
+            raise WorkerLost(Loss(self.name, answer["trouble"], message))
+        else:
+            raise (UserError if kind == USERS_MISTAKE else DiffcreditError)(message)
+        return None
+
+    def _ask(self, reference: Any, now: float) -> None:
+        self.reference, self.asked = reference, now
+
+    def _greet(self, name: str, version: str | None) -> None:
+        if not self.name:
+            event("worker started", worker=name)
+        self.name = name
+        ours = package_versions().get("diffcredit")
+        if version != ours:
+            raise UserError(
+                f"the node {name.rpartition(':')[0]} has diffcredit {version}, this machine {ours}; install the same "
+                "on all"
+            )
+
+
+class Load:
+    """What workers of one run build their evaluator from."""
+
+    def __init__(self, factory: str, files: WorkerFiles | None, seen: list[str]) -> None:
+        self.factory, self.seen = factory, seen
+        self._files = files
+        self._parcel: tuple[str, list[Any]] | None = None
+
+    def parcel(self, ray: Any, worker: str) -> tuple[str, list[Any]]:
+        """The files for nodes that do not see them: a waybill, and references to its pieces in Ray's object store,
+        from which each node fetches them once."""
+        assert self._files is not None  # no worker lacks files where none are named
+        if self._files.written:
+            raise UserError(
+                f"{self._files.written}, but the node of {worker} does not see {self._files.folder}; keep nothing, or "
+                "have the results in a folder that all nodes share"
+            )
+        if self._parcel is None:
+            pieces = []
+            packing = pack(self._files)
+            while True:
+                try:
+                    pieces.append(ray.put(next(packing)))
+                except StopIteration as packed:
+                    self._parcel = packed.value.text, pieces
+                    break
+        return self._parcel
+
+
+@contextmanager
+def load_of(factory: EvaluatorFactory) -> Generator[Load]:
+    """``factory``, whose owner may say which files its evaluators read (``worker_files()``)."""
+    text = factory_text(factory)
+    find = getattr(owner_of(factory), "worker_files", None)
+    if find is None:
+        yield Load(text, None, [])
+        return
+    files: WorkerFiles = find()
+    with marked(files.folder) as mark:
+        yield Load(text, files, [str(mark), *map(str, files.roots)])
