@@ -18,6 +18,7 @@ FOUNDATION = (
     "artifacts",
     "events",
     "seeds",
+    "stores",
     "progress",
     "shown",
     "yamlfile",

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,26 @@ def atomic_folder(path: Path) -> Generator[Path]:
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def alone(file: Path, wait: Callable[[], object]) -> Generator[bool]:
+    """Within, there is no other process that asked for the same lock ``file``. Where there was one, ``wait`` is called
+    before it is waited for, and True comes out. The lock ends with its holder, however that ends."""
+    from filelock import FileLock, Timeout
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock, waited = FileLock(file), False
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        wait()
+        waited = True
+        lock.acquire()
+    try:
+        yield waited
+    finally:
+        lock.release()
 
 
 def write_text(path: Path, text: str) -> None:

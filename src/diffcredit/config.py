@@ -25,6 +25,7 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Sampling, Training
 from diffcredit.errors import UserError, located
 from diffcredit.plugins import refuse_plugin
 from diffcredit.shown import LONGEST_VALUE, shortened
+from diffcredit.stores import is_url
 from diffcredit.yamlfile import read_yaml
 
 MODELS = ("pretrained", "autoencoder")  # options that name a folder or a model on the hub, whatever the family
@@ -316,7 +317,7 @@ class StudyConfig(_Section):
 
     ``threads`` is how many a process computes with on a CPU. Sums come out another way with another number, so
     it belongs to the study and not to the machine. ``keep`` is what stays of each evaluation, for properties that are
-    added later.
+    added later. ``artifacts`` is where models and what is kept lie, a folder or an fsspec URL; else in ``results``.
     """
 
     name: Annotated[str, Field(max_length=100)]
@@ -333,6 +334,7 @@ class StudyConfig(_Section):
     keep: Literal["images", "features", "model", "nothing"] = "nothing"
     results: _Path | None = None
     ledger: Annotated[str, AfterValidator(_without_nul)] | None = Field(default=None, repr=False)  # hides passwords
+    artifacts: Annotated[str, AfterValidator(_without_nul)] | None = Field(default=None, repr=False)  # as well
     device: str = "auto"
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
 
@@ -421,6 +423,9 @@ class StudyConfig(_Section):
         ledger = self.ledger
         if ledger is not None and "://" not in ledger:
             ledger = str(absolute(Path(ledger)))
+        artifacts = self.artifacts
+        if artifacts is not None and not is_url(artifacts):
+            artifacts = str(absolute(Path(artifacts)))
         results = absolute(self.results_folder)
         return self.model_copy(
             update={
@@ -429,6 +434,7 @@ class StudyConfig(_Section):
                 "properties": tuple(section.resolved(folder) for section in self.properties),
                 "results": results,
                 "ledger": ledger,
+                "artifacts": artifacts,
             }
         )
 

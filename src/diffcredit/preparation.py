@@ -7,13 +7,22 @@ and never takes up a stale one.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
-from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.artifacts import (
+    alone,
+    canonical_json,
+    fingerprint,
+    fingerprint_arrays,
+    read_arrays,
+    write_arrays,
+    write_text,
+)
 from diffcredit.config import PATHS
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import FAMILIES
@@ -27,7 +36,7 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors
 from diffcredit.features.protocol import option_key, option_name
 from diffcredit.features.weights import file_hash, folder_hash
-from diffcredit.ledger import NoLedger, PropertyRecord, Recipe
+from diffcredit.ledger import Ledger, NoLedger, PropertyRecord, Recipe
 from diffcredit.plugins import build, code_of, in_plugin, settings_of
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.properties.functions import property_of
@@ -36,10 +45,13 @@ from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground, Rehearsal, Retraining
 from diffcredit.schedule import check_schedule
 from diffcredit.seeds import derive_seed
+from diffcredit.stores import pull, push, shown_url
 from diffcredit.surrogates import Material
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
+
+T = TypeVar("T")
 
 MEASURES = ("measure(images)", "measure_features(features)", "measure_model(model)")
 
@@ -77,6 +89,8 @@ def check(study: "Study") -> None:
         check_optimizer(study.config.model.train)
     if not base_is_there(study):
         start, _ = start_and_rehearsal(study)
+        for section in study.config.compared:  # which are evaluated much later
+            rehearsed(study.by(section, 1), start)
         for index, prop in enumerate(properties):
             if hasattr(prop, "check_prompts"):
                 with located(f"{study.file}: properties.{index}"):
@@ -110,7 +124,38 @@ def check_features(prop: Any, extractors: Extractors, contributions: Contributio
 
 def study_extractors(study: "Study") -> Extractors:
     """The study's feature extractors, on its device."""
-    return Extractors(str(device_of(study)), study.file.parent, study.folder / "models", study.progress)
+    return Extractors(str(device_of(study)), study.file.parent, models_folder(study), study.progress)
+
+
+def models_folder(study: "Study") -> Path:
+    """What is made once a study lies here; where it lies at a URL, what was fetched from it."""
+    return study.artifacts / "models"
+
+
+def share_models(study: "Study") -> None:
+    """Where the study's artifacts lie at a URL: fetches what is there, and puts what is not."""
+    _shared(study, lambda: None)
+
+
+def _shared(study: "Study", make: Callable[[], T]) -> T:
+    """What ``make()`` gives, which finds files of the models folder or makes them: other machines' are there before,
+    and it is asked again where one of them has put the same meanwhile, which is there now in the place of ours."""
+    store, folder = study.store, models_folder(study)
+    if store is None:
+        return make()
+    pulled = pull(store, folder)
+    made = make()
+    return make() if push(store, folder, pulled) else made
+
+
+def _made_alone(study: "Study", name: str, what: str, make: Callable[[], T]) -> T:
+    """The same, while no other process that sees the models folder makes what is called ``name``; ``what`` is said to
+    be waited for."""
+    waiting = f"another process prepares {what}"
+    with alone(study.artifacts / ".locks" / f"{name}.lock", lambda: study.progress(waiting, 0, 1)) as waited:
+        if waited:
+            study.progress(waiting, 1, 1)
+        return _shared(study, make)
 
 
 def build_family(study: "Study") -> Family:
@@ -129,9 +174,15 @@ def build_family(study: "Study") -> Family:
 
 def start_and_rehearsal(study: "Study") -> tuple[DiffusionModel, Rehearsal]:
     """The study's model before its training, and what its retraining will train."""
-    model, retraining = _start(study), build_retraining(study)
-    with located(study.file):
-        return model, retraining.rehearse(model, study.config.model.train, study.contributions)
+    model = _start(study)
+    return model, rehearsed(study, model)
+
+
+def rehearsed(study: "Study", start: DiffusionModel) -> Rehearsal:
+    """What the study's retraining will train, if the base model before its training is ``start``."""
+    retraining = build_retraining(study)
+    with located(f"{study.file}: {retraining_key(study)}"):
+        return retraining.rehearse(start, study.config.model.train, study.contributions)
 
 
 def _start(study: "Study", replicate: int = 0) -> DiffusionModel:
@@ -165,23 +216,26 @@ def base_model(study: "Study") -> DiffusionModel:
 def replicate_model(study: "Study", replicate: int) -> DiffusionModel:
     """A model that is trained as the base model was, on all contributions, from another initialisation and with another
     order of the data: ``replicate`` 1, 2, …"""
-    folder = study.folder / "models" / f"replicate-{replicate}-{base_identity(study)[:12]}"
+    folder = models_folder(study) / f"replicate-{replicate}-{base_identity(study)[:12]}"
     return _trained_model(study, folder, replicate, f"training replicate {replicate} of the base model")
 
 
 def _trained_model(study: "Study", folder: Path, replicate: int, what: str) -> DiffusionModel:
-    with limited_threads(study.config.threads):
-        return kept_model(
-            folder,
-            build_family(study).load,
-            lambda: _start(study, replicate),
-            study.contributions,
-            study.config.model.train,
-            seed=_seed(study, "train", replicate),
-            what=what,
-            progress=study.progress,
-            device=device_of(study),
-        )
+    def kept() -> DiffusionModel:
+        with limited_threads(study.config.threads):
+            return kept_model(
+                folder,
+                build_family(study).load,
+                lambda: _start(study, replicate),
+                study.contributions,
+                study.config.model.train,
+                seed=_seed(study, "train", replicate),
+                what=what,
+                progress=study.progress,
+                device=device_of(study),
+            )
+
+    return kept() if folder.exists() else _made_alone(study, folder.name, what.removeprefix("training "), kept)
 
 
 def model_loader(study: "Study") -> Callable[[Path], DiffusionModel]:
@@ -196,7 +250,7 @@ def base_is_there(study: "Study") -> bool:
 
 
 def base_folder(study: "Study") -> Path:
-    return study.folder / "models" / f"base-{base_identity(study)[:12]}"
+    return models_folder(study) / f"base-{base_identity(study)[:12]}"
 
 
 def base_identity(study: "Study") -> str:
@@ -213,23 +267,43 @@ def model_settings(study: "Study") -> dict[str, Any]:
 
 def prepared_retraining(study: "Study") -> Retraining:
     """The study file's retraining, ready to make coalitions' models."""
+    base, settings = study.base, recipe_settings(study)
+    identity = fingerprint([settings["data"], settings["model"], settings["retraining"], study.config.seed])[:12]
+    mark = models_folder(study) / f"retraining-{identity}.json"  # that it was prepared: workers wait for nobody
+
+    def prepared() -> Retraining:
+        retraining = _prepared(study, base)
+        if not mark.exists():
+            write_text(mark, canonical_json(settings["retraining"]))
+        return retraining
+
+    return prepared() if mark.exists() else _made_alone(study, mark.stem, "the retraining", prepared)
+
+
+def _prepared(study: "Study", base: DiffusionModel) -> Retraining:
     retraining = build_retraining(study)
     ground = Ground(
-        base=study.base,
+        base=base,
         contributions=study.contributions,
         training=study.config.model.train,
         seed=study.config.seed,
-        folder=study.folder / "models",
+        folder=models_folder(study),
         load=build_family(study).load,
         progress=study.progress,
     )
-    with limited_threads(study.config.threads):
+    with limited_threads(study.config.threads), located(f"{study.file}: {retraining_key(study)}"):
         retraining.prepare(ground)
     return retraining
 
 
+def retraining_key(study: "Study") -> str:
+    """Where the study file has the retraining: its own, or one that validation compares with that."""
+    section, compared = study.config.retraining, study.config.compared
+    return f"validation.retrainings.{compared.index(section)}" if section in compared else "retraining"
+
+
 def build_retraining(study: "Study") -> Retraining:
-    section, where = study.config.retraining, f"{study.file}: retraining"
+    section, where = study.config.retraining, f"{study.file}: {retraining_key(study)}"
     retraining = build(section.method, section.options, RETRAININGS, where=where, beside=study.file.parent)
     for method in ("prepare", "rehearse", "models_for"):
         if not callable(getattr(retraining, method, None)):
@@ -274,12 +348,17 @@ def fitted_properties(study: "Study") -> list[Any]:
             if not file.exists():
                 study.progress("fitting properties", index, len(properties))
                 context = study_context(study)
-                with located(where), in_plugin(f"{prop.name}: fit(context)"), limited_threads(study.config.threads):
-                    state = prop.fit(context)
-                    write_arrays(file, {name: np.asarray(array) for name, array in state.items()})
+                with located(where):
+                    _made_alone(study, file.stem, f"property {prop.name!r}", partial(_fit, study, prop, context, file))
             with located(where), in_plugin(f"{prop.name}: restore(state)"):
                 prop.restore(read_arrays(file))
     return properties
+
+
+def _fit(study: "Study", prop: Any, context: Context, file: Path) -> None:
+    if not file.exists():
+        with in_plugin(f"{prop.name}: fit(context)"), limited_threads(study.config.threads):
+            write_arrays(file, {name: np.asarray(array) for name, array in prop.fit(context).items()})
 
 
 def study_context(study: "Study") -> Context:
@@ -302,7 +381,7 @@ def _state_file(study: "Study", index: int, prop: Any) -> Path:
     name, files = study.config.properties[index].name, _files_of(settings)
     settings |= {key: Path(settings[key]).name for key in PATHS if _is_place(settings.get(key))}
     identity = fingerprint([base_identity(study), sampling, name, settings, *([files] if files else [])])
-    return study.folder / "models" / f"property-{identity[:12]}.safetensors"
+    return models_folder(study) / f"property-{identity[:12]}.safetensors"
 
 
 def _files_of(settings: Mapping[str, Any]) -> list[tuple[str, int, int]]:
@@ -326,13 +405,19 @@ def generated_images(study: "Study") -> Images:
     """The base model's images from the study's initial noises, (m, h, w, 3)."""
     sampling = study.config.sampling
     identity = fingerprint([base_identity(study), dataclasses.asdict(sampling)])
-    file = study.folder / "models" / f"generated-{identity[:12]}.safetensors"
+    file = models_folder(study) / f"generated-{identity[:12]}.safetensors"
+
+    def sample() -> None:
+        if not file.exists():
+            study.progress("sampling the base model", 0, sampling.images)
+            with limited_threads(study.config.threads):
+                images = generate(base, sampling)
+            write_arrays(file, {"images": images})
+            study.progress("sampling the base model", sampling.images, sampling.images)
+
     if not file.exists():
-        study.progress("sampling the base model", 0, sampling.images)
-        with limited_threads(study.config.threads):
-            images = generate(study.base, sampling)
-        write_arrays(file, {"images": images})
-        study.progress("sampling the base model", sampling.images, sampling.images)
+        base = study.base
+        _made_alone(study, file.stem, "the base model's images", sample)
     return read_arrays(file)["images"]
 
 
@@ -344,12 +429,16 @@ def prepared_surrogate(study: "Study", surrogate: Any) -> Any:
         base=lambda: study.base,
         generated=lambda: generated_images(study),
         sampling=study.config.sampling,
-        folder=study.folder / "models",
+        folder=models_folder(study),
         progress=study.progress,
     )
-    with located(f"{study.file}: surrogates"), limited_threads(study.config.threads):
-        surrogate.prepare(material)
-    return surrogate
+
+    def prepared() -> Any:
+        with located(f"{study.file}: surrogates"), limited_threads(study.config.threads):
+            surrogate.prepare(material)
+        return surrogate
+
+    return _made_alone(study, "surrogates", "the surrogates", prepared)
 
 
 def property_records(study: "Study") -> list[PropertyRecord]:
@@ -397,7 +486,21 @@ def check_unchanged(study: "Study") -> None:
 
 def study_keeper(study: "Study", recipe: Recipe) -> Keeper:
     """Where the evaluations of one of the study's recipes are kept."""
-    return Keeper(study.folder / "kept" / recipe.fingerprint[:12], study.config.keep)
+    return Keeper(study.artifacts / "kept" / recipe.fingerprint[:12], study.config.keep, study.store)
+
+
+def check_not_lost(study: "Study", ledger: Ledger) -> None:
+    """Refuses to train a base model once more that recorded evaluations start from, where that gives another."""
+    weights = {recipe.name: recipe.weights for recipe in ledger.recipes(study.name)}.get(study.recipe)
+    if not weights or device_of(study).type == "cpu" or base_is_there(study):
+        return
+    place = shown_url(study.store.url) if study.store else str(study.artifacts)
+    raise UserError(
+        f"{study.file}: the base model {base_folder(study).name} is no more in models/ of {place}; the ledger's "
+        "evaluations start from it, and training on a GPU does not give it again bit for bit. Restore it from a "
+        "backup (artifacts: keeps it at a URL, diffcredit export --with-models in an archive), or begin anew with "
+        "another name and results"
+    )
 
 
 def study_recipe(study: "Study") -> Recipe:

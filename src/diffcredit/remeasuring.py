@@ -1,6 +1,7 @@
 """A property added to evaluations that are recorded already: measured on what was kept of them, or, where nothing was
 and the user pays for it, on models retrained once more."""
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 from diffcredit.artifacts import fingerprint
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
-from diffcredit.ledger import Evaluation, Recipe
+from diffcredit.ledger import Evaluation, Ledger, Recipe
 from diffcredit.preparation import check, property_records, recipe_settings, study_keeper
 from diffcredit.properties.measuring import needs_features, needs_model
 
@@ -65,24 +66,45 @@ def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[E
             ledger.register_property(study.name, record)
     for names, tasks in kept.items():
         factory = partial(study.kept_evaluator, names, recipe)
-        yield from _recording(study, executor, factory, tasks, "measuring what was kept")
+        yield from _recording(study, executor, factory, names, tasks, "measuring what was kept")
 
 
 def measure_retrained(study: "Study", executor: Executor, retrained: Groups) -> Iterator[Evaluation]:
     """Retrains and samples once more; yields each evaluation once its new values are recorded."""
     study.prepare()
     for names, tasks in retrained.items():
-        yield from _recording(study, executor, partial(study.evaluator, names), tasks, "evaluating once more")
+        factory = partial(study.evaluator, names)
+        yield from _recording(study, executor, factory, names, tasks, "evaluating once more")
 
 
-def _recording(study: "Study", executor: Executor, factory: Any, tasks: list[Task], what: str) -> Iterator[Evaluation]:
+def _recording(
+    study: "Study", executor: Executor, factory: Any, names: Sequence[str], tasks: list[Task], what: str
+) -> Iterator[Evaluation]:
     study.progress(what, 0, len(tasks))
     with study.ledger() as ledger:
-        for done, evaluation in enumerate(executor.run(factory, tasks), start=1):
+        elsewhere: list[Task] = []
+        for made, evaluation in enumerate(executor.run(factory, _lacking(study, ledger, names, tasks, elsewhere)), 1):
             if evaluation.status == "done":  # the evaluation stands, whatever became of measuring it again
                 ledger.record(study.name, study.recipe, evaluation)
-            study.progress(what, done, len(tasks))
+            study.progress(what, made + len(elsewhere), len(tasks))
             yield evaluation
+        if elsewhere:
+            study.progress(what, len(tasks), len(tasks))
+
+
+def _lacking(
+    study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task], elsewhere: list[Task]
+) -> Iterator[Task]:
+    """The tasks that still lack values when their turn comes; the others join ``elsewhere``. They come in an order that
+    differs from process to process, so that several that measure the same rarely meet at one task, where both would
+    find the same values."""
+    for task in random.SystemRandom().sample(tasks, len(tasks)):
+        done = ledger.done(study.name, study.recipe, task.coalition, task.replicate)
+        known = {value.property for value in done.values if value.value is not None} if done else set()
+        if known.issuperset(names):
+            elsewhere.append(task)
+        else:
+            yield task
 
 
 def _recorded(study: "Study") -> tuple[Recipe, list[Evaluation]]:

@@ -17,13 +17,15 @@ from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.contributions.sources import AUTO, SOURCES
 from diffcredit.cooperation import Driver
 from diffcredit.credit import Credits, KnownSurrogate, estimate
-from diffcredit.credit.estimate import DEFAULT
+from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError, located
+from diffcredit.events import stage
 from diffcredit.execution import Evaluator, Executor, Task
 from diffcredit.ledger import Evaluation, Ledger, NoLedger, PropertyRecord, Recipe, game_of
 from diffcredit.plugins import build
 from diffcredit.progress import Progress, silent
 from diffcredit.schedule import Schedule, studied
+from diffcredit.stores import Store, is_url
 from diffcredit.study_surrogates import StudySurrogates
 
 if TYPE_CHECKING:
@@ -53,23 +55,26 @@ class Study:
         source = section.source
         if source != AUTO:
             source = build(source, section.options, SOURCES, where=where, beside=self.file.parent)
-        with located(where):
+        with stage("contributions"), located(where):
             return load_contributions(source=source, **section.common, seed=self.config.seed)
 
     # 2. The model trained on all of it.
     @cached_property
     def base(self) -> "DiffusionModel":
-        return self._preparation.base_model(self)
+        with stage("base model"):
+            return self._preparation.base_model(self)
 
     # 3. The way to a coalition's model.
     @cached_property
     def retraining(self) -> "Retraining":
-        return self._preparation.prepared_retraining(self)
+        with stage("retraining"):
+            return self._preparation.prepared_retraining(self)
 
     # 4. What is measured on a model.
     @cached_property
     def properties(self) -> list[Any]:
-        return self._preparation.fitted_properties(self)
+        with stage("properties"):
+            return self._preparation.fitted_properties(self)
 
     @cached_property
     def extractors(self) -> "Extractors":
@@ -139,25 +144,31 @@ class Study:
 
     def prepare(self) -> None:
         """Makes what every evaluation starts from, and enters it in the ledger, or checks that it is what was there."""
+        self._preparation.share_models(self)
         self._preparation.check(self)
         with self.ledger() as ledger:
             settings = self._preparation.recipe_settings(self)
             ledger.register_study(self.name, {"contributors": list(self.contributions.contributors)})
             ledger.check_recipe_settings(self.name, self.recipe, settings)  # before the training, not after
+            self._preparation.check_not_lost(self, ledger)
             ledger.register_recipe(self.name, self._preparation.study_recipe(self))
             for record in self._preparation.property_records(self):
                 ledger.register_property(self.name, record)
 
     # 8. Credits from all evaluations so far.
-    def credits(self, method: str = DEFAULT, confidence: float = 0.95, *, corrected: bool = True) -> dict[str, Credits]:
+    def credits(
+        self, method: str | None = None, confidence: float = 0.95, *, corrected: bool = True
+    ) -> dict[str, Credits]:
         """Each property's credits. One without enough values is left out with a warning; all, an error.
 
+        ``method``: None for the design's own, which is the default wherever that can be had from it.
         ``corrected``: the study's surrogates' credits, corrected by the evaluations; or else those of the evaluations
         alone, as with every other method than the default.
         """
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe)
             names = [record.name for record in ledger.properties(self.name)]
+        method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
         surrogates = self._known_surrogates() if corrected else None
         if corrected and surrogates is None:
@@ -196,6 +207,18 @@ class Study:
             if self.name in ledger.studies() and self.recipe in [each.name for each in ledger.recipes(self.name)]:
                 return ledger.evaluations(self.name, self.recipe, status=status, purpose=purpose)
         return []
+
+    @property
+    def artifacts(self) -> Path:
+        """The folder of ``models`` and of what is ``kept``; where these lie at a URL, of what was fetched from it."""
+        place = self.config.artifacts
+        return self.folder if place is None or is_url(place) else Path(place)
+
+    @property
+    def store(self) -> Store | None:
+        """Where artifacts lie that machines without common folders share."""
+        place = self.config.artifacts
+        return Store(place) if place is not None and is_url(place) else None
 
     def ledger(self, *, create: bool = True) -> Ledger:
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
@@ -244,14 +267,16 @@ def credits_of(
     evaluations: Sequence[Evaluation],
     properties: Iterable[str],
     config: StudyConfig,
-    method: str = DEFAULT,
+    method: str | None = None,
     confidence: float = 0.95,
     surrogates: Callable[[str, BoolArray], Sequence[KnownSurrogate]] | None = None,
 ) -> tuple[dict[str, Credits], dict[str, str]]:
     """The credits of each property, and the reasons of those that have none.
 
+    method: None for the design's own.
     surrogates: what stands in for a property at coalitions (m, n), for the default method.
     """
+    method = method or method_of(config.design.distribution)
     credits, reasons = {}, {}
     for name in properties:
         game = game_of(evaluations, name)

@@ -22,9 +22,12 @@ def worker_files(study: "Study") -> WorkerFiles:
         home: [study.file.absolute(), *_plugins(config, home)],
         study.folder: [study.folder / "models"],
     }
+    if study.artifacts != study.folder:
+        roots[study.artifacts] = [study.artifacts / "models"]
     for path in _named_paths(config):
         roots.setdefault(path, []).append(path)
-    written = "" if config.keep == "nothing" else f"keep: {config.keep} writes files"
+    lost = config.keep != "nothing" and study.store is None
+    written = f"keep: {config.keep} writes files" if lost else ""
     return WorkerFiles(study.folder, roots, written)
 
 

@@ -12,9 +12,16 @@ from diffcredit.errors import UserError, located
 ArchiveArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive, such as study.zip.")]
 
 
-def export(study: StudyArgument, file: ArchiveArgument) -> None:
+def export(
+    study: StudyArgument,
+    file: ArchiveArgument,
+    with_models: Annotated[
+        bool, typer.Option("--with-models", help="Its base model and all else that was prepared, so that it can go on.")
+    ] = False,
+) -> None:
     """Write a study's ledger and study file as one archive: Parquet and JSON in a zip."""
     from diffcredit.ledger.archive import write_archive
+    from diffcredit.stores import pull
     from diffcredit.study import Study
     from diffcredit.yamlfile import read_yaml
 
@@ -23,21 +30,26 @@ def export(study: StudyArgument, file: ArchiveArgument) -> None:
         raise UserError(f"{file}: already exists; give a new file")
     with loaded.ledger(create=False) as ledger:
         rows, head = ledger.export(loaded.name)
-    write_archive(file, rows, head, _portable(read_yaml(loaded.file)))
-    say(f"{file}: {len(rows):,} rows of {loaded.name}; images, models and contributions stay where they are")
+    if with_models and loaded.store is not None:
+        pull(loaded.store, loaded.artifacts / "models")
+    models = loaded.artifacts / "models" if with_models else None
+    write_archive(file, rows, head, _portable(read_yaml(loaded.file)), models)
+    stay = "contributions and what was kept" if with_models else "images, models and contributions"
+    say(f"{file}: {len(rows):,} rows of {loaded.name}; {stay} stay where they are")
     say(f"Head: {head}")
 
 
 def restore(
     file: ArchiveArgument, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the study goes.")]
 ) -> None:
-    """Restore a study that was exported: its study file and its ledger, under the same head."""
+    """Restore a study that was exported: its study file, its ledger under the same head, and its models if they came
+    along."""
     from diffcredit.artifacts import atomic_file, write_text
     from diffcredit.ledger import Ledger
-    from diffcredit.ledger.archive import read_archive
+    from diffcredit.ledger.archive import read_archive, restore_models
 
-    study_file, place = folder / "study.yaml", folder / "ledger.db"
-    for path in (study_file, place):
+    study_file, place, models = folder / "study.yaml", folder / "ledger.db", folder / "models"
+    for path in (study_file, place, models):
         if path.exists():
             raise UserError(f"{path}: already exists; give another folder")
     rows, head, settings = read_archive(file)
@@ -45,12 +57,17 @@ def restore(
         temporary.unlink()  # the database makes it
         with Ledger.open(temporary) as ledger:
             ledger.restore(rows, head)
+        restored = restore_models(file, models)
     write_text(study_file, yaml.safe_dump(_portable(settings), allow_unicode=True, sort_keys=False))
     say(f"{study_file}: {len(rows):,} rows in {place.name}, as they were exported")
+    if restored:
+        say(f"{models}: {restored:,} files")
     say(f"Head: {head}")
 
 
 def _portable(settings: dict[str, object]) -> dict[str, object]:
     """What a study file says, with all results beside it: another's folders and database, perhaps with its password,
     mean nothing elsewhere."""
-    return {key: value for key, value in settings.items() if key not in ("ledger", "results")} | {"results": "."}
+    return {key: value for key, value in settings.items() if key not in ("ledger", "results", "artifacts")} | {
+        "results": "."
+    }

@@ -1,20 +1,23 @@
 """A study's rows as one file: a zip of ``study.json`` and of two tables in Parquet, ``evaluations`` and ``values``.
 
 Every row carries its ``number`` in the chain. The tables are for whoever wants to look at a study with another tool;
-together with ``study.json`` they are all that it takes to write the study's rows again, under the same head.
+together with ``study.json`` they are all that it takes to write the study's rows again, under the same head. The
+study's models may be there too, as they are, below ``models/``: files of weights and of settings, never of code.
 """
 
 import io
 import json
+import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from diffcredit.artifacts import atomic_file, canonical_json
+from diffcredit.artifacts import atomic_file, atomic_folder, canonical_json
 from diffcredit.errors import UserError
 from diffcredit.ledger.restoring import Rows
+from diffcredit.stores import artifacts_in, is_name
 
 FORMAT = 1
 DESCRIPTION = "study.json"
@@ -22,13 +25,17 @@ TABLES = {"evaluation": "evaluations.parquet", "value": "values.parquet"}
 JSON_COLUMNS = ("numerics", "seconds", "versions")
 LARGEST = 4_000_000_000  # bytes of one file within, written out
 MOST_ROWS = 50_000_000
+MODELS = "models/"
+MODEL_FILES = (".safetensors", ".json", ".txt")
 
 # what a file that is no archive, or not ours, may raise on being read; RuntimeError: an encrypted one
 _DAMAGES = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError)
 
 
-def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any]) -> None:
-    """Writes an archive of ``rows`` with their ``head``; ``study`` is what the study file says."""
+def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], models: Path | None = None) -> None:
+    """Writes an archive of ``rows`` with their ``head``; ``study`` is what the study file says, ``models`` the folder
+    of its models, where they go with it."""
+    found = {} if models is None else _model_files(models)
     numbered = [(number, kind, row) for number, (kind, row) in enumerate(rows, 1)]
     others = [{"number": number, "kind": kind, "row": row} for number, kind, row in numbered if kind not in TABLES]
     description = {"format": FORMAT, "head": head, "study": dict(study), "rows": others}
@@ -36,6 +43,8 @@ def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any]) -
         archive.writestr(DESCRIPTION, json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False))
         for table, name in TABLES.items():
             archive.writestr(name, _parquet(table, [(number, row) for number, kind, row in numbered if kind == table]))
+        for name, path in found.items():
+            archive.write(path, f"{MODELS}{name}", zipfile.ZIP_STORED)
 
 
 def read_archive(file: Path) -> tuple[Rows, str, dict[str, Any]]:
@@ -54,6 +63,52 @@ def read_archive(file: Path) -> tuple[Rows, str, dict[str, Any]]:
         raise UserError(f"{file}: cannot be read ({error.strerror or error})") from error
     except _DAMAGES as error:
         raise UserError(f"{file}: is no archive of diffcredit export, or a damaged one ({error})") from error
+
+
+def restore_models(file: Path, folder: Path) -> int:
+    """Writes the models of an archive as ``folder``, which must not be there; how many files there were."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [member for member in archive.infolist() if member.filename.startswith(MODELS)]
+            names = [member.filename.removeprefix(MODELS) for member in members]
+            if wrong := [name for name in names if not _is_model_file(name)]:
+                raise ValueError(f"{MODELS}{wrong[0][:100]!r}: names of {', '.join(MODEL_FILES)} are accepted")
+            if len(set(names)) < len(names):
+                raise ValueError("a model's file is there twice")
+            # as they are, and so no larger than the archive
+            if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+                raise ValueError("models are packed without compression")
+            if sum(member.file_size for member in members) > file.stat().st_size:
+                raise ValueError("its models would be larger than it is")
+            if not members:
+                return 0
+            with atomic_folder(folder) as temporary:
+                for name, member in zip(names, members, strict=True):
+                    (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                    with archive.open(member) as source, (temporary / name).open("xb") as target:
+                        shutil.copyfileobj(source, target)
+            return len(members)
+    except OSError as error:
+        raise UserError(f"{file}: its models cannot be restored ({error.strerror or error})") from error
+    except _DAMAGES as error:
+        raise UserError(f"{file}: is no archive of diffcredit export, or a damaged one ({error})") from error
+
+
+def _model_files(folder: Path) -> dict[str, Path]:
+    """The files of all whole artifacts in ``folder``, by their names below it."""
+    found = {}
+    for artifact in artifacts_in(folder):
+        path = folder / artifact
+        for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if each.is_file():
+                found[each.relative_to(folder).as_posix()] = each
+    if wrong := [name for name in found if not _is_model_file(name)]:
+        raise UserError(f"{found[wrong[0]]}: does not go into an archive; {', '.join(MODEL_FILES)} are accepted")
+    return found
+
+
+def _is_model_file(name: str) -> bool:
+    return is_name(name) and PurePosixPath(name).suffix in MODEL_FILES
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
