@@ -5,6 +5,7 @@ later to what they hold: if one of them is gone, its claims expire and the other
 was only away, as a laptop that slept, brings its result late, and the ledger judges it by its value.
 """
 
+import logging
 import os
 import threading
 import time
@@ -14,9 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from diffcredit.errors import DiffcreditError
+from diffcredit.events import event
 from diffcredit.execution import EvaluatorFactory, Executor, Task
 from diffcredit.execution.tasks import worker_name
 from diffcredit.ledger import Claim, Evaluation, Ledger, NonDeterminism
+from diffcredit.schedule import worker_seconds
+from diffcredit.shown import last_line
 
 LEASE = 120.0  # seconds for which a claim is good; it is renewed three times as often
 AGAIN = 0.1  # of a lease passes between two looks at a task that another driver holds
@@ -76,6 +80,8 @@ class Driver:
                 postponed.pop(task, None)
                 yield task
             elif not self._known(task):
+                if task not in postponed:
+                    event("claim postponed", recipe=self._recipe, coalition=task.coalition, replicate=task.replicate)
                 postponed[task] = time.monotonic() + AGAIN * self._lease
 
     def _claim(self, task: Task) -> bool:
@@ -103,11 +109,27 @@ class Driver:
         except NonDeterminism as error:
             evaluation = replace(evaluation, status="failed", values=(), error=str(error))
             self._ledger.record(self._study, self._recipe, evaluation)
+            event("non-determinism", level=logging.WARNING, recipe=self._recipe, error=str(error))
+        self._tell_recorded(evaluation)
         with self._lock:
             claim = self._held.pop((evaluation.coalition, evaluation.replicate), None)
         if claim is not None and evaluation.status == "failed":  # that of a success is gone already
             self._ledger.release([claim])
         return evaluation
+
+    def _tell_recorded(self, evaluation: Evaluation) -> None:
+        event(
+            "evaluation recorded",
+            level=logging.INFO if evaluation.status == "done" else logging.WARNING,
+            recipe=self._recipe,
+            coalition=evaluation.coalition,
+            replicate=evaluation.replicate,
+            purpose=evaluation.purpose,
+            status=evaluation.status,
+            seconds=round(worker_seconds([evaluation]), 3),
+            worker=evaluation.worker,
+            **({} if evaluation.error is None else {"error": last_line(evaluation.error)}),
+        )
 
     def _hear(self) -> None:
         news, self._mark = self._ledger.evaluations_since(self._study, self._recipe, self._mark)
@@ -140,6 +162,7 @@ class Driver:
                 for key, claim in held.items():
                     if claim not in kept and self._held.get(key) == claim:
                         del self._held[key]
+                        event("claim lost", recipe=self._recipe, coalition=claim.coalition, replicate=claim.replicate)
 
 
 def _gone(holder: str) -> bool:

@@ -29,6 +29,11 @@ def in_one_line(name: str) -> str:
     return visible(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def last_line(error: str | None) -> str:
+    """Of a traceback: what was raised."""
+    return ((error or "").strip().splitlines() or [""])[-1]
+
+
 def _is_control(character: str) -> bool:
     if character in "\n\t":
         return False

@@ -1,5 +1,6 @@
 """The command line: one file a command."""
 
+import logging
 import sys
 import warnings
 from typing import TextIO
@@ -26,6 +27,7 @@ from diffcredit.cli import (
 from diffcredit.cli.console import complain
 from diffcredit.cli.no_plugins import with_no_plugins
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
+from diffcredit.events import event
 
 app = typer.Typer(
     name="diffcredit",
@@ -81,6 +83,7 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     if issubclass(category, DiffcreditWarning):
+        event("warning", level=logging.WARNING, message=str(message))
         complain(message, "warning")
     else:
         _show_other_warning(message, category, filename, lineno, file, line)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
+from diffcredit.cli.opened import opened
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,11 +35,9 @@ def baselines(study: StudyArgument, method: MethodOption = None) -> None:
     from diffcredit.cli.report import write_results
     from diffcredit.cli.run import stopping_gently
     from diffcredit.report.baselines import write_baselines_csv
-    from diffcredit.study import Study
     from diffcredit.study_baselines import kept_baselines, run_baselines
 
-    with stopping_gently(), Bars() as bars:
-        loaded = Study.load(study, bars)
+    with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
         found = run_baselines(loaded, [parsed(text) for text in method or []])
         file = loaded.folder / "baselines.csv"
         write_baselines_csv(kept_baselines(loaded), loaded.contributions.contributors, file)  # earlier runs' too

@@ -25,7 +25,7 @@ SideArgument = Annotated[str, typer.Argument(metavar="STUDY[:RECIPE]", help=SIDE
 def compare(
     a: SideArgument,
     b: SideArgument,
-    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "shapley",
+    method: Annotated[str | None, typer.Option(help=METHOD_HELP, show_default=False)] = None,
     confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the credits to FILE.", show_default=False)
@@ -37,7 +37,7 @@ def compare(
     from diffcredit.comparing import compare_studies, comparison_csv
     from diffcredit.credit import METHODS
 
-    if method not in METHODS:
+    if method is not None and method not in METHODS:
         raise UserError(f"--method: {method!r} is unknown; accepted: {', '.join(METHODS)}")
     comparison = compare_studies(a, b, method, confidence)
     if csv is not None:
@@ -51,7 +51,7 @@ def compare(
 
 
 def print_comparison(comparison: "Comparison") -> None:
-    say(f"A: {comparison.a}\nB: {comparison.b}")
+    say(f"A: {comparison.a}\nB: {comparison.b}\nCredits: {comparison.method}")
     _print_differences(comparison)
     for side, names in (("A", comparison.only_a), ("B", comparison.only_b)):
         if names:

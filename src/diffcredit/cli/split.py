@@ -31,6 +31,7 @@ class Advice:
 
 def print_split(study: "Study") -> None:
     """The split of the study's budget and the best one, from its evaluations so far; or why it cannot be told."""
+    from diffcredit.credit.estimate import DEFAULT
     from diffcredit.pilot import ENOUGH
 
     schedule = study.schedule()
@@ -47,7 +48,7 @@ def print_split(study: "Study") -> None:
         budget = count * costs.evaluation(images)
         advices = [
             advise(name, credits, evaluations, images, costs, budget)
-            for name, credits in study.credits(corrected=False).items()
+            for name, credits in study.credits(DEFAULT, corrected=False).items()
         ]
     except UserError as error:
         say(f"Splitting the budget: cannot be told: {error}")

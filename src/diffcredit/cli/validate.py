@@ -1,25 +1,17 @@
 """``diffcredit validate``: the evidence for a study's credits."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import (
-    AddressOption,
-    Bars,
-    GpusOption,
-    OnOption,
-    StudyArgument,
-    Where,
-    WorkersOption,
-    console,
-    duration,
-    say,
-)
+from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
+from diffcredit.cli.opened import opened
+from diffcredit.cli.where import Where, with_where
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from diffcredit.contest import Work
@@ -45,34 +37,30 @@ EvaluatedOption = Annotated[
     bool, typer.Option("--evaluated", help="Only use what is evaluated already: nothing is retrained.")
 ]
 
-MOST_ROWS, MOST_COLUMNS = 20, 6
+MOST_ROWS, MOST_COLUMNS = 20, 7
 
 
+@with_where
 def validate(
     study: StudyArgument,
     part: PartOption = None,
     prop: PropertyOption = None,
     plan: PlanOption = False,
     evaluated: EvaluatedOption = False,
-    workers: WorkersOption = None,
-    on: OnOption = "local",
-    address: AddressOption = None,
-    gpus_per_worker: GpusOption = None,
+    *,
+    where: Where,
 ) -> None:
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
     from diffcredit.cli.report import write_results
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.study import Study
     from diffcredit.study_validation import PARTS, Validation
 
     for name in part or []:
         if name not in PARTS:
             raise UserError(f"--part {name!r}: accepted: {', '.join(PARTS)}")
     parts = [name for name in PARTS if name in part] if part else list(PARTS)
-    where = Where(workers, on, address, gpus_per_worker)
     sections, reasons = [], {}
-    with stopping_gently(), Bars() as bars:
-        loaded = Study.load(study, bars)
+    with stopping_gently(), Bars() as bars, opened(study, bars, logged=not plan) as loaded:
         validation = Validation(loaded, prop or [])
         # foreseen by another, for this one's scores must be of what will be evaluated
         tell_work(Validation(loaded, prop or []), parts, where, evaluated=evaluated)
@@ -80,7 +68,7 @@ def validate(
             return
         with crew_of(make_executor(loaded, where)) as executor:
             for name in parts:
-                for work in [] if evaluated else possible_work(validation, name):
+                for work in [] if evaluated else possible_work(validation.work, name):
                     if work.missing():
                         tell_failures(work.study.evaluate(executor, work.tasks, work.what))
                 try:
@@ -88,7 +76,10 @@ def validate(
                 except UserError as error:  # the other parts may still be had
                     reasons[name] = error
         if sections:
-            write_results(loaded)
+            try:
+                write_results(loaded)
+            except UserError as error:  # the sections are kept all the same
+                reasons["report"] = error
     for section in sections:
         print_section(section)
         say(f"Files: {validation.folder(section.part)}")
@@ -96,7 +87,8 @@ def validate(
         say(f"\nleft out: {reason}")
     if not sections:
         raise UserError("; ".join(map(str, reasons.values())))
-    say(f"\nReport: {loaded.folder / 'report.html'}")
+    if "report" not in reasons:
+        say(f"\nReport: {loaded.folder / 'report.html'}")
 
 
 def crew_of(executor: "Executor") -> "AbstractContextManager[Executor]":
@@ -110,8 +102,8 @@ def crew_of(executor: "Executor") -> "AbstractContextManager[Executor]":
 
 
 def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *, evaluated: bool) -> None:
-    """Says how many evaluations lack, of which recipe, and what they will cost; nothing where none does. What a part
-    asks for only once another is there is foreseen from what is there now."""
+    """Says how many evaluations lack, of which recipe, and what they will cost; nothing where none does. Of what
+    a part asks for only once another is there, the most that it may be."""
     from rich.table import Table
     from rich.text import Text
 
@@ -121,11 +113,11 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
     lacking: dict[str, tuple[Work, int]] = {}
     told: set[tuple[str, str, int]] = set()  # what one part evaluates, another finds
     for name in parts:
-        for work in possible_work(validation, name):
+        for work in possible_work(partial(validation.foreseen, parts=parts), name):
             missing = {(work.study.recipe, task.coalition, task.replicate) for task in work.missing()} - told
             told |= missing
-            if missing:
-                lacking[work.what] = work, len(missing)
+            if missing or work.unforeseen:
+                lacking[work.what] = work, len(missing) + work.unforeseen
     if not lacking:
         return
     side_by_side = workers_of(make_executor(validation.study, where))
@@ -142,16 +134,18 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
     for what, (work, missing) in lacking.items():
         each = seconds[work.study.recipe]
         total += missing * each / side_by_side
-        grid.add_row(Text(what), f"{missing:,}", duration(each), duration(missing * each / side_by_side))
+        up_to = "up to " if work.unforeseen else ""
+        grid.add_row(Text(what), f"{up_to}{missing:,}", duration(each), duration(missing * each / side_by_side))
     models = sum(missing for _, missing in lacking.values())
-    grid.add_row("in all", f"{models:,}", "", duration(total), style="bold")
+    up_to = "up to " if any(work.unforeseen for work, _ in lacking.values()) else ""
+    grid.add_row("in all", f"{up_to}{models:,}", "", duration(total), style="bold")
     console.print(grid)
 
 
-def possible_work(validation: "Validation", part: str) -> "list[Work]":
+def possible_work(work: "Callable[[str], list[Work]]", part: str) -> "list[Work]":
     """What a part asks for; nothing where that cannot be told, for a reason that its section will give."""
     try:
-        return validation.work(part)
+        return work(part)
     except UserError:
         return []
 

@@ -1,0 +1,78 @@
+"""A study that a command works on, with a log of what happens."""
+
+import logging
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from diffcredit.errors import DiffcreditError
+
+if TYPE_CHECKING:
+    from diffcredit.progress import Progress
+    from diffcredit.study import Study
+
+LOG_NAME = "log.jsonl"
+
+
+@contextmanager
+def opened(path: str, progress: "Progress", *, logged: bool = True) -> "Generator[Study]":
+    """The study of a file or folder; what happens until it is left goes to ``log.jsonl`` in its results folder."""
+    from diffcredit.study import Study
+
+    study = Study.load(path, progress)
+    if not logged:
+        yield study
+        return
+    with _log_of(study):
+        _tell_opened(study)
+        yield study
+
+
+@contextmanager
+def _log_of(study: "Study") -> Generator[None]:
+    from diffcredit.events import LOGGER, LogFile, event
+    from diffcredit.execution.tasks import worker_name
+
+    log = LogFile(study.folder / LOG_NAME, driver=worker_name(), study=study.name)
+    level = LOGGER.level
+    LOGGER.addHandler(log)
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+        event("finished")
+    except typer.Exit as end:
+        event("finished", code=end.exit_code)
+        raise
+    except KeyboardInterrupt:
+        event("interrupted", level=logging.WARNING)
+        raise
+    except (DiffcreditError, OSError) as error:
+        event("failed", level=logging.ERROR, error=str(error))
+        raise
+    except Exception:
+        event("failed", level=logging.ERROR, error=traceback.format_exc())
+        raise
+    finally:
+        LOGGER.setLevel(level)
+        LOGGER.removeHandler(log)
+        log.close()
+
+
+def _tell_opened(study: "Study") -> None:
+    from diffcredit.artifacts import fingerprint
+    from diffcredit.events import event
+    from diffcredit.execution.versions import package_versions
+
+    settings = study.config.model_dump(mode="json", exclude={"ledger", "results"})  # which fix no number
+    event(
+        "study opened",
+        command=sys.argv[1] if len(sys.argv) > 1 else "",
+        version=package_versions().get("diffcredit"),
+        file=str(study.file),
+        ledger=study.config.ledger or str(study.folder / "ledger.db"),
+        settings=fingerprint(settings),
+    )
