@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +16,17 @@ from diffcredit.credit.stopping import Look
 from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord, Value
-from diffcredit.schedule import Schedule, active_seconds, check_schedule, look_step, rows, studied, worker_seconds
+from diffcredit.schedule import (
+    Clock,
+    Schedule,
+    active_seconds,
+    check_schedule,
+    look_step,
+    next_look,
+    rows,
+    studied,
+    worker_seconds,
+)
 from diffcredit.study import credits_of
 from tiny_study import CONFIG, changed
 
@@ -319,3 +329,35 @@ def test_properties_of_other_study_files_do_not_count():
     records = [PropertyRecord(name, {"name": of}, name != "warmth") for name, of in {**names, "old": "older"}.items()]
     found = studied(config({"hours": 1}, properties=sections), records)
     assert found == {"colourfulness": True, "vivid": True, "warmth": False}
+
+
+@pytest.mark.parametrize(("n", "ends"), [(20, [40, 80, 120, 160, 200, 240, 280, 320, 360, 400, 440, 484, 532, 585])])
+def test_looks_become_rarer_by_a_tenth(n, ends):
+    last, seen = 0, []
+    for _ in ends:
+        last = next_look(last, n)
+        seen.append(last)
+    assert seen == ends
+
+
+def test_all_looks_together_see_at_most_twelve_times_the_evaluations():
+    looked = []
+    settings = config({"any": [{"evaluations": 5000}, {"correlation": 0.999}]})
+    schedule = Schedule(settings, N, PROPERTIES, lambda some: looked.append(len(some)) or {})
+    Crew(workers=7).work(schedule)
+    assert looked[:10] == [40 * look + 2 for look in range(1, 11)]  # the endpoints are there too
+    assert looked == sorted(set(looked))
+    assert all(later <= 1.101 * earlier for earlier, later in pairwise(looked[10:]))
+    assert sum(looked) < 12 * 5000
+
+
+def test_clocks_do_not_depend_on_the_order_of_evaluations():
+    chance = random.Random(0)
+    task = Task("0" * N, 0, "endpoint")
+    spans = [(chance.randrange(1000), chance.randrange(30)) for _ in range(60)]
+    covered = {second for start, seconds in spans for second in range(start, start + seconds)}  # brute force
+    for _ in range(5):
+        chance.shuffle(spans)
+        clock = Clock(evaluation(task, start, seconds) for start, seconds in spans)
+        assert clock.active_seconds == len(covered)
+        assert clock.worker_seconds == sum(seconds for _, seconds in spans)

@@ -6,12 +6,13 @@ design: whether a study stops does not depend on the number of workers, on who f
 was cut off. What was under way beyond the prefix is kept.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import count, islice
+from itertools import chain, count, islice, takewhile
 
 from diffcredit.coalitions import BoolArray, Design, encode, make_design
 from diffcredit.config import StudyConfig, check_rule_properties
@@ -24,7 +25,9 @@ from diffcredit.ledger import Evaluation, PropertyRecord
 from diffcredit.progress import Progress
 from diffcredit.truth import reserved
 
-LEAST_STEP = 40  # coalitions between two looks, or half as many as there are contributors
+LEAST_STEP = 40  # coalitions before the first look, or half as many as there are contributors
+FURTHER = 10  # later looks are a tenth of the coalitions apart: all of them cost as much as the last eleven times
+AGAIN = 100  # the total is foreseen anew after a hundredth more evaluations
 NEAR = 1000  # coalitions within which the end of a finite design is foreseen
 
 Estimator = Callable[[Sequence[Evaluation]], Mapping[str, Credits]]
@@ -53,14 +56,21 @@ class Schedule:
         self._source = tasks_of(design, n, self.rule.most(), reserved(config, n))
         self._drawn: list[Task] = []
         self._attempts: dict[Task, list[Evaluation]] = {}
+        self._clock = Clock()  # of all attempts but the latest
+        self._latest: list[Evaluation] = []
+        self._finished = 0
         self._looks: list[Look] = []
+        self._enough = False  # by the looks
+        self._foreseen: tuple[int, Total | None] | None = None  # by how many finished, and the total
 
     def record(self, evaluation: Evaluation) -> None:
         """Takes note of an evaluation, done or failed; those of a pilot or for the truth are not the schedule's."""
         if evaluation.purpose not in ("estimate", "endpoint"):
             return
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
+        self._finished += evaluation.status == "done" and not self._done(task)
         self._attempts.setdefault(task, []).append(evaluation)
+        self._latest.append(evaluation)
 
     def coalitions(self) -> Iterator[Task]:
         """The design's tasks up to the number that the rule cannot exceed, or to the design's end."""
@@ -74,30 +84,33 @@ class Schedule:
     def pending(self) -> Iterator[Task]:
         """What is left to evaluate, decided anew before each task. What failed in an earlier run is tried again, and
         awaited; what fails in this one counts as made."""
-        awaited: dict[Task, int] = {}  # how many attempts there will have been
-        for task in self.endpoints:
-            awaited[task] = len(self._attempts.get(task, ())) + (not self._done(task))
-            if not self._done(task):
-                yield task
-        prefix: list[Task] = []
-        for task in self.coalitions():
-            self._take_looks(prefix, lambda task: len(self._attempts.get(task, ())) >= awaited[task])
-            if self._reached(prefix):
-                return
-            prefix.append(task)
-            awaited[task] = len(self._attempts.get(task, ())) + (not self._done(task))
+        awaited: list[tuple[Task, int]] = []  # how many attempts there will have been
+        settled = 0  # of the awaited, before the first that is still under way
+        lacking: list[Task] = []  # coalitions under way that were never tried before
+        for place, task in enumerate(chain(self.endpoints, self.coalitions()), -len(self.endpoints)):
+            if place >= 0:
+                while settled < len(awaited) and self._tried(awaited[settled][0]) >= awaited[settled][1]:
+                    settled += 1
+                self._take_looks(settled - len(self.endpoints))
+                lacking = [each for each in lacking if each not in self._attempts]
+                if self._reached(place - len(lacking)):
+                    return
+                if task not in self._attempts:
+                    lacking.append(task)
+            awaited.append((task, self._tried(task) + (not self._done(task))))
             if not self._done(task):
                 yield task
 
     def catch_up(self) -> None:
         """Takes the looks that a run would have taken by now, from what is recorded."""
-        self._take_looks(self._recorded(), lambda task: task in self._attempts)
+        if all(map(self._tried, self.endpoints)):
+            self._take_looks(sum(1 for _ in takewhile(self._tried, self._recorded())))
 
     def standing(self) -> Standing:
         """How far the rule is, by the looks taken and the clocks as they are now."""
-        if self._looks and self.rule.reached(self._looks):
+        if self._enough:
             return self.rule.standing(self._looks)
-        return self.rule.standing([*self._looks, self._now(self._recorded())])
+        return self.rule.standing([*self._looks, self._now(sum(task in self._attempts for task in self._recorded()))])
 
     def total(self, assumed: Look | None = None) -> Total | None:
         """How many evaluations there will be, from those so far, or as if ``assumed`` were seen; None where that
@@ -115,7 +128,7 @@ class Schedule:
     @property
     def finished(self) -> int:
         """How many tasks have been evaluated, those of other designs and endpoints included."""
-        return sum(self._done(task) for task in self._attempts)
+        return self._finished
 
     def evaluated(self) -> list[Evaluation]:
         """The evaluations of the design's coalitions that are done."""
@@ -124,12 +137,19 @@ class Schedule:
 
     def tell(self, progress: Progress) -> None:
         """Tells how far the study is; a total that is only foreseen is called so."""
-        total, finished = self.total(), self.finished
+        finished = self.finished
+        if self._foreseen is None or finished * AGAIN >= self._foreseen[0] * (AGAIN + 1):
+            self._foreseen = finished, self.total()
+        total = self._foreseen[1]
         if total and total.certain:
             progress("evaluating coalitions", finished, total.evaluations)
         else:
             foreseen = total.evaluations if total else 0
             progress("evaluating coalitions (total foreseen)", finished, max(finished + 1, foreseen))
+
+    def _tried(self, task: Task) -> int:
+        """How many attempts there were."""
+        return len(self._attempts.get(task, ()))
 
     def _done(self, task: Task) -> bool:
         return any(evaluation.status == "done" for evaluation in self._attempts.get(task, ()))
@@ -138,27 +158,29 @@ class Schedule:
         """The beginning of the design, as long as the record; but for those under way, all of it is there."""
         return list(islice(self.coalitions(), sum(task.purpose == "estimate" for task in self._attempts)))
 
-    def _reached(self, prefix: Sequence[Task]) -> bool:
-        if self._looks and self.rule.reached(self._looks):
-            return True
-        return self._watches_clocks and self.rule.reached([*self._looks, self._now(prefix)])
+    def _reached(self, made: int) -> bool:
+        """Whether the rule is reached, by the looks or, with so many coalitions ``made``, by the clocks."""
+        return self._enough or (self._watches_clocks and self.rule.reached([*self._looks, self._now(made)]))
 
-    def _take_looks(self, prefix: Sequence[Task], settled: Callable[[Task], bool]) -> None:
-        """Looks at every further whole step of ``prefix`` whose tasks are all settled, until the rule is reached."""
-        while self._watches_credits and not (self._looks and self.rule.reached(self._looks)):
-            end = (len(self._looks) + 1) * look_step(self._n)
-            tasks = [*self.endpoints, *prefix[:end]]
-            if end > len(prefix) or not all(settled(task) for task in tasks):
+    def _take_looks(self, settled: int) -> None:
+        """Looks at every further beginning of the design that lies within its first ``settled`` coalitions, until the
+        rule is reached."""
+        while self._watches_credits and not self._enough:
+            end = next_look(self._looks[-1].evaluations if self._looks else 0, self._n)
+            if end > settled:
                 return
+            tasks = [*self.endpoints, *self._drawn[:end]]
             attempts = [attempt for task in tasks for attempt in self._attempts[task]]
             clocks = worker_seconds(attempts), active_seconds(attempts)
             self._looks.append(Look(end, *clocks, self._credits_of(attempts), self._higher_is_better))
+            self._enough = self.rule.reached(self._looks)
 
-    def _now(self, prefix: Sequence[Task]) -> Look:
-        """The clocks of all that is recorded."""
-        attempts = [attempt for attempts in self._attempts.values() for attempt in attempts]
-        made = sum(task in self._attempts for task in prefix)
-        return Look(made, worker_seconds(attempts), active_seconds(attempts), None, self._higher_is_better)
+    def _now(self, made: int) -> Look:
+        """The clocks of all that is recorded, with so many coalitions ``made``."""
+        while self._latest:
+            self._clock.add(self._latest.pop())
+        clocks = self._clock.worker_seconds, self._clock.active_seconds
+        return Look(made, *clocks, None, self._higher_is_better)
 
     @cached_property
     def _watches_credits(self) -> bool:
@@ -208,8 +230,13 @@ def tasks_of(design: Design, n: int, most: int | None, exclude: Iterable[BoolArr
 
 
 def look_step(n: int) -> int:
-    """How many coalitions lie between two looks."""
+    """How many coalitions lie between two looks, at the least."""
     return max(LEAST_STEP, -(-n // 2))
+
+
+def next_look(last: int, n: int) -> int:
+    """After how many coalitions credits are looked at again, the ``last`` time at so many (0: never yet)."""
+    return last + max(look_step(n), last // FURTHER)
 
 
 def rows(design: Design, n: int, most: int | None, exclude: Sequence[BoolArray] = ()) -> Iterator[BoolArray]:
@@ -233,19 +260,44 @@ def rows(design: Design, n: int, most: int | None, exclude: Sequence[BoolArray] 
 
 def worker_seconds(evaluations: Iterable[Evaluation]) -> float:
     """The time of all evaluations added up, by their own clocks."""
-    return sum(finish - start for start, finish in map(_interval, evaluations))
+    return Clock(evaluations).worker_seconds
 
 
 def active_seconds(evaluations: Iterable[Evaluation]) -> float:
     """The time during which at least one evaluation was under way, by their own clocks: pauses between two runs of
     a study do not count, and neither does the number of workers."""
-    total, until = 0.0, float("-inf")
-    for start, finish in sorted(map(_interval, evaluations)):
-        total += max(0.0, finish - max(start, until))
-        until = max(until, finish)
-    return total
+    return Clock(evaluations).active_seconds
 
 
-def _interval(evaluation: Evaluation) -> tuple[float, float]:
-    start = datetime.fromisoformat(evaluation.started).timestamp()
-    return start, max(start, datetime.fromisoformat(evaluation.finished).timestamp())
+class Clock:
+    """Both, of evaluations as they are added: in whole microseconds, so that their order does not matter."""
+
+    def __init__(self, evaluations: Iterable[Evaluation] = ()) -> None:
+        self._worked = self._active = 0
+        self._starts: list[int] = []  # of the spans during which evaluations were under way, apart and in order
+        self._ends: list[int] = []
+        for evaluation in evaluations:
+            self.add(evaluation)
+
+    @property
+    def worker_seconds(self) -> float:
+        return self._worked / 1e6
+
+    @property
+    def active_seconds(self) -> float:
+        return self._active / 1e6
+
+    def add(self, evaluation: Evaluation) -> None:
+        start = _microseconds(evaluation.started)
+        end = max(start, _microseconds(evaluation.finished))
+        self._worked += end - start
+        touched = slice(bisect_left(self._ends, start), bisect_right(self._starts, end))
+        starts, ends = self._starts[touched], self._ends[touched]
+        start, end = min([start, *starts]), max([end, *ends])
+        self._active += end - start - (sum(ends) - sum(starts))
+        self._starts[touched], self._ends[touched] = [start], [end]
+
+
+def _microseconds(stamp: str) -> int:
+    """Since 1970."""
+    return round(datetime.fromisoformat(stamp).timestamp() * 1e6)

@@ -7,7 +7,7 @@ import sqlite3
 
 import numpy as np
 import pytest
-from benchmarks.evidence.runs import LEDGERS, RUNS, contests
+from benchmarks.evidence.runs import LEDGERS, RUNS, UNLEARNING, contests
 from scipy.stats import spearmanr
 
 from diffcredit.credit import estimate
@@ -102,13 +102,60 @@ def test_the_scores_of_baselines_follow_from_the_files(first, method, how, prop)
 
 
 def test_the_first_runs_truth_serves_the_second_where_the_property_is_the_same(first):
-    with contests() as (_, second):
+    with contests() as (_, second, _):
         for prop in ("colourfulness", "heldout_loss"):
             (truth,) = second.truths(prop)
             expected = values(first, "from_scratch", "truth", prop)
             for row, seeds in zip(truth.coalitions, truth.values, strict=True):
                 assert expected["".join("1" if member else "0" for member in row)] == seeds.tolist()
         assert second.truths("cluster_entropy") == []
+
+
+def unlearning_rows():
+    """What the run has written, by recipe or by what else a row is about."""
+    with (UNLEARNING / "unlearning.csv").open(encoding="utf-8", newline="") as lines:
+        return {row["recipe"] or row["unlearning"]: row for row in csv.DictReader(lines)}
+
+
+def test_the_unlearning_distances_are_those_that_the_run_wrote():
+    text = PAGE.read_text("utf-8")
+    lines = text[text.index("| recipe | model | distance |") :].partition("\n\n")[0].splitlines()[2:]
+    told = {cells[0]: cells[2:] for cells in (line.strip("| ").split(" | ") for line in lines)}
+    assert list(told) == list(unlearning_rows())
+    for name, row in unlearning_rows().items():
+        for cell, column in zip(told[name], ("distance", "above another seed", "above the closest"), strict=True):
+            numbers = [row[column + end] for end in ("", " low", " high")]
+            shown = [] if cell == "–" else [float(each.replace("−", "-")) for each in NUMBER.findall(cell)]
+            assert shown == [pytest.approx(float(each), abs=0.00051) for each in numbers if each]
+
+
+def test_the_page_tells_recipes_apart_by_their_intervals():
+    apart = {name for name, row in unlearning_rows().items() if float(row["above the closest low"] or -1) > 0}
+    line = next(line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("- **What is told apart.**"))
+    told, _, close = line.partition("; not from ")
+    closest, *others = re.findall(r"(?<!\*)\*([\w-]+)\*", told)
+    assert set(others) == apart
+    recipes = {name: float(row["distance"]) for name, row in unlearning_rows().items() if row["recipe"]}
+    assert closest == min(recipes, key=recipes.get)
+    assert {closest, *others, *re.findall(r"\*([\w-]+)\*", close)} == set(recipes)
+    assert "No recipe, nor the base model itself, is told apart from another seed" in PAGE.read_text("utf-8")
+    assert all(float(row["above another seed low"] or -1) < 0 for row in unlearning_rows().values())
+
+
+def test_every_recipe_unlearned_the_same_coalitions(tmp_path):
+    connection = sqlite3.connect(unpacked(3, tmp_path))
+    query = """SELECT recipes.name, coalition, COUNT(*) FROM evaluations JOIN recipes ON recipes.id = recipe_id
+        WHERE purpose = 'validation' AND status = 'done' GROUP BY recipes.name, coalition"""
+    found = {}
+    for recipe, coalition, count in connection.execute(query):
+        found.setdefault(recipe, {})[coalition] = count
+    connection.close()
+    scratch = found.pop("from_scratch")
+    assert set(scratch.values()) == {2}
+    assert set(found) == {row["recipe"] for row in unlearning_rows().values() if row["recipe"]}
+    assert all(set(each) == set(scratch) for each in found.values())
+    sizes = ", ".join(str(size) for size in sorted(coalition.count("1") for coalition in scratch))
+    assert f"nearly everybody: of {' and '.join(sizes.rsplit(', ', 1))} contributors" in PAGE.read_text("utf-8")
 
 
 def test_no_machine_or_place_is_named(anywhere):
@@ -127,8 +174,8 @@ def test_the_page_is_what_the_code_makes_of_the_ledgers():
     from benchmarks.evidence.findings import findings
     from benchmarks.evidence.page import page
 
-    with contests() as both:
-        made = page(findings(both))
+    with contests() as runs:
+        made = page(findings(runs))
     there = PAGE.read_text("utf-8")
     assert NUMBER.sub("#", made) == NUMBER.sub("#", there)
     # rounding may differ between machines

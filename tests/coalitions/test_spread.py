@@ -1,10 +1,13 @@
 """Coalitions that overlap evenly."""
 
+from collections import Counter
+from math import comb
+
 import numpy as np
 import pytest
 
 from diffcredit.coalitions import make_design
-from diffcredit.coalitions.spread import squared_strays
+from diffcredit.coalitions.spread import Strays
 
 
 def squared_overlaps(rows):
@@ -48,10 +51,24 @@ def test_every_row_by_itself_is_any_coalition_of_its_size():
     assert np.abs(part - part.mean()).max() < 4.5 * (0.25 / seeds) ** 0.5
 
 
-def test_the_measure_is_the_sum_of_squared_deviations():
+@pytest.mark.parametrize("count", [0, 3, 11, 12, 40])
+def test_the_measure_is_the_sum_of_squared_deviations(count):
     generator = np.random.default_rng(0)
-    n, sizes = 11, np.array([3, 5, 8])
-    rows = np.array([generator.permutation(np.arange(n) < s) for s in sizes])
+    n = 11
+    rows = [generator.permutation(np.arange(n) < size) for size in generator.integers(1, n, count)]
     candidates = np.array([generator.permutation(np.arange(n) < 4) for _ in range(6)])
+    strays = Strays(n)
+    for row in rows:
+        strays.add(row, int(row.sum()))
     expected = [sum((n * int((c & r).sum()) - 4 * int(r.sum())) ** 2 for r in rows) for c in candidates]
-    assert squared_strays(candidates, rows.astype(np.float32), 4, sizes).tolist() == expected
+    assert strays.of(candidates, 4).tolist() == expected
+
+
+def test_thousands_of_rows_are_as_distinct_as_their_sizes_allow():
+    """20 contributors: of every size as many coalitions as there are come before one comes again."""
+    rows = make_design("uniform", 0).draw(20, 0, 4000)
+    for size in range(1, 20):
+        drawn = [row.tobytes() for row in rows if row.sum() == size]
+        times = Counter(drawn).values()
+        assert len(times) == min(len(drawn), comb(20, size))
+        assert max(times) - min(times) <= 1

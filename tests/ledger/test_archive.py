@@ -9,7 +9,7 @@ import pytest
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import Ledger, Value
-from diffcredit.ledger.archive import read_archive, write_archive
+from diffcredit.ledger.archive import read_archive, restore_models, write_archive
 from diffcredit.testing.ledgers import HEAD, RECIPE, STUDY, check_the_chain_is_the_same_everywhere, evaluation
 
 
@@ -151,3 +151,73 @@ def test_a_damaged_archive_restores_the_study_or_nothing(archive, tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"none\.zip: cannot be read"):
         read_archive(tmp_path / "none.zip")
+
+
+@pytest.fixture
+def models(tmp_path):
+    folder = tmp_path / "models"
+    for name, content in MODEL_FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    for unfinished in (".base.part", "base.checkpoint.safetensors"):
+        (folder / unfinished).write_bytes(b"no")
+    return folder
+
+
+MODEL_FILES = {
+    "base-0123456789ab/network.safetensors": b"weights" * 1000,
+    "base-0123456789ab/settings.json": b"{}",
+    "gradients/one.safetensors": b"1",
+    "property-1.safetensors": b"",
+}
+
+
+def test_models_go_along_if_wanted(ledger, archive, models, tmp_path):
+    assert restore_models(archive, tmp_path / "none") == 0
+    assert not (tmp_path / "none").exists()
+    write_archive(tmp_path / "with.zip", *ledger.export(STUDY), {}, models)
+    assert read_archive(tmp_path / "with.zip")[1] == HEAD
+    assert restore_models(tmp_path / "with.zip", tmp_path / "back") == len(MODEL_FILES)
+    back = {path for path in (tmp_path / "back").rglob("*") if path.is_file()}
+    assert {path.relative_to(tmp_path / "back").as_posix(): path.read_bytes() for path in back} == MODEL_FILES
+
+
+def test_code_goes_into_no_archive(ledger, models, tmp_path):
+    (models / "base-0123456789ab" / "weights.pkl").touch()
+    with pytest.raises(UserError, match=r"weights\.pkl: does not go into an archive; \.safetensors, \.json, \.txt"):
+        write_archive(tmp_path / "with.zip", *ledger.export(STUDY), {}, models)
+    assert not (tmp_path / "with.zip").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "packed", "reason"),
+    [
+        ("models/../out.json", zipfile.ZIP_STORED, "names of"),
+        ("models//out.json", zipfile.ZIP_STORED, "names of"),
+        ("models/a/../../../out.json", zipfile.ZIP_STORED, "names of"),
+        ("models/weights.pkl", zipfile.ZIP_STORED, "names of"),
+        ("models/code.py", zipfile.ZIP_STORED, "names of"),
+        ("models/.hidden.json", zipfile.ZIP_STORED, "names of"),
+        ("models/there.json", zipfile.ZIP_STORED, "twice"),
+        ("models/bomb.json", zipfile.ZIP_DEFLATED, "without compression"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_strangers_models_lead_nowhere(name, packed, reason, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("models/there.json", "{}")
+        file.writestr(name, "0" * 1000, packed)
+    with pytest.raises(UserError, match=reason):
+        restore_models(tmp_path / "a.zip", tmp_path / "inside" / "models")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a.zip"]
+
+
+def test_damaged_models_are_not_restored(ledger, models, tmp_path):
+    file = tmp_path / "with.zip"
+    write_archive(file, *ledger.export(STUDY), {}, models)
+    content = bytearray(file.read_bytes())
+    content[content.index(b"weights" * 1000) + 3] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(UserError, match="a damaged one"):
+        restore_models(file, tmp_path / "back")
+    assert not (tmp_path / "back").exists()

@@ -68,3 +68,18 @@ def test_the_clock_of_a_server_counts(postgres, clock):
         assert opened.claim(*TASK, "a", 60)
         clock[0] += DAY
         assert opened.claim(*TASK, "b", 60) is None
+
+
+def test_taking_over_is_told_and_giving_back_is_not(ledger, clock, caplog):
+    caplog.set_level("INFO", logger="diffcredit")
+    first = ledger.claim(*TASK, "a", 60)
+    ledger.release([first])
+    ledger.claim(*TASK, "b", 60)
+    assert caplog.records == []
+    clock[0] += 61
+    ledger.claim(*TASK, "c", 60)
+    ledger.claim(*TASK, "d", 60, lambda holder: holder == "c")
+    assert [(each.getMessage(), each.fields["before"], each.fields["holder"]) for each in caplog.records] == [
+        ("claim taken over", "b", "c"),
+        ("claim taken over", "c", "d"),
+    ]

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.coalitions.design import BoolArray
-from diffcredit.coalitions.members import Urn, stream
+from diffcredit.coalitions.members import Urn, stack, stream
 
 CANDIDATES = 32
-# Overlaps that are counted for one row, at most: a long design of many contributors would otherwise take hours.
+# Candidates are fewer from where candidates × rows × contributors exceed this. Which rows a design has rests on it:
+# it must never change.
 OVERLAPS = 10_000_000
 
 
@@ -26,25 +27,48 @@ def draw_spread(
 
     Rows before ``start`` are drawn too: later ones depend on them.
     """
-    urn = Urn(n, exclude)
-    # Single precision counts exactly to 2²⁴ members.
-    rows, of_sizes = np.zeros((len(sizes), n), dtype=np.float32), np.array(sizes, dtype=np.int64)
+    urn, strays, rows = Urn(n, exclude), Strays(n), []
     for index, size in enumerate(sizes):
         count = max(1, min(CANDIDATES, OVERLAPS // (n * (index + 1))))
         candidates = urn.candidates(stream(name, seed, n, index), size, count)
-        best = 0
-        if len(candidates) > 1:
-            best = int(np.argmin(squared_strays(candidates, rows[:index], size, of_sizes[:index])))
-        urn.take(candidates[best])
-        rows[index] = candidates[best]
-    return rows[start:].astype(np.bool_)
+        best = candidates[int(np.argmin(strays.of(candidates, size))) if len(candidates) > 1 else 0]
+        urn.take(best)
+        strays.add(best, size)
+        rows.append(best)
+    return stack(rows[start:], n)
 
 
-def squared_strays(
-    candidates: BoolArray, rows: NDArray[np.float32], size: int, sizes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """(k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² of each candidate S (k, n). In whole numbers, so that every machine
-    chooses alike."""
-    n = candidates.shape[1]
-    overlaps = (candidates.astype(np.float32) @ rows.T).astype(np.int64)
-    return ((n * overlaps - size * sizes) ** 2).sum(axis=1)
+class Strays:
+    """How far a coalition's overlaps with rows so far stray from the average, in a time that does not grow with them.
+
+    With S as a vector of 0 and 1, Σ_j (n|S ∩ S_j| − s·s_j)² = n² Sᵀ(Σ S_jS_jᵀ)S − 2ns Sᵀ(Σ s_jS_j) + s² Σ s_j²: the
+    three sums are all that is needed of rows. They take n rows at a time, which is faster than one by one.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        # floats for speed: they hold whole numbers, double precision exactly to 2⁵³, single to 2²⁴
+        self._pairs, self._weighted, self._squares = np.zeros((n, n)), np.zeros(n), 0
+        self._rows, self._sizes = np.zeros((n, n), dtype=np.float32), np.zeros(n, dtype=np.int64)
+        self._latest = 0  # how many of these are not yet in the sums
+
+    def add(self, row: BoolArray, size: int) -> None:
+        self._rows[self._latest], self._sizes[self._latest] = row, size
+        self._latest += 1
+        if self._latest == self._n:
+            self._pairs += self._rows.T @ self._rows
+            self._weighted += self._sizes @ self._rows.astype(np.float64)
+            self._squares += int(self._sizes @ self._sizes)
+            self._latest = 0
+
+    def of(self, candidates: BoolArray, size: int) -> NDArray[np.int64]:
+        """(k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² of each candidate S (k, n). In whole numbers, so that every machine
+        chooses alike."""
+        n, latest, table = self._n, self._latest, candidates.astype(np.float32)
+        overlaps = (table @ self._rows[:latest].T).astype(np.int64)
+        strays = ((n * overlaps - size * self._sizes[:latest]) ** 2).sum(axis=1)
+        if not self._squares:
+            return strays
+        pairs = ((table @ self._pairs) * table).sum(axis=1).astype(np.int64)
+        weighted = (table @ self._weighted).astype(np.int64)
+        return strays + n**2 * pairs - 2 * n * size * weighted + size**2 * self._squares

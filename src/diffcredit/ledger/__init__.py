@@ -2,7 +2,7 @@
 
 from diffcredit.ledger.audit import Audit
 from diffcredit.ledger.chain import Head
-from diffcredit.ledger.claims import Claim
+from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.differences import differences
 from diffcredit.ledger.game import Game, game_of
@@ -12,6 +12,7 @@ from diffcredit.ledger.store import Ledger, NonDeterminism
 __all__ = [
     "Audit",
     "Claim",
+    "CurrentClaim",
     "Evaluation",
     "Game",
     "Head",

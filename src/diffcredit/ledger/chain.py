@@ -59,9 +59,8 @@ def head_of(connection: Connection, study_id: int) -> Head:
     return Head(0, "") if row is None else Head(row.number, row.hash)
 
 
-def append(connection: Connection, study_id: int, links: Iterable[Link]) -> None:
-    """Chains rows that were just written, in the same transaction."""
-    head = head_of(connection, study_id)
+def append(connection: Connection, study_id: int, head: Head, links: Iterable[Link]) -> None:
+    """Chains rows that were just written to the present ``head``, in the same transaction."""
     rows: list[dict[str, Any]] = []
     for number, link in enumerate(links, head.number + 1):
         head = Head(number, next_hash(head.hash, link.kind, link.content))
@@ -93,7 +92,8 @@ def chain_all(connection: Connection, version: int) -> None:
     """Chains what a ledger of a schema ``version`` without a chain holds."""
     for study_id in connection.execute(select(tables.studies.c.id).order_by(tables.studies.c.id)).scalars().all():
         numbers: dict[int, int] = {}
-        append(connection, study_id, joined(_unchained(connection, study_id, numbers), [migrated(version)]))
+        links = joined(_unchained(connection, study_id, numbers), [migrated(version)])
+        append(connection, study_id, head_of(connection, study_id), links)
 
 
 def _unchained(connection: Connection, study_id: int, numbers: dict[int, int]) -> Iterator[Link]:

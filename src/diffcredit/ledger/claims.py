@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
+from diffcredit.events import event
 from diffcredit.ledger import tables
 
 LONGEST_LEASE = 600.0
@@ -31,6 +32,18 @@ class Claim:
     token: int
 
 
+@dataclass(frozen=True)
+class CurrentClaim:
+    """A task of the recipe called ``recipe`` that ``holder`` is about to evaluate, unless the promise is not renewed
+    within ``seconds_left`` by the clock that all drivers share."""
+
+    recipe: str
+    coalition: str
+    replicate: int
+    holder: str
+    seconds_left: float
+
+
 def claim(
     connection: Connection,
     recipe_id: int,
@@ -47,6 +60,8 @@ def claim(
     old = connection.execute(select(tables.claims).filter_by(**task)).one_or_none()
     if old is not None and now < old.expires <= now + LONGEST_LEASE and old.holder != holder and not gone(old.holder):
         return None
+    if old is not None and old.expires and old.holder != holder:  # one that was given back has no expiry
+        event("claim taken over", coalition=coalition, replicate=replicate, holder=holder, before=old.holder)
     token = 1 if old is None else old.token + 1
     new = {"token": token, "holder": holder, "expires": now + min(seconds, LONGEST_LEASE)}
     if old is None:
@@ -70,6 +85,20 @@ def release(connection: Connection, claims: Iterable[Claim]) -> None:
     """Gives claims back, those that are still the holder's."""
     for each in claims:
         connection.execute(update(tables.claims).where(_is(each)).values(expires=0.0))
+
+
+def current(connection: Connection, study: str) -> list[CurrentClaim]:
+    """The claims of a study's tasks that are good now, by recipe and holder."""
+    now, table = _now(connection), tables.claims.c
+    query = (
+        select(tables.recipes.c.name, table.coalition, table.replicate, table.holder, table.expires)
+        .select_from(tables.claims)
+        .join(tables.recipes)
+        .join(tables.studies)
+        .where(tables.studies.c.name == study, table.expires > now, table.expires <= now + LONGEST_LEASE)
+        .order_by(tables.recipes.c.id, table.holder, table.coalition, table.replicate)
+    )
+    return [CurrentClaim(*task, expires - now) for *task, expires in connection.execute(query)]
 
 
 def _is(claim: Claim) -> ColumnElement[bool]:

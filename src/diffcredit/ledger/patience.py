@@ -1,5 +1,6 @@
 """What becomes of a database that does not answer."""
 
+import logging
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -9,6 +10,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from diffcredit.errors import DiffcreditError
+from diffcredit.events import event
 
 PATIENCE = 120.0  # seconds for which a server may be away
 PAUSE = 0.5  # seconds between two attempts
@@ -30,13 +32,22 @@ def persistent(method: Callable[Concatenate[_Self, _Rest], _Result]) -> Callable
 
     @wraps(method)
     def repeated(self: _Self, *arguments: _Rest.args, **named: _Rest.kwargs) -> Any:
-        end = time.monotonic() + (0.0 if self._engine.dialect.name == "sqlite" else PATIENCE)
+        began, away = time.monotonic(), False
+        end = began + (0.0 if self._engine.dialect.name == "sqlite" else PATIENCE)
         while True:
             try:
-                return method(self, *arguments, **named)
+                result = method(self, *arguments, **named)
             except (OperationalError, InterfaceError) as error:
+                reason = " ".join(str(error.orig).split())
                 if time.monotonic() >= end:
-                    raise DiffcreditError(f"{self._name}: {' '.join(str(error.orig).split())}") from error
+                    raise DiffcreditError(f"{self._name}: {reason}") from error
+                if not away:
+                    away = True
+                    event("ledger away", level=logging.WARNING, ledger=self._name, error=reason)
                 time.sleep(PAUSE)
+            else:
+                if away:
+                    event("ledger back", ledger=self._name, seconds=round(time.monotonic() - began, 3))
+                return result
 
     return repeated

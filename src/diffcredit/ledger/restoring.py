@@ -9,7 +9,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from diffcredit.errors import UserError
 from diffcredit.ledger.chain import Head, Link, append, head_of, migrated
 from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
-from diffcredit.ledger.writing import add_evaluation, add_property, add_recipe, add_study, add_value
+from diffcredit.ledger.writing import add_evaluation, add_property, add_recipe, add_study, add_values
 
 Rows = Sequence[tuple[str, dict[str, Any]]]
 """Kind and content of each row, in the order of the chain; the first is the study."""
@@ -20,7 +20,8 @@ def restore(connection: Connection, rows: Rows) -> Head:
     if not rows or rows[0][0] != "study":
         raise UserError("no rows of a study, of which the first is the study itself")
     study = _added(1, lambda: add_study(connection, **rows[0][1]))
-    append(connection, study.row_id, [study, *_links(connection, study.row_id, rows)])
+    links = [study, *_links(connection, study.row_id, rows)]
+    append(connection, study.row_id, head_of(connection, study.row_id), links)
     return head_of(connection, study.row_id)
 
 
@@ -43,7 +44,8 @@ def _links(connection: Connection, study_id: int, rows: Rows) -> Iterator[Link]:
             evaluations[number] = link.row_id
         elif kind == "value":
             evaluation = row.pop("evaluation")
-            link = add_value(connection, evaluations[evaluation], evaluation, properties[row["property"]], Value(**row))
+            value = properties[row["property"]], Value(**row)
+            (link,) = add_values(connection, evaluations[evaluation], evaluation, [value])
         elif kind == "migration":
             link = migrated(row["from schema"])
         else:

@@ -12,19 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, delete, inspect, select
+from sqlalchemy import Connection, Engine, Row, Select, Table, delete, inspect, select, text
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import claims, tables
 from diffcredit.ledger.audit import Audit, audit, chained_rows
 from diffcredit.ledger.chain import Head, append, content_of, head_of, number_of
-from diffcredit.ledger.claims import Claim
+from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import connect, present_schema
 from diffcredit.ledger.differences import differences
 from diffcredit.ledger.patience import persistent
 from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
 from diffcredit.ledger.restoring import restore
-from diffcredit.ledger.writing import add_evaluation, add_property, add_recipe, add_study, add_value, plain_number
+from diffcredit.ledger.writing import add_evaluation, add_property, add_recipe, add_study, add_values, plain_number
 
 
 class NonDeterminism(DiffcreditError):
@@ -40,6 +40,7 @@ class Ledger:
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self._name = name
+        self._keys: dict[tuple[str, ...], int] = {}  # primary keys, which stay: nothing is ever changed or removed
 
     @classmethod
     def open(cls, url: str | Path, *, create: bool = True) -> Self:
@@ -68,7 +69,7 @@ class Ledger:
             old = connection.execute(select(tables.studies).filter_by(name=name)).one_or_none()
             if old is None:
                 link = add_study(connection, name, settings)
-                append(connection, link.row_id, [link])
+                append(connection, link.row_id, head_of(connection, link.row_id), [link])
             else:
                 self._refuse_changed("study", name, old.settings, settings)
 
@@ -79,7 +80,8 @@ class Ledger:
             study_id = self._study_id(connection, study)
             old = connection.execute(_of_study(tables.recipes, study, recipe.name)).one_or_none()
             if old is None:
-                append(connection, study_id, [add_recipe(connection, study_id, recipe)])
+                link = add_recipe(connection, study_id, recipe)
+                append(connection, study_id, head_of(connection, study_id), [link])
                 return
         self._refuse_changed("recipe", recipe.name, old.settings, recipe.settings)
         if old.weights != recipe.weights:
@@ -104,7 +106,8 @@ class Ledger:
             study_id = self._study_id(connection, study)
             old = connection.execute(_of_study(tables.properties, study, prop.name)).one_or_none()
             if old is None:
-                append(connection, study_id, [add_property(connection, study_id, prop)])
+                link = add_property(connection, study_id, prop)
+                append(connection, study_id, head_of(connection, study_id), [link])
                 return
         direction = {"higher_is_better": old.higher_is_better}, {"higher_is_better": prop.higher_is_better}
         self._refuse_changed("property", prop.name, old.settings, prop.settings)
@@ -132,18 +135,19 @@ class Ledger:
             if evaluation.status == "done":
                 success = _done(recipe_id, evaluation.coalition, evaluation.replicate)
                 recorded = connection.execute(success).one_or_none()
+            head = head_of(connection, study_id)
             if recorded is None:
-                number = head_of(connection, study_id).number + 1
+                number = head.number + 1
                 links = [add_evaluation(connection, recipe_id, recipe_name, evaluation)]
                 evaluation_id, new = links[0].row_id, evaluation.values
             else:
                 number = number_of(connection, study_id, "evaluation", recorded.id)
                 links = []
                 evaluation_id, new = recorded.id, _values_to_add(connection, recorded, recipe_name, evaluation)
-            for value in new:
-                property_id = self._id(connection, "property", tables.properties, study, value.property)
-                links.append(add_value(connection, evaluation_id, number, property_id, value))
-            append(connection, study_id, links)
+            keys = [self._id(connection, "property", tables.properties, study, value.property) for value in new]
+            if new:
+                links += add_values(connection, evaluation_id, number, list(zip(keys, new, strict=True)))
+            append(connection, study_id, head, links)
             if evaluation.status == "done":  # nobody needs to promise it any more
                 task = {"coalition": evaluation.coalition, "replicate": evaluation.replicate}
                 connection.execute(delete(tables.claims).filter_by(recipe_id=recipe_id, **task))
@@ -195,7 +199,7 @@ class Ledger:
         """The promise of ``holder`` to make an evaluation, good for ``seconds``, at most
         :data:`~diffcredit.ledger.claims.LONGEST_LEASE`; None where it is done, or promised by somebody else, unless
         the caller knows that holder to be ``gone``."""
-        with self._write() as connection:
+        with self._write(durable=False) as connection:
             recipe_id = self._id(connection, "recipe", tables.recipes, study, recipe_name)
             if connection.execute(_done(recipe_id, coalition, replicate)).one_or_none() is not None:
                 return None
@@ -204,14 +208,22 @@ class Ledger:
     @persistent
     def renew(self, held: Iterable[Claim], seconds: float) -> list[Claim]:
         """Prolongs claims to ``seconds`` from now; those that are still their holder's."""
-        with self._write() as connection:
+        with self._write(durable=False) as connection:
             return claims.renew(connection, held, seconds)
 
     @persistent
     def release(self, held: Iterable[Claim]) -> None:
         """Gives claims back, those that are still their holder's."""
-        with self._write() as connection:
+        with self._write(durable=False) as connection:
             claims.release(connection, held)
+
+    @persistent
+    def claims(self, study: str) -> list[CurrentClaim]:
+        """The claims of a study's tasks that are good now, by recipe and holder: what is under way, and by whom."""
+        with self._engine.begin() as connection:
+            self._study_id(connection, study)
+            there = inspect(connection).has_table(tables.claims.name)  # an older schema lacks it
+            return claims.current(connection, study) if there else []
 
     @persistent
     def head(self, study: str) -> Head:
@@ -273,9 +285,12 @@ class Ledger:
         return [PropertyRecord(**content_of(row)) for row in rows]
 
     @contextmanager
-    def _write(self) -> Generator[Connection]:
-        """A transaction that no other writer's overlaps: SQLite locks as it begins, others lock this row."""
-        with self._engine.execution_options(writes=True).begin() as connection:
+    def _write(self, *, durable: bool = True) -> Generator[Connection]:
+        """A transaction that no other writer's overlaps: SQLite locks as it begins, others lock this row. Only a
+        ``durable`` one, such as every record, waits for the disk: with the power, claims may go too."""
+        with self._engine.execution_options(writes=True, durable=durable).begin() as connection:
+            if not durable and connection.dialect.name == "postgresql":
+                connection.execute(text("SET LOCAL synchronous_commit = off"))
             present_schema(connection, self._name)
             yield connection
 
@@ -295,19 +310,23 @@ class Ledger:
         return study_id
 
     def _study_id(self, connection: Connection, study: str) -> int:
-        ids = {row.name: row.id for row in connection.execute(select(tables.studies.c.name, tables.studies.c.id))}
-        if study not in ids:
-            raise UserError(f"{self._name}: no study {study!r}; {_known(ids)}")
-        return ids[study]
+        if (key := ("study", study)) not in self._keys:
+            ids = {row.name: row.id for row in connection.execute(select(tables.studies.c.name, tables.studies.c.id))}
+            if study not in ids:
+                raise UserError(f"{self._name}: no study {study!r}; {_known(ids)}")
+            self._keys[key] = ids[study]
+        return self._keys[key]
 
     def _id(self, connection: Connection, kind: str, table: Table, study: str, name: str) -> int:
         """The primary key of a study's recipe or property."""
-        self._study_id(connection, study)
-        query = _of_study(table, study).with_only_columns(table.c.name, table.c.id)
-        ids = {row.name: row.id for row in connection.execute(query)}
-        if name not in ids:
-            raise UserError(f"{self._name}: study {study!r} has no {kind} {name!r}; {_known(ids)}")
-        return ids[name]
+        if (key := (kind, study, name)) not in self._keys:
+            self._study_id(connection, study)
+            query = _of_study(table, study).with_only_columns(table.c.name, table.c.id)
+            ids = {row.name: row.id for row in connection.execute(query)}
+            if name not in ids:
+                raise UserError(f"{self._name}: study {study!r} has no {kind} {name!r}; {_known(ids)}")
+            self._keys[key] = ids[name]
+        return self._keys[key]
 
     def _refuse_changed(self, kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
         if lines := differences(old, new):
@@ -333,7 +352,7 @@ def _known(names: Iterable[str]) -> str:
 def _evaluations(connection: Connection, query: Select[Any]) -> list[tuple[int, Evaluation]]:
     """The evaluations that a query finds, in the order in which they were recorded, each with its key."""
     rows = connection.execute(query.order_by(tables.evaluations.c.id)).all()
-    measured = _values(connection, query.with_only_columns(tables.evaluations.c.id))
+    measured = _values(connection, query.with_only_columns(tables.evaluations.c.id)) if rows else {}
     return [(row.id, Evaluation(**content_of(row), values=tuple(measured.get(row.id, {}).values()))) for row in rows]
 
 

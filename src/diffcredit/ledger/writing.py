@@ -1,7 +1,7 @@
 """Rows of a study, as they are added: each becomes a link of the chain."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table, insert
@@ -35,16 +35,26 @@ def add_evaluation(connection: Connection, recipe_id: int, recipe_name: str, eva
     return Link("evaluation", row_id, row | {"recipe": recipe_name})
 
 
-def add_value(connection: Connection, evaluation_id: int, number: int, property_id: int, value: Value) -> Link:
-    """``number``: the evaluation's in the chain."""
-    row = {
-        "value": plain_number(value.value),
-        "standard_error": plain_number(value.standard_error),
-        "images": None if value.images is None else int(value.images),
-        "error": _storable(value.error),
-    }
-    row_id = _insert(connection, tables.values, row | {"evaluation_id": evaluation_id, "property_id": property_id})
-    return Link("value", row_id, row | {"evaluation": number, "property": value.property})
+def add_values(
+    connection: Connection, evaluation_id: int, number: int, values: Sequence[tuple[int, Value]]
+) -> list[Link]:
+    """Values with their properties' keys, at least one. ``number``: the evaluation's in the chain."""
+    rows = [
+        {
+            "value": plain_number(value.value),
+            "standard_error": plain_number(value.standard_error),
+            "images": None if value.images is None else int(value.images),
+            "error": _storable(value.error),
+        }
+        for _, value in values
+    ]
+    keys = [{"evaluation_id": evaluation_id, "property_id": property_id} for property_id, _ in values]
+    statement = insert(tables.values).returning(tables.values.c.id, sort_by_parameter_order=True)
+    row_ids = connection.execute(statement, [row | key for row, key in zip(rows, keys, strict=True)]).scalars()
+    return [
+        Link("value", row_id, row | {"evaluation": number, "property": value.property})
+        for row_id, row, (_, value) in zip(row_ids, rows, values, strict=True)
+    ]
 
 
 def plain_number(number: float | None) -> float | None:

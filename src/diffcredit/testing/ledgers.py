@@ -311,6 +311,36 @@ def check_claimants_take_turns(open_ledger: OpenLedger) -> None:
     assert sorted(claimed) == [f"{index:05b}" for index in range(16)]
 
 
+def check_current_claims_are_told(open_ledger: OpenLedger) -> None:
+    """What is promised and neither given back, expired nor done, of one study, with the seconds that are left."""
+    truth = Recipe("from_scratch", {"seed": 0})
+    with open_ledger() as ledger, open_ledger() as other:
+        register(ledger)
+        ledger.register_recipe(STUDY, truth)
+        ledger.register_study("other", {})
+        ledger.register_recipe("other", RECIPE)
+        assert other.claims(STUDY) == []
+        ledger.claim("other", RECIPE.name, "0001", 0, "a", 60)
+        ledger.claim(STUDY, truth.name, "0001", 2, "a", 300)
+        ledger.claim(STUDY, RECIPE.name, "0010", 0, "b", 60)
+        ledger.claim(STUDY, RECIPE.name, "0110", 0, "a", 60)
+        ledger.claim(STUDY, RECIPE.name, "0111", 0, "a", 0)
+        returned = ledger.claim(STUDY, RECIPE.name, "1000", 0, "a", 60)
+        assert returned is not None
+        ledger.release([returned])
+        found = other.claims(STUDY)
+        assert [(each.recipe, each.coalition, each.replicate, each.holder) for each in found] == [
+            (RECIPE.name, "0110", 0, "a"),
+            (RECIPE.name, "0010", 0, "b"),
+            (truth.name, "0001", 2, "a"),
+        ]
+        leases = (60, 60, 300)
+        assert all(lease - 30 < each.seconds_left <= lease for lease, each in zip(leases, found, strict=True))
+        ledger.record(STUDY, RECIPE.name, evaluation("0110"))
+        assert [each.coalition for each in other.claims(STUDY)] == ["0010", "0001"]
+        _expect(UserError, ["unheard"], lambda: other.claims("unheard"))
+
+
 LEDGER_CHECKS: tuple[Callable[[OpenLedger], None], ...] = (
     check_what_is_recorded_comes_back,
     check_order_of_recording_is_kept,
@@ -327,6 +357,7 @@ LEDGER_CHECKS: tuple[Callable[[OpenLedger], None], ...] = (
     check_a_task_is_promised_once,
     check_a_failed_attempt_may_be_claimed_again,
     check_claimants_take_turns,
+    check_current_claims_are_told,
 )
 
 
