@@ -217,12 +217,13 @@ def test_a_baseline_is_turned_round_where_it_measures_what_is_better_low(tmp_pat
     assert list(found["of colours"].credits) == list(counted)
 
 
-def surrogates(weights):
+def surrogates(weights, properties=("heldout_loss",)):
     """A surrogate that is the game itself: credits corrected by any evaluations are exact."""
     return SimpleNamespace(
-        names=("pools",),
+        names=("pools", "real_data"),
         ready=lambda: True,
-        known=lambda prop, coalitions: [KnownSurrogate(coalitions @ weights, weights)],
+        standing_in=lambda prop: ["pools"] if prop in properties else [],
+        known=lambda prop, coalitions: [KnownSurrogate(coalitions @ weights, weights)] if prop in properties else [],
     )
 
 
@@ -234,6 +235,32 @@ def test_credits_corrected_by_surrogates_come_first(tmp_path):
     assert (first.name, first.category, first.evaluations) == ("shapley with pools, sparsified", "shapley", 30)
     assert first.credits == pytest.approx(WEIGHTS, abs=1e-6)
     assert second.name == "shapley, sparsified"
+    (alone,) = (each for each in contest.contenders("heldout_loss") if each.category == "surrogate")
+    assert (alone.name, alone.recipe, alone.evaluations) == ("surrogate pools", "", 0)
+    assert list(alone.credits) == list(WEIGHTS)
+
+
+def test_a_property_without_a_surrogate_has_no_corrected_credits(tmp_path):
+    contest = planted(tmp_path)
+    vars(contest.study)["surrogates"] = surrogates(WEIGHTS)
+    found = contest.contenders("colourfulness")
+    assert found[0].name == "shapley, sparsified"
+    assert "surrogate" not in {each.category for each in found}
+
+
+def test_corrected_credits_do_not_rest_on_truth(contest):
+    """A study that was run before its file spoke of validation has evaluated some of its coalitions, here with other
+    values."""
+    met, endpoints = [*tasks_of(make_design("uniform", 0), 8, 30)], contest.design(contest.study).tasks[:2]
+    truth = {task.coalition for task in contest.truth().tasks}
+    record(contest.study, [*endpoints, *(task for task in met if task.coalition not in truth)], GAMES)
+    far = {"colourfulness": lambda coalition: 1000.0}
+    record(contest.study, [task for task in met if task.coalition in truth], far)
+    vars(contest.study)["surrogates"] = surrogates(np.arange(8.0), ["colourfulness"])
+    with pytest.warns(DiffcreditWarning, match="coalitions that are truth's"):
+        first = contest.contenders("colourfulness")[0]
+    assert first.name == "shapley with pools, sparsified"
+    assert first.credits == pytest.approx(WEIGHTS, abs=1e-6)
 
 
 def test_a_property_without_corrected_credits_has_its_other_contenders(contest):
@@ -242,8 +269,34 @@ def test_a_property_without_corrected_credits_has_its_other_contenders(contest):
     with contest.study.ledger() as ledger:
         ledger.register_property("tiny", PropertyRecord("heldout_loss", {"name": "heldout_loss"}, False))
     vars(contest.study)["surrogates"] = surrogates(WEIGHTS)
-    with pytest.warns(DiffcreditWarning, match="heldout_loss: no credits"):
-        assert contest.contenders("heldout_loss") == []
+    assert [each.name for each in contest.contenders("heldout_loss")] == ["surrogate pools"]
+
+
+# Designs.
+@pytest.mark.parametrize(
+    ("distribution", "first", "evaluations"),
+    [
+        ("leave-one-out", "leave-one-out, sparsified", 8),
+        ("add-one-in", "add-one-in, sparsified", 8),
+        ("subset(0.25)", "datamodel, sparsified", 30),
+        ("half", "shapley, sparsified", 30),
+    ],
+)
+def test_the_first_is_what_the_studys_design_is_for(tmp_path, distribution, first, evaluations):
+    """A finite design has no more than all of its coalitions, however many validation asks for."""
+    changes = {"design": {"distribution": distribution, "full_replicates": 1}, "stop": {"evaluations": evaluations}}
+    contest = planted(tmp_path, {**changes, "validation": {**VALIDATION, "evaluations": 30}})
+    contest.baselines = []
+    assert contest.evaluations == evaluations
+    found = contest.contenders("colourfulness")
+    assert found[0].name == first
+    assert len({each.name for each in found}) == len(found)
+    if distribution in ("leave-one-out", "add-one-in"):
+        kinds = {distribution, "leave-one-out"}
+        assert {each.name for each in found} == {
+            f"{kind}, {by}" for kind in kinds for by in ("sparsified", "from_scratch")
+        }
+        assert found[0].credits == pytest.approx(WEIGHTS)
 
 
 # What cannot be.

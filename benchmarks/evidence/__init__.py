@@ -1,1 +1,1 @@
-"""Two GPU runs of one study, with models retrained from scratch to test its credits against."""
+"""Three GPU runs of one study, with models retrained from scratch to test its credits against."""

@@ -1,6 +1,9 @@
 """The page's drawings."""
 
 import dataclasses
+import io
+
+from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.evidence.findings import FIRST, LEFT_OUT, Findings
 from diffcredit.validation.budget import budget_section
@@ -14,6 +17,7 @@ TITLES = {"colourfulness": "Colourfulness", "heldout_loss": "Held-out loss", "cl
 PRICED = ("sparsified", "sparsified-20", "sparsified-180", "fine_tune", "from_scratch")
 """Recipes whose way to their LDS is drawn: the others reach little."""
 
+NAMES = 190  # pixels beside the photograph
 
 IN_THE_GUIDE = (
     FIRST,
@@ -50,6 +54,22 @@ def in_the_guide(found: Findings) -> Figure:
     return forest(
         "trust-lds", "LDS of a study's credits and of some baselines", "", panels, "LDS", _ceilings(found), FIRST
     )
+
+
+def unlearned(found: Findings) -> bytes:
+    """The photograph of the third run as PNG, its rows named at the left as its caption names them."""
+    (photograph,) = found.unlearned.section.photographs
+    rows = photograph.caption.removeprefix("Rows from top to bottom: ").partition(".")[0].split("; ")
+    with Image.open(io.BytesIO(photograph.png)) as grid:
+        page = Image.new("RGBA", (NAMES + grid.width, grid.height), "white")
+        page.alpha_composite(grid.convert("RGBA"), (NAMES, 0))
+    draw, font = ImageDraw.Draw(page), ImageFont.load_default(size=14)
+    for row, name in enumerate(rows):
+        middle = (row + 0.5) * page.height / len(rows)
+        draw.text((NAMES - 10, middle), name, fill="black", font=font, anchor="rm")
+    file = io.BytesIO()
+    page.convert("RGB").save(file, "PNG", optimize=True)
+    return file.getvalue()
 
 
 def _ceilings(found: Findings) -> dict[str, dict[str, Estimate]]:

@@ -1,4 +1,4 @@
-"""What the two runs show: the validation's results, from the ledgers alone."""
+"""What the runs show: the validation's results, from the ledgers, and from the section that unlearning left."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import spearmanr
-from scipy.stats import t as student
 
+from benchmarks.evidence.runs import SCRATCH, UNLEARNING
 from diffcredit.contest import Contest
 from diffcredit.validation.budget import Budget, budget
 from diffcredit.validation.convergence import convergence
-from diffcredit.validation.counterfactual import Counterfactual, counterfactual
+from diffcredit.validation.counterfactual import Counterfactual, counterfactual, pooled_noise
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.fidelity import Fidelity, fidelity
 from diffcredit.validation.lds import LDS, lds
-from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, Truth
-from diffcredit.validation.runtime import Runtime, runtime
+from diffcredit.validation.records import FloatArray, RecipeGame, Truth
+from diffcredit.validation.runtime import Runtime, mean_of_known, runtime
 from diffcredit.validation.scores import lds_of
+from diffcredit.validation.sections import Section
+from diffcredit.validation.writing import read_section
 
 FIRST = "shapley, sparsified"
 """The study's own credits."""
@@ -54,23 +56,19 @@ class Artefact:
 
 @dataclass(frozen=True)
 class Repeated:
-    """The study's recipe in both runs: Pearson's correlation of its values, Spearman's of its credits."""
+    """The study's recipe in the first run and in another: Pearson's correlation of its values, Spearman's of its
+    credits."""
 
     values: float
     credits: float
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """The noise of one seed, pooled over retrained models of as many coalitions (two seeds each)."""
+class Unlearned:
+    """The third run's section, and how many contributors each of its coalitions has, in ascending order."""
 
-    deviation: float
-    coalitions: int
-
-    def interval(self, difference: float) -> Estimate:
-        """95 %, of a difference of two means over two seeds each."""
-        margin = float(student.ppf(0.975, self.coalitions)) * self.deviation
-        return Estimate(difference, difference - margin, difference + margin)
+    section: Section
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,20 +81,20 @@ class Findings:
     fidelities: Mapping[tuple[int, str], Fidelity]
     of_several: Mapping[str, Fidelity]
     spreads: Mapping[str, Spread]
-    repeated: Mapping[str, Repeated]
+    repeated: Mapping[tuple[int, str], Repeated]
     artefacts: Mapping[str, Artefact]
     counterfactual: Counterfactual
-    pooled: Pooled
     everybody: tuple[float, ...]
     budgets: Mapping[str, Budget]
     runtime: Runtime
+    unlearned: Unlearned
 
 
 def findings(contests: Sequence[Contest]) -> Findings:
-    first, second = contests
+    first, second, third = contests
     names = list(first.properties)
-    games = {(run, name): each.games(name) for run, each in enumerate(contests, 1) for name in names}
-    truths = {(run, name): each.truths(name) for run, each in enumerate(contests, 1) for name in names}
+    games = {(run, name): each.games(name) for run, each in enumerate((first, second), 1) for name in names}
+    truths = {(run, name): each.truths(name) for run, each in enumerate((first, second), 1) for name in names}
     known = [key for key, truth in truths.items() if truth]
     scores = {key: lds(truths[key], contests[key[0] - 1].contenders(key[1])) for key in known}
     timings = [game for each in first.recipes if (game := first.timings(each)) is not None]
@@ -115,7 +113,11 @@ def findings(contests: Sequence[Contest]) -> Findings:
             name: fidelity(list(map(_of_several, games[2, name])), _of_several(retrained[name])) for name in names
         },
         spreads={name: _spread(games[1, name], truths[1, name][0]) for name in names},
-        repeated={name: _repeated(_own(games[1, name]), _own(games[2, name])) for name in names},
+        repeated={
+            (run, name): _repeated(_own(games[1, name]), _own(each.games(name)))
+            for run, each in ((2, second), (3, third))
+            for name in names
+        },
         artefacts={name: _artefact(_own(games[1, name])) for name in names},
         counterfactual=counterfactual(
             [rivals[name] for name in RIVALS],
@@ -124,11 +126,18 @@ def findings(contests: Sequence[Contest]) -> Findings:
             draws=RANDOM_RANKINGS,
             seed=second.study.config.seed,
         ),
-        pooled=_pooled([values for coalition, values in removed.items() if coalition.count("1") != second.n // 2]),
         everybody=(*removed["1" * second.n], *retrained[REMOVED].full),
         budgets={name: _budget(first, games[1, name], truths[1, name]) for name in names},
         runtime=runtime(timings, scratch),
+        unlearned=Unlearned(read_section(UNLEARNING), _sizes(third)),
     )
+
+
+def _sizes(contest: Contest) -> tuple[int, ...]:
+    """Of the coalitions that were retrained for unlearning."""
+    with contest.study.ledger(create=False) as ledger:
+        found = ledger.evaluations(contest.study.name, SCRATCH, status="done", purpose="validation")
+    return tuple(sorted(coalition.count("1") for coalition in {each.coalition for each in found}))
 
 
 def _named(games: Sequence[RecipeGame], recipe: str) -> RecipeGame:
@@ -153,7 +162,7 @@ def _spread(games: Sequence[RecipeGame], truth: Truth) -> Spread:
     halves = [credits_of(own, "shapley", rows) for rows in _stretches(own, 2)]
     return Spread(
         retrained=float(truth.values.mean(axis=1).std(ddof=1)),
-        seed=_pooled(truth.values.tolist()).deviation,
+        seed=pooled_noise(list(truth.values)).variance ** 0.5,
         recipe=float(own.values[near].std(ddof=1)),
         levels=(float(truth.values.mean()), float(own.values[near].mean())),
         halves=float(spearmanr(*halves).statistic),
@@ -179,10 +188,6 @@ def _repeated(one: RecipeGame, other: RecipeGame) -> Repeated:
     return Repeated(float(values[0, 1]), float(spearmanr(*credits).statistic))
 
 
-def _pooled(values: Sequence[Sequence[float]]) -> Pooled:
-    variances = [np.var(some, ddof=1) for some in values if len(some) == 2]
-    return Pooled(float(np.mean(variances)) ** 0.5, len(variances))
-
-
 def _budget(contest: Contest, games: Sequence[RecipeGame], truths: Sequence[Truth]) -> Budget:
-    return budget(convergence(games, truths, estimators=("shapley",)), games, truths, contest.unit())
+    scores = convergence(games, truths, estimators=("shapley",))
+    return budget(scores, games, truths, {game.recipe: mean_of_known(game.seconds) for game in games}, contest.unit())

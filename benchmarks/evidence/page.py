@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from math import exp, isfinite
 
+from scipy.stats import t as student
+
 from benchmarks.evidence.figures import TITLES
 from benchmarks.evidence.findings import FIRST, Findings
-from diffcredit.validation.counterfactual import ACTIONS, RANDOM
+from diffcredit.validation.counterfactual import ACTIONS, RANDOM, Noise
 from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, Difference, Score
 from diffcredit.validation.records import Estimate
+from diffcredit.validation.welch import satterthwaite_estimate
 from diffcredit.validation.wording import in_words
 
 PROPERTIES = tuple(TITLES)
@@ -25,10 +28,12 @@ KINDS = {
     "floor": "image count, a random ranking",
 }
 BUDGETS = (1, 2, 5, 10, 20)
+SEED, BASE = "retrained with another seed", "base model, nothing unlearned"
 
 
 def page(found: Findings) -> str:
-    sections = (_opening, _scores, _rivals, _diversity, _repetition, _fidelity, _counterfactual, _budget, _runtime)
+    sections = (_opening, _scores, _rivals, _diversity, _repetition, _fidelity, _unlearning, _counterfactual)
+    sections += (_budget, _runtime)
     text = "\n".join([line for section in sections for line in section(found)] + list(LIMITS)) + "\n"
     return re.sub(r"(?<=[ (])-(?=\d)", "−", text)
 
@@ -53,8 +58,9 @@ def _opening(found: Findings) -> list[str]:
     return [
         "# Do the credits foretell retrained models?",
         "",
-        "`python -m benchmarks evidence` makes this page from the ledgers of two runs of [`study.yaml`](study.yaml) "
-        "([`ledgers/`](ledgers); in them workers are numbered, nothing else is changed). It trains nothing.",
+        "`python -m benchmarks evidence` makes this page from the ledgers of three runs of [`study.yaml`](study.yaml) "
+        "([`ledgers/`](ledgers); in them workers are numbered, and the third's chain of hashes is that of its rows so "
+        "changed; nothing else is), and its section on unlearning from [`unlearning/`](unlearning). It trains nothing.",
         "",
         "**In short.** Shapley values by sparsified fine-tuning order models that were retrained from scratch on half "
         f"of the contributors with a rank correlation (LDS) of {in_words(own['colourfulness'])} by colourfulness and "
@@ -75,7 +81,8 @@ def _opening(found: Findings) -> list[str]:
         "studies (`studies/`): the model, the images, the contributors; and truth is of one share of the "
         "contributors, α = 0.5.",
         "",
-        "Each run took ten minutes on one NVIDIA H200 that 16 worker processes shared (torch 2.11, diffusers 0.42).",
+        "The first two runs took ten minutes each on one NVIDIA H200 that 16 worker processes shared, the third, for "
+        "[unlearning](#how-close-unlearning-comes-to-retraining) alone, five and a half (torch 2.11, diffusers 0.42).",
         "",
     ]
 
@@ -229,7 +236,7 @@ def _repetition(found: Findings) -> list[str]:
         ]
         for method in shown
     ]
-    repeated = found.repeated
+    repeated = {name: found.repeated[2, name] for name in PROPERTIES}
     return [
         "## The second run",
         "",
@@ -291,24 +298,86 @@ def _fidelity(found: Findings) -> list[str]:
     ]
 
 
+def _unlearning(found: Findings) -> list[str]:
+    (table,) = found.unlearned.section.tables
+    cells = {row[2] or row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    recipes = [name for name, row in cells.items() if row["recipe"]]
+    closest = next(name for name in recipes if cells[name]["above the closest"] is None)
+    told = [name for name in recipes if name != closest and cells[name]["above the closest"].low > 0]
+    close = [name for name in recipes if name != closest and name not in told]
+    beyond = [name for name, row in cells.items() if (gap := row["above another seed"]) is not None and gap.low > 0]
+    floor, base = cells[SEED]["distance"], cells[BASE]["distance"]
+    count = len(found.unlearned.sizes)
+    deviation = (floor.high - floor.low) / 2 / float(student.ppf(0.975, count - 1)) * count**0.5
+    agreement = [found.repeated[3, name].values for name in PROPERTIES]
+    shown = ("distance", "above another seed", "above the closest")
+    return [
+        "## How close unlearning comes to retraining",
+        "",
+        "![Fréchet distance to the images of the retrained model](unlearning/unlearning.svg)",
+        "",
+        "Third run: the same file once more, for this part alone. Its base model is another one again; values of the "
+        "study's recipe correlate with those of the first run by "
+        f"{agreement[0]:.3f} (colourfulness), {agreement[1]:.3f} (held-out loss) and {agreement[2]:.2f} (diversity, "
+        "its own clusters).",
+        "",
+        f"{count} coalitions, drawn as the Shapley kernel draws them, most of nearly nobody or nearly everybody: of "
+        f"{_counted(found.unlearned.sizes)} contributors. Each is made by every recipe, and retrained from scratch "
+        "with two seeds; 256 images a model, from the same noises. The distance is Fréchet's, between the images of a "
+        "recipe and those of the first retrained model, in the feature space that the study measures diversity in: "
+        "`layout`, 112 numbers, the mean colours and edges in the cells of a 4 × 4 grid. It is no FID: nothing of it "
+        "can be compared with distances in Inception's space. Means over coalitions with Student's 95 % intervals; "
+        "those of differences are over the same coalitions' differences.",
+        "",
+        *_table(
+            ["recipe", "model", *shown],
+            [[name, row["model"] or "–", *(_cell(row[key], ".3f") for key in shown)] for name, row in cells.items()],
+        ),
+        f"- **What is told apart.** *{closest}* is closest, and told apart from {_named(told)}; not from "
+        f"{_named(close)}. Each is judged by itself, and against the closest of {len(recipes)} by this very table, "
+        "which flatters it.",
+        "- **What is not.** "
+        + (
+            f"Further from retraining than another seed is: {_named(beyond)}."
+            if beyond
+            else "No recipe, nor the base model itself, is told apart from another seed: all differences have an "
+            "interval that includes 0."
+        )
+        + f" That floor, {in_words(floor, '.3f')}, has an interval down to below 0, where no distance is: the standard "
+        f"deviation over coalitions, {deviation:.2f}, is {deviation / floor.value:.1f} times the mean, so that a few "
+        "coalitions decide it. Differences from the base model over the same coalitions were not written down.",
+        f"- By their means, gradient ascent ({cells['gradient_ascent']['distance'].value:.2f}) and influence "
+        f"({cells['influence']['distance'].value:.2f}) leave the dense model where it was ({base.value:.2f}); these "
+        "are their default settings. All recipes on the sparse model are closer than their dense twins; whether "
+        "pruning and recovery alone would be, with nothing unlearned, was not measured.",
+        "",
+        "![Images of each recipe for one coalition, from the same noises](unlearned.png)",
+        "",
+        "A coalition of one contributor, one column a noise: whatever the recipe, the images are still those of the "
+        "base model; those of the model retrained from scratch are not.",
+        "",
+        "The distances are of images, which are not in the repository: this section is not computed from the ledger "
+        "but from what `diffcredit validate --part unlearning` wrote, [`unlearning/`](unlearning) with all digits in "
+        "[`unlearning.csv`](unlearning/unlearning.csv). The third ledger has the same models' properties and seconds.",
+        "",
+    ]
+
+
 def _counterfactual(found: Findings) -> list[str]:
-    result, pooled = found.counterfactual, found.pooled
+    result, noise = found.counterfactual, found.counterfactual.noise
     before = float(result.before.mean())
     rows = []
     for action in ACTIONS:
         first = result.of(result.first, action)
         for effect in (each for each in result.effects if each.action == action):
             after = float(effect.after.mean())
-            own = "–" if effect.from_first is None else _signed(effect.from_first, 1)
             shared = "–"
             if effect.method not in (RANDOM, result.first) and first is not None:
                 same = (effect.coalitions == first.coalitions).all()
-                gap = pooled.interval(after - float(first.after.mean()))
+                gap = _by(noise, after - float(first.after.mean()))
                 shared = "same coalition" if same else _signed(gap, 1) + _beyond(gap, action.leave)
-            change = (
-                _signed(pooled.interval(after - before), 1) if effect.method != RANDOM else f"{after - before:+.1f}"
-            )
-            rows.append([action.name, effect.method, f"{after:.1f}", change, shared, own])
+            change = _signed(_by(noise, after - before), 1) if effect.method != RANDOM else f"{after - before:+.1f}"
+            rows.append([action.name, effect.method, f"{after:.1f}", change, shared])
     leaving = [action for action in ACTIONS if action.leave]
     left, chance = (
         [float(each.after.mean()) for action in leaving if (each := result.of(method, action))]
@@ -323,21 +392,10 @@ def _counterfactual(found: Findings) -> list[str]:
         f"more that were trained for other purposes have {_listed(found.everybody[len(result.before) :])}, so that "
         f"{before:.1f} is on the high side, and changes from it are overstated alike for all methods.",
         "",
-        *_table(
-            [
-                "action",
-                "by",
-                "F after",
-                "change, pooled noise",
-                f"less {FIRST}, pooled noise",
-                f"less {FIRST}, own seeds",
-            ],
-            rows,
-        ),
-        "Two seeds alone tell nothing: the last column has intervals of dozens of points. The others take the noise "
-        f"of a seed from all {pooled.coalitions} coalitions of this table together (a standard deviation of "
-        f"{pooled.deviation:.1f}), which supposes that it is the same for all. ▽: told apart, weaker than the study's "
-        "credits; △: stronger.",
+        *_table(["action", "by", "F after", "change", f"less {FIRST}"], rows),
+        "The two seeds of one coalition tell next to nothing of their noise. It is taken from all "
+        f"{noise.coalitions} coalitions of this table together (a standard deviation of {noise.variance**0.5:.1f}), "
+        "which supposes that it is the same for all. ▽: told apart, weaker than the study's credits; △: stronger.",
         "",
         f"By these intervals, leaving out more of the top takes colourfulness down: {_listed(left)} without the top "
         f"10, 20 and 40 %, where random rankings leave {_listed(chance)}. Without those that similarity of pixels "
@@ -346,6 +404,11 @@ def _counterfactual(found: Findings) -> list[str]:
         "everybody's or more.",
         "",
     ]
+
+
+def _by(noise: Noise, difference: float) -> Estimate:
+    """95 %, of a difference of two means over two seeds each."""
+    return satterthwaite_estimate(difference, [(noise.variance, noise.freedom)])
 
 
 def _budget(found: Findings) -> list[str]:
@@ -414,9 +477,9 @@ def _runtime(found: Findings) -> list[str]:
 LIMITS = (
     "## What this does not show",
     "",
-    "- **One study, one set of seeds.** One data set, one base model (trained twice with the same seeds), 40 truth "
-    "coalitions of one size, two seeds. Intervals are over coalitions and, in the truth, seeds of retraining; none "
-    "is over base models, designs, initial noises or data sets.",
+    "- **One study, one set of seeds.** One data set, one base model (trained three times with the same seeds), 40 "
+    "truth coalitions of one size, two seeds. Intervals are over coalitions and, in the truth, seeds of retraining; "
+    "none is over base models, designs, initial noises or data sets.",
     "- **The recipe was not chosen blindly.** It is the demo's (pruning, rate and steps of fine-tuning), which was "
     "tuned on the demo's base model, with the same seed and the same designers (1,600 training steps, 160 images of "
     "10 DDIM steps); the estimator's model of sizes was found on such ledgers too "
@@ -424,8 +487,8 @@ LIMITS = (
     "tuned gradient ascent or influence unlearning may do better.",
     "- **Small models.** A quarter of a million parameters at 16 px. Gradient-based baselines may be better where "
     "models are larger, and there the cost of a step depends on the size of the network.",
-    "- **No unlearning distances.** The images that they are measured on were not kept; some models of that part are "
-    "in the second ledger.",
+    "- **Little about unlearning.** Ten coalitions, in a feature space of coarse layout. They tell no recipe from "
+    "another seed of retraining, and none was compared with the base model over the same coalitions.",
     "- **An LDS is about order.** It says nothing on whether the sizes of credits, or their intervals, are right.",
 )
 
@@ -481,8 +544,12 @@ def _plain(result: LDS, name: str) -> str:
     return in_words(_score(result, name).spearman)
 
 
-def _cell(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else in_words(estimate)
+def _cell(estimate: Estimate | None, form: str = ".2f") -> str:
+    return "–" if estimate is None else in_words(estimate, form)
+
+
+def _named(recipes: Sequence[str]) -> str:
+    return ", ".join(f"*{name}*" for name in recipes) or "none"
 
 
 def _signed(estimate: Estimate, decimals: int = 2) -> str:
@@ -496,6 +563,11 @@ def _numbers(estimate: Estimate) -> tuple[float, float, float]:
 
 def _listed(numbers: Iterable[float]) -> str:
     *first, last = (f"{number:.1f}" for number in numbers)
+    return f"{', '.join(first)} and {last}"
+
+
+def _counted(sizes: Sequence[int]) -> str:
+    *first, last = map(str, sizes)
     return f"{', '.join(first)} and {last}"
 
 

@@ -1,8 +1,9 @@
-"""The record of the two runs: their ledgers and baselines, read as the contests that validation judges.
+"""The record of the three runs: their ledgers and baselines, read as the contests that validation judges.
 
 A model that is retrained from scratch does not know the base model. Where a property is the same in both ledgers (the
-same settings and the same fitted state), what either run has retrained from scratch is evidence for both, and is
-entered in the other's ledger.
+same settings and the same fitted state), what either of the first two runs has retrained from scratch is evidence for
+both, and is entered in the other's ledger. The third run was for unlearning alone: of its images there is what
+`diffcredit validate` made of them, the section in ``unlearning/``.
 """
 
 import csv
@@ -23,13 +24,14 @@ from diffcredit.study_baselines import StudyBaseline, build_baselines
 
 HERE = Path(__file__).parent
 LEDGERS = HERE / "ledgers"
-RUNS = (1, 2)
+UNLEARNING = HERE / "unlearning"
+RUNS = (1, 2, 3)
 SCRATCH = "from_scratch"
 
 
 @contextmanager
 def contests() -> Iterator[tuple[Contest, ...]]:
-    """Of each run, with what the other has retrained from scratch."""
+    """Of each run; the first two with what the other has retrained from scratch, the third without baselines."""
     with TemporaryDirectory() as folder:
         files = [Path(folder) / f"run-{run}.db" for run in RUNS]
         for run, file in zip(RUNS, files, strict=True):
@@ -37,10 +39,8 @@ def contests() -> Iterator[tuple[Contest, ...]]:
         study = Study.load(HERE / "study.yaml")
         with Ledger.open(files[0], create=False) as one, Ledger.open(files[1], create=False) as other:
             share(study.name, one, other)
-        yield tuple(
-            Contest(study_on(study, file), baselines(study, LEDGERS / f"run-{run}-baselines.csv"))
-            for run, file in zip(RUNS, files, strict=True)
-        )
+        tables = [baselines(study, LEDGERS / f"run-{run}-baselines.csv") for run in RUNS[:2]]
+        yield tuple(Contest(study_on(study, file), each) for file, each in zip(files, (*tables, []), strict=True))
 
 
 def study_on(study: Study, ledger: Path) -> Study:

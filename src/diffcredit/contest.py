@@ -18,6 +18,7 @@ import numpy as np
 from diffcredit.coalitions import decode, encode, make_design
 from diffcredit.config import ValidationSection
 from diffcredit.credit import estimate
+from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
@@ -48,14 +49,16 @@ UNLEARNED = 10  # coalitions whose images are compared with those of retrained m
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Evaluations of one recipe that a part of the validation rests on."""
+    """Evaluations of one recipe that a part of the validation rests on: ``tasks``, and at most so many more that are
+    ``unforeseen`` until another part is there."""
 
     study: "Study"
     tasks: Sequence[Task]
     what: str
+    unforeseen: int = 0
 
     def missing(self) -> list[Task]:
-        """Those that the ledger lacks."""
+        """Those of the tasks that the ledger lacks."""
         done = {(each.coalition, each.replicate) for each in self.study.evaluations(status="done")}
         return [task for task in self.tasks if (task.coalition, task.replicate) not in done]
 
@@ -71,8 +74,10 @@ class Contest:
         self.study, self.baselines = study, baselines
         self.settings = study.config.validation or ValidationSection()
         self.n = study.contributions.n
-        self.scratch = study.by(self.settings.truth, self.settings.evaluations)
-        self.compared = [study.by(section, self.settings.evaluations) for section in self.settings.retrainings]
+        asked = study.by(self.settings.truth, self.settings.evaluations)
+        self.evaluations = len(list(asked.schedule().coalitions()))  # a finite design may have fewer
+        self.scratch = study.by(self.settings.truth, self.evaluations)
+        self.compared = [study.by(section, self.evaluations) for section in self.settings.retrainings]
         self.recipes = [study, *self.compared]
         if self.scratch.recipe not in [each.recipe for each in self.recipes]:
             self.recipes.append(self.scratch)
@@ -84,6 +89,13 @@ class Contest:
                     "steps"
                 )
         self._rehearsed: dict[str, tuple[int | None, int]] = {}
+
+    @property
+    def estimators(self) -> dict[str, str]:
+        """What credits the study's design, with the kind of credits: what its own credits are by comes first."""
+        own = method_of(self.study.config.design.distribution)
+        # a design of one method's own coalitions has no other credits
+        return {own: ESTIMATORS[own], **ESTIMATORS} if own in ESTIMATORS else {own: own}
 
     # What is evaluated.
     def truth(self) -> Work:
@@ -104,7 +116,7 @@ class Contest:
     def unlearning(self, each: "Study") -> Work:
         """A few coalitions of the Shapley kernel, whose images are kept; retrained from scratch with two seeds."""
         seeds = 2 if each.recipe == self.scratch.recipe else 1
-        keeping = each.by(each.config.retraining, self.settings.evaluations, keep="images")
+        keeping = each.by(each.config.retraining, self.evaluations, keep="images")
         rows = make_design("kernel", derive_seed(self.study.config.seed, "unlearning")).draw(self.n, 0, UNLEARNED)
         coalitions = dict.fromkeys(encode(row) for row in rows)
         tasks = [
@@ -241,24 +253,57 @@ class Contest:
             game = self.game(each, prop)
             if game is not None:
                 seconds = float(np.nansum(game.seconds)) + (0 if math.isnan(game.preparation) else game.preparation)
-                for method, category in ESTIMATORS.items():
+                for method, category in self.estimators.items():
                     with suppress(UserError):  # one that cannot be had from these evaluations
                         name, credits = f"{method}, {each.recipe}", credits_of(game, method)
                         found.append(Contender(name, category, each.recipe, credits, len(game.values), seconds / unit))
-            found += self._left_one_out(each, prop, unit)
-        if self.study.surrogates.names and self.study.surrogates.ready():
-            name = f"shapley with {', '.join(self.study.surrogates.names)}, {self.study.recipe}"
-            own = self.study.credits().get(prop)
-            if own is not None:
-                credits = helpfulness(own.values, self.properties[prop].higher_is_better)
-                evaluated = len(self.study.schedule().evaluated())
-                found.insert(0, Contender(name, "shapley", self.study.recipe, credits, evaluated))
-        return [*found, *self._baselines(prop, unit)]
+            if "leave-one-out" not in self.estimators:
+                found += self._left_one_out(each, prop, unit)
+        return [*self._corrected(prop), *found, *self._surrogates(prop), *self._baselines(prop, unit)]
 
     def unit(self) -> float:
         """The seconds of one retraining with its sampling; NaN where none was made yet, or none was timed."""
-        seconds = [_seconds(each) for each in self.scratch.evaluations(status="done") if "1" in each.coalition]
+        return self.seconds(self.scratch)
+
+    def seconds(self, each: "Study") -> float:
+        """The mean seconds of a recipe's evaluations, whatever they were for; NaN where there are none, or none was
+        timed."""
+        seconds = [_seconds(one) for one in each.evaluations(status="done") if "1" in one.coalition]
         return float(np.mean(seconds)) if sum(seconds) > 0 else math.nan
+
+    def _corrected(self, prop: str) -> list[Contender]:
+        """The credits of the study's surrogates, corrected by its evaluations; their cost is not known."""
+        surrogates, game = self.study.surrogates, self.game(self.study, prop)
+        if game is None or not self._standing_in(prop):
+            return []
+        higher = self.properties[prop].higher_is_better
+        with suppress(UserError):  # where the evaluations are too few
+            credits = estimate(
+                game.coalitions,
+                helpfulness(game.values, higher),  # F again, as the surrogates are
+                empty=helpfulness(game.empty, higher).tolist(),
+                full=helpfulness(game.full, higher).tolist(),
+                size_distribution=game.size_distribution,
+                surrogate=surrogates.known(prop, game.coalitions),
+            ).values
+            name = f"shapley with {', '.join(self._standing_in(prop))}, {self.study.recipe}"
+            return [Contender(name, DEFAULT, self.study.recipe, helpfulness(credits, higher), len(game.values))]
+        return []
+
+    def _surrogates(self, prop: str) -> list[Contender]:
+        """Each surrogate's own credits, which no evaluation corrects."""
+        names, nothing = self._standing_in(prop), np.zeros((0, self.n), dtype=np.bool_)
+        higher = self.properties[prop].higher_is_better
+        known = self.study.surrogates.known(prop, nothing) if names else []
+        return [
+            Contender(f"surrogate {name}", "surrogate", "", helpfulness(np.asarray(each.credits), higher))
+            for name, each in zip(names, known, strict=True)
+        ]
+
+    def _standing_in(self, prop: str) -> list[str]:
+        """The surrogates of a property, where all that they need is measured."""
+        surrogates = self.study.surrogates
+        return surrogates.standing_in(prop) if surrogates.names and surrogates.ready() else []
 
     def _left_one_out(self, each: "Study", prop: str, unit: float) -> list[Contender]:
         work = self.leave_one_out(each)

@@ -15,6 +15,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.credit import Credits, KnownSurrogate
 from diffcredit.credit.own_credits import own_credits
 from diffcredit.errors import UserError, located
+from diffcredit.events import stage
 from diffcredit.execution.threads import limited_threads
 from diffcredit.plugins import build, settings_of
 from diffcredit.schedule import studied
@@ -57,10 +58,11 @@ class StudySurrogates:
 
     def prepare(self) -> None:
         """All values that the surrogates' own credits need."""
-        for values, surrogate in zip(self._values, self._built, strict=True):
-            for prop in self._properties:
-                if values.stands_in_for(prop):
-                    self._own_credits(values, prop, surrogate.coalitions)
+        for name, values, surrogate in zip(self.names, self._values, self._built, strict=True):
+            with stage(f"surrogate {name}"):
+                for prop in self._properties:
+                    if values.stands_in_for(prop):
+                        self._own_credits(values, prop, surrogate.coalitions)
 
     def known(self, prop: str, coalitions: BoolArray) -> list[KnownSurrogate]:
         """What stands in for a property: values at ``coalitions`` (m, n), and own credits with their errors."""
@@ -71,9 +73,13 @@ class StudySurrogates:
                 found.append(KnownSurrogate(self._game(values, prop)(coalitions), own.values, own.standard_error))
         return found
 
+    def standing_in(self, prop: str) -> list[str]:
+        """The surrogates that stand in for a property, in the order of `known`."""
+        return [each.name for each in self._values if prop in self._properties and each.stands_in_for(prop)]
+
     def without(self) -> list[str]:
         """The properties that no surrogate stands in for, where there are surrogates."""
-        return [prop for prop in self._properties if not any(each.stands_in_for(prop) for each in self._values)]
+        return [prop for prop in self._properties if not self.standing_in(prop)]
 
     def ready(self) -> bool:
         """Whether all that the surrogates' own credits need is measured."""

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,13 @@ from diffcredit.preparation import (
 )
 from diffcredit.properties import Images
 from diffcredit.properties.measuring import needs_features
-from diffcredit.study_baselines import helpfulness, kept_baselines, run_baselines, study_evidence
+from diffcredit.study_baselines import build_baselines, helpfulness, kept_baselines, run_baselines, study_evidence
 from diffcredit.truth import truth_task
 from diffcredit.validation.budget import budget, budget_section
 from diffcredit.validation.contributors import contributors, contributors_section, strips
 from diffcredit.validation.convergence import convergence, convergence_section
 from diffcredit.validation.counterfactual import (
+    ACTIONS,
     best_of_categories,
     counterfactual,
     counterfactual_coalitions,
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     from diffcredit.study import Study
 
 RANDOM_RANKINGS = 3
-OWN_CATEGORIES = ("shapley", "banzhaf", "datamodel")  # of retraining, which is no baseline
+# kinds of credits of which none is the study's own credits' rival: of the same evaluations, and floors
+NO_RIVALS = ("shapley", "banzhaf", "datamodel", "floor")
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,13 @@ class Validation:
         """What is evaluated for a part."""
         return list(PARTS[part].work(self))
 
+    def foreseen(self, part: str, parts: Sequence[str]) -> list[Work]:
+        """What will be evaluated for a part, as far as that is known before any of ``parts`` is there."""
+        if part != "counterfactual" or "lds" not in parts:
+            return self.work(part)
+        settled = kept_baselines(self.study) and not any(work.missing() for work in self.lds_work())
+        return self.work(part) if settled else [self._counterfactual_at_most()]
+
     def section(self, part: str) -> Section:
         """A part from what the ledger has, kept in the study's folder."""
         try:
@@ -142,7 +151,7 @@ class Validation:
     def lds_work(self) -> list[Work]:
         contest = self.contest
         every = [contest.truth(), *map(contest.design, contest.compared)]
-        if contest.settings.leave_one_out:
+        if contest.settings.leave_one_out and "leave-one-out" not in contest.estimators:  # else the design does
             every += map(contest.leave_one_out, [self.study, *contest.compared])
         return every
 
@@ -162,14 +171,23 @@ class Validation:
         return convergence(games, self.contest.truths(name), scratch)
 
     def convergence_section(self) -> Section:
-        return convergence_section(self.titled(self.by_property(self._convergence)))
+        return self._by_evaluations_alone(convergence_section(self.titled(self.by_property(self._convergence))))
+
+    def _by_evaluations_alone(self, section: Section) -> Section:
+        names = self.study.surrogates.names
+        if not names:
+            return section
+        caveat = f"All credits here are by evaluations alone: the study's surrogates ({', '.join(names)}) take no part."
+        return replace(section, caveats=(*section.caveats, caveat))
 
     def budget_section(self) -> Section:
+        seconds = {each.recipe: self.contest.seconds(each) for each in self.contest.recipes}
+
         def of(name: str) -> Any:
             games, truths = self.contest.games(name), self.contest.truths(name)
-            return budget(self._convergence(name), games, truths, self.contest.unit())
+            return budget(self._convergence(name), games, truths, seconds, self.contest.unit())
 
-        return budget_section(self.titled(self.by_property(of)))
+        return self._by_evaluations_alone(budget_section(self.titled(self.by_property(of))))
 
     # Fidelity and runtime.
     def fidelity_work(self) -> list[Work]:
@@ -208,7 +226,7 @@ class Validation:
             scores = {
                 each.contender.name: each.spearman.value for each in self.scores[name].scores if each.share == middle
             }
-        others = [each for each in everybody[1:] if each.category not in (*OWN_CATEGORIES, "floor")]
+        others = [each for each in everybody[1:] if each.category not in NO_RIVALS]
         return [everybody[0], *best_of_categories(others, scores)]
 
     def _counterfactual_names(self) -> list[str]:
@@ -216,14 +234,29 @@ class Validation:
         return self.names if self.some_asked else self.names[:1]
 
     def counterfactual_work(self) -> list[Work]:
+        return [self._counterfactual([self._rivals(name) for name in self._counterfactual_names()])]
+
+    def _counterfactual(self, rivals: Sequence[Sequence[Contender]], unforeseen: int = 0) -> Work:
+        """Of each property's ``rivals``, and of at most so many models more that are ``unforeseen``."""
         coalitions: dict[str, None] = {}
-        for name in self._counterfactual_names():
-            rows = counterfactual_coalitions(self._rivals(name), draws=RANDOM_RANKINGS, seed=self.study.config.seed)
+        for some in rivals:
+            rows = counterfactual_coalitions(some, draws=RANDOM_RANKINGS, seed=self.study.config.seed)
             coalitions |= dict.fromkeys(encode(row) for row in rows)
         tasks = [truth_task(each, seed) for seed in range(self.contest.settings.seeds) for each in coalitions]
         scratch = self.contest.scratch
-        keeping = scratch.by(scratch.config.retraining, self.contest.settings.evaluations, keep="images")
-        return [Work(keeping, tasks, "retraining from scratch: counterfactual")]
+        keeping = scratch.by(scratch.config.retraining, self.contest.evaluations, keep="images")
+        return Work(keeping, tasks, "retraining from scratch: counterfactual", unforeseen)
+
+    def _counterfactual_at_most(self) -> Work:
+        """The models of the study's own credits and of random rankings; who else is a rival, the LDS will tell, and at
+        most there is one of each kind."""
+        names = self._counterfactual_names()
+        coming = {"leave-one-out"} if self.contest.settings.leave_one_out else set()
+        if not kept_baselines(self.study):
+            coming |= {baseline.category for _, _, baseline in build_baselines(self.study, [])}
+        kinds = {each.category for name in names for each in self._rivals(name)[1:]} | coming
+        most = len(kinds - {*NO_RIVALS}) * len(ACTIONS) * self.contest.settings.seeds * len(names)
+        return self._counterfactual([self._rivals(name)[:1] for name in names], most)
 
     def counterfactual_section(self) -> Section:
         results, photographs = {}, []
@@ -322,14 +355,15 @@ class Validation:
             each = credits[name]
             estimates = [
                 Estimate(sign * value, *sorted((sign * low, sign * high)))
-                for value, low, high in zip(each.values, each.low, each.high, strict=True)
+                for value, low, high in zip(each.rounded, each.low, each.high, strict=True)
             ]
             owner, who = contributions.owner, contributions.contributors
             results[self.title(name)] = contributors(scores, owner, who, estimates)
             measure = next((title for title in scores if title == self.title(name)), next(iter(scores)))
-            photographs += strips(
-                f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
-            )
+            if results[self.title(name)].top:
+                photographs += strips(
+                    f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
+                )
         return contributors_section(results, photographs)
 
     def _image_scores(self) -> dict[str, Any]:

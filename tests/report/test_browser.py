@@ -142,6 +142,9 @@ def evidence(browser, tmp_path):
 def test_evidence_is_drawn_folded_and_reached_from_the_contents(evidence):
     evidence.get_by_role("link", name="Evidence").click()
     assert evidence.url.endswith("#evidence")
+    evidence.get_by_role("link", name="Do credits foretell?").click()
+    assert evidence.url.endswith("#evidence-1")
+    assert evidence.get_by_role("heading", name="Do credits foretell?").bounding_box()["y"] < 200
     pictures = evidence.locator("#evidence img")
     assert pictures.evaluate_all("all => all.map(img => img.complete && img.naturalWidth > 0)") == [True, True]
     long = evidence.get_by_role("region", name="Table: Long")
@@ -154,6 +157,7 @@ def test_evidence_is_drawn_folded_and_reached_from_the_contents(evidence):
 
 def test_evidence_on_a_phone_scrolls_inside_itself(evidence):
     evidence.get_by_text("Long (50 rows)").click()
+    evidence.get_by_text("Sample images").click()
     drawing = evidence.locator(".drawing img")
     wide = drawing.bounding_box()["width"]
     evidence.set_viewport_size({"width": 360, "height": 800})

@@ -1,4 +1,5 @@
 import math
+import re
 
 import numpy as np
 import pytest
@@ -40,14 +41,68 @@ def section(rows, columns=("method", "LDS"), **changes):
 
 def test_numbers_stand_at_the_right_of_their_column():
     rows = (("a", Estimate(1.0), None, None), ("b", None, "word", None))
-    (shown,) = section_view(section(rows, ("method", "LDS", "mixed", "empty"))).tables
-    assert shown.numeric == (False, True, False, False)
+    (table,) = section_view(section(rows, ("method", "LDS", "mixed", "empty"))).tables
+    assert table.parts["T"].numeric == (False, True, False, False)
 
 
 def test_long_tables_are_folded():
     short, long = (section(tuple((f"m{i}", float(i)) for i in range(count))) for count in (MOST_ROWS, MOST_ROWS + 1))
     assert "<details>" not in evidence(short)
     assert f"<summary>T ({MOST_ROWS + 1} rows)</summary>" in evidence(long)
+
+
+def test_long_tables_about_several_subjects_are_folded_by_subject():
+    rows = tuple((title, f"m{i}", float(i)) for title, count in (("F", 7), ("<G>", 5)) for i in range(count))
+    (table,) = section_view(section(rows, ("property", "method", "LDS"))).tables
+    assert list(table.parts) == ["F", "<G>"]
+    second = table.parts["<G>"]
+    assert (second.columns, second.numeric) == (("method", "LDS"), (False, True))
+    assert second.rows == tuple((f"m{i}", f"{i}.000") for i in range(5))
+    html = evidence(section(rows, ("property", "method", "LDS")))
+    assert re.findall(r"<summary>(.*)</summary>", html) == ["F (7 rows)", "&lt;G&gt; (5 rows)"]
+    assert html.count('<th scope="row">') == 12  # no row is lost
+
+
+@pytest.mark.parametrize(
+    "subjects",
+    [
+        ["a"] * 12,  # one subject
+        ["a", "b"] * 6,  # in turns: the order of the rows would be lost
+        [f"m{i}" for i in range(12)],  # names of rows
+        ["a"] * 6 + [None] * 6,
+        list(range(12)),
+    ],
+)
+def test_other_long_tables_stay_in_one_piece(subjects):
+    rows = tuple((subject, 1.0, 2.0) for subject in subjects)
+    (table,) = section_view(section(rows, ("subject", "x", "y"))).tables
+    assert table.folded
+    assert list(table.parts) == ["T"]
+    assert len(table.parts["T"].rows) == 12
+
+
+def test_the_chapter_opens_with_the_finding_of_each_part():
+    silent = section((), summary=(), title="Silent", tables=())
+    html = evidence(section((), title="LDS & co", summary=("It holds.", "Mostly.")), silent)
+    contents = html[html.index("<ol") : html.index("</ol>")]
+    assert re.findall(r'<a href="#(.*?)">(.*?)</a>', contents) == [
+        ("evidence-1", "LDS &amp; co"),
+        ("evidence-2", "Silent"),
+    ]
+    assert re.findall(r"<span>(.*?)</span>", contents) == ["It holds."]
+    assert re.findall(r'<article class="part" id="(.*?)">\s*<h3>(.*?)</h3>', html) == [
+        ("evidence-1", "LDS &amp; co"),
+        ("evidence-2", "Silent"),
+    ]
+
+
+def test_the_first_drawing_is_open_and_the_others_are_folded():
+    figures = tuple(Figure(name, f"Drawing {name}", "", "<svg/>") for name in "abc")
+    html = evidence(section((), figures=figures, photographs=(Photograph("p", "Grid", "", png()),)))
+    outside = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
+    assert re.findall(r'<img .*? alt="(.*?): ', outside) == ["Drawing a"]
+    assert re.findall(r'<img .*? alt="(.*?): ', html) == ["Drawing a", "Drawing b", "Drawing c", "Grid"]
+    assert re.findall(r"<summary>(.*)</summary>", html) == ["Drawing b", "Drawing c", "Sample images"]
 
 
 def evidence(*sections):
@@ -74,5 +129,6 @@ def test_every_text_is_escaped():
     )
     html = evidence(made)
     assert "<script>" not in html
-    # title, summary, two columns, two cells, caveat; caption, alternative and label of the pictures
-    assert html.count("&lt;script&gt;alert(1)") == 7 + 5 + 4
+    # title and summary, in the contents too; two columns, two cells, caveat; caption, alternative and label of the
+    # pictures
+    assert html.count("&lt;script&gt;alert(1)") == 4 + 5 + 5 + 4

@@ -147,6 +147,11 @@ def test_nothing_in_common_and_too_few_are_said():
     assert "too few contributors" in " ".join(
         contributors_section({"F": contributors({"a": score}, owner, names, credits)}).summary
     )
+    both = {title: contributors({"a": score}, owner, names, credits) for title in ("F (one, two)", "G")}
+    summary = contributors_section(both).summary
+    assert [line for line in summary if "too few" in line] == [
+        "F (one, two); G: too few contributors to tell the top fifth from the rest in a, number of images."
+    ]
     n = 40
     owner, generator = np.repeat(np.arange(n), 3), np.random.default_rng(4)
     plain = [Estimate(float(x)) for x in generator.normal(size=n)]

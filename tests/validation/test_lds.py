@@ -188,7 +188,11 @@ def test_summary_names_the_best_baseline_of_each_kind():
         name: spearmanr(truth().coalitions @ credits, truth().values.mean(axis=1)).statistic
         for name, credits in (("wide", BETA + BETA.std()), ("random ranking", SHUFFLED))
     }
-    best = f"wide (similarity, {scores['wide']:.2f}) and random ranking (floor, {scores['random ranking']:.2f})."
+    best = (
+        f"wide (similarity, {scores['wide']:.2f}) and random ranking (floor, {scores['random ranking']:.2f}).".replace(
+            "-", "−"
+        )
+    )
     sentences = [each for each in lds_section({"F": found}).summary if each.startswith("The best baseline of each")]
     assert sentences == [f"The best baseline of each kind, with its LDS: {best}"]
     assert not any("baseline" in each for each in lds_section({"F": lds([truth()], CONTENDERS[::2][:2])}).summary)

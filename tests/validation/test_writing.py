@@ -126,3 +126,70 @@ def test_what_is_no_section_is_refused(tmp_path):
         (tmp_path / "section.json").write_text(text)
         with pytest.raises(UserError, match=r"section\.json: not a section"):
             read_section(tmp_path)
+
+
+PICTURES = {"figures": ".svg", "photographs": ".png"}
+
+
+def planted(folder, kind, name):
+    """A section that says that it has a picture of this name."""
+    words = {"name": name, "title": "", "caption": ""}
+    content = {"part": "lds", "title": "", "summary": [], "caveats": [], "tables": [], "figures": [], "photographs": []}
+    folder.mkdir()
+    (folder / "section.json").write_text(json.dumps(content | {kind: [words]}))
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+@pytest.mark.parametrize(
+    "name", ["../secret", "{outside}/secret", "sub/secret", "..", "", ".", "sub\\secret", "a\0b", 3]
+)
+def test_no_name_leads_out_of_a_folder_that_came_from_elsewhere(tmp_path, kind, name):
+    name = name.format(outside=tmp_path) if isinstance(name, str) else name
+    planted(tmp_path / "lds", kind, name)
+    (tmp_path / "lds" / "sub").mkdir()
+    for place in (tmp_path, tmp_path / "lds" / "sub"):
+        (place / f"secret{PICTURES[kind]}").write_text("words")
+    with pytest.raises(
+        UserError, match=r"lds/section\.json: not a section \((ValueError: .* is no file's name|TypeError)"
+    ):
+        read_section(tmp_path / "lds")
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_no_link_leads_out_of_a_folder_that_came_from_elsewhere(tmp_path, kind):
+    planted(tmp_path / "lds", kind, "mine")
+    (tmp_path / "secret").write_text("words")
+    (tmp_path / "lds" / f"mine{PICTURES[kind]}").symlink_to(tmp_path / "secret")
+    with pytest.raises(
+        UserError, match=rf"section\.json: not a section \(ValueError: 'mine\{PICTURES[kind]}' is a link"
+    ):
+        read_section(tmp_path / "lds")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {"name": "../up", "columns": ["a"], "rows": []},
+            r"section\.json: section 'lds': '\.\./up\.csv' is no file's name",
+        ),
+        (
+            {"name": "t", "columns": ["a", "b"], "rows": [[1]]},
+            r"section\.json: table 't': a row of 1 cells, expected 2",
+        ),
+    ],
+)
+def test_a_table_that_came_from_elsewhere_is_checked(tmp_path, table, message):
+    write_section(section(), tmp_path / "lds")
+    file = tmp_path / "lds" / "section.json"
+    content = json.loads(file.read_text()) | {"tables": [{"title": "", "decimals": 3} | table]}
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=message):
+        read_section(tmp_path / "lds")
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    planted(tmp_path / "lds", "figures", "f")
+    (tmp_path / "lds" / "f.svg").mkdir()
+    with pytest.raises(UserError, match=r"f\.svg: cannot be read \(Is a directory\)"):
+        read_section(tmp_path / "lds")

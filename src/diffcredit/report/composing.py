@@ -85,15 +85,17 @@ def _worded(table: CreditTable, study: "Study") -> CreditTable:
 
 
 def _samples(study: "Study", table: CreditTable) -> list[Picture]:
-    """Grids from the same initial noises: the base model; everybody; without the top contributors."""
-    order = [row.contributor for row in standings(table)]
+    """Grids from the same initial noises: the base model; everybody; without the top contributors, where some credits
+    are higher than others."""
+    places = standings(table)
+    order = [row.contributor for row in places]
     top = order[: max(1, round(TOP_SHARE * len(order)))]
     without = "".join("0" if name in top else "1" for name in table.contributors)
     sampling = study.config.sampling
     seeds = f"seeds {sampling.seed} to {sampling.seed + min(GRID_IMAGES, sampling.images) - 1}"
     base = f"Images of the model trained on all contributions, {seeds}."
     pictures = [Picture("The base model", base, _grid(generated_images(study)))]
-    for title, caption, coalition in (
+    models = [
         (
             "Everybody",
             "The coalition of all contributors, through the study's retraining, from the same noises: F(all).",
@@ -104,7 +106,8 @@ def _samples(study: "Study", table: CreditTable) -> list[Picture]:
             f"The same retraining without {', '.join(top)}, who helped most with {table.title}; same noises.",
             without,
         ),
-    ):
+    ]
+    for title, caption, coalition in models if places[-1].rank > 1 else models[:1]:
         try:
             pictures.append(Picture(title, caption, _grid(coalition_images(study, coalition))))
         except Exception as error:  # a retraining that fails for one coalition must not cost the report

@@ -26,6 +26,7 @@ from diffcredit.report.numbers import (
     span,
     typical_half_width,
 )
+from diffcredit.report.outliers import complaint
 from diffcredit.report.pictures import data_uri, png_size
 from diffcredit.report.plot import Plot, plot
 from diffcredit.report.records import CreditTable, Report
@@ -39,6 +40,13 @@ from diffcredit.report.standings import (
     total,
 )
 from diffcredit.report.validation import section_view
+
+QUESTIONS = {
+    "leave-one-out": "what everybody’s model loses when this contributor alone leaves",
+    "add-one-in": "what this contributor alone adds to F(none)",
+    "datamodel": "what this contributor adds to coalitions of the one size that was evaluated, on average",
+}
+"""What methods other than Shapley's credit a contributor for."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,12 @@ class PropertyView:
     half_width: float | None
     decimals: int
     share_decimals: int
+    complaint: str | None
+
+    @property
+    def question(self) -> str | None:
+        """What the credits answer, where that is not the Shapley value's question."""
+        return QUESTIONS.get(self.table.method)
 
     @property
     def more(self) -> list[str]:
@@ -96,6 +110,7 @@ def _view(table: CreditTable) -> PropertyView:
         half_width=typical_half_width(table.low, table.high),
         decimals=credit_decimals(table),
         share_decimals=share_decimals(table),
+        complaint=complaint(table),
     )
 
 

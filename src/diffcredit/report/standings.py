@@ -14,11 +14,11 @@ TOLERANCE = 1e-9
 class Standing:
     """One contributor's place for one property.
 
-    ``rank`` 1 helps most, and equal credits share a rank (1, 2, 2, 4). ``share`` is credit / (F(N) − F(∅)),
-    or None when that total is 0 or the credits do not sum to it. ``versus_average`` says whether the whole
-    interval of credit − average lies on the more or the less helpful side of zero. It is narrower than the credit's
-    own, since errors of F(∅) and F(N) move all credits alike. ``harms`` says that the credit's whole interval lies
-    on the unhelpful side of zero.
+    ``rank`` 1 helps most, and credits that are equal up to rounding share a rank (1, 2, 2, 4). ``share`` is
+    credit / (F(N) − F(∅)), or None when that total is 0 or the credits do not sum to it. ``versus_average`` says
+    whether the whole interval of credit − average lies on the more or the less helpful side of zero. It is narrower
+    than the credit's own, since errors of F(∅) and F(N) move all credits alike. ``harms`` says that the credit's whole
+    interval lies on the unhelpful side of zero.
     """
 
     contributor: str
@@ -76,7 +76,8 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
 
     result: list[Standing] = []
     for place, i in enumerate(order, start=1):
-        tied = bool(result) and result[-1].credit == table.credit[i]
+        # with the best of those who share a rank, lest small steps add up
+        tied = bool(result) and abs(result[result[-1].rank - 1].credit - table.credit[i]) <= tolerance
         low, high = table.low[i], table.high[i]
         known = math.isfinite(low) and math.isfinite(high)
         contrast, half_width = table.credit[i] - average, table.contrast_half_width[i]

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from diffcredit.study import Study
 
 
-def credit_tables(study: "Study", method: str = "shapley", confidence: float = 0.95) -> tuple[CreditTable, ...]:
-    """The credits of every property for which there are evaluations."""
+def credit_tables(study: "Study", method: str | None = None, confidence: float = 0.95) -> tuple[CreditTable, ...]:
+    """The credits of every property for which there are evaluations; ``method``: None for the design's own."""
     credits, record = study.credits(method, confidence), _Record.of(study)
     return tuple(
-        record.table(credits[prop.name], method, prop.name, prop.name, prop.higher_is_better, record.lacking(prop.name))
+        record.table(each, each.method, prop.name, prop.name, prop.higher_is_better, record.lacking(prop.name))
         for prop in record.properties
-        if prop.name in credits
+        if (each := credits.get(prop.name)) is not None
     )
 
 

@@ -1,15 +1,18 @@
 """The sections of validation as the page shows them."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from numbers import Integral
 
 from diffcredit.report.numbers import number
 from diffcredit.validation.records import Estimate
 from diffcredit.validation.sections import Cell, Section, Table
 
-MOST_ROWS = 15  # of a table that is open from the start
+MOST_ROWS = 10  # of a table that is open from the start
 TALL = 40  # rows, from which on a table scrolls by itself
+LEAST_PART = 3  # rows, on average, of the parts that a table is split into
 
 
 @dataclass(frozen=True)
@@ -22,22 +25,31 @@ class TableView:
     rows: tuple[tuple[str, ...], ...]
 
     @property
-    def folded(self) -> bool:
-        return len(self.rows) > MOST_ROWS
-
-    @property
     def tall(self) -> bool:
         return len(self.rows) > TALL
 
 
 @dataclass(frozen=True)
+class TableParts:
+    """A table by its ``parts``, which are ``folded`` each for itself under their names: mostly one, called as it is."""
+
+    title: str
+    folded: bool
+    parts: Mapping[str, TableView]
+
+
+@dataclass(frozen=True)
 class SectionView:
+    """``finding`` is what the chapter's contents say of the section."""
+
     section: Section
-    tables: tuple[TableView, ...]
+    finding: str
+    tables: tuple[TableParts, ...]
 
 
 def section_view(section: Section) -> SectionView:
-    return SectionView(section, tuple(_table_view(table) for table in section.tables))
+    finding = section.summary[0] if section.summary else ""
+    return SectionView(section, finding, tuple(_table_parts(table) for table in section.tables))
 
 
 def cell_text(cell: Cell, decimals: int) -> str:
@@ -56,6 +68,28 @@ def cell_text(cell: Cell, decimals: int) -> str:
     if math.isnan(cell):
         return "none"
     return number(cell, decimals) if math.isfinite(cell) else "∞" if cell > 0 else "−∞"
+
+
+def _table_parts(table: Table) -> TableParts:
+    folded = len(table.rows) > MOST_ROWS
+    subjects = _subjects(table) if folded else {}
+    parts = {name: _table_view(part) for name, part in subjects.items()} or {table.title: _table_view(table)}
+    return TableParts(table.title, folded, parts)
+
+
+def _subjects(table: Table) -> dict[str, Table]:
+    """A table whose first column says what stretches of its rows are about, such as a property, stretch by stretch and
+    without that column; none where the column is of another kind."""
+    stretches = [(subject, tuple(rows)) for subject, rows in groupby(table.rows, key=lambda row: row[0])]
+    names = {subject for subject, _ in stretches if isinstance(subject, str)}
+    if not 1 < len(names) == len(stretches) <= len(table.rows) / LEAST_PART or len(table.columns) == 1:
+        return {}
+    return {
+        str(subject): replace(
+            table, title=f"{table.title}: {subject}", columns=table.columns[1:], rows=tuple(row[1:] for row in rows)
+        )
+        for subject, rows in stretches
+    }
 
 
 def _table_view(table: Table) -> TableView:

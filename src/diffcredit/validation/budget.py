@@ -10,7 +10,6 @@ from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.figures import Series, curves
 from diffcredit.validation.monotone import first_reaching
 from diffcredit.validation.records import Estimate, RecipeGame, Truth
-from diffcredit.validation.runtime import mean_of_known
 from diffcredit.validation.scores import lds_of
 from diffcredit.validation.sections import Cell, Figure, Section, Table
 
@@ -73,11 +72,17 @@ class Budget:
     cheapest: tuple[Cheapest, ...]
 
 
-def budget(result: Convergence, games: Sequence[RecipeGame], truths: Sequence[Truth], unit: float) -> Budget:
+def budget(
+    result: Convergence,
+    games: Sequence[RecipeGame],
+    truths: Sequence[Truth],
+    seconds: Mapping[str, float],
+    unit: float,
+) -> Budget:
     """The scores of ``result``, which is of these ``games`` and ``truths``, against compute.
 
-    unit: the mean seconds of one retraining from scratch, training and sampling. A recipe's evaluation is priced at
-    its own mean, so that the price does not depend on who came first. Recipes whose seconds are not known are left out.
+    seconds: the mean of one evaluation by recipe, training and sampling, so that the price does not depend on who came
+    first; recipes whose seconds are not known are left out. unit: that of one retraining from scratch.
     Raises UserError when the unit is not known, or no LDS.
     """
     if not (isfinite(unit) and unit > 0):
@@ -86,11 +91,10 @@ def budget(result: Convergence, games: Sequence[RecipeGame], truths: Sequence[Tr
     if truth is None:
         raise UserError("budget: no LDS is known; it needs at least 10 truth coalitions of one share")
     by_recipe = {game.recipe: game for game in games}
-    seconds = {recipe: mean_of_known(game.seconds) for recipe, game in by_recipe.items()}
     prices = {
-        recipe: Price(by_recipe[recipe].preparation / unit, each / unit)
-        for recipe, each in seconds.items()
-        if isfinite(each) and each > 0
+        recipe: Price(game.preparation / unit, seconds[recipe] / unit)
+        for recipe, game in by_recipe.items()
+        if isfinite(seconds[recipe]) and seconds[recipe] > 0
     }
     found = tuple(
         _curve(result, by_recipe[recipe], estimator, truth, prices[recipe])
@@ -155,6 +159,8 @@ def budget_section(results: Mapping[str, Budget]) -> Section:
 
 
 def _summary(title: str, result: Budget) -> list[str]:
+    if not any(isfinite(each.value) for curve in result.curves for each in curve.stretches):
+        return [f"{title}: no recipe and estimator has an LDS to set against its cost."]
     if not result.cheapest:
         return [f"{title}: no recipe and estimator reaches an LDS of {LEVELS[0]:g} (share {result.share:g})."]
     way = result.cheapest[-1]

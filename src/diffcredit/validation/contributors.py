@@ -15,6 +15,7 @@ from diffcredit.validation.photographs import framed
 from diffcredit.validation.records import Estimate, FloatArray
 from diffcredit.validation.sections import Cell, Figure, Photograph, Section, Table
 from diffcredit.validation.statistics import LEAST_ROWS, correlation_with_interval
+from diffcredit.validation.wording import worded
 
 TOP = 20  # per cent of the contributors
 PERCENTILE = 90
@@ -64,7 +65,7 @@ class Trait:
 
 @dataclass(frozen=True, eq=False)
 class Contributors:
-    """``top`` are the fifth with the highest credits, best first."""
+    """``top`` are the fifth with the highest credits, best first; none where all credits are equal, nor ``traits``."""
 
     top: tuple[str, ...]
     measures: tuple[Measure, ...]
@@ -85,16 +86,17 @@ def contributors(
     values = {title: np.asarray(score, np.float64) for title, score in scores.items()}
     _check(values, whose, names, credits)
     order = by_credit(credits)
-    top = order[: share_count(TOP, len(names))]
-    counts = np.bincount(whose, minlength=len(names))
-    measures, traits = [], []
-    for title, score in values.items():
-        measure = _measure(title, score, whose, names, credits, order)
-        measures.append(measure)
-        medians = np.array([quality.median for quality in measure.qualities])  # best first, so the top come first
-        traits.append(_trait(title, medians, len(top), seed))
-    traits.append(_trait(NUMBER_OF_IMAGES, counts[order].astype(np.float64), len(top), seed))
-    return Contributors(tuple(names[i] for i in top), tuple(measures), tuple(traits))
+    differ = len({credit.value for credit in credits}) > 1
+    top = order[: share_count(TOP, len(names))] if differ else order[:0]
+    measures = tuple(_measure(title, score, whose, names, credits, order) for title, score in values.items())
+    traits: list[Trait] = []
+    if differ:
+        for measure in measures:
+            medians = np.array([quality.median for quality in measure.qualities])  # best first, so the top come first
+            traits.append(_trait(measure.title, medians, len(top), seed))
+        counts = np.bincount(whose, minlength=len(names))
+        traits.append(_trait(NUMBER_OF_IMAGES, counts[order].astype(np.float64), len(top), seed))
+    return Contributors(tuple(names[i] for i in top), measures, tuple(traits))
 
 
 def by_credit(credits: Sequence[Estimate]) -> NDArray[np.intp]:
@@ -158,7 +160,10 @@ def contributors_section(results: Mapping[str, Contributors], photographs: Seque
     return Section(
         part="contributors",
         title="What the top contributors have in common",
-        summary=tuple(sentence for title, result in results.items() for sentence in _summary(title, result)),
+        summary=(
+            *(sentence for title, result in results.items() for sentence in _summary(title, result)),
+            *_too_few(results),
+        ),
         tables=(_traits(results), _correlations(results), _qualities(results)),
         figures=tuple(_figure(index, *item) for index, item in enumerate(results.items(), start=1)),
         photographs=tuple(photographs),
@@ -217,27 +222,44 @@ def _ends(rows: NDArray[np.intp], score: FloatArray) -> NDArray[np.intp]:
 
 
 def _summary(title: str, result: Contributors) -> list[str]:
+    if not result.top:
+        return [f"{title}: all contributors have the same credit, so that there is no top fifth."]
     count, top = len(result.top), ", ".join(result.top[:SHOWN])
     more = f" and {count - SHOWN} more" if count > SHOWN else ""
     sentences = [f"{title}: the top fifth by credit is {top}{more}."]
-    told, unknown = [], []
-    for trait in result.traits:
-        if not np.isfinite([trait.difference.low, trait.difference.high]).all():
-            unknown.append(trait.title)
-        elif trait.difference.low > 0 or trait.difference.high < 0:
-            word = "higher" if trait.difference.value > 0 else "lower"
-            medians = f"median {trait.top:.3g} against {trait.rest:.3g}".replace("-", "−")
-            told.append(f"{word} {trait.title} ({medians})")
+    told = [
+        f"{'higher' if trait.difference.value > 0 else 'lower'} {trait.title} "
+        f"(median {worded(trait.top, '.3g')} against {worded(trait.rest, '.3g')})"
+        for trait in result.traits
+        if trait.difference.low > 0 or trait.difference.high < 0
+    ]
     if told:
         sentences.append(f"{title}: the top fifth differs from the rest in {'; '.join(told)}.")
-    elif not unknown:
+    elif not _unknown(result):
         sentences.append(f"{title}: no measure tells the top fifth from the rest.")
-    if unknown:
-        sentences.append(f"{title}: too few contributors to tell the top fifth from the rest in {', '.join(unknown)}.")
     constant = [measure.title for measure in result.measures if np.isnan(measure.correlation.value)]
     if constant:
         sentences.append(f"{title}: no correlation with {', '.join(constant)}, where medians or credits are all equal.")
     return sentences
+
+
+def _unknown(result: Contributors) -> tuple[str, ...]:
+    """The traits whose difference has no interval."""
+    return tuple(
+        trait.title for trait in result.traits if not np.isfinite([trait.difference.low, trait.difference.high]).all()
+    )
+
+
+def _too_few(results: Mapping[str, Contributors]) -> list[str]:
+    """One sentence for all properties that lack the same."""
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for title, result in results.items():
+        lacking.setdefault(_unknown(result), []).append(title)
+    return [
+        f"{'; '.join(titles)}: too few contributors to tell the top fifth from the rest in {', '.join(traits)}."
+        for traits, titles in lacking.items()
+        if traits
+    ]
 
 
 def _traits(results: Mapping[str, Contributors]) -> Table:

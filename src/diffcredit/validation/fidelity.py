@@ -16,7 +16,7 @@ from diffcredit.validation.monotone import first_reaching
 from diffcredit.validation.records import Estimate, FloatArray, RecipeGame
 from diffcredit.validation.sections import Cell, Figure, Section, Table
 from diffcredit.validation.statistics import LEAST_ROWS, correlation_interval, correlation_with_interval
-from diffcredit.validation.wording import in_words
+from diffcredit.validation.wording import in_words, worded
 
 WANTED = 0.9
 """The correlation that the section's recommended steps are for."""
@@ -154,7 +154,7 @@ def recommended_steps(result: Fidelity, method: str, wanted: float) -> Recommend
     if found is None:
         sentence = (
             f"{method}: none of up to {max(steps):.0f} steps reaches a correlation of {wanted:g}; the highest is "
-            f"{max(reached):.2f}."
+            f"{worded(max(reached))}."
         )
         return Recommendation(method, wanted, None, sentence)
     fewest = ceil(found - 1e-9)

@@ -25,6 +25,7 @@ from diffcredit.validation.statistics import (
     replicate_ceiling_interval,
     seeds_interval,
 )
+from diffcredit.validation.wording import in_words, worded
 
 NAMED = 3  # methods that a sentence lists
 
@@ -239,7 +240,8 @@ def lds_section(results: Mapping[str, LDS]) -> Section:
             "Intervals speak of other coalitions of the same size and other training seeds together. Intervals over "
             "seeds alone, as papers give them, hold for the coalitions at hand only.",
             "The ceiling of F without noise follows from how far seeds agree; it may be too high, by up to 0.2, where "
-            "a few coalitions stand far out.",
+            "a few coalitions stand far out, and there is none where they do not agree, which few coalitions may do by "
+            "chance.",
             "The additive ceiling is what an additive model learns from these coalitions' own retrained models, each "
             "foretold from the others. With few coalitions it learns less than there is: a method may exceed it. Its "
             "interval is somewhat short.",
@@ -366,16 +368,22 @@ def _sentences(title: str, result: LDS) -> list[str]:
         return [f"{title}: {result.against} foretells the same for all of {counted}; it has no score."]
     said = [
         f"{title}: {result.against} orders {counted} with a rank correlation (LDS) of "
-        f"{_words(lead, result.confidence)}, where 1 is perfect and 0 is chance."
+        f"{in_words(lead, interval=f'{_percent(result.confidence)} interval ')}, where 1 is perfect and 0 is chance."
     ]
     noise, additive = ceilings.spearman.replicates, ceilings.spearman.additive
     reached = []
-    if noise is not None and isfinite(noise.value):
-        reached.append(f"a prediction without any error would reach {_words(noise)}, since training seeds differ")
+    if noise is not None and noise.value > 0:
+        reached.append(f"a prediction without any error would reach {in_words(noise)}, since training seeds differ")
+    elif noise is not None and isfinite(noise.value):
+        most = f"; at most {worded(noise.high)} by its interval" if isfinite(noise.high) else ""
+        reached.append(
+            "what a prediction without any error would reach is not known, since two training seeds put these "
+            f"coalitions in orders that do not agree{most}"
+        )
     if isfinite(additive.value):
         reached.append(
             "an additive model that learns from these coalitions' own retrained models alone reaches "
-            f"{_words(additive)}, which methods that learn from more may exceed"
+            f"{in_words(additive)}, which methods that learn from more may exceed"
         )
     if reached:
         said.append(f"Its ceilings: {'; '.join(reached)}.")
@@ -395,7 +403,7 @@ def _sentences(title: str, result: LDS) -> list[str]:
             said.append(f"{words} {_listed(named + more)}.")
     best = _best_baselines(result)
     if best:
-        named = [f"{score.contender.name} ({kind}, {score.spearman.value:.2f})" for kind, score in best.items()]
+        named = [f"{score.contender.name} ({kind}, {worded(score.spearman.value)})" for kind, score in best.items()]
         said.append(f"The best baseline of each kind, with its LDS: {_listed(named)}.")
     silent = [name for name, each in scores.items() if not isfinite(each.value)]
     if silent:
@@ -425,24 +433,20 @@ def _best_first(result: LDS) -> list[Contender]:
 def _ceiling_lines(ceiling: Ceiling | None) -> dict[str, Estimate | None]:
     if ceiling is None:
         return {}
-    return {REPLICATES: _known(ceiling.replicates), ADDITIVE: _known(ceiling.additive)}
+    replicates = _known(ceiling.replicates)
+    # seeds that do not agree tell no ceiling
+    told = replicates if replicates is not None and replicates.value > 0 else None
+    return {REPLICATES: told, ADDITIVE: _known(ceiling.additive)}
 
 
 def _known(estimate: Estimate | None) -> Estimate | None:
     return estimate if estimate is not None and isfinite(estimate.value) else None
 
 
-def _words(estimate: Estimate, confidence: float | None = None) -> str:
-    if not isfinite(estimate.low):
-        return f"{estimate.value:.2f}"
-    what = "" if confidence is None else f"{_percent(confidence)} interval "
-    return f"{estimate.value:.2f} ({what}{estimate.low:.2f} to {estimate.high:.2f})"
-
-
 def _margin(difference: Difference) -> str:
     found = difference.spearman
     if difference.verdict == "not told apart":
-        return f"({found.low:+.2f} to {found.high:+.2f} against it)"
+        return f"({worded(found.low, '+.2f')} to {worded(found.high, '+.2f')} against it)"
     low, high = sorted((abs(found.low), abs(found.high)))
     return f"by {abs(found.value):.2f} ({low:.2f} to {high:.2f})"
 

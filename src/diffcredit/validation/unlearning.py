@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from diffcredit.validation.figures import forest
 from diffcredit.validation.records import Estimate, FloatArray
 from diffcredit.validation.sections import Cell, Photograph, Section, Table
 from diffcredit.validation.welch import welch_estimate
+from diffcredit.validation.wording import in_words
 
 METHODS = {
     "fine_tune": "fine-tuning",
@@ -124,6 +126,7 @@ def unlearning_section(result: Unlearning, photographs: Sequence[Photograph] = (
             mean_distance(distances),
             None if result.floor is None else mean_distance(distances - result.floor),
             None if recipe == best else mean_distance(distances - result.distances[best]),
+            None if result.base is None else mean_distance(result.base - distances),
         )
         for recipe, distances in result.distances.items()
     ]
@@ -131,9 +134,13 @@ def unlearning_section(result: Unlearning, photographs: Sequence[Photograph] = (
     given = {name: distances for name, distances in ends.items() if distances is not None}
     for name, distances in given.items():
         above = None if result.floor is None or distances is result.floor else mean_distance(distances - result.floor)
-        rows.append((name, None, None, mean_distance(distances), above, None))
+        below = None if result.base is None or distances is result.base else mean_distance(result.base - distances)
+        rows.append((name, None, None, mean_distance(distances), above, None, below))
     title = f"{result.measure.capitalize()} to the images of the retrained model"
-    columns = ("unlearning", "model", "recipe", "distance", "above another seed", "above the closest")
+    columns = (
+        *("unlearning", "model", "recipe", "distance"),
+        *("above another seed", "above the closest", "below the base model"),
+    )
     caveats = [
         f"Intervals are over {count} coalitions, those of differences over the same coalitions' differences.",
         "A distance between images does not tell what the model still knows of those who left.",
@@ -154,7 +161,7 @@ def unlearning_section(result: Unlearning, photographs: Sequence[Photograph] = (
         part="unlearning",
         title="How close unlearning comes to retraining",
         summary=tuple(_summary(result, best)),
-        tables=(Table("unlearning", title, columns, tuple(rows)),),
+        tables=(Table("unlearning", title, columns, tuple(rows), _decimals([*result.distances.values()])),),
         figures=(
             forest(
                 "unlearning",
@@ -191,7 +198,8 @@ def _checked(vectors: Vectors, shape: tuple[int, ...], name: str) -> Vectors:
 
 
 def _summary(result: Unlearning, best: UnlearningRecipe) -> list[str]:
-    sentences = [f"{best.name} comes closest to retraining: {_told(mean_distance(result.distances[best]))}."]
+    closest = _told(mean_distance(result.distances[best]))
+    sentences = [f"{best.name} comes closest to retraining, with a mean {result.measure} of {closest}."]
     ends = []
     if result.floor is not None:
         ends.append(f"two retrainings with different seeds are {_told(mean_distance(result.floor))} apart")
@@ -217,10 +225,11 @@ def _summary(result: Unlearning, best: UnlearningRecipe) -> list[str]:
     return sentences
 
 
-def _told(estimate: Estimate) -> str:
-    def number(value: float) -> str:
-        return f"{value:.3g}".replace("-", "−")
+def _decimals(distances: Sequence[FloatArray]) -> int:
+    """Three digits of the largest mean, and no fewer decimals than other tables have."""
+    largest = max(abs(float(each.mean())) for each in distances)
+    return max(3, 2 - floor(log10(largest))) if largest > 0 else 3
 
-    if not np.isfinite([estimate.low, estimate.high]).all():
-        return number(estimate.value)
-    return f"{number(estimate.value)} ({number(estimate.low)} to {number(estimate.high)})"
+
+def _told(estimate: Estimate) -> str:
+    return in_words(estimate, ".3g")

@@ -14,7 +14,7 @@ from typing import Any
 
 from diffcredit.artifacts import atomic_folder, canonical_json
 from diffcredit.csvtext import neutralise
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.validation.records import Estimate
 from diffcredit.validation.sections import Cell, Figure, Photograph, Section, Table
 
@@ -43,12 +43,18 @@ def write_section(section: Section, folder: Path) -> None:
 
 
 def read_section(folder: Path) -> Section:
-    """What `write_section` wrote to ``folder``."""
+    """What `write_section` wrote to ``folder``. The folder may come from elsewhere: no name in it leads out of it, and
+    nothing in it is read that is a link."""
     file = folder / SECTION
     try:
-        return _section(json.loads(file.read_text(encoding="utf-8")), folder)
+        section = _section(json.loads(file.read_text(encoding="utf-8")), folder)
+        with located(file):
+            _check(section)
+        return section
     except FileNotFoundError as error:
         raise UserError(f"{error.filename}: not found; a section is {SECTION} and the files that it names") from None
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file}: not a section ({type(error).__name__}: {error})") from None
 
@@ -91,9 +97,7 @@ def _check(section: Section) -> None:
     files = list(_file_names(section))
     for file in files:
         if not _FILE_NAME.fullmatch(file.rpartition(".")[0]):
-            raise UserError(
-                f"section {section.part!r}: {file!r} is no file's name; letters, digits, - and _ are accepted"
-            )
+            raise UserError(f"section {section.part!r}: {_not_a_name(file)}")
     # some file systems take names that differ in case alone for one
     folded = [file.casefold() for file in files]
     for file in files:
@@ -105,6 +109,10 @@ def _check(section: Section) -> None:
                 raise UserError(
                     f"table {table.name!r}: a row of {len(row)} cells, expected {len(table.columns)}: {row!r:.80}"
                 )
+
+
+def _not_a_name(text: str) -> str:
+    return f"{text!r:.80} is no file's name; letters, digits, - and _ are accepted"
 
 
 def _file_names(section: Section) -> Iterator[str]:
@@ -154,13 +162,23 @@ def _section(content: dict[str, Any], folder: Path) -> Section:
             for table in content["tables"]
         ),
         figures=tuple(
-            Figure(**words, svg=(folder / f"{words['name']}.svg").read_bytes().decode()) for words in content["figures"]
+            Figure(**words, svg=_picture(folder, words["name"], ".svg").decode()) for words in content["figures"]
         ),
         photographs=tuple(
-            Photograph(**words, png=(folder / f"{words['name']}.png").read_bytes()) for words in content["photographs"]
+            Photograph(**words, png=_picture(folder, words["name"], ".png")) for words in content["photographs"]
         ),
         caveats=tuple(content["caveats"]),
     )
+
+
+def _picture(folder: Path, name: str, suffix: str) -> bytes:
+    """The file of a picture that lies in ``folder`` itself."""
+    if not _FILE_NAME.fullmatch(name):
+        raise ValueError(_not_a_name(name))
+    file = folder / f"{name}{suffix}"
+    if file.is_symlink():
+        raise ValueError(f"{file.name!r} is a link; only a file of the folder's own is accepted")
+    return file.read_bytes()
 
 
 def _kept(cell: Cell) -> Any:
