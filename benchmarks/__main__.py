@@ -15,6 +15,7 @@ BENCHMARKS = (
     "validation",
     "evidence",
     "cluster",
+    "scale",
     "fuzz",
 )
 

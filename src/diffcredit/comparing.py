@@ -96,14 +96,21 @@ class Comparison:
     properties: tuple[PropertyComparison, ...]
 
 
-def compare_studies(a: str, b: str, method: str = "shapley", confidence: float = 0.95) -> Comparison:
-    """Compares two of STUDY or STUDY:RECIPE; a study alone means its own recipe.
+def compare_studies(a: str, b: str, method: str | None = None, confidence: float = 0.95) -> Comparison:
+    """Compares two of STUDY or STUDY:RECIPE; a study alone means its own recipe. ``method``: None for their designs'
+    own, which must be one.
 
-    Raises UserError where they are one and the same, or share no contributor or no property.
+    Raises UserError where they are one and the same, or share no contributor, no property or no method.
     """
     first, second = read_side(a, method, confidence), read_side(b, method, confidence)
     if (first.ledger, first.name) == (second.ledger, second.name):
         raise UserError(f"{a} and {b}: one and the same recipe {first.name!r}; two are needed")
+    methods = list(dict.fromkeys(each.method for side in (first, second) for each in side.credits.values()))
+    if len(methods) > 1:
+        raise UserError(
+            f"{a} and {b}: credits by {' and by '.join(methods)}, as their designs have them, answer different "
+            "questions; --method names one for both"
+        )
     shared = [name for name in first.contributors if name in second.contributors]
     if not shared:
         raise UserError(
@@ -119,7 +126,7 @@ def compare_studies(a: str, b: str, method: str = "shapley", confidence: float =
     return Comparison(
         a=a,
         b=b,
-        method=method,
+        method=methods[0],
         confidence=confidence,
         differing=tuple(differences(dict(first.settings), dict(second.settings))),
         only_a=tuple(name for name in first.contributors if name not in shared),
@@ -128,7 +135,7 @@ def compare_studies(a: str, b: str, method: str = "shapley", confidence: float =
     )
 
 
-def read_side(text: str, method: str, confidence: float) -> Side:
+def read_side(text: str, method: str | None, confidence: float) -> Side:
     """The credits that STUDY or STUDY:RECIPE names, from its ledger."""
     path, recipe = _parted(text)
     study = Study.load(path)
@@ -204,7 +211,7 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
     rows_a, rows_b = (np.array([side.contributors.index(each) for each in shared]) for side in (first, second))
     higher_is_better = first.properties[name].higher_is_better
     sign = 1.0 if higher_is_better else -1.0
-    x, y = a.values[rows_a], b.values[rows_b]
+    x, y = a.rounded[rows_a], b.rounded[rows_b]
     ranks = [_ranks(sign * part) for part in (x, y)]
     half = difference_half_width(a, b, rows_a, rows_b)
     (x_true, x_noise), (y_true, y_noise) = unshrunk(a), unshrunk(b)
@@ -238,9 +245,8 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
 
 
 def _ranks(helpfulness: FloatArray) -> list[int]:
-    """1 for the most helpful; those who are equal up to rounding share the better rank."""
-    scale = float(np.abs(helpfulness).max()) or 1.0
-    return rankdata(-np.round(helpfulness / scale, 12), method="min").astype(int).tolist()
+    """1 for the most helpful; equals share the better rank."""
+    return rankdata(-helpfulness, method="min").astype(int).tolist()
 
 
 def difference_half_width(a: Credits, b: Credits, rows_a: np.ndarray, rows_b: np.ndarray) -> FloatArray:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from diffcredit.coalitions import encode, make_design
 from diffcredit.config import StudyConfig
 from diffcredit.credit import Credits
+from diffcredit.credit.estimate import DEFAULT
 from diffcredit.credit.pilot import Pilot, read_pilot
 from diffcredit.credit.planning import signal_to_noise
 from diffcredit.errors import DiffcreditWarning, UserError
@@ -86,7 +87,7 @@ def signals(study: "Study") -> dict[str, float]:
     credits: dict[str, Credits] = {}
     if len(evaluated) >= ENOUGH:
         with suppress(UserError):  # values may all be lacking
-            credits = study.credits(corrected=False)
+            credits = study.credits(DEFAULT, corrected=False)
     if not credits:
         return {name: pilot.ratio for name, pilot in pilots(study).items()}
     sizes = [evaluation.coalition.count("1") for evaluation in evaluated]

@@ -82,12 +82,12 @@ def _frozen(start: DiffusionModel) -> DiffusionModel:
 def _check(network: nn.Module) -> None:
     if has_adapters(network):
         raise UserError(
-            "retraining.method: 'lora' is for models without an adapter; this one is trained by its adapter "
+            "method: 'lora' is for models without an adapter; this one is trained by its adapter "
             "alone, which 'fine_tune' trains on"
         )
     if not any(name.endswith(PROJECTIONS) for name, _ in network.named_modules()):
         raise UserError(
-            f"retraining.method: 'lora' trains the attention's {', '.join(PROJECTIONS)}, and this network has no "
+            f"method: 'lora' trains the attention's {', '.join(PROJECTIONS)}, and this network has no "
             "attention; accepted: a model.preset with attention, or another method"
         )
     _peft()
@@ -97,4 +97,4 @@ def _peft() -> Any:
     try:
         return importlib.import_module("peft")
     except ImportError:
-        raise UserError("retraining.method: 'lora' needs the package peft: pip install \"diffcredit[lora]\"") from None
+        raise UserError("method: 'lora' needs the package peft: pip install \"diffcredit[lora]\"") from None

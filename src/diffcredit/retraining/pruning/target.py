@@ -12,7 +12,7 @@ def target_count(parameters: float, total: int) -> int:
     """The number of parameters that ``parameters`` means: a share of ``total`` in (0, 1), or a count up to it."""
     if parameters <= 0 or 1 <= parameters < 2 or parameters > total:
         raise UserError(
-            f"retraining.parameters: {parameters:,} is not accepted; a share between 0 and 1, or a count up to "
+            f"parameters: {parameters:,} is not accepted; a share between 0 and 1, or a count up to "
             f"the model's {total:,} parameters, is"
         )
     return round(parameters * total) if parameters < 1 else round(parameters)
@@ -28,6 +28,6 @@ def check_reached(target: int, total: int, counts: Iterable[int]) -> None:
     said = " and ".join(f"{count:,} ({count / total:.3f})" for count in near)
     why = "would leave a layer empty" if below is None else f"cannot be reached within {TOLERANCE:.0%}"
     raise UserError(
-        f"retraining.parameters: {target:,} parameters ({target / total:.3f} of the model's) {why}; "
+        f"parameters: {target:,} parameters ({target / total:.3f} of the model's) {why}; "
         f"the nearest that this architecture allows: {said}"
     )

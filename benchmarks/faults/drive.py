@@ -1,0 +1,44 @@
+"""One driver in a process of its own, as ``diffcredit run``: ``python -m benchmarks.faults.drive STUDY [ADDRESS]``.
+
+With the ADDRESS of a Ray cluster its workers are there. Its claims are good for seconds, not minutes, so that a
+campaign sees them expire. Worker processes import this file: it imports the rest when it is run.
+"""
+
+import logging
+import sys
+from functools import partial
+from pathlib import Path
+
+LEASE = 3.0  # seconds
+TIMEOUT = 8.0  # seconds of one evaluation
+WORKERS = 2
+SECONDS = 0.25  # that an evaluation waits
+LOG = "log.jsonl"
+
+
+def main() -> None:
+    import diffcredit.study
+    from benchmarks.faults.study import FaultyStudy
+    from diffcredit.cli.run import tell_failures
+    from diffcredit.cooperation import Driver
+    from diffcredit.errors import DiffcreditError
+    from diffcredit.events import LOGGER, LogFile, event
+    from diffcredit.execution import LocalWorkers
+    from diffcredit.execution.ray_cluster import RayWorkers
+    from diffcredit.execution.tasks import worker_name
+
+    file, address = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
+    diffcredit.study.Driver = partial(Driver, lease=LEASE)
+    study = FaultyStudy(file, SECONDS)
+    local, cluster = LocalWorkers(WORKERS, timeout=TIMEOUT), RayWorkers(WORKERS, address, gpus=0.0, timeout=TIMEOUT)
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.addHandler(LogFile(file.parent / LOG, worker_name(), study.name))
+    try:
+        tell_failures(study.run(cluster if address else local))
+    except (DiffcreditError, OSError) as error:
+        event("failed", level=logging.ERROR, error=str(error))
+        sys.exit(f"Error: {error}")
+
+
+if __name__ == "__main__":
+    main()
