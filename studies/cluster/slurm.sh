@@ -35,8 +35,9 @@ resources=(--num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus="${SLURM_GPUS_ON_NODE:-0
 srun --nodes=1 --ntasks=1 --nodelist="$head_node" --overlap \
   ray start --head --node-ip-address="${address%:*}" --port="${address##*:}" "${resources[@]}" --block &
 until (exec 3<> "/dev/tcp/${address%:*}/${address##*:}") 2> /dev/null; do sleep 1; done
-if (( SLURM_JOB_NUM_NODES > 1 )); then
-  srun --nodes=$((SLURM_JOB_NUM_NODES - 1)) --ntasks-per-node=1 --exclude="$head_node" --overlap \
+others=$((SLURM_JOB_NUM_NODES - 1))
+if (( others > 0 )); then
+  srun --nodes="$others" --ntasks="$others" --exclude="$head_node" --overlap \
     ray start --address="$address" "${resources[@]}" --block &
 fi
 
