@@ -17,6 +17,7 @@ BENCHMARKS = (
     "cluster",
     "scale",
     "fuzz",
+    "faults",
 )
 
 

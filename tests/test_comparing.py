@@ -9,6 +9,7 @@ from diffcredit.comparing import compare_studies, comparison_csv, difference_hal
 from diffcredit.credit import estimate
 from diffcredit.errors import UserError
 from planted_study import additive, plant
+from validated_study import WEIGHTS, planted
 
 NAMES = ("ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal", "=ida", "jo")
 A = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0])
@@ -130,3 +131,15 @@ def test_what_cannot_be_compared(two, tmp_path):
     (tmp_path / "d" / "results" / "ledger.db").unlink()
     with pytest.raises(UserError, match=r"d/study\.yaml: .*ledger"):
         compare_studies(a, str(other))
+
+
+def test_designs_of_other_methods_answer_other_questions(tmp_path):
+    files = []
+    for folder, distribution in (("a", "leave-one-out"), ("b", "leave-one-out"), ("c", "uniform")):
+        changes = {"design": {"distribution": distribution, "full_replicates": 2}, "stop": {"evaluations": 8}}
+        files.append(str(planted(tmp_path / folder, {**changes, "retraining.name": folder}).study.file))
+    found = compare_studies(*files[:2])
+    assert found.method == "leave-one-out"
+    assert [row.a.value for row in found.properties[0].rows] == pytest.approx(sorted(WEIGHTS, reverse=True))
+    with pytest.raises(UserError, match="credits by leave-one-out and by shapley, .* answer different questions"):
+        compare_studies(files[0], files[2])

@@ -179,7 +179,7 @@ def test_costs_are_in_retrainings(contest):
     record(contest.scratch, contest.truth().tasks, GAMES, seconds={"training": 3.0, "sampling": 1.0, "measuring": 99.0})
     for work in (contest.design(contest.study), contest.leave_one_out(contest.study)):
         record(contest.study, work.missing(), GAMES, seconds={"training": 1.5, "sampling": 0.5})
-    assert contest.unit() == 4.0
+    assert (contest.unit(), contest.seconds(contest.study)) == (4.0, 2.0)
     costs = {each.name: each.cost for each in contest.contenders("colourfulness")}
     assert costs["shapley, sparsified"] == pytest.approx((30 * 2 + 2 * 1.5) / 4)
     assert costs["leave-one-out, sparsified"] == pytest.approx(8 * 2 / 4)
@@ -297,6 +297,7 @@ def test_the_first_is_what_the_studys_design_is_for(tmp_path, distribution, firs
             f"{kind}, {by}" for kind in kinds for by in ("sparsified", "from_scratch")
         }
         assert found[0].credits == pytest.approx(WEIGHTS)
+    assert [f"{each.method}, sparsified" for each in contest.study.credits().values()] == [first] * 2
 
 
 # What cannot be.

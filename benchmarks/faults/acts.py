@@ -24,7 +24,7 @@ COMPILER = shutil.which("cc")
 
 class Stage(Protocol):
     """What an act has at hand: ``start`` starts a driver, ``wait_begun`` waits until it has begun tasks and a random
-    moment longer."""
+    moment longer, ``last_begun`` names the process that began the latest."""
 
     folder: Path
     place: Place
@@ -32,6 +32,8 @@ class Stage(Protocol):
     def start(self, **environment: str) -> Driver: ...
 
     def wait_begun(self, driver: Driver, tasks: int = 1) -> None: ...
+
+    def last_begun(self) -> int: ...
 
 
 def kill_driver(stage: Stage) -> None:
@@ -100,9 +102,9 @@ def _jump(stage: Stage, seconds: int) -> None:
     offset.write_text("0\n")
     subprocess.run([str(COMPILER), "-shared", "-fPIC", "-o", library, CLOCK, "-ldl"], check=True)
     jumping = stage.start(LD_PRELOAD=str(library), FAULTS_CLOCK=str(offset))
+    other = stage.start()
     stage.wait_begun(jumping)
     offset.write_text(f"{seconds}\n")
-    other = stage.start()
     jumping.wait()
     other.wait()
 
@@ -144,7 +146,7 @@ def kill_node(stage: Stage) -> None:
     driver = stage.start()
     stage.wait_begun(driver, 2)
     assert stage.place.cluster is not None
-    stage.place.cluster.kill_node()
+    stage.place.cluster.kill_node(stage.last_begun())
     driver.wait()
 
 

@@ -8,7 +8,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -127,6 +127,10 @@ class Campaign:
         )
         time.sleep(self._chance.uniform(0, 0.4))
 
+    def last_begun(self) -> int:
+        """The process that has begun a task last."""
+        return self._notes.begun()[-1]["process"]
+
     def _finish(self) -> None:
         for _ in range(MOST_RUNS):
             if not self._lacking():
@@ -190,11 +194,3 @@ def _word(event: Mapping[str, Any]) -> str | None:
     if event["event"] == "failed":
         return "the run ended with an error"
     return event["event"] if event["level"] != "info" or event["event"] in TOLD else None
-
-
-def ran(folder: Path, place: Place, planted_each: int, acts_each: int, seed: int) -> Iterator[tuple[Campaign, Phase]]:
-    """A campaign, phase after phase."""
-    campaign = Campaign(folder, place, seed)
-    for phase in phases_of(place, planted_each, acts_each, random.Random(seed)):
-        campaign.run(phase)
-        yield campaign, phase

@@ -1,12 +1,12 @@
 """Drivers as processes, which a campaign starts, kills, pauses and awaits."""
 
 import os
-from signal import SIGKILL, Signals
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from signal import SIGKILL, Signals
 
 PATIENCE = 120.0  # seconds after which whatever is awaited will never be
 LINGER = 5.0  # seconds in which workers must have followed their driver

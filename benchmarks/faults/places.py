@@ -15,6 +15,7 @@ from tests.postgres_server import Server, binaries, running_server
 from benchmarks.faults.drivers import ENVIRONMENT
 
 ROOM = 4_000_000  # bytes of the small disk that a ledger lies on
+CPUS = 3  # of a node
 AWAY = 1.5  # seconds that a database is away or locked
 
 
@@ -48,28 +49,30 @@ class Place:
 
 
 class Cluster:
-    """A Ray cluster of a head and another node, each with a CPU."""
+    """A Ray cluster of two nodes beside its head, with room for three drivers' workers."""
 
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as RayCluster
 
         os.environ |= {name: ENVIRONMENT[name] for name in ("PYTHONPATH", "RAY_USAGE_STATS_ENABLED")}
-        self._cluster: Any = RayCluster(
-            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-        )
+        head = {"num_cpus": 0, "include_dashboard": False}
+        self._cluster: Any = RayCluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
-        self._node = self._join()
+        self._nodes = [self._join(), self._join()]
 
-    def kill_node(self) -> None:
-        """The raylet and all its workers; another node joins."""
-        self._cluster.remove_node(self._node, allow_graceful=False)
-        self._node = self._join()
+    def kill_node(self, worker: int) -> None:
+        """The raylet that a worker's process belongs to and all its workers; another node joins."""
+        parent = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+        (node,) = [each for each in self._nodes if each.all_processes["raylet"][0].process.pid == parent]
+        self._cluster.remove_node(node, allow_graceful=False)
+        self._nodes.remove(node)
+        self._nodes.append(self._join())
 
     def shutdown(self) -> None:
         self._cluster.shutdown()
 
     def _join(self) -> Any:
-        return self._cluster.add_node(num_cpus=1)
+        return self._cluster.add_node(num_cpus=CPUS)
 
 
 @contextmanager

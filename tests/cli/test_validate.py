@@ -1,9 +1,11 @@
 """``diffcredit validate``: what it evaluates, what it says and where that is kept."""
 
+import pkgutil
+
 import numpy as np
 import pytest
 
-from diffcredit.baselines import BaselineCredits
+from diffcredit.baselines import BASELINES, BaselineCredits
 from diffcredit.contest import Contest, Work
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
@@ -58,6 +60,28 @@ def test_what_two_parts_evaluate_is_counted_once(diffcredit, planted):
     _, out, _ = diffcredit("validate", planted, "--plan", "--part", "lds", "--part", "convergence", "--workers", 1)
     assert line(out, "in all")[2] == "36"
     assert out.count("retraining from scratch: truth") == 1
+
+
+def test_the_rivals_to_come_are_foreseen_at_the_most(diffcredit, planted, monkeypatch):
+    """Everybody, and four models each of the study's credits and of three random rankings, some of them the same; then
+    at most four of leave-one-out and of each kind of baseline: all with two seeds."""
+    asked = ("validate", planted, "--plan", "--part", "lds", "--part", "counterfactual", "--workers", 1)
+
+    def models(out):
+        up, to, count = line(out, "retraining from scratch: counterfactual")[4:7]
+        assert (up, to) == ("up", "to")
+        return int(count)
+
+    known = models(diffcredit(*asked)[1])  # of one kind, control
+    certain = known - 2 * 2 * 4
+    assert 2 * 5 < certain <= 2 * (1 + 4 + 3 * 4)
+    for place in ("contest", "study_validation"):
+        monkeypatch.setattr(f"diffcredit.{place}.kept_baselines", lambda study: [])
+    code, out, err = diffcredit(*asked)
+    assert (code, err) == (0, "")
+    kinds = {pkgutil.resolve_name(reference).category for reference in BASELINES.values()} - {"floor"}
+    assert models(out) == certain + 2 * 4 * (1 + len(kinds))
+    assert line(out, "in all")[2:4] == ["up", "to"]
 
 
 def test_evaluated_uses_what_is_there(diffcredit, planted):

@@ -6,6 +6,7 @@ import pytest
 
 from diffcredit.coalitions import DESIGNS, make_design
 from diffcredit.credit import METHODS, Credits, estimate
+from diffcredit.credit.estimate import method_of
 from diffcredit.credit.table import read_table
 from diffcredit.errors import UserError
 
@@ -28,6 +29,24 @@ def test_shares_average_and_ranks():
     assert credits.rank().tolist() == [2, 4, 2, 1]
     assert credits.rank(higher_is_better=False).tolist() == [2, 1, 2, 4]
     assert np.isnan(credits_of(1, -1, empty=2.0, full=2.0).shares).all()
+
+
+def test_what_differs_by_rounding_is_equal():
+    credits = credits_of(1e-16, -2e-16, 3e-16, empty=0.974, full=0.974)
+    assert credits.rank().tolist() == [1, 1, 1]
+    assert len(set(credits.rounded)) == 1
+    np.testing.assert_allclose(credits_of(3, -1, 1e-6, empty=-2.0, full=8.0).rounded, [3, -1, 1e-6], rtol=1e-5)
+    assert credits_of(0, 0, empty=0.0, full=0.0).rounded.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("design", [name.replace("alpha", "0.5") for name in DESIGNS])
+def test_a_design_has_credits_by_its_own_method(design):
+    """Shapley values wherever all sizes from 1 to n − 1 are drawn, and else what can be had at all."""
+    drawn = make_design(design).draw(N, 0, N if design in ("leave-one-out", "add-one-in") else 40)
+    method = method_of(design)
+    credits = estimate(drawn, drawn @ np.arange(N), empty=0.0, full=15.0, method=method, size_distribution=design)
+    np.testing.assert_allclose(credits.values, np.arange(N), atol=0.2 if method == "datamodel" else 1e-6)
+    assert (method == "shapley") == (make_design(design).size_probabilities(N) > 0).all()
 
 
 @pytest.mark.parametrize("method", ["shapley", "kernelshap"])

@@ -263,3 +263,16 @@ def test_the_file_is_the_page(tmp_path):
     write_report(report(table()), tmp_path / "new" / "report.html")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["report.html"]
     assert (tmp_path / "new" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("method", ["leave-one-out", "add-one-in", "datamodel"])
+def test_credits_that_are_no_shapley_values_say_so(method):
+    page = render(report(table((1.0, 4.0, 3.0), full=11.0, method=method)))
+    assert page.count(f"by <strong>{method}</strong>, what ") == 1
+    assert "tell no Shapley value" in page
+    assert f"Credits by {method} need not add up" in page
+    assert "✗" not in page
+    assert f"estimated by <em>{method}</em>: what " in page
+    shapley = render(report(table((1.0, 4.0, 3.0), full=11.0)))
+    assert "✗" in shapley
+    assert "no Shapley value" not in shapley

@@ -25,6 +25,14 @@ def test_equal_credits_share_a_rank_and_keep_the_order_of_the_table():
     assert [(row.contributor, row.rank) for row in rows] == [("B", 1), ("C", 1), ("A", 3), ("E", 3), ("D", 5)]
 
 
+def test_credits_that_differ_by_rounding_share_a_rank():
+    """Relative to F, which is 10 and more: as of a property that is constant but for its last digit."""
+    rows = standings(table((1e-15, 3e-15, 0.0, -2e-15)))
+    assert [row.rank for row in rows] == [1, 1, 1, 1]
+    steps = standings(table((0.0, 0.8e-8, 1.6e-8)))  # each within 1e-9 of F, the ends are not
+    assert [row.rank for row in steps] == [1, 1, 3]
+
+
 def test_shares_are_fractions_of_the_total_change():
     rows = standings(table((1.0, 4.0, 3.0)))
     assert [row.share for row in rows] == [0.5, 0.375, 0.125]

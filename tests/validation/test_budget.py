@@ -27,9 +27,10 @@ def tenth(game, **about):
     return replace(game, recipe="cheap", method="sparsified", **seconds, **about)
 
 
-def weighed(games, estimators=("kernelshap", "unshrunk"), unit=UNIT, truths=None):
+def weighed(games, estimators=("kernelshap", "unshrunk"), truths=None):
     truths = truths or [truth_of(learning(N, 2), N, 50)]
-    return budget(convergence(games, truths, None, estimators), games, truths, unit)
+    seconds = {game.recipe: float(np.mean(game.seconds)) for game in games}
+    return budget(convergence(games, truths, None, estimators), games, truths, seconds, UNIT)
 
 
 def by_recipe(result, estimator):
@@ -76,11 +77,13 @@ def test_prices():
     assert Price(0.0, 0.1).evaluations(0.3) == 3  # 0.3/0.1 is a little less than 3 in binary
 
 
-def test_a_recipe_is_priced_at_its_mean():
-    seconds = np.where(np.arange(100) % 2, 10.0, 30.0)
-    seconds[7] = np.nan
-    result = weighed([retraining(training=seconds, sampling=5.0)], ["unshrunk"])
-    assert result.prices["from_scratch"].evaluation == pytest.approx((50 * 35 + 49 * 15) / 99 / UNIT)
+def test_a_retraining_costs_one_whatever_the_designs_own_took():
+    """The unit is the mean of all retrainings, and so is the price of one; the design's were slower than others."""
+    games, truths = [retraining(training=90.0)], [truth_of(learning(N, 2), N, 50)]
+    scores = convergence(games, truths, None, ["unshrunk"])
+    result = budget(scores, games, truths, {"from_scratch": UNIT}, UNIT)
+    (curve,) = result.curves
+    assert curve.costs == tuple(each.evaluations for each in scores.of("from_scratch", "unshrunk"))
 
 
 def test_the_cheapest_way_lies_on_a_rising_curve():
@@ -106,16 +109,26 @@ def test_what_cannot_be_weighed_is_refused():
     scores = convergence(games, truths, None, ["unshrunk"])
     for unit in (float("nan"), 0.0):
         with pytest.raises(UserError, match=r"seconds a retraining; a positive number"):
-            budget(scores, games, truths, unit)
+            budget(scores, games, truths, {"from_scratch": UNIT}, unit)
     with pytest.raises(UserError, match="no LDS is known"):
-        budget(convergence(games, [], None, ["unshrunk"]), games, [], UNIT)
+        budget(convergence(games, [], None, ["unshrunk"]), games, [], {"from_scratch": UNIT}, UNIT)
 
 
 def test_a_constant_property_reaches_nothing():
     game = recipe_game(additive(np.zeros(N), 3.0), uniform(N, 60))
     result = weighed([game], truths=[truth_of(additive(np.zeros(N), 3.0), N)])
     assert result.cheapest == ()
-    assert "no recipe and estimator reaches" in budget_section({"IS": result}).summary[0]
+    assert budget_section({"IS": result}).summary == (
+        "IS: no recipe and estimator has an LDS to set against its cost.",
+    )
+
+
+def test_an_order_that_is_never_found_is_told_from_none():
+    """What is retrained goes by the opposite of what was evaluated."""
+    game = recipe_game(additive(np.arange(N)), uniform(N, 60))
+    result = weighed([game], truths=[truth_of(additive(-np.arange(N)), N)])
+    assert result.cheapest == ()
+    assert "IS: no recipe and estimator reaches an LDS of 0.1" in budget_section({"IS": result}).summary[0]
 
 
 def test_the_section():

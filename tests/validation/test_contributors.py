@@ -203,3 +203,13 @@ def test_what_does_not_fit_is_refused(change, what):
     } | change
     with pytest.raises(UserError, match=what):
         contributors(**given)
+
+
+def test_equal_credits_have_no_top_fifth():
+    score, owner, names, _ = made_up()
+    result = contributors({"entropy": score}, owner, names, [Estimate(0.5, 0.0, 1.0)] * len(names))
+    assert (result.top, result.traits) == ((), ())
+    section = contributors_section({"IS": result})
+    assert section.summary == ("IS: all contributors have the same credit, so that there is no top fifth.",)
+    assert section.tables[0].rows == ()
+    assert len(section.tables[2].rows) == len(names)

@@ -229,3 +229,20 @@ def test_a_constant_property_is_said_in_words(seeds, tmp_path):
 def test_a_contender_that_foretells_nothing_can_lead():
     section = lds_section({"F": lds([truth()], CONTENDERS, against="equal")})
     assert "equal foretells the same for all" in section.summary[0]
+
+
+def test_seeds_that_do_not_agree_tell_no_ceiling():
+    """Each seed is half of the truth and noise that the other seed takes back: their mean is additive all the same."""
+    planted = truth(seeds=1)
+    noise = 9 * np.random.default_rng(1).normal(size=planted.values.shape)
+    both = dataclasses.replace(planted, values=np.hstack([planted.values + noise, planted.values - noise]))
+    found = lds([both], CONTENDERS)
+    assert found.ceilings[0].spearman.split.value < 0
+    assert found.ceilings[0].spearman.additive.value > 0.5
+    section = lds_section({"F": found})
+    (ceilings,) = [sentence for sentence in section.summary if sentence.startswith("Its ceilings")]
+    assert "without any error would reach is not known, since two training seeds" in ceilings
+    assert "reaches 0." in ceilings
+    rows = {row[1]: row[4] for row in section.tables[0].rows}
+    assert rows[REPLICATES] is None
+    assert rows[ADDITIVE].value > 0.5

@@ -110,6 +110,26 @@ def test_intervals_are_students_and_those_of_differences_paired():
     assert section.tables[0].rows[-1][3].value == pytest.approx(45)
 
 
+def test_what_unlearning_gains_on_the_base_model_is_paired():
+    shared, gap = np.array([10.0, 50.0, 30.0, 90.0]), np.array([0.9, 1.1, 1.1, 0.8])
+    result = Unlearning("Fréchet distance", 9, 3, {FT: shared}, floor=shared - 1, base=shared + gap)
+    section = unlearning_section(result)
+    (table,) = section.tables
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    low, high = t.interval(0.95, 3, loc=gap.mean(), scale=gap.std(ddof=1) / 2)
+    found = rows["fine-tuning"]["below the base model"]
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert rows["retrained with another seed"]["below the base model"].value == pytest.approx(gap.mean() + 1)
+    assert rows["base model, nothing unlearned"]["below the base model"] is None
+    assert section.summary[0].startswith("fine_tune comes closest to retraining, with a mean Fréchet distance of 45 (")
+
+
+@pytest.mark.parametrize(("mean", "decimals"), [(45.0, 3), (0.2, 3), (0.00096, 6), (0.0, 3)])
+def test_small_distances_have_their_digits(mean, decimals):
+    result = Unlearning("kernel distance", 9, 3, {FT: np.full(4, -mean)}, floor=None, base=None)
+    assert unlearning_section(result).tables[0].decimals == decimals
+
+
 def test_recipes_that_chance_may_have_ordered_are_not_told_apart():
     near = np.array([10.0, 12.0, 11.0, 13.0])
     distances = {FT: near, SFT: near + np.array([1.0, -0.9, 0.8, -0.8]), GA: near + 5}
