@@ -134,12 +134,11 @@ def test_what_cannot_be_compared(two, tmp_path):
 
 
 def test_designs_of_other_methods_answer_other_questions(tmp_path):
-    files = []
-    for folder, distribution in (("a", "leave-one-out"), ("b", "leave-one-out"), ("c", "uniform")):
-        changes = {"design": {"distribution": distribution, "full_replicates": 2}, "stop": {"evaluations": 8}}
-        files.append(str(planted(tmp_path / folder, {**changes, "retraining.name": folder}).study.file))
-    found = compare_studies(*files[:2])
+    changes = {"design": {"distribution": "leave-one-out", "full_replicates": 2}, "stop": {"evaluations": 8}}
+    file = str(planted(tmp_path / "a", changes).study.file)
+    found = compare_studies(file, f"{file}:from_scratch")
     assert found.method == "leave-one-out"
     assert [row.a.value for row in found.properties[0].rows] == pytest.approx(sorted(WEIGHTS, reverse=True))
-    with pytest.raises(UserError, match="credits by leave-one-out and by shapley, .* answer different questions"):
-        compare_studies(files[0], files[2])
+    other = plant(tmp_path / "b", NAMES, {"colourfulness": additive(A)})
+    with pytest.raises(UserError, match=r"credits by leave-one-out and by shapley, .* answer different questions"):
+        compare_studies(file, str(other))

@@ -1,5 +1,6 @@
 """The contest on ledgers with known games: truths, games, credits, costs, and what is left out of them."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -116,6 +117,18 @@ def test_coalitions_that_are_truths_are_left_out_with_a_warning(contest):
         game = contest.game(contest.study, "colourfulness")
     assert len(game.values) == len(met) - count
     assert not truth & {encode(row) for row in game.coalitions}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # told once
+        contest.game(contest.study, "colourfulness")
+
+
+def test_coalitions_of_which_none_is_retrained_are_in_the_game(tmp_path):
+    """Of five contributors, half of the ten coalitions of two are too few for truth."""
+    changes = {"design": {"distribution": "exhaustive", "full_replicates": 1}, "stop": {"evaluations": 30}}
+    contest = Contest(Study.load(validated(tmp_path, changes, NAMES[:5])))
+    assert contest.truth().tasks == []
+    record(contest.study, contest.design(contest.study).tasks, {"colourfulness": additive(WEIGHTS[:5])})
+    assert len(contest.game(contest.study, "colourfulness").values) == 30
 
 
 def test_no_game_without_endpoints(contest):

@@ -319,14 +319,14 @@ def test_other_sources_run_from_a_study_file(tmp_path, source):
         ({"contributions.resolution": 18}, "contributions.resolution: 18 does not fit model.preset 'tiny'"),
         ({"contributions.resolution": 4096}, "contributions: resolution: 4096; 4 to 1024 pixels are accepted"),
         ({"retraining.parameters": 0.001}, "retraining: parameters: "),
-        ({"retraining.parameters": 1.5}, "retraining: parameters: 1.5 is not accepted; "),
+        ({"retraining.parameters": 1.5}, "retraining.parameters: 1.5 is not accepted; "),
         (
             {"validation": {"retrainings": [{"method": "fine_tune"}, {"method": "lora", "stepz": 1}]}},
             "validation.retrainings.1.stepz: unknown; lora accepts steps, ",
         ),
         (
-            {"validation": {"retrainings": [{"method": "sparsified", "name": "lean", "parameters": 1.5}]}},
-            "validation.retrainings.0: parameters: 1.5 is not accepted; ",
+            {"validation": {"retrainings": [{"method": "sparsified", "name": "lean", "parameters": 0.001}]}},
+            "validation.retrainings.0: parameters: ",
         ),
         ({"retraining.stepz": 1}, "retraining.stepz: unknown; sparsified accepts steps, batch_size, "),
         ({"retraining.method": "loar"}, "retraining: 'loar' is unknown; accepted: from_scratch, fine_tune, "),

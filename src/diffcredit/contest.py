@@ -26,7 +26,7 @@ from diffcredit.preparation import start_and_rehearsal
 from diffcredit.schedule import studied
 from diffcredit.seeds import derive_seed
 from diffcredit.study_baselines import StudyBaseline, helpfulness, kept_baselines
-from diffcredit.truth import FIRST_REPLICATE, LEAST_TRUTH, all_truth_coalitions, truth_coalitions, truth_tasks
+from diffcredit.truth import FIRST_REPLICATE, LEAST_TRUTH, truth_coalitions, truth_tasks
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.records import Contender, RecipeGame, Truth
 from diffcredit.validation.runtime import mean_of_known
@@ -89,6 +89,7 @@ class Contest:
                     "steps"
                 )
         self._rehearsed: dict[str, tuple[int | None, int]] = {}
+        self._warned: set[str] = set()  # of recipes whose evaluations are truth's
 
     @property
     def estimators(self) -> dict[str, str]:
@@ -179,15 +180,16 @@ class Contest:
             _key(one): one for one in each.evaluations(status="done") if one.purpose in ("estimate", "endpoint")
         }
         values = self._values(each, prop, ("estimate", "endpoint"))
-        truth = {encode(row) for row in all_truth_coalitions(self.study.config, self.n)}
+        truth = {task.coalition for task in self.truth().tasks}  # a share of too few has none
         recorded = [key for key, one in evaluations.items() if one.purpose == "estimate" and key in values]
         kept = [key for key in recorded if key[0] not in truth]
-        if len(kept) < len(recorded):
+        if len(kept) < len(recorded) and each.recipe not in self._warned:
+            self._warned.add(each.recipe)
             warnings.warn(
                 f"{each.recipe}: {len(recorded) - len(kept)} evaluations of coalitions that are truth's are left out "
                 "of the credits that are validated",
                 DiffcreditWarning,
-                stacklevel=1,  # told once, whoever asks
+                stacklevel=1,
             )
         # as many as were tried: one that failed has its place too
         tried = {_key(one) for one in each.evaluations(purpose="estimate")}

@@ -1,9 +1,11 @@
+import json
+
 import pytest
 
 from diffcredit.report import tables as diffcredit_tables
 from planted_study import additive, plant
 from report.made_up import table
-from validated_study import planted
+from validated_study import WEIGHTS, planted
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
@@ -18,20 +20,18 @@ def test_values_that_do_not_fit_are_warned_of_once(diffcredit, tmp_path, monkeyp
     assert "--method exact" in err
 
 
-@pytest.mark.parametrize(
-    ("distribution", "method"), [("leave-one-out", "leave-one-out"), ("subset(0.5)", "datamodel"), ("half", "shapley")]
-)
-def test_credits_are_by_the_designs_own_method(diffcredit, tmp_path, distribution, method):
-    changes = {"design": {"distribution": distribution, "full_replicates": 2}, "validation": None}
-    evaluations = 8 if distribution == "leave-one-out" else 30
-    file = planted(tmp_path, {**changes, "stop": {"evaluations": evaluations}}).study.file
+def test_credits_are_by_the_designs_own_method(diffcredit, tmp_path):
+    """Of an additive game, whose weights are the credits by leave-one-out too."""
+    changes = {"design": {"distribution": "leave-one-out", "full_replicates": 2}, "stop": {"evaluations": 8}}
+    file = planted(tmp_path, changes).study.file
     code, out, err = diffcredit("credits", file)
     assert (code, err) == (0, "")
-    assert out.count(f"0 failed; {method}\n") == 2
-    assert (f", by {method}" in " ".join(out.split())) == (method != "shapley")
-    rows = diffcredit("credits", file, "--mix", "colourfulness=1,heldout_loss=-1")[1]
-    assert f"0 failed; {method}\n" in rows
+    assert out.count("0 failed; leave-one-out\n") == " ".join(out.split()).count(", by leave-one-out") == 2
+    code, out, err = diffcredit("credits", file, "--mix", "colourfulness=1,heldout_loss=-1", "--format", "json")
+    assert (code, err) == (0, "")
+    (mixed,) = json.loads(out)
+    assert mixed["method"] == "leave-one-out"
+    assert mixed["credit"] == pytest.approx(2 * WEIGHTS)
     code, out, err = diffcredit("status", file)
     assert (code, err) == (0, "")
-    assert out.count(f"; by {method}\n") == (0 if method == "shapley" else 2)
-    assert out.count("predicted correlation") == (2 if method == "shapley" else 0)
+    assert out.count("; by leave-one-out\n") == 2

@@ -98,14 +98,15 @@ def _print_property(compared: "PropertyComparison", confidence: float) -> None:
 
 def _summary(compared: "PropertyComparison") -> str:
     true = compared.true_correlation
-    correlation = "none, since all credits of one are equal"
+    correlation, top = "none, since all credits of one are equal", ""
     if not math.isnan(compared.correlation):
         correlation = f"{compared.correlation:.2f}".replace("-", "−")
+        top = f"top fifth: {compared.shared_top} of {compared.top} in both; "
     if math.isfinite(true.low) and math.isfinite(true.high):
         correlation += f", {_interval(true, 2)} for the credits of endless evaluations"
     n = len(compared.rows)
     return (
-        f"rank correlation {correlation}; top fifth: {compared.shared_top} of {compared.top} in both; "
+        f"rank correlation {correlation}; {top}"
         f"{sum(row.differs for row in compared.rows)} of {n} differ, {sum(row.apart for row in compared.rows)} apart; "
         f"evaluations {compared.evaluations[0]} → {compared.evaluations[1]}"
     )

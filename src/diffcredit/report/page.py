@@ -44,7 +44,7 @@ from diffcredit.report.validation import section_view
 QUESTIONS = {
     "leave-one-out": "what everybody’s model loses when this contributor alone leaves",
     "add-one-in": "what this contributor alone adds to F(none)",
-    "datamodel": "what this contributor adds to coalitions of the one size that was evaluated, less what contributors add on average",
+    "datamodel": "what this contributor adds to coalitions of the size that was evaluated, less what others add",
 }
 """What methods other than Shapley's credit a contributor for."""
 
