@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -198,6 +199,21 @@ def test_a_failure_can_be_claimed_by_the_next(ledger, tmp_path):
             InProcess(), evaluator, [Task("00001", 5, "pilot")]
         )
         assert made.status == status
+
+
+def test_who_holds_nothing_asks_the_ledger_for_nothing(ledger, tmp_path, monkeypatch):
+    """A write of nothing would still wait for whoever has the file locked."""
+    asked = []
+    for name in ("renew", "release"):
+        monkeypatch.setattr(ledger, name, lambda *arguments, name=name: asked.append(name) or [])
+
+    def wanted():
+        time.sleep(0.3)  # many times as long as claims would go without being renewed
+        yield from ()
+
+    driver = Driver(ledger, STUDY, RECIPE, lambda _: None, 0, lease=0.03)
+    assert list(driver.run(InProcess(), Noting(tmp_path, "", 0), wanted())) == []
+    assert asked == []
 
 
 @pytest.mark.slow

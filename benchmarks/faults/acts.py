@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGSTOP
+from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from typing import Protocol
 
 from benchmarks.faults.drive import LEASE
@@ -62,7 +62,7 @@ def pause_all(stage: Stage) -> None:
     _pause(stage, lambda driver, number: driver.send_all(number))
 
 
-def _pause(stage: Stage, send: Callable[[Driver, int], None]) -> None:
+def _pause(stage: Stage, send: Callable[[Driver, Signals], None]) -> None:
     sleeper = stage.start()
     stage.wait_begun(sleeper, 2)
     send(sleeper, SIGSTOP)

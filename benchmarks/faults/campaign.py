@@ -72,9 +72,9 @@ class Campaign:
         self.left_behind = 0  # processes of drivers that had ended
         self.codes: Counter[int] = Counter()
         self.planted: dict[str, str] = {}  # the kind of fault of each task that was to meet one
+        self.evaluations = 0  # at which the study stops
         self._chance = random.Random(seed)
         self._notes = Notes(folder)
-        self._evaluations = 0
         self._begun_before = 0
         self._drivers: list[Driver] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,14 +82,14 @@ class Campaign:
 
     @property
     def study(self) -> FaultyStudy:
-        return FaultyStudy(write_study(self.folder, max(1, self._evaluations), self.place.ledger), 0.0)
+        return FaultyStudy(write_study(self.folder, max(1, self.evaluations), self.place.ledger), 0.0)
 
     def run(self, phase: Phase) -> None:
         """The phase, to its end."""
         before, heard = len(self._notes.begun()), len(self._log())
         self._begun_before = before
         done_before = self._done()
-        self._evaluations += phase.evaluations
+        self.evaluations += phase.evaluations
         mixed = [task for task in self._lacking() if len(set(task.split()[0])) > 1]  # an endpoint trains nothing
         plants = dict(zip(self._chance.sample(mixed, len(phase.faults)), phase.faults, strict=True))
         self.planted |= plants
@@ -120,12 +120,14 @@ class Campaign:
         return driver
 
     def wait_begun(self, driver: Driver, tasks: int = 1) -> None:
-        """Until so many tasks of this phase were begun, and a random moment longer."""
+        """Until so many tasks of this phase were begun, and a random moment longer; the driver is at work then."""
         wait_until(
             lambda: len(self._notes.begun()) >= self._begun_before + tasks or not driver.running,
             f"{tasks} tasks begun",
         )
         time.sleep(self._chance.uniform(0, 0.4))
+        if not driver.running:
+            raise AssertionError("the run had ended before the fault")
 
     def last_begun(self) -> int:
         """The process that has begun a task last."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import SIGKILL, Signals
 
-PATIENCE = 120.0  # seconds after which whatever is awaited will never be
+PATIENCE = 300.0  # seconds after which whatever is awaited will never be
 LINGER = 5.0  # seconds in which workers must have followed their driver
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {

@@ -147,13 +147,16 @@ class Driver:
         finally:
             self._left.set()
             thread.join()
-            with suppress(DiffcreditError):  # where the ledger is away they expire
-                self._ledger.release(self._held.values())
+            if self._held:
+                with suppress(DiffcreditError):  # where the ledger is away they expire
+                    self._ledger.release(self._held.values())
 
     def _renew(self) -> None:
         while not self._left.wait(self._lease / 3):
             with self._lock:
                 held = dict(self._held)
+            if not held:
+                continue
             try:
                 kept = self._ledger.renew(held.values(), self._lease)
             except DiffcreditError:  # the ledger is away; the work goes on, and recording it will tell

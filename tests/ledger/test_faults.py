@@ -9,6 +9,7 @@ from sqlalchemy import event
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.ledger import Evaluation, Ledger, patience
+from diffcredit.ledger import postgres as ledger_postgres
 from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, register
 from running_study import wait_until
 
@@ -59,6 +60,32 @@ def test_a_server_that_stays_away_is_an_error_without_its_password(postgres, pos
         assert "secret" not in str(refused.value)
         assert "\n" not in str(refused.value)
         assert ledger.record(STUDY, RECIPE.name, evaluation())
+
+
+@pytest.mark.parametrize("after", ["FOR UPDATE", "INSERT INTO chain"])
+def test_a_writer_that_sleeps_in_the_middle_holds_nobody_up(postgres, monkeypatch, after):
+    """It has the lock that every writer takes; the server takes it back, and the sleeper writes when it wakes."""
+    monkeypatch.setattr(ledger_postgres, "MOST_IDLE", 1)
+    sleepy, asleep, awake = threading.Event(), threading.Event(), threading.Event()
+    with Ledger.open(postgres) as sleeper, Ledger.open(postgres) as other, ThreadPoolExecutor(2) as writers:
+        register(sleeper)
+
+        @event.listens_for(sleeper._engine, "after_cursor_execute")
+        def sleep(connection, cursor, statement, *_):
+            if sleepy.is_set() and after in statement and not asleep.is_set():
+                asleep.set()
+                awake.wait(60)
+
+        sleepy.set()
+        try:
+            late = writers.submit(sleeper.record, STUDY, RECIPE.name, evaluation("0001"))
+            assert asleep.wait(60)
+            assert writers.submit(other.record, STUDY, RECIPE.name, evaluation("0010")).result(30)
+        finally:
+            awake.set()
+        assert late.result(30)
+        assert [each.coalition for each in other.evaluations(STUDY, RECIPE.name)] == ["0010", "0001"]
+        assert other.audit(STUDY).problems == ()
 
 
 def test_a_full_disk_is_said_in_a_line_and_what_was_there_stays(tmp_path):

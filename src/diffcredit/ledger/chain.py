@@ -62,16 +62,19 @@ def head_of(connection: Connection, study_id: int) -> Head:
 def append(connection: Connection, study_id: int, head: Head, links: Iterable[Link]) -> None:
     """Chains rows that were just written to the present ``head``, in the same transaction."""
     rows: list[dict[str, Any]] = []
+    # RETURNING makes one statement of many rows: of psycopg's pipeline of many statements, PostgreSQL does not end a
+    # session that sleeps behind it
+    statement = insert(tables.chain).returning(tables.chain.c.number)
     for number, link in enumerate(links, head.number + 1):
         head = Head(number, next_hash(head.hash, link.kind, link.content))
         rows.append(
             {"study_id": study_id, "number": number, "kind": link.kind, "row_id": link.row_id, "hash": head.hash}
         )
         if len(rows) == BATCH:
-            connection.execute(insert(tables.chain), rows)
+            connection.execute(statement, rows)
             rows = []
     if rows:
-        connection.execute(insert(tables.chain), rows)
+        connection.execute(statement, rows)
 
 
 def number_of(connection: Connection, study_id: int, kind: str, row_id: int) -> int:

@@ -9,6 +9,7 @@ from diffcredit.artifacts import canonical_json
 from diffcredit.errors import UserError
 from diffcredit.ledger import tables
 from diffcredit.ledger.migrations import migrate
+from diffcredit.ledger.postgres import prepare_postgres
 from diffcredit.ledger.sqlite import prepare_sqlite
 from diffcredit.shown import without_passwords
 
@@ -43,6 +44,8 @@ def connect(url: str | Path, *, create: bool) -> tuple[Engine, str]:
         raise UserError(f"{name}: unknown kind of database; sqlite and postgresql are accepted") from error
     if engine.dialect.name == "sqlite":
         prepare_sqlite(engine)
+    elif engine.dialect.name == "postgresql":
+        prepare_postgres(engine)
     try:
         _prepare_schema(engine, name, create)
     except (SQLAlchemyError, ValueError) as error:  # the latter: a row that is no JSON

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.events import event
@@ -37,7 +37,10 @@ def persistent(method: Callable[Concatenate[_Self, _Rest], _Result]) -> Callable
         while True:
             try:
                 result = method(self, *arguments, **named)
-            except (OperationalError, InterfaceError) as error:
+            except DBAPIError as error:
+                # a session that the server has ended may show as an error of any class
+                if not (error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)):
+                    raise
                 reason = " ".join(str(error.orig).split())
                 if time.monotonic() >= end:
                     raise DiffcreditError(f"{self._name}: {reason}") from error
