@@ -32,6 +32,7 @@ def campaign(tmp_path):
     return Campaign(tmp_path / "study", Place("SQLite", str(tmp_path / "ledger.db")), seed=0)
 
 
+@pytest.mark.slow
 def test_nine_faults(campaign, tmp_path):
     quick = tuple(each for each in planted.PLANTED if each not in (planted.PAUSED, planted.HUNG, planted.MEMORY))
     campaign.run(Phase(quick))
