@@ -80,6 +80,7 @@ def kill_at(file: Path, moments: list[tuple[str, int]], seed: int, workers: int 
             kill_group(process)
 
 
+@pytest.mark.slow
 def test_killed_twice(tmp_path, undisturbed):
     file = write_study(tmp_path, CHANGES)
     kill_at(file, [(BASE, 11), (EVALUATING, 5)], seed=0, workers=1)
