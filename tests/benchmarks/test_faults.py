@@ -20,7 +20,6 @@ from benchmarks.faults.places import Place
 from diffcredit.execution import InProcess
 from diffcredit.execution.tasks import failed_evaluation
 from diffcredit.ledger import Evaluation
-from postgres_server import binaries
 
 HERE = Path(measure.__file__).parent
 
@@ -103,11 +102,11 @@ def test_the_model_is_a_function_of_its_task_and_diverges_when_told_to():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["sqlite", "postgres", "ray"])
-def test_every_kind_once(place):
+def test_every_kind_once(place, request):
     if place == "ray":
         pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')
-    if place == "postgres" and binaries() is None:
-        pytest.skip("PostgreSQL is not installed")
+    if place == "postgres":
+        request.getfixturevalue("postgres_server")  # skips, or fails where one is required
     record = measure.campaign(place, planted_each=1, acts_each=1, seed=1)
     assert record["sound"], record["verdict"]
     assert set(record["faults"]) >= set(planted.PLANTED) | {"driver killed"}
