@@ -20,7 +20,7 @@ import diffcredit.diffusion.training
 from diffcredit.cli import main
 
 diffcredit.cli.console.PLAIN_SECONDS = 0.0
-diffcredit.diffusion.training.CHECKPOINT_SECONDS = 0.0
+diffcredit.diffusion.checkpoints.CHECKPOINT_SECONDS = 0.0
 main()
 """
 

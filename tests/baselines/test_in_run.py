@@ -168,7 +168,7 @@ class Stop(BaseException):
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5])
 def test_a_replay_that_was_cut_off_goes_on_bit_for_bit(tmp_path, monkeypatch, cut):
-    monkeypatch.setattr("diffcredit.diffusion.training.CHECKPOINT_SECONDS", -1)  # after each step
+    monkeypatch.setattr("diffcredit.diffusion.checkpoints.CHECKPOINT_SECONDS", -1)  # after each step
     whole, told = InRunShapley().scores(evidence(SGD)), []
 
     def cut_off(what, done, total):
@@ -187,7 +187,7 @@ def test_a_replay_that_was_cut_off_goes_on_bit_for_bit(tmp_path, monkeypatch, cu
 
 @pytest.mark.parametrize("name", ["rows.npy", "values.npy"])
 def test_a_damaged_replay_names_itself(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("diffcredit.diffusion.training.CHECKPOINT_SECONDS", -1)
+    monkeypatch.setattr("diffcredit.diffusion.checkpoints.CHECKPOINT_SECONDS", -1)
 
     def cut_off(what, done, total):
         if done == 4:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion import Training, training
+from diffcredit.diffusion import Training, checkpoints
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.training import train
@@ -44,7 +44,7 @@ def test_is_trained_once_on_everything_and_found_again(tmp_path, contributions):
 
 
 def test_goes_on_where_it_was_cut_off(tmp_path, contributions, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     whole = kept(tmp_path / "whole", contributions)
 
     def cut(what: str, done: int, total: int) -> None:

@@ -1,10 +1,16 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from diffusers import DDIMPipeline, DDIMScheduler, PNDMPipeline, PNDMScheduler
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise import NoiseSchedule, dpm_time_steps
 from diffcredit.errors import UserError
 
 from . import tiny, tiny_pipelines
@@ -121,6 +127,136 @@ def test_samplers_follow_the_spacing_of_their_schedule():
         assert NoiseSchedule(config).sampler(name, 7).timesteps.tolist() == theirs.timesteps.tolist()
 
 
+STANDARD, MEAN = 0.3, 0.2  # of the Gaussian data; the mean far within [−1, 1]
+
+
+def gaussian_prediction(prediction: str, x: torch.Tensor, a: float) -> torch.Tensor:
+    """What the best network says of x_t when the data are N(MEAN, STANDARD²): E[ε | x_t], E[x | x_t] or E[v | x_t]."""
+    variance = a * STANDARD**2 + 1 - a
+    foreseen = MEAN + np.sqrt(a) * STANDARD**2 / variance * (x - np.sqrt(a) * MEAN)
+    noise = np.sqrt(1 - a) / variance * (x - np.sqrt(a) * MEAN)
+    velocity = np.sqrt(a) * noise - np.sqrt(1 - a) * foreseen
+    return {"epsilon": noise, "sample": foreseen, "v_prediction": velocity}[prediction]
+
+
+def gaussian_error(name: str, prediction: str, steps: int) -> float:
+    """The largest distance of a sampler's end, from x_T in −2..2, from that of the differential equation's solution:
+    (x_t − √ᾱ_t MEAN) / √(ᾱ_t STANDARD² + 1 − ᾱ_t) stays as it is."""
+    a = alpha_bar(LINEAR)
+    schedule = NoiseSchedule(LINEAR | {"prediction_type": prediction, "clip_sample": False})
+    sampler = schedule.sampler(name, steps)
+    x = start = torch.linspace(-2, 2, 9, dtype=torch.float64)
+    first = a[int(sampler.timesteps[0])]
+    for t in sampler.timesteps:
+        x = sampler.step(gaussian_prediction(prediction, x, a[int(t)]), t, x)
+    exact = MEAN + STANDARD * (start - np.sqrt(first) * MEAN) / np.sqrt(first * STANDARD**2 + 1 - first)
+    return (x - exact).abs().max().item()
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
+def test_dpm_converges_at_second_order_and_is_nearer_than_ddim(prediction):
+    errors = [gaussian_error("dpm", prediction, steps) for steps in (10, 20, 40)]
+    assert errors[2] < 0.01 * 2 * 2 * STANDARD  # of what the ends spread over
+    orders = np.log2(errors[:-1]) - np.log2(errors[1:])
+    assert (orders > 1.8).all(), errors
+    for steps, error in zip((10, 20, 40), errors, strict=True):
+        assert error < gaussian_error("ddim", prediction, steps)
+
+
+@pytest.mark.parametrize("prediction", ["sample", "v_prediction"])
+def test_dpm_begins_in_pure_noise_where_the_schedule_ends_in_it(prediction):
+    schedule = NoiseSchedule(
+        LINEAR | {"prediction_type": prediction, "clip_sample": False, "rescale_betas_zero_snr": True}
+    )
+    root = np.sqrt(alpha_bar(LINEAR))
+    a = ((root - root[-1]) * root[0] / (root[0] - root[-1])) ** 2  # Lin et al. 2024, algorithm 1
+    sampler = schedule.sampler("dpm", 400)
+    x = start = torch.linspace(-2, 2, 9, dtype=torch.float64)
+    for t in sampler.timesteps:
+        x = sampler.step(gaussian_prediction(prediction, x, a[int(t)]), t, x)
+    np.testing.assert_allclose(x.numpy(), (MEAN + STANDARD * start).numpy(), atol=5e-4)
+
+
+@pytest.mark.parametrize(("mean", "standard"), [(0.9, 0.3), (-0.5, 1.0)])
+def test_dpm_solves_one_equation_where_what_it_foresees_is_cut_off(mean, standard):
+    """dy/ds = (y − x̂₀)/s with y = x_t/√ᾱ_t, s = √(1 − ᾱ_t)/√ᾱ_t and x̂₀ = clamp(E[x | x_t]), by Runge and Kutta."""
+    a = alpha_bar(LINEAR)
+
+    def foreseen(y: np.ndarray, s: float) -> np.ndarray:
+        return mean + standard**2 / (standard**2 + s**2) * (y - mean)
+
+    start = np.linspace(-2, 2, 9)
+    noisiest = np.sqrt(1 - a[-1]) / np.sqrt(a[-1])
+    exact = solve_ivp(
+        lambda log_s, y: y - foreseen(y, np.exp(log_s)).clip(-1, 1),
+        (np.log(noisiest), np.log(1e-5)),
+        start / np.sqrt(a[-1]),
+        rtol=1e-9,
+        atol=1e-9,
+    ).y[:, -1]
+    sampler = NoiseSchedule(LINEAR | {"prediction_type": "sample", "clip_sample": True}).sampler("dpm", 100)
+    x = torch.from_numpy(start)
+    for t in sampler.timesteps:
+        root = np.sqrt(a[int(t)])
+        prediction = torch.from_numpy(foreseen(x.numpy() / root, np.sqrt(1 - a[int(t)]) / root))
+        x = sampler.step(prediction, t, x)
+    assert np.isclose(np.abs(exact), 1, atol=1e-4).any(), "nothing was cut off"
+    np.testing.assert_allclose(x.numpy(), exact, atol=5e-3)
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
+def test_one_step_of_dpm_is_what_the_first_prediction_foresees(prediction):
+    a = alpha_bar(LINEAR)[-1]
+    sampler = NoiseSchedule(LINEAR | {"prediction_type": prediction, "clip_sample": False}).sampler("dpm", 1)
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64)
+    assert sampler.timesteps.tolist() == [T - 1]
+    end = sampler.step(gaussian_prediction(prediction, x, a), sampler.timesteps[0], x)
+    assert end.dtype == torch.float64
+    np.testing.assert_allclose(end.numpy(), gaussian_prediction("sample", x, a).numpy(), atol=2e-3)
+
+
+@given(time_steps=st.integers(1, 2000), data=st.data())
+def test_dpm_asks_at_distinct_time_steps_from_the_noisiest_down(time_steps, data):
+    steps = data.draw(st.integers(1, time_steps))
+    asked = dpm_time_steps(time_steps, steps)
+    assert len(asked) == steps
+    assert asked[0] == time_steps - 1
+    assert asked[-1] >= 0
+    assert all(later < earlier for earlier, later in pairwise(asked))
+
+
+def test_dpm_samples_are_of_their_seed_alone():
+    network = tiny_pipelines.unet(size=tiny.SIDE)
+    model = DDPM(network, {"sample_size": tiny.SIDE, "in_channels": 3, "out_channels": 3}, NoiseSchedule(LINEAR))
+    images = model.sample([3, 5, 17], 6, scheduler="dpm")
+    assert images.std() > 10, "images that are all alike would agree with anything"
+    np.testing.assert_array_equal(model.sample([3, 5, 17], 6, scheduler="dpm"), images)
+    one_by_one = model.sample([17, 3, 5], 6, batch_size=1, scheduler="dpm")
+    assert np.abs(one_by_one[[1, 2, 0]].astype(int) - images).max() <= 1
+
+
+class Still(TorchDispatchMode):
+    """Refuses to copy anything from one device to another."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._to_copy.default:
+            assert kwargs.get("device", args[0].device) == args[0].device, f"copies {args[0]} to {kwargs['device']}"
+        return func(*args, **kwargs)
+
+
+@pytest.mark.parametrize("scheduler", ["ddim", "pndm", "dpm"])
+def test_samplers_exchange_nothing_with_the_device(scheduler):
+    """Tensors without content stand in for a GPU's while a CUDA graph is recorded: who reads their numbers fails."""
+    sampler = NoiseSchedule(LINEAR).sampler(scheduler, 6)
+    x = torch.empty(2, 3, 8, 8, device="meta")
+    with Still():
+        for t in sampler.timesteps:
+            assert t.device.type == "cpu"
+            x = sampler.step(torch.empty_like(x), t, x)
+    assert x.device.type == "meta"
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -136,10 +272,11 @@ def test_an_unknown_schedule_is_refused(config, message):
 @pytest.mark.parametrize(
     ("config", "name", "steps", "message"),
     [
-        ({}, "euler", 5, "'euler'; accepted: ddim, pndm"),
+        ({}, "euler", 5, "'euler'; accepted: ddim, pndm, dpm"),
         ({}, "ddim", T + 1, "sampling.steps: 1001; this model has 1000"),
         ({"prediction_type": "sample"}, "pndm", 5, "'pndm' takes no model"),
         ({"rescale_betas_zero_snr": True}, "pndm", 5, "'pndm' takes no model"),
+        ({"rescale_betas_zero_snr": True}, "dpm", 5, "'dpm' takes no model that predicts the noise"),
     ],
 )
 def test_a_sampler_that_does_not_fit_is_refused(config, name, steps, message):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffcredit.diffusion import Training, training
+from diffcredit.diffusion import Training, checkpoints
 from diffcredit.diffusion.randomness import own_randomness
 from diffcredit.diffusion.training import train
 
@@ -32,7 +32,7 @@ def trained(seed: int = 3, checkpoint: Path | None = None, cut: int | None = Non
 
 @pytest.mark.parametrize("cut", [2, 4])
 def test_cut_off_and_taken_up_again(cut, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     uninterrupted = trained()
     with pytest.raises(PowerCut):
         trained(checkpoint=tmp_path / "run", cut=cut)

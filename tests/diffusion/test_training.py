@@ -12,10 +12,12 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from diffcredit.diffusion import Training, checkpoints, training
+from diffcredit.diffusion import Training, checkpoints, stepwise
 from diffcredit.diffusion.data_parallel import Processes
 from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
-from diffcredit.diffusion.training import TrainingDiverged, draw, learning_rate, train
+from diffcredit.diffusion.draws import draw
+from diffcredit.diffusion.optimizers import learning_rate
+from diffcredit.diffusion.training import TrainingDiverged, train
 from diffcredit.errors import DiffcreditError, UserError
 
 from . import plain, tiny
@@ -131,7 +133,7 @@ def cut_at(step: int):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("cuts", [(1,), (2,), (5,), (2, 4), (3, 4, 5)])
 def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, cuts, uninterrupted, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint = tmp_path / "run.safetensors"
     for step in cuts:
         with pytest.raises(PowerCut):
@@ -147,7 +149,7 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, cuts, uninterrupted, t
 def test_any_optimizer_goes_on_bit_for_bit(optimizer, tmp_path, monkeypatch):
     if optimizer.endswith("8bit"):
         pytest.importorskip("bitsandbytes")
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     decay = 0.1 if optimizer.startswith("adamw") else 0.0
     settings = Training(steps=5, batch_size=3, optimizer=optimizer, weight_decay=decay, warmup_steps=2, ema=0.9)
     whole = trained(settings)
@@ -177,8 +179,8 @@ class Counting(torch.optim.Optimizer):
 
 
 def test_an_optimizer_with_an_odd_state_goes_on_bit_for_bit(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(training, "make_optimizer", lambda settings, parameters: Counting(parameters))
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(stepwise, "make_optimizer", lambda settings, parameters: Counting(parameters))
     whole = trained(SETTINGS["constant"])
     with pytest.raises(PowerCut):
         trained(SETTINGS["constant"], tmp_path / "run.safetensors", cut_at(3))
@@ -186,7 +188,7 @@ def test_an_optimizer_with_an_odd_state_goes_on_bit_for_bit(tmp_path, monkeypatc
 
 
 def test_a_checkpoint_of_another_network_is_not_taken_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint, settings, steps = tmp_path / "run.safetensors", Training(steps=2, batch_size=2), []
     train(plain.Plain(), plain.data(), settings, seed=0, checkpoint=checkpoint)
     other = plain.Plain()
@@ -216,7 +218,7 @@ def test_checkpoints_are_only_written_when_due(tmp_path, uninterrupted):
     ],
 )
 def test_a_checkpoint_of_other_settings_is_not_taken_up(other, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint, settings = tmp_path / "run.safetensors", replace(SETTINGS["constant"], **other)
     trained(SETTINGS["constant"], checkpoint)
     steps = []
@@ -226,7 +228,7 @@ def test_a_checkpoint_of_other_settings_is_not_taken_up(other, tmp_path, monkeyp
 
 
 def test_a_checkpoint_of_another_seed_is_not_taken_up(tmp_path, monkeypatch, uninterrupted):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint = tmp_path / "run.safetensors"
     model, data = fresh()
     train(model, data, SETTINGS["constant"], seed=SEED + 1, checkpoint=checkpoint)
@@ -332,7 +334,7 @@ def test_a_loss_that_is_no_number_stops_and_names_the_step(loss, step, seen):
 
 
 def test_a_state_with_a_loss_that_is_no_number_is_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint = tmp_path / "run.safetensors"
     settings = Training(steps=60, batch_size=2)
     with pytest.raises(TrainingDiverged, match="at step 7 of 60"):
@@ -385,7 +387,7 @@ def test_ascent_goes_the_other_way():
 
 
 def test_descent_is_not_taken_up_by_ascent(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint, steps = tmp_path / "run.safetensors", []
     train(plain.Plain(), plain.data(), DESCENT, seed=SEED, checkpoint=checkpoint)
     train(
@@ -425,7 +427,7 @@ def test_min_snr_of_a_real_schedule():
 
 
 def test_only_what_requires_gradients_is_trained_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     settings, checkpoint = replace(DESCENT, ema=0.5), tmp_path / "run.safetensors"
 
     def half_frozen() -> plain.Plain:
@@ -639,7 +641,7 @@ def test_what_is_drawn_does_not_depend_on_the_device():
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_run_on_a_gpu_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     pictures = tiny.images(4)
 
@@ -663,7 +665,7 @@ def test_ddpm_has_the_time_steps_of_its_schedule():
 def test_a_step_does_not_wait_for_the_gpu(options):
     model = tiny.model().to("cuda")
     data, settings = model.encode(tiny.images(4)), Training(steps=9, batch_size=4, **options)
-    run = training._Run(model, settings, Processes(), ascend=False)
+    run = stepwise._Run(model, settings, Processes(), ascend=False)
     steps = [draw(data, step, settings, SEED, 1000) for step in range(4)]
     run.advance(*steps[0], reseed=lambda place: None)  # the first one sets things up
     torch.cuda.set_sync_debug_mode("error")

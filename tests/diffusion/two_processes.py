@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from diffcredit.diffusion import Training, training
+from diffcredit.diffusion import Training, stepwise
 from diffcredit.diffusion.data_parallel import processes
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
@@ -58,8 +58,8 @@ def work(rank: int, port: int, folder: Path) -> None:
 
     model.network.register_forward_pre_hook(press)
     writes = []
-    original = training.write_checkpoint
-    training.write_checkpoint = lambda *arguments: (writes.append(1), original(*arguments))
+    original = stepwise.write_checkpoint
+    stepwise.write_checkpoint = lambda *arguments: (writes.append(1), original(*arguments))
     try:
         train(model, plain.data(), SETTINGS, seed=1, checkpoint=checkpoint)
     except KeyboardInterrupt:

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diffcredit.diffusion import Training
+from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
-from diffcredit.retraining import fine_tune
 from diffcredit.retraining.lora import LoRA
 from diffcredit.retraining.protocol import Ground
 from diffusion.tiny_pipelines import unet
@@ -66,7 +65,7 @@ def test_the_first_step_goes_down_and_with_the_square_of_alpha(base):
     some, twice = (updates(base, rank=2, alpha=alpha) for alpha in (4.0, 8.0))
     batches = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fine_tune, "train", lambda model, data, *_, **__: batches.append(data))
+        patched.setattr(training, "train", lambda model, data, *_, **__: batches.append(data))
         updates(base)
     gradients = _gradient(base.base, batches[0])
     for name, update in some.items():
@@ -93,7 +92,7 @@ def test_adapters_follow_from_the_seed_alone(base):
 
 def test_only_the_adapter_is_trained_and_the_rest_is_shared(base, monkeypatch):
     seen = []
-    monkeypatch.setattr(fine_tune, "train", lambda model, *_, **__: seen.append(model.network))
+    monkeypatch.setattr(training, "train", lambda model, *_, **__: seen.append(model.network))
     retraining = LoRA(rank=2)
     retraining.prepare(base)
     list(retraining.models_for(np.repeat(TWO, 2, axis=0), [1, 2]))

@@ -7,14 +7,14 @@ import pytest
 from torch import nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion import Training, kept
+from diffcredit.diffusion import Training, kept, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.plugins import build
 from diffcredit.progress import silent
-from diffcredit.retraining import RETRAININGS, from_scratch
+from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.from_scratch import FromScratch
 from diffcredit.retraining.protocol import Ground
@@ -186,7 +186,7 @@ def test_from_scratch_for_everybody_is_training_an_untrained_network(tmp_path, m
     on = ground(tmp_path)
     retraining = prepared("from_scratch", on)
     with monkeypatch.context() as patched:
-        patched.setattr(from_scratch, "train", lambda *_, **__: None)
+        patched.setattr(training, "train", lambda *_, **__: None)
         untrained, other = retraining.models_for(np.array([EVERYBODY] * 2), [8, 9])
     assert untrained.fingerprint not in (other.fingerprint, on.base.fingerprint)
     train(untrained, untrained.encode(on.contributions.images), TRAINING, seed=8)

@@ -12,6 +12,8 @@ from diffcredit.artifacts import atomic_file, canonical_json
 from diffcredit.diffusion.nested_tensors import flatten, unflatten
 from diffcredit.errors import UserError
 
+CHECKPOINT_SECONDS = 15.0  # between two
+
 
 def write_checkpoint(path: Path, identity: str, state: dict[str, Any]) -> None:
     """Keeps ``state`` in ``path`` for the run of this ``identity``."""

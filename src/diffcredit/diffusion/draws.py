@@ -1,40 +1,78 @@
 """What a training step sees: its images, mirrorings, time steps and noises, from (seed, step) alone."""
 
+import math
+from dataclasses import dataclass
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from diffcredit.diffusion.noises import normals, words
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
 from diffcredit.seeds import derive_seed
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What steps of a training see, on the CPU: of each step the places of its images in the data, whether they are
+    mirrored, and their time steps, each (steps, b); and the key of its noises, (steps,), 64 bits as int64."""
+
+    places: Tensor
+    flip: Tensor
+    t: Tensor
+    keys: Tensor
+
+
+def plan(rows: Tensor, settings: Training, seed: int, time_steps: int, steps: range | None = None) -> Plan:
+    """Of a training on the images ``rows`` (m,), their places among all contributions; places are among them. Of all
+    steps, or of ``steps``.
+
+    Images come in epochs of random order; a batch may reach over into the next (a coalition smaller than a batch:
+    into several).
+    """
+    steps = range(settings.steps) if steps is None else steps
+    size, total = settings.batch_size, len(rows)
+    first, offset = divmod(steps.start * size, total)
+    last = (steps.stop * size - 1) // total
+    order = torch.cat([_order(rows, seed, epoch) for epoch in range(first, last + 1)])
+    t, flip = _times_and_flips(_keys(seed, "step", steps), size, time_steps)
+    return Plan(
+        places=order[offset : offset + len(steps) * size].reshape(len(steps), size),
+        flip=torch.from_numpy(flip if settings.flip else np.zeros_like(flip)),
+        t=torch.from_numpy(t),
+        keys=torch.from_numpy(_keys(seed, "noise", steps).view(np.int64)),
+    )
+
+
 def draw(data: Batch, step: int, settings: Training, seed: int, time_steps: int) -> tuple[Batch, Tensor, Tensor]:
-    """Step ``step``'s batch, time steps (b,) and noises (b, c, h, w), from (seed, step) alone.
-
-    Images come in epochs of random order; a batch may reach over into the next (a
-    coalition smaller than a batch: into several).
-    """
-    size, total = settings.batch_size, len(data)
-    first, offset = divmod(step * size, total)
-    epochs = range(first, ((step + 1) * size - 1) // total + 1)
-    index = torch.cat([_order(data.rows, seed, epoch) for epoch in epochs])[offset : offset + size]
-    generator = torch.Generator().manual_seed(derive_seed(seed, "step", step))
-    t = _time_steps(size, time_steps, generator)
-    noise = torch.randn((size, *data.x.shape[1:]), generator=generator)
-    flip = torch.rand(size, generator=generator) < 0.5
-    batch = data.select(index, flip if settings.flip else None)
+    """Step ``step``'s batch, time steps (b,) and noises (b, c, h, w)."""
+    seen = plan(data.rows, settings, seed, time_steps, range(step, step + 1))
+    shape = (settings.batch_size, *data.x.shape[1:])
+    noise = normals(int(seen.keys[0]), math.prod(shape)).reshape(shape)
+    batch = data.select(seen.places[0], seen.flip[0] if settings.flip else None)
     # a copy that does not block leaves the host free to prepare the next step while the device works on this one
-    return batch, t.to(data.x.device, non_blocking=True), noise.to(data.x.device, non_blocking=True)
+    return batch, seen.t[0].to(data.x.device, non_blocking=True), noise.to(data.x, non_blocking=True)
 
 
-def _time_steps(size: int, time_steps: int, generator: torch.Generator) -> Tensor:
-    """(size,): each uniform on 0..T−1, one from each of ``size`` equal strata, in random order.
+def _keys(seed: int, what: str, steps: range) -> NDArray[np.uint64]:
+    return words(derive_seed(seed, what), np.arange(steps.start, steps.stop, dtype=np.uint64))
 
-    The loss and its gradient vary more over time steps than over images; covering them evenly in every batch
-    makes the gradient less noisy at no cost.
+
+def _times_and_flips(
+    keys: NDArray[np.uint64], size: int, time_steps: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Of each step, by its key of ``keys`` (s,), the time steps (s, size) and which images are mirrored, (s, size).
+
+    Each time step is uniform on 0..T−1, one from each of ``size`` equal strata, in random order: the loss and its
+    gradient vary more over time steps than over images, and covering them evenly in every batch makes the gradient
+    less noisy at no cost.
     """
-    strata = torch.randperm(size, generator=generator) + torch.rand(size, generator=generator, dtype=torch.float64)
-    return (strata * (time_steps / size)).long().clamp_(max=time_steps - 1)
+    order, within, flips = np.split(words(keys[:, None], np.arange(3 * size, dtype=np.uint64)), 3, axis=1)
+    strata = order.argsort(axis=1, kind="stable") + (within >> np.uint64(11)) * 2.0**-53
+    t = (strata * (time_steps / size)).astype(np.int64)
+    return np.minimum(t, time_steps - 1), flips >> np.uint64(63) == 1
 
 
 def _order(rows: Tensor, seed: int, epoch: int) -> Tensor:

@@ -1,10 +1,12 @@
 """The noise schedule: how images drown in noise, what the network learns to tell, and the samplers that undo it."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
+from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
 from diffusers.schedulers.scheduling_pndm import PNDMScheduler
 from torch import Tensor
 
@@ -27,6 +29,7 @@ KEYS = (
     "clip_sample_range",
 )
 _PNDM_KEYS = (*KEYS[:6], "timestep_spacing", "steps_offset", "set_alpha_to_one")
+_DPM_KEYS = (*KEYS[:5], "rescale_betas_zero_snr")
 
 
 class NoiseSchedule:
@@ -61,7 +64,7 @@ class NoiseSchedule:
 
     def foreseen(self, prediction: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
         """x̂₀: what ``prediction`` says that x_t at the one time step ``t`` comes from, cut off where samplers do so."""
-        alpha = self._ddim.alphas_cumprod[t].to(x_t.device)
+        alpha = self._ddim.alphas_cumprod[t]  # a number on the CPU goes with x_t on any device
         if self.prediction == "epsilon":
             x = (x_t - (1 - alpha).sqrt() * prediction) / alpha.sqrt()
         else:
@@ -80,7 +83,8 @@ class NoiseSchedule:
         return clipped if self.prediction == "sample" else clipped / (snr + 1)
 
     def sampler(self, name: str, steps: int) -> "Sampler":
-        """A fresh sampler: ``ddim`` with η = 0 (Song et al. 2021) or ``pndm`` (Liu et al. 2022)."""
+        """A fresh sampler: ``ddim`` with η = 0 (Song et al. 2021), ``pndm`` (Liu et al. 2022) or ``dpm``, the
+        second-order multistep DPM-Solver++ (Lu et al. 2022)."""
         if steps > self.time_steps:
             raise UserError(
                 f"sampling.steps: {steps}; this model has {self.time_steps} time steps, more is not accepted"
@@ -96,17 +100,54 @@ class NoiseSchedule:
             options = {key: self.config[key] for key in _PNDM_KEYS if key in self.config}
             # without the Runge-Kutta start, as Stable Diffusion is used
             scheduler = PNDMScheduler(**options, skip_prk_steps=True)
+        elif name == "dpm":
+            return self._dpm(steps)
         else:
-            raise UserError(f"sampling.scheduler: {name!r}; accepted: ddim, pndm")
+            raise UserError(f"sampling.scheduler: {name!r}; accepted: ddim, pndm, dpm")
         scheduler.set_timesteps(steps)
         return Sampler(scheduler)
 
+    def _dpm(self, steps: int) -> "Sampler":
+        """DPM-Solver++ of x̂₀ as :meth:`foreseen` has it, cut off where the schedule says so."""
+        if self.prediction == "epsilon" and self.config.get("rescale_betas_zero_snr"):
+            raise UserError(
+                "sampling.scheduler: 'dpm' takes no model that predicts the noise and ends in pure noise "
+                "(rescale_betas_zero_snr), as this one does; accepted: ddim"
+            )
+        options = {key: self.config[key] for key in _DPM_KEYS if key in self.config}
+        # The solver is given x̂₀, so that what is cut off is one differential equation whatever the steps. diffusers'
+        # DDIM cuts x̂₀ off and keeps the noise from before the cut: each step pulls anew, and more steps change images
+        # without end. Order 3 comes no nearer than 2.
+        scheduler = DPMSolverMultistepScheduler(**options, prediction_type="sample", solver_order=2)
+        scheduler.set_timesteps(timesteps=dpm_time_steps(self.time_steps, steps))
+        return Sampler(scheduler, self.foreseen)
+
+
+def dpm_time_steps(time_steps: int, steps: int) -> list[int]:
+    """t_k = T (k/n)^1.2 − 1 for k = n, …, 1: from T − 1, where noise begins, each once.
+
+    The last step, from t_1 to no noise, is of first order and dominates the error of equal steps; with the exponent 1.2
+    it is shorter. On U-Nets of 16-pixel OpenMoji, against 1,000 steps of DDIM of the same equation: equal steps are
+    nearer in at most 10 steps where x̂₀ is not cut off (0.07 against 0.08 of a pixel's range [−1, 1]) and further with
+    more, or where it is (0.05 against 0.04 in 10 steps, 0.03 against 0.02 in 20); exponents of 2 and 3, Karras's and
+    Lu's steps, which are small where there is little noise, come into their own at 40 steps.
+    """
+    return [max(k, math.floor(time_steps * (k / steps) ** 1.2 + 0.5)) - 1 for k in range(steps, 0, -1)]
+
 
 class Sampler:
-    """One way from noise to images; it may remember its last predictions, so a batch has one of its own."""
+    """One way from noise to images; it may remember its last predictions, so a batch has one of its own.
 
-    def __init__(self, scheduler: DDIMScheduler | PNDMScheduler) -> None:
-        self._scheduler = scheduler
+    ``told``: what the scheduler takes for (prediction, x, t); None: the network's prediction as it is. Tables and time
+    steps stay on the CPU and nothing of x is read back, so that all steps can be recorded in one CUDA graph.
+    """
+
+    def __init__(
+        self,
+        scheduler: DDIMScheduler | PNDMScheduler | DPMSolverMultistepScheduler,
+        told: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    ) -> None:
+        self._scheduler, self._told = scheduler, told
 
     @property
     def timesteps(self) -> Tensor:
@@ -114,4 +155,6 @@ class Sampler:
         return cast(Tensor, self._scheduler.timesteps)
 
     def step(self, prediction: Tensor, t: Tensor, x: Tensor) -> Tensor:
+        if self._told is not None:
+            prediction = self._told(prediction, x, t).to(x.dtype)  # the solver answers in the type it is given
         return cast(Any, self._scheduler).step(prediction, t, x, return_dict=False)[0]

@@ -44,6 +44,16 @@ def _bitsandbytes(settings: Training) -> Any:
         ) from None
 
 
+def averaged_share(settings: Training, done: int) -> float:
+    """How much of the weights after ``done`` steps goes into their average; 0 where none does yet."""
+    if settings.ema is not None:
+        return 1 - min(settings.ema, (1 + done) / (10 + done))
+    if settings.average_tail is not None:
+        first = settings.steps - max(1, round(settings.average_tail * settings.steps))
+        return 1 / (done - first) if done > first else 0.0  # the running mean of the tail
+    return 0.0
+
+
 def learning_rate(settings: Training, step: int) -> float:
     """The rate η_k at step k = 0, 1, …, K − 1, with w warm-up steps and j = k − w:
 

@@ -12,6 +12,7 @@ Count = Annotated[int, Ge(1), Le(1_000_000)]
 Rank = Annotated[int, Ge(1), Le(4096)]
 """Of a low-rank update; no attention is wider."""
 Fraction = Annotated[float, Gt(0), Lt(1)]
+Precision = Literal["auto", "float32", "bf16"]
 Annealing = Literal["constant", "cosine", "linear"]
 """How the learning rate ends: as it began, or at zero."""
 
@@ -40,7 +41,7 @@ class Training:
     **Memory and speed**, which change rounding only. ``micro_batch``: at most so many samples go through the
     network at once, their gradients added up (by default all; fewer where the memory runs out).
     ``gradient_checkpointing`` computes activations twice instead of keeping them. ``precision: bf16`` computes
-    the network in bfloat16, with weights, loss and optimizer in float32.
+    the network in bfloat16, with weights, loss and optimizer in float32; ``auto`` does so on a GPU that has it.
     """
 
     # a misspelt key in a study file is an error
@@ -60,7 +61,7 @@ class Training:
     min_snr: Annotated[float, Gt(0)] | None = None
     micro_batch: Count | None = None
     gradient_checkpointing: bool = False
-    precision: Literal["float32", "bf16"] = "float32"
+    precision: Precision = "auto"
 
     def __post_init__(self) -> None:
         if self.ema is not None and self.average_tail is not None:
@@ -79,18 +80,20 @@ class Training:
 class Sampling:
     """How a model's images are generated: ``images`` of them, image i from the noise of seed ``seed + i``.
 
-    ``scheduler``: ``ddim`` with η = 0, or ``pndm``, Stable Diffusion's. ``guidance`` is how strongly a text-to-image
-    model follows its prompt (7.5 unless given; 1: not guided); other models take none.
+    ``scheduler``: ``ddim`` with η = 0; ``pndm``, Stable Diffusion's; or ``dpm``, DPM-Solver++ of second order, for few
+    steps. ``guidance`` is how strongly a text-to-image model follows its prompt (7.5 unless given; 1: not guided);
+    other models take none. ``precision`` is the network's: ``auto`` is ``bf16`` on a GPU that has it.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     images: Annotated[int, Ge(1), Le(10_000_000)] = 1024
     steps: Annotated[int, Ge(1), Le(1000)] = 100  # no more than there are time steps
-    scheduler: Literal["ddim", "pndm"] = "ddim"
+    scheduler: Literal["ddim", "pndm", "dpm"] = "ddim"
     seed: Annotated[int, Ge(0), Lt(2**62)] = 0  # torch takes 64 bits
     batch_size: Count = 256
     guidance: Annotated[float, Gt(0)] | None = None
+    precision: Precision = "auto"
 
     @property
     def seeds(self) -> range:

@@ -1,8 +1,9 @@
 """What all families share: a U-Net of diffusers, a noise schedule, deterministic sampling."""
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ class UNetModel:
 
     network: nn.Module
     noise_schedule: NoiseSchedule
+    made: Mapping[str, Any] = MappingProxyType({})
+    """What the last bits of its weights depend on beside the device: how they were trained."""
 
     @property
     def device(self) -> torch.device:
@@ -38,9 +41,13 @@ class UNetModel:
         return self.network(x_t, t).sample
 
     def loss(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
-        x_t = self.noise_schedule.add_noise(batch.x, noise, t)
-        target = self.noise_schedule.target(batch.x, noise, t)
-        return (self.predict(x_t, t, batch.condition).float() - target).square().mean(dim=(1, 2, 3))
+        return self.losses(batch.x, t, noise, batch.condition)
+
+    def losses(self, x: Tensor, t: Tensor, noise: Tensor, condition: Tensor | None) -> Tensor:
+        """Of images x (m, c, h, w), (m,)."""
+        x_t = self.noise_schedule.add_noise(x, noise, t)
+        target = self.noise_schedule.target(x, noise, t)
+        return (self.predict(x_t, t, condition).to(target.dtype) - target).square().mean(dim=(1, 2, 3))
 
     @torch.no_grad()
     def sample(
@@ -54,7 +61,9 @@ class UNetModel:
         self.network.eval()
 
         def images_of(places: range) -> Images:
-            return self.decode(self.denoise(seeds[places.start : places.stop], steps, scheduler, guidance))
+            x = self.denoise(seeds[places.start : places.stop], steps, scheduler, guidance)
+            with torch.autocast(self.device.type, enabled=False):  # which is the network's alone
+                return self.decode(x.float())
 
         return np.concatenate(in_smaller_batches(images_of, len(seeds), batch_size))
 
@@ -71,17 +80,14 @@ class UNetModel:
         on_step: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
         """From the noise of each seed to (m, c, h, w); ``on_step(k, x̂₀)`` hears what the k-th step foresees."""
-        # one CPU generator per image: its noise depends on its seed alone, whatever the batch and the device
-        noises = [torch.randn(self.shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        x = torch.stack(noises).to(self.device)
+        x = initial_noise(self.shape, seeds).to(self.device)
         sampler = self.noise_schedule.sampler(scheduler, steps)
         for k, t in enumerate(sampler.timesteps):
             prediction = self.guided(x, t.expand(len(x)).to(x.device), seeds, guidance)
             if on_step is not None:
                 on_step(k, self.noise_schedule.foreseen(prediction, x, t))
             x = sampler.step(prediction, t, x)
-        if not torch.isfinite(x).all():
-            raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
+        check_finite(x)
         return x
 
     def guided(self, x: Tensor, t: Tensor, seeds: Sequence[int], guidance: float | None) -> Tensor:
@@ -97,6 +103,17 @@ class UNetModel:
     def to(self, device: torch.device | str) -> Self:
         self.network.to(device)
         return self
+
+
+def initial_noise(shape: tuple[int, int, int], seeds: Sequence[int]) -> Tensor:
+    """Where images begin, (m, c, h, w) on the CPU: each follows from its seed alone, whatever the batch and device."""
+    return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+
+
+def check_finite(x: Tensor) -> None:
+    """Refuses what a model made where it is not finite."""
+    if not torch.isfinite(x).all():
+        raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
 
 
 def to_unit(images: Images, device: torch.device | str = "cpu") -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from diffcredit.coalitions import decode
-from diffcredit.diffusion.generating import generate
+from diffcredit.diffusion.generating import generate, sampling_numerics
 from diffcredit.diffusion.micro_batches import smallest_micro_batch
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
@@ -41,6 +41,11 @@ class ModelEvaluator:
     seed: int
     extractors: Extractors
     keeper: Keeper
+
+    @property
+    def at_once(self) -> int:
+        """How many coalitions' models are best made together."""
+        return getattr(self.retraining, "at_once", 1)
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
         remaining = deque(tasks)
@@ -82,7 +87,7 @@ class ModelEvaluator:
             status="done",
             values=tuple(value_of(measurement) for measurement in measurements),
             error=None,
-            numerics=numerics(model.device),
+            numerics=numerics(model, self.sampling),
             seconds={"training": training, "sampling": sampling, "measuring": measuring},
             worker=worker_name(),
             started=started,
@@ -98,15 +103,17 @@ def value_of(measurement: Measurement) -> Value:
     )
 
 
-def numerics(device: torch.device) -> dict[str, Any]:
-    """The class within which outputs are bitwise equal: device, type of numbers, threads, path of the code, and the
-    micro-batch where memory ran out (None: as the study says)."""
+def numerics(model: DiffusionModel, sampling: Sampling) -> dict[str, Any]:
+    """The class within which outputs are bitwise equal: the device, its threads, how the model was trained (type of
+    numbers, path of the code, models trained at once) and sampled, and the micro-batch where memory ran out (None: as
+    the study says)."""
+    device = model.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     threads = torch.get_num_threads() if device.type == "cpu" else None
     return {
         "device": f"{device.type} {name}",
-        "dtype": "float32",
         "threads": threads,
-        "path": "eager",
+        "training": dict(getattr(model, "made", {})),
+        "sampling": sampling_numerics(model, sampling),
         "micro_batch": smallest_micro_batch(),
     }

@@ -10,10 +10,10 @@ from annotated_types import Gt, Le
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.fast.sizes import fleet_size
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Annealing, Count, PositiveInt, Training
-from diffcredit.diffusion.training import train
-from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
+from diffcredit.retraining.protocol import Ground, Rehearsal, in_fleets
 
 
 @dataclass
@@ -44,6 +44,7 @@ class FineTune:
         self.settings = self.training(ground.training)
         self.weights = start.fingerprint
         self._data = ground.data()
+        self.at_once = fleet_size(self.begin(seed=0), self.settings)
 
     def training(self, base: Training) -> Training:
         """The base model's training settings with this fine-tuning's in their place."""
@@ -62,13 +63,16 @@ class FineTune:
         return Rehearsal(start, None, self.training(training))
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        return one_by_one(self.ground, self.start, coalitions, seeds, self.model_for)
+        models = in_fleets(
+            self.ground, self.start, coalitions, seeds, self.at_once, self.begin, self._data, self.settings
+        )
+        for coalition, model in zip(coalitions, models, strict=True):
+            yield self.end(model) if coalition.any() else model
 
-    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        """The model of a coalition of somebody, an (n,) boolean vector."""
-        return self.fine_tuned(self.start.clone(), coalition, seed)
+    def begin(self, seed: int) -> DiffusionModel:
+        """What is trained for a coalition."""
+        return self.start.clone()
 
-    def fine_tuned(self, model: DiffusionModel, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        """``model``, trained on the coalition's images as the settings say."""
-        train(model, self._data.select(self.ground.contributions.of(coalition)), self.settings, seed=seed)
+    def end(self, model: DiffusionModel) -> DiffusionModel:
+        """What was trained, as the coalition's model."""
         return model

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.fast.sizes import fleet_size
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
-from diffcredit.diffusion.training import train
-from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
+from diffcredit.retraining.protocol import Ground, Rehearsal, in_fleets
 from diffcredit.seeds import derive_seed
 
 
@@ -32,6 +32,7 @@ class FromScratch:
         self._ground = ground
         self._training = self.training(ground.training)
         self._data = ground.data()
+        self.at_once = fleet_size(ground.base, self._training)
 
     def training(self, base: Training) -> Training:
         steps = self.steps or base.steps
@@ -41,9 +42,8 @@ class FromScratch:
         return Rehearsal(start, None, self.training(training))
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        return one_by_one(self._ground, self._ground.base, coalitions, seeds, self._model_for)
+        base = self._ground.base
+        return in_fleets(self._ground, base, coalitions, seeds, self.at_once, self._begin, self._data, self._training)
 
-    def _model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        model = self._ground.base.untrained(derive_seed(seed, "initial weights"))
-        train(model, self._data.select(self._ground.contributions.of(coalition)), self._training, seed=seed)
-        return model
+    def _begin(self, seed: int) -> DiffusionModel:
+        return self._ground.base.untrained(derive_seed(seed, "initial weights"))

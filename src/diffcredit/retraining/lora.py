@@ -4,10 +4,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-import numpy as np
 import torch
 from annotated_types import Ge, Gt, Lt
-from numpy.typing import NDArray
 from torch import nn
 
 from diffcredit.contributions import Contributions
@@ -42,17 +40,20 @@ class LoRA(FineTune):
 
     def prepare(self, ground: Ground) -> None:
         _check(ground.base.network)
-        self.start_from(start_of(ground, self.sparse), ground)
-        self._frozen = _frozen(self.start)
+        start = start_of(ground, self.sparse)
+        self._frozen = _frozen(start)
+        self.start_from(start, ground)
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
         _check(start.network)
         rehearsal = rehearsal_of(start, training, self.sparse, coalition=self.training(training))
         return Rehearsal(self._adapted(_frozen(rehearsal.model), seed=0), rehearsal.preparation, rehearsal.coalition)
 
-    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        adapted = self.fine_tuned(self._adapted(self._frozen, derive_seed(seed, "adapter")), coalition, seed)
-        model = self.start.clone()
+    def begin(self, seed: int) -> DiffusionModel:
+        return self._adapted(self._frozen, derive_seed(seed, "adapter"))
+
+    def end(self, model: DiffusionModel) -> DiffusionModel:
+        adapted, model = model, self.start.clone()
         with torch.no_grad():
             for name, layer in adapted.network.named_modules():
                 if ADAPTER in getattr(layer, "lora_A", {}):

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.encoding import encoded
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
+from diffcredit.diffusion.training import train_each
 from diffcredit.progress import Progress
 from diffcredit.seeds import derive_seed
 
@@ -71,12 +73,41 @@ class Retraining(Protocol):
         """Fingerprint of the weights that coalitions start from, known once prepared; empty if from nothing."""
         ...
 
+    # ``at_once: int``, where it has it, says how many coalitions' models it makes best together
+
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         """The models of ``coalitions`` (m, n), one per row and seed. Of nobody: the untrained network.
 
         All that is random follows from the seed; where nothing is, another seed gives the same model.
         """
         ...
+
+
+def in_fleets(
+    ground: Ground,
+    start: DiffusionModel,
+    coalitions: NDArray[np.bool_],
+    seeds: Sequence[int],
+    at_once: int,
+    begin: Callable[[int], DiffusionModel],
+    data: Batch,
+    settings: Training,
+) -> Iterator[DiffusionModel]:
+    """The model of each row of ``coalitions`` (m, n): ``begin(seed)``, trained on its images of ``data`` as
+    ``settings`` say, ``at_once`` together; of nobody, the untrained ``start``."""
+    for first in range(0, len(seeds), at_once):
+        some = slice(first, first + at_once)
+        peopled = [place for place, coalition in enumerate(coalitions[some]) if coalition.any()]
+        own = [seeds[some][place] for place in peopled]
+        models = [begin(seed) for seed in own]
+        images = [torch.from_numpy(ground.contributions.of(coalitions[some][place])) for place in peopled]
+        errors = train_each(models, data, images, settings, seeds=own, at_once=at_once)
+        made = dict(zip(peopled, zip(models, errors, strict=True), strict=True))
+        for place in range(len(coalitions[some])):
+            model, error = made.pop(place, (None, None))
+            if error is not None:
+                raise error
+            yield ground.untrained(start) if model is None else model
 
 
 def one_by_one(

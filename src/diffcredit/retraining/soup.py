@@ -1,5 +1,6 @@
 """Soup: a coalition's weights are the average of its members' own fine-tuned weights."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.retraining.contributor_models import ContributorModels
 from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.protocol import Ground, Rehearsal
+from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.start import rehearsal_of, start_of
 
@@ -36,6 +37,9 @@ class Soup(FineTune):
         steps = contributions.n * self.steps
         return rehearsal_of(start, self.training(training), self.sparse, coalition=None, prepared_steps=steps)
 
-    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+    def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
+        return one_by_one(self.ground, self.start, coalitions, seeds, self._model_for)
+
+    def _model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
         images = coalition * self.ground.contributions.counts
         return self.contributor_models.average(images / images.sum())

@@ -1,0 +1,79 @@
+"""Whether the fast path can go, and if not, why."""
+
+import os
+import warnings
+from importlib.util import find_spec
+from typing import TypeGuard
+
+import torch
+import torch.distributed as dist
+
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.settings import Training
+from diffcredit.diffusion.unet import UNetModel
+from diffcredit.errors import DiffcreditWarning
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+_told: set[str] = set()
+_broken: set[str] = set()
+"""What of this process was tried and failed, so that it is not tried again."""
+
+
+def dtype_of(precision: str, device: torch.device) -> torch.dtype:
+    """The numbers that a network computes with: ``auto`` is bfloat16 on a GPU that has it."""
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
+def trains_fast(model: DiffusionModel, settings: Training) -> TypeGuard[UNetModel]:
+    """Whether ``model`` is trained on the fast path. Of a GPU that is not, one warning says why."""
+    return model.device.type == "cuda" and _tell("training", _obstacle(model) or _obstacle_in(settings))
+
+
+def samples_fast(model: DiffusionModel) -> TypeGuard[UNetModel]:
+    """Whether ``model`` is sampled on the fast path. Of a GPU that is not, one warning says why."""
+    obstacle = _obstacle(model)
+    if obstacle is None and type(model).guided is not UNetModel.guided:  # ty: ignore[unresolved-attribute]
+        obstacle = "it is guided by a text"
+    return model.device.type == "cuda" and _tell("sampling", obstacle)
+
+
+def give_up(what: str, error: Exception) -> None:
+    """Takes note that the fast path of ``what`` failed, and says so."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    _broken.add(f"{type(error).__name__}: {reason}")
+    _tell(what, reason)
+
+
+def _obstacle(model: DiffusionModel) -> str | None:
+    if not isinstance(model, UNetModel):
+        return f"{type(model).__name__} is no UNetModel"
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
+        return "torch.compile is switched off (TORCH_COMPILE_DISABLE)"
+    return next(iter(_broken), None)
+
+
+def _obstacle_in(settings: Training) -> str | None:
+    if settings.optimizer not in OPTIMIZERS:
+        return f"optimizer: {settings.optimizer}"
+    if settings.micro_batch is not None and settings.micro_batch < settings.batch_size:
+        return f"micro_batch: {settings.micro_batch}"
+    if settings.gradient_checkpointing:
+        return "gradient_checkpointing: true"
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        return "several processes train together"
+    return None
+
+
+def _tell(what: str, obstacle: str | None) -> bool:
+    if obstacle is not None and obstacle not in _told:
+        _told.add(obstacle)
+        warnings.warn(
+            f"{what} goes step by step on this GPU, at a fraction of its speed: {obstacle}",
+            DiffcreditWarning,
+            stacklevel=3,
+        )
+    return obstacle is None

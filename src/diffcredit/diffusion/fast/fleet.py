@@ -1,0 +1,218 @@
+"""K models of one architecture, trained as one and again with other weights: what is compiled and recorded is paid for
+once, whatever the number of coalitions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diffcredit.diffusion.draws import Plan
+from diffcredit.diffusion.fast.flat import Layout
+from diffcredit.diffusion.fast.functional import Functions
+from diffcredit.diffusion.fast.replaying import Replayed
+from diffcredit.diffusion.noises import counters, quantiles
+from diffcredit.diffusion.optimizers import averaged_share, learning_rate
+from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.settings import Training
+from diffcredit.diffusion.unet import UNetModel
+
+
+class Fleet:
+    """Trains as many models as ``functions`` take, all as ``like``, on images of ``data`` as ``settings`` say.
+
+    On a GPU the step is recorded when it is first taken: a replay does all of it, from the choice of images to the
+    averaged weights, and the host only says "again". What a step sees is looked up on the device, at the place that
+    the step before has moved on. On the CPU the same step is computed as it stands.
+    """
+
+    def __init__(
+        self, like: UNetModel, functions: Functions, data: Batch, settings: Training, *, ascend: bool = False
+    ) -> None:
+        self._sign = -1 if ascend else 1
+        self.count, self.settings, self._functions, self._data = functions.count, settings, functions, data
+        device = like.device
+        weights = dict(like.network.named_parameters())
+        trained = {name: weight for name, weight in weights.items() if weight.requires_grad}
+        self._layout = Layout(trained)
+        kind = next(iter(trained.values())).dtype
+        real = {"dtype": kind, "device": device}
+        self._weights, self._gradient = (torch.zeros(self.count, self._layout.size, **real) for _ in range(2))
+        self._average = torch.zeros_like(self._weights) if _averages(settings) else None
+        # model by model, for which both have the same strides: else each is copied by a kernel of its own
+        self._gradients = [each for view in self._layout.views(self._gradient) for each in view]
+        # what the network computes with: the weights themselves, or their roundings
+        self._rounded = self._weights if functions.dtype == kind else self._weights.to(functions.dtype)
+        views = self._layout.views(self._rounded)
+        self._parameters = [nn.Parameter(view if self.count > 1 else view[0]) for view in views]
+        frozen = {name: weight.detach().to(functions.dtype) for name, weight in weights.items() if name not in trained}
+        self._given = functions.given(frozen | dict(zip(self._layout.names, self._parameters, strict=True)))
+        steps, size = settings.steps, settings.batch_size
+        whole = {"dtype": torch.int64, "device": device}
+        self._places, self._times = (torch.zeros(steps, self.count, size, **whole) for _ in range(2))
+        self._flips = torch.zeros(steps, self.count, size, dtype=torch.bool, device=device)
+        self._keys = torch.zeros(steps, self.count, **whole)
+        self._rates = torch.tensor([learning_rate(settings, step) for step in range(steps)], **real)
+        self._shares = torch.tensor([averaged_share(settings, step + 1) for step in range(steps)], **real)
+        self._losses = torch.zeros(steps, self.count, **real)
+        self._quantiles, self._counters = quantiles(device), counters(data.x[0].numel() * size, device)
+        self._at = torch.zeros(1, **whole)  # the step to be taken
+        self._rate = torch.zeros((), **real)
+        graphed = device.type == "cuda"
+        self._optimizer = self._make_optimizer(capturable=graphed)
+        self.stream = torch.cuda.Stream(device) if graphed else None
+        self.step: Callable[[], None] = self._advance if self.stream is None else Replayed(self._advance, self.stream)
+
+    def load(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
+        """Takes ``models`` up, at most ``count``, each to be trained as its plan says."""
+        self._reset(models, plans)
+        if isinstance(self.step, Replayed) and self.step.record():
+            self._reset(models, plans)
+
+    def _reset(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
+        # places that nobody takes are filled with the first, and what becomes of it there is not looked at
+        idle = self.count - len(models)
+        crew, orders = [*models, *[models[0]] * idle], [*plans, *[plans[0]] * idle]
+        with torch.no_grad():
+            for view, weights in zip(
+                self._layout.views(self._weights), zip(*map(_trained, crew), strict=True), strict=True
+            ):
+                for mine, weight in zip(view, weights, strict=True):
+                    mine.copy_(weight)
+            if self._rounded is not self._weights:
+                self._rounded.copy_(self._weights)
+            if self._average is not None:
+                self._average.copy_(self._weights)
+            for state in self._optimizer.state.values():
+                for value in state.values():
+                    value.zero_()
+            self._places.copy_(torch.stack([plan.places for plan in orders], dim=1))
+            self._flips.copy_(torch.stack([plan.flip for plan in orders], dim=1))
+            self._times.copy_(torch.stack([plan.t for plan in orders], dim=1))
+            self._keys.copy_(torch.stack([plan.keys for plan in orders], dim=1))
+            self._losses.zero_()
+            self._at.zero_()
+        self._part()
+
+    @property
+    def numerics(self) -> dict[str, Any]:
+        """What its results' last bits depend on."""
+        return {"path": "graph", "dtype": str(self._functions.dtype).removeprefix("torch."), "fleet": self.count}
+
+    @property
+    def shape(self) -> list[int]:
+        """Of the weights: models, and numbers of each."""
+        return list(self._weights.shape)
+
+    def sound(self, done: int) -> bool:
+        """Whether a model is left whose losses of the first ``done`` steps are finite; waits for the device."""
+        self._join()
+        return bool(self._losses[:done].isfinite().all(dim=0).any())
+
+    def state(self, done: int) -> dict[str, Any]:
+        """All that changes with the steps, after ``done`` of them."""
+        self._join()
+        moments = self._optimizer.state[self._master]
+        average = {} if self._average is None else {"average": self._average}
+        return {"step": done, "weights": self._weights, "losses": self._losses, "optimizer": dict(moments), **average}
+
+    def restore(self, state: dict[str, Any]) -> int:
+        """Goes back to a :meth:`state`; after how many steps that was."""
+        with torch.no_grad():
+            self._weights.copy_(state["weights"])
+            self._losses.copy_(state["losses"])
+            if self._rounded is not self._weights:
+                self._rounded.copy_(self._weights)
+            if self._average is not None:
+                self._average.copy_(state["average"])
+            moments = self._optimizer.state[self._master]
+            for name, moment in state["optimizer"].items():
+                moments.setdefault(name, torch.zeros_like(moment)).copy_(moment)  # in place: a recording knows it
+            self._at.fill_(state["step"])
+        self._part()
+        return state["step"]
+
+    def _part(self) -> None:
+        """The fleet's steps come after what was asked of the device so far."""
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream())
+
+    def _join(self) -> None:
+        """What is asked of the device from now on comes after the fleet's steps."""
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+    def unload(self, models: Sequence[UNetModel]) -> list[str | None]:
+        """Gives ``models`` what they have learnt; of each, None, or why that is not to be trusted: its loss or its
+        weights are no finite numbers."""
+        self._join()
+        result = self._weights if self._average is None else self._average
+        with torch.no_grad():
+            for place, model in enumerate(models):
+                for view, weight in zip(self._layout.views(result), _trained(model), strict=True):
+                    weight.copy_(view[place])
+        finite, sound = self._losses.isfinite().cpu(), result.isfinite().all(dim=1).tolist()
+        return [_complaint(finite[:, place], sound[place]) for place in range(len(models))]
+
+    def _advance(self) -> None:
+        """One step of all models."""
+        places, flip, t, keys = (
+            table.index_select(0, self._at).flatten() for table in (self._places, self._flips, self._times, self._keys)
+        )
+        data = self._data
+        losses = self._functions.losses(
+            self._given,
+            data.x.index_select(0, places),
+            data.flipped.index_select(0, places),
+            flip,
+            t,
+            keys,
+            self._counters,
+            self._quantiles,
+            None if data.conditions is None else data.conditions[data.condition_of[places]],
+            self.settings.min_snr,
+        )
+        gradients = torch.autograd.grad(self._sign * losses.sum(), self._parameters)
+        with torch.no_grad():
+            torch._foreach_copy_(self._gradients, [each for gradient in gradients for each in self._apart(gradient)])
+            if self.settings.gradient_clip is not None:
+                # each model's as torch's clip_grad_norm_ does
+                norms = self._gradient.norm(dim=1, keepdim=True)
+                self._gradient *= (self.settings.gradient_clip / (norms + 1e-6)).clamp(max=1.0)
+            self._rate.copy_(self._rates.index_select(0, self._at)[0])
+            self._optimizer.step()
+            if self._rounded is not self._weights:
+                self._rounded.copy_(self._weights)
+            if self._average is not None:
+                self._average.lerp_(self._weights, self._shares.index_select(0, self._at)[0])
+            self._losses.index_copy_(0, self._at, losses.detach().to(self._losses.dtype)[None])
+            self._at += 1
+
+    def _apart(self, gradient: Tensor) -> Sequence[Tensor]:
+        """Of each model."""
+        return gradient.unbind() if self.count > 1 else [gradient]
+
+    def _make_optimizer(self, *, capturable: bool) -> torch.optim.Optimizer:
+        self._master = master = nn.Parameter(self._weights)
+        master.grad = self._gradient
+        if self.settings.optimizer == "sgd":
+            return torch.optim.SGD([master], lr=self._rate, fused=True)
+        options: dict[str, Any] = {"lr": self._rate, "fused": True, "capturable": capturable}
+        if self.settings.optimizer == "adam":
+            return torch.optim.Adam([master], **options)
+        return torch.optim.AdamW([master], weight_decay=self.settings.weight_decay, **options)
+
+
+def _trained(model: UNetModel) -> list[Tensor]:
+    return [weight for weight in model.network.parameters() if weight.requires_grad]
+
+
+def _averages(settings: Training) -> bool:
+    return settings.ema is not None or settings.average_tail is not None
+
+
+def _complaint(finite: Tensor, sound: bool) -> str | None:
+    """Of one model: whether each loss was ``finite`` (steps,), and whether its weights are ``sound``."""
+    if not finite.all():
+        return f"the training loss became infinite or nan at step {int((~finite).nonzero()[0]) + 1}"
+    return None if sound else f"the weights became infinite or nan at step {len(finite)}"

@@ -1,0 +1,34 @@
+"""A GPU's work recorded once and replayed: the host says "again" in place of launching hundreds of kernels."""
+
+from collections.abc import Callable
+
+import torch
+
+WARM_UP = 2  # calls before the recording: what is compiled, tuned and allocated at first use must not be in it
+
+
+class Replayed:
+    """``work()`` on ``stream``, which reads and writes the same tensors at every call and never looks at them."""
+
+    def __init__(self, work: Callable[[], None], stream: torch.cuda.Stream) -> None:
+        self._work, self._stream = work, stream
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def record(self) -> bool:
+        """Records the work if that is still to be done; True: it was done a few times for that."""
+        if self._graph is not None:
+            return False
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARM_UP):
+                self._work()
+        self._stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self._stream):  # which records and does not compute
+            self._work()
+        self._graph = graph
+        return True
+
+    def __call__(self) -> None:
+        assert self._graph is not None  # recorded before
+        with torch.cuda.stream(self._stream):
+            self._graph.replay()

@@ -1,0 +1,92 @@
+"""Models trained by fleets: what is recorded stays, and the next coalition's model takes the place of the last."""
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from diffcredit.artifacts import fingerprint
+from diffcredit.diffusion import checkpoints
+from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
+from diffcredit.diffusion.draws import Plan, plan
+from diffcredit.diffusion.fast.eligibility import dtype_of
+from diffcredit.diffusion.fast.fleet import Fleet
+from diffcredit.diffusion.fast.functional import functions_of
+from diffcredit.diffusion.interruption import interruption
+from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.settings import Training
+from diffcredit.diffusion.unet import UNetModel
+
+LOOK_STEPS = 25  # between two looks at what the device has done, for which it waits a moment
+
+_latest: list[tuple[list[object], Batch, Fleet]] = []
+"""The fleet that this process used last: another coalition's training is the same but for weights and images."""
+
+
+def fleet_for(like: UNetModel, data: Batch, settings: Training, count: int, *, ascend: bool = False) -> Fleet:
+    """A fleet of ``count`` models as ``like``; the last one where it is such."""
+    functions = functions_of(like, count, dtype_of(settings.precision, like.device))
+    key: list[object] = [functions, settings, ascend]
+    if _latest and _latest[0][0] == key and _latest[0][1] is data:
+        return _latest[0][2]
+    _latest.clear()  # before the next one is made: both may not fit into memory
+    fleet = Fleet(like, functions, data, settings, ascend=ascend)
+    _latest.append((key, data, fleet))
+    return fleet
+
+
+def forget() -> None:
+    """Gives the last fleet's memory back."""
+    _latest.clear()
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def plan_among(data: Batch, places: Tensor, settings: Training, seed: int, time_steps: int) -> Plan:
+    """Of a training on the images at ``places`` (m,) of ``data``; the plan's places are those in ``data``."""
+    own = plan(data.rows[places], settings, seed, time_steps)
+    return Plan(places[own.places], own.flip, own.t, own.keys)
+
+
+def sail(
+    fleet: Fleet,
+    models: Sequence[UNetModel],
+    *,
+    checkpoint: Path | None = None,
+    identity: object = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> list[str | None]:
+    """Trains ``models``, which ``fleet`` is loaded with, in place; of each, None or why it is not to be trusted.
+
+    With a ``checkpoint`` the run of this ``identity`` saves itself and continues, as ``train`` says.
+    """
+    steps = fleet.settings.steps
+    mark = fingerprint([identity, fleet.shape, repr(fleet.settings)])
+    done = 0
+    if checkpoint is not None:
+        state = read_checkpoint(checkpoint, mark, models[0].device)
+        done = 0 if state is None else fleet.restore(state)
+    saved = time.monotonic()
+    with interruption(checkpoint is not None) as interrupted:
+        while done < steps and fleet.sound(done):  # if no model is left to train, that is told by unload
+            for _ in range(min(LOOK_STEPS, steps - done)):
+                fleet.step()
+                done += 1
+            if on_step is not None:
+                on_step(done, steps)
+            overdue = time.monotonic() - saved > checkpoints.CHECKPOINT_SECONDS
+            if checkpoint is not None and (overdue or interrupted.is_set()):
+                if fleet.sound(done):  # only that is worth keeping
+                    write_checkpoint(checkpoint, mark, fleet.state(done))
+                saved = time.monotonic()
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+    complaints = fleet.unload(models)
+    for model in models:
+        model.network.eval()
+        model.made = fleet.numerics
+    return complaints

@@ -1,0 +1,205 @@
+"""Training step by step, on any device: the way of whatever the fast path does not know."""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diffcredit.artifacts import fingerprint
+from diffcredit.diffusion import checkpoints
+from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
+from diffcredit.diffusion.data_parallel import Processes, processes
+from diffcredit.diffusion.diverging import diverged
+from diffcredit.diffusion.draws import draw
+from diffcredit.diffusion.fast.eligibility import dtype_of
+from diffcredit.diffusion.interruption import interruption
+from diffcredit.diffusion.micro_batches import part, with_fitting_micro_batch
+from diffcredit.diffusion.optimizers import averaged_share, learning_rate, make_optimizer
+from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.randomness import own_randomness
+from diffcredit.diffusion.settings import Training
+from diffcredit.diffusion.unet import UNetModel
+from diffcredit.errors import DiffcreditError, UserError
+
+LOSS_CHECK_STEPS = 50  # looking at the loss makes a GPU wait, so not at every step
+
+
+def train_stepwise(
+    model: DiffusionModel,
+    data: Batch,
+    settings: Training,
+    *,
+    seed: int,
+    checkpoint: Path | None,
+    on_step: Callable[[int, int], None] | None,
+    on_batch: Callable[[int, Batch, Tensor, Tensor], None] | None,
+    ascend: bool,
+) -> None:
+    """As :func:`~diffcredit.diffusion.training.train` says."""
+    network = model.network
+    shapes = {name: list(weight.shape) for name, weight in network.named_parameters()}
+    identity = fingerprint([seed, len(data), repr(settings), ascend, shapes])
+    with (
+        processes() as together,
+        own_randomness(network, model.device) as reseed,
+        _gradient_checkpointing(network, settings.gradient_checkpointing),
+        interruption(checkpoint is not None) as interrupted,
+    ):
+        run = _Run(model, settings, together, ascend=ascend)
+        if checkpoint is not None:
+            state = read_checkpoint(checkpoint, identity, model.device)
+            if state is not None:
+                run.restore(state)
+            if len(set(together.gather(run.step))) > 1:
+                raise UserError(f"{checkpoint}: not the same file for all processes; a folder they share is needed")
+        network.train()
+        last_save = time.monotonic()
+        while run.step < settings.steps:
+            step = run.step
+            batch, t, noise = draw(data, step, settings, seed, model.time_steps)
+            if on_batch is not None:
+                on_batch(step, batch, t, noise)
+            run.advance(batch, t, noise, lambda place, step=step: reseed(seed, "network", step, place))
+            if on_step is not None and together.rank == 0:
+                on_step(run.step, settings.steps)
+            if checkpoint is None:
+                continue
+            stop = any(together.gather(interrupted.is_set()))
+            overdue = together.gather(time.monotonic() - last_save > checkpoints.CHECKPOINT_SECONDS)[0]
+            if overdue or stop:
+                run.check_losses()  # only a sound state is worth keeping
+                if together.rank == 0:
+                    write_checkpoint(checkpoint, identity, run.state())
+                last_save = time.monotonic()
+            if stop:
+                raise KeyboardInterrupt
+    run.finish()
+    network.eval()
+    if isinstance(model, UNetModel):
+        model.made = {"path": "eager", "dtype": str(run.dtype).removeprefix("torch.")}
+
+
+class _Run:
+    """The state of a training run: weights, the optimizer's state, averaged weights, step."""
+
+    def __init__(self, model: DiffusionModel, settings: Training, together: Processes, *, ascend: bool) -> None:
+        self.model, self.settings, self.together, self.step = model, settings, together, 0
+        self.sign = -1 if ascend else 1
+        self.parameters = {name: value for name, value in model.network.named_parameters() if value.requires_grad}
+        if not self.parameters:
+            raise DiffcreditError(f"no parameter of the {type(model.network).__name__} requires a gradient")
+        self.weights = list(self.parameters.values())
+        self.optimizer = make_optimizer(settings, self.weights)
+        averages = settings.ema is not None or settings.average_tail is not None
+        self.average = [weight.detach().clone() for weight in self.weights] if averages else []
+        # filled on the device and looked at now and then: the losses of the steps since the last look
+        self.losses = torch.zeros(LOSS_CHECK_STEPS, device=model.device)
+        self.dtype = dtype_of(settings.precision, model.device)
+        self.looked = 0
+
+    def advance(self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None]) -> None:
+        """One step. ``reseed(place)`` seeds the network's own random numbers for the samples from ``place`` on."""
+        share = self.together.share(len(batch))
+        loss = with_fitting_micro_batch(
+            lambda size: self._gradient(batch, t, noise, reseed, share, size), len(share), self.model, self.settings
+        )
+        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        self.together.add_up([*gradients, loss])
+        if self.settings.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(self.weights, self.settings.gradient_clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings, self.step)
+        self.optimizer.step()
+        self.losses[self.step - self.looked] = loss
+        self.step += 1
+        if self.step - self.looked == len(self.losses) or self.step == self.settings.steps:
+            self.check_losses()
+        self._update_average()
+
+    def _gradient(
+        self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None], share: range, size: int
+    ) -> Tensor:
+        """Leaves ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i in the weights, ``size`` samples at a time; returns that sum, ()."""
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.losses.device)
+        for places in (share[first : first + size] for first in range(0, len(share), size)):
+            reseed(places.start)
+            cut = slice(places.start, places.stop)
+            loss = self._losses(part(batch, places), t[cut], noise[cut]).sum() / len(batch)
+            (self.sign * loss).backward()
+            total += loss.detach()
+        return total
+
+    def _losses(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
+        """w(t_i) ℓ_i of each sample, (m,)."""
+        bf16 = self.dtype == torch.bfloat16
+        with torch.autocast(self.losses.device.type, torch.bfloat16, enabled=bf16):
+            losses = self.model.loss(batch, t, noise)
+        if bf16:
+            losses = losses.float()
+        if self.settings.min_snr is not None:
+            losses = losses * self.model.noise_schedule.min_snr_weights(t, self.settings.min_snr)
+        return losses
+
+    def check_losses(self) -> None:
+        """Stops at the first loss since the last look that is no finite number."""
+        losses = self.losses[: self.step - self.looked].tolist()
+        for step, loss in enumerate(losses, start=self.looked + 1):
+            if not abs(loss) < float("inf"):
+                raise diverged(f"the training loss became {loss} at step {step}", self.settings)
+        self.looked = self.step
+
+    def _update_average(self) -> None:
+        share = averaged_share(self.settings, self.step)
+        if share > 0:
+            torch._foreach_lerp_(self.average, [weight.detach() for weight in self.weights], share)
+
+    def finish(self) -> None:
+        """Puts the averaged weights in place. Each loss vouches for the weights before its step, none for the last."""
+        with torch.no_grad():
+            for weight, average in zip(self.weights, self.average, strict=False):
+                weight.copy_(average)
+            if not torch.stack([weight.isfinite().all() for weight in self.weights]).all():
+                raise diverged(f"the weights became infinite or nan at step {self.step}", self.settings)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "weights": self.parameters,
+            "average": self.average,
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        with torch.no_grad():
+            for name, weight in self.parameters.items():
+                weight.copy_(state["weights"][name])
+            for average, saved in zip(self.average, state["average"], strict=True):
+                average.copy_(saved)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = self.looked = state["step"]
+
+
+@contextmanager
+def _gradient_checkpointing(network: nn.Module, on: bool) -> Generator[None]:
+    """Switches gradient checkpointing on, as diffusers' networks do it, and off again."""
+    if not on:
+        yield
+        return
+    enable, disable = (getattr(network, f"{verb}_gradient_checkpointing", None) for verb in ("enable", "disable"))
+    try:
+        if enable is None or disable is None:
+            raise ValueError("no such method")
+        enable()
+    except ValueError as error:  # diffusers' own refusal
+        raise UserError(
+            f"gradient_checkpointing: true, but {type(network).__name__} does not offer it ({error}); accepted: false"
+        ) from None
+    try:
+        yield
+    finally:
+        disable()
