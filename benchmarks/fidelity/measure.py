@@ -77,14 +77,14 @@ def _begin(files: dict[str, Path]) -> None:
 
 def evaluate(recipe: str, coalition: str, replicate: int) -> tuple[str, str, int, dict[str, float], dict[str, float]]:
     """One evaluation in a worker, which builds each recipe's evaluator once."""
-    from diffcredit.execution.tasks import Task, evaluate_one
+    from diffcredit.execution.tasks import Task, evaluate_all
     from diffcredit.execution.threads import limited_threads
     from diffcredit.study import Study
 
     with limited_threads(1):
         if recipe not in _evaluators:
             _evaluators[recipe] = Study.load(_files[recipe]).evaluator()
-        evaluation = evaluate_one(_evaluators[recipe], Task(coalition, replicate, "truth"))  # ty: ignore
+        (evaluation,) = evaluate_all(_evaluators[recipe], [Task(coalition, replicate, "truth")])  # ty: ignore
     if evaluation.status != "done":
         raise RuntimeError(f"{recipe}, {coalition}: {evaluation.error}")
     values = {}

@@ -20,7 +20,7 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.execution.evaluator import ModelEvaluator
 from diffcredit.execution.keeping import Keeper
-from diffcredit.execution.tasks import Task, evaluate_one
+from diffcredit.execution.tasks import Task, evaluate_all
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
@@ -69,7 +69,7 @@ def overhead(preset: str, resolution: int, device: str) -> dict[str, float]:
         times = []
         for replicate in range(ROUNDS + 1):
             start = time.perf_counter()
-            evaluation = evaluate_one(evaluator, Task(coalition, replicate, "estimate"))
+            (evaluation,) = evaluate_all(evaluator, [Task(coalition, replicate, "estimate")])
             times.append(time.perf_counter() - start)
             assert evaluation.status == "done", evaluation.error
         return float(np.median(times[1:]))

@@ -1,7 +1,16 @@
-from diffcredit.execution import Task
-from diffcredit.execution.assignments import Assignment, Assignments, Loss
+import pytest
+from toy_evaluators import done
 
-FIRST, SECOND = Task("01", 0, "estimate"), Task("10", 3, "truth")
+from diffcredit.errors import DiffcreditWarning
+from diffcredit.execution import Task
+from diffcredit.execution.assignments import Assignment, Assignments, Bundle, Loss, Portion
+
+FIRST, SECOND, THIRD, ENDPOINT = (
+    Task("01", 0, "estimate"),
+    Task("10", 3, "truth"),
+    Task("01", 1, "pilot"),
+    Task("11", 0, "endpoint"),
+)
 
 
 def loss(how: str) -> Loss:
@@ -51,3 +60,67 @@ def test_the_second_that_its_device_does_not_serve_is_one_too_many():
     for how, crowded in ways:
         assignment.lost(loss(how), retries=9)
         assert assignment.crowded_out() is crowded
+
+
+def taken(todo: Assignments, most: int) -> Bundle:
+    bundle = Bundle("node:1", todo.next())
+    bundle.fill(todo, most)
+    return bundle
+
+
+def test_a_bundle_has_what_is_to_be_had_now_up_to_so_many():
+    todo = Assignments([FIRST, None, SECOND, THIRD, ENDPOINT])
+    assert [taken(todo, 2).tasks for _ in range(3)] == [(FIRST,), (SECOND, THIRD), (ENDPOINT,)]
+    assert taken(Assignments([FIRST, SECOND]), 1).tasks == (FIRST,)
+
+
+def test_what_was_lost_among_others_is_repeated_alone_and_no_try_is_counted():
+    todo = Assignments([FIRST, SECOND, THIRD, ENDPOINT])
+    bundle = taken(todo, 3)
+    bundle.answered(done(FIRST, 0.0), 1.0)
+    assert bundle.lost(loss("lost"), 2.0, todo, retries=0) == []
+    assert not bundle.crowded_out()
+    again = taken(todo, 3)
+    assert again.tasks == (SECOND,)
+    (failed,) = again.lost(loss("lost"), 2.0, todo, retries=0)
+    assert failed.error.startswith("given up at try 1: ")
+    assert taken(todo, 3).tasks == (THIRD,)
+    assert taken(todo, 3).tasks == (ENDPOINT,)
+    assert not todo.left
+
+
+def test_none_that_is_given_alone_joins_others():
+    todo = Assignments([FIRST, SECOND, THIRD])
+    lonely = taken(todo, 1)
+    filled = Bundle("node:2", todo.next())
+    lonely.lost(loss("timed out"), 2.0, todo, retries=1)
+    filled.fill(todo, 3)
+    assert filled.tasks == (SECOND, THIRD)
+    assert todo.next().task == FIRST
+
+
+def test_what_is_put_back_may_be_given_with_others():
+    todo = Assignments([FIRST, SECOND])
+    taken(todo, 1).put_back(loss("lost"), 2.0, todo)
+    assert taken(todo, 3).tasks == (FIRST, SECOND)
+
+
+def test_a_bundle_is_representative_if_one_of_it_is():
+    for tasks, expected in (((ENDPOINT,), False), ((ENDPOINT, FIRST), True), ((FIRST, ENDPOINT), True)):
+        bundle = taken(Assignments(tasks), 2)
+        for task in tasks:
+            bundle.answered(done(task, 0.0), 1.0)
+        assert bundle.representative is expected
+        assert bundle.unanswered == []
+
+
+def test_a_portion_is_halved_by_memory_alone_and_told_once():
+    portion = Portion()
+    seven = taken(Assignments(Task("01", replicate, "pilot") for replicate in range(7)), 9)
+    portion.learn(loss("GPU error"), seven)
+    assert (portion.of(7), portion.of(1)) == (7, 1)
+    with pytest.warns(DiffcreditWarning, match="3 instead of 7"):
+        portion.learn(loss("out of memory"), seven)
+    portion.learn(loss("out of memory"), seven)  # of another worker, given before
+    portion.learn(loss("out of memory"), taken(Assignments([FIRST]), 9))
+    assert (portion.of(7), portion.of(3), portion.of(2)) == (3, 3, 2)

@@ -203,25 +203,55 @@ def test_what_the_record_tells():
     (item,) = evaluator().evaluate(TASKS[:1])
     assert item.seconds.keys() == {"training", "sampling", "measuring"}
     assert all(seconds >= 0 for seconds in item.seconds.values())
-    assert item.numerics == numerics(torch.device("cpu"))
+    assert item.numerics == numerics(Canvas(0), SAMPLING)
     assert item.numerics["threads"] == torch.get_num_threads()
+    assert item.numerics["sampling"] == {"path": "eager", "dtype": "float32"}
     # a wheel's metadata may leave out the local part of the version, such as +cu130
     assert item.versions["torch"] in (torch.__version__, torch.__version__.split("+")[0])
     assert datetime.fromisoformat(item.started) <= datetime.fromisoformat(item.finished)
 
 
 def test_a_micro_batch_that_memory_forced_is_told(monkeypatch):
-    assert numerics(torch.device("cpu"))["micro_batch"] is None
+    assert numerics(Canvas(0), SAMPLING)["micro_batch"] is None
     monkeypatch.setattr("diffcredit.diffusion.micro_batches._fitting", {("one",): 8, ("other",): 2})
     (item,) = evaluator().evaluate(TASKS[:1])
     assert item.numerics["micro_batch"] == 2
 
 
 def test_seconds_are_those_of_their_stage(monkeypatch):
-    clock = iter([100.0, 103.0, 110.0, 110.5])
+    clock = iter([100.0, 103.0, 103.0, 110.0, 110.0, 110.5])
     monkeypatch.setattr("diffcredit.execution.evaluator.time.perf_counter", lambda: next(clock))
     (item,) = evaluator().evaluate(TASKS[:1])
     assert item.seconds == {"training": 3.0, "sampling": 7.0, "measuring": 0.5}
+
+
+def test_models_made_together_share_the_seconds_of_their_training(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("diffcredit.execution.evaluator.time.perf_counter", lambda: now[0])
+
+    class Together(Painting):
+        at_once = 3
+
+        def models_for(self, coalitions, seeds):
+            for place, model in enumerate(super().models_for(coalitions, seeds)):
+                now[0] += {0: 6.0, 3: 2.0}.get(place, 0.0)
+                yield model
+
+    items = list(evaluator(Together()).evaluate(TASKS))
+    assert [item.seconds["training"] for item in items] == [2.0, 2.0, 2.0, 2.0]
+    assert evaluator(Together()).at_once == 3
+    assert evaluator().at_once == 1
+
+
+def test_a_failure_after_the_training_trains_nobody_again():
+    class Dark(Painting):
+        def models_for(self, coalitions, seeds):
+            for model in super().models_for(coalitions, seeds):
+                yield Canvas(66) if model.brightness == 11 else model
+
+    retraining = Dark()
+    assert values(evaluator(retraining).evaluate(TASKS)) == [110, None, 101, 10]
+    assert all(len(seeds) == 1 for seeds in retraining.seeds.values())
 
 
 def test_real_models_give_the_same_values_again_and_other_ones_for_another_replicate(tmp_path):

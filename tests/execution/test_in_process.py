@@ -4,12 +4,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy_evaluators import CannotBuild, Raising, Threads, Toy, Troubled
+from toy_evaluators import (
+    CannotBuild,
+    Closed,
+    Raising,
+    Threads,
+    Together,
+    Toy,
+    Troubled,
+    TroubledTogether,
+    Wayward,
+    batches,
+)
 
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import InProcess, Task, in_process
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
+TEN = [Task(f"{i:04b}", 0, "estimate") for i in range(10)]
 
 
 def test_one_evaluation_for_each_task_in_order():
@@ -85,3 +97,82 @@ def test_out_of_memory_is_tried_again_and_an_ordinary_error_is_not(tmp_path):
 def test_refuses_no_threads():
     with pytest.raises(UserError, match="threads: 0"):
         InProcess(threads=0)
+
+
+def values(evaluations):
+    return [(item.coalition, item.status, item.values) for item in evaluations]
+
+
+def test_several_at_once_are_taken_and_evaluated_together(tmp_path):
+    seen = []
+
+    def tasks():
+        for index, task in enumerate(TEN):
+            assert len(seen) == index // 3 * 3
+            yield task
+
+    for item in InProcess().run(Together(tmp_path), tasks()):
+        seen.append(item)
+    assert values(seen) == values(InProcess().run(Toy(), TEN))
+    assert [len(batch) for batch in batches(tmp_path)] == [3, 3, 3, 1]
+
+
+def test_what_is_to_be_had_now_does_not_wait_for_more(tmp_path):
+    list(InProcess().run(Together(tmp_path), [*TEN[:2], None, *TEN[2:6]]))
+    assert batches(tmp_path) == [["0000", "0001"], ["0010", "0011", "0100"], ["0101"]]
+
+
+@pytest.mark.parametrize(
+    ("way", "failed", "message"),
+    [
+        ("raises", {1, 2, 3}, "the GPU is on fire"),
+        ("another", {1}, "when asked for"),
+        ("too few", {1, 2, 3}, "not enough"),
+        ("too many", {3}, "too many"),
+    ],
+)
+def test_of_several_those_that_are_not_answered_properly_fail(way, failed, message):
+    results = list(InProcess().run(Wayward(way), TEN[:4]))
+    assert [item.coalition for item in results] == ["0000", "0001", "0010", "0011"]
+    assert {place for place, item in enumerate(results) if item.status == "failed"} == failed
+    assert all(message in results[place].error for place in failed)
+    rest = [place for place in range(4) if place not in failed]
+    assert values(results[place] for place in rest) == values(InProcess().run(Toy(), [TEN[place] for place in rest]))
+
+
+def test_a_trouble_among_several_costs_no_try_and_those_unanswered_are_repeated_alone(tmp_path):
+    """Memory runs out over the second of three."""
+    tasks = [Task(coalition, 0, "estimate") for coalition in ("1000", "0011", "0101", "1001", "1010")]
+    with pytest.warns(DiffcreditWarning, match=r"^out of memory: workers are given 1 instead of 3 tasks at once"):
+        results = list(InProcess(retries=0).run(TroubledTogether(tmp_path, times=1), tasks))
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    with pytest.warns(DiffcreditWarning, match="1 instead of 3"):
+        results = list(InProcess(retries=1).run(TroubledTogether(tmp_path, times=9), tasks))
+    (failed,) = [item for item in results if item.status == "failed"]
+    assert failed.coalition == "0011"
+    assert failed.error.startswith("given up at try 2: ")
+    assert len(results) == 5
+
+
+@pytest.mark.parametrize(
+    ("room", "halves", "sizes"),
+    [
+        (2, ["2 instead of 5"], [5, 1, 1, 1, 1, 1, 2, 2, 1]),
+        (1, ["2 instead of 5", "1 instead of 2"], [5, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_more_than_memory_holds_are_halved(tmp_path, room, halves, sizes):
+    with pytest.warns(DiffcreditWarning) as warned:
+        results = list(InProcess(retries=0).run(Together(tmp_path, 5, room), TEN))
+    assert values(results) == values(InProcess().run(Toy(), TEN))
+    assert [str(each.message) for each in warned] == [
+        f"out of memory: workers are given {half} tasks at once from now on" for half in halves
+    ]
+    assert [len(batch) for batch in batches(tmp_path)] == sizes
+
+
+def test_closing_the_run_leaves_the_rest_of_a_batch(tmp_path):
+    run = InProcess().run(Closed(tmp_path), TEN)
+    next(run)
+    run.close()
+    assert {file.name for file in tmp_path.iterdir()} == {"0000", "closed"}

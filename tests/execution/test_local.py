@@ -20,12 +20,16 @@ from toy_evaluators import (
     NeverBuilt,
     Occupied,
     Parting,
+    Poisoned,
     Raising,
     Shifted,
     Slow,
     Threads,
+    Together,
     Toy,
     Troubled,
+    TroubledTogether,
+    batches,
 )
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
@@ -33,6 +37,7 @@ from diffcredit.execution import InProcess, LocalWorkers, Task, local, process
 from diffcredit.execution.time_limits import Watch
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
+TEN = [Task(f"{i:04b}", 0, "estimate") for i in range(10)]
 
 
 def values(evaluations):
@@ -400,3 +405,109 @@ def test_the_last_worker_stays(tmp_path):
 def test_each_worker_sees_its_device(tmp_path):
     results = list(LocalWorkers(workers=3, devices=("GPU-8932", "1")).run(Devices(tmp_path, 3), TASKS[:3]))
     assert Counter(item.numerics["gpus"] for item in results) == {"GPU-8932": 2, "1": 1}
+
+
+def test_a_worker_is_given_several_at_once_when_all_before_were_answered(tmp_path):
+    seen = []
+
+    def tasks():
+        for index, task in enumerate(TEN):
+            assert len(seen) == index // 3 * 3
+            yield task
+
+    for item in LocalWorkers(workers=1).run(Together(tmp_path), tasks()):
+        seen.append(item)
+    assert values(seen) == values(InProcess().run(Toy(), TEN))
+    assert [len(batch) for batch in batches(tmp_path)] == [3, 3, 3, 1]
+
+
+def test_what_is_to_be_had_now_does_not_wait_for_more_and_two_workers_share_it(tmp_path):
+    def tasks():
+        yield TEN[0]
+        while len(seen) < 1:
+            yield None
+        yield from TEN[1:]
+
+    seen = []
+    for item in LocalWorkers(workers=2).run(Together(tmp_path), tasks()):
+        seen.append(item)
+    assert values(seen) == values(InProcess().run(Toy(), TEN))
+    first, *others = batches(tmp_path)
+    assert first == ["0000"]
+    assert sorted(coalition for batch in others for coalition in batch) == [task.coalition for task in TEN[1:]]
+    assert max(map(len, others)) == 3
+
+
+def test_a_task_that_kills_its_worker_among_others_fails_alone_after_its_own_tries(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "diffcredit")
+    results = list(LocalWorkers(workers=1, retries=1).run(Poisoned(tmp_path), TEN[:4]))
+    told = kinds(caplog)
+    (failed,) = [item for item in results if item.status == "failed"]
+    assert failed.coalition == "0001"
+    assert re.fullmatch(r"given up at try 2: the worker \S+ ended with exit code 3", failed.error)
+    others = [TEN[0], *TEN[2:4]]
+    assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), others))
+    assert batches(tmp_path) == [["0000", "0001", "0010"], ["0001"], ["0010"], ["0001"], ["0011"]]
+    assert told["worker started"] == told["worker ready"] == 4
+    assert told["worker lost"] == 2 + 1 + 1  # one for each task that was owed
+    assert (told["task given"], told["task repeated"], told["task answered"]) == (7, 3, 3)
+
+
+def test_a_crew_remembers_how_many_tasks_memory_holds(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    with LocalWorkers(workers=2, retries=0).crew() as crew:
+        with pytest.warns(DiffcreditWarning) as warned:
+            first = list(crew.run(Together(before, 4, room=2), TEN[:5]))
+        assert len(multiprocessing.active_children()) == 2  # no worker less
+        second = list(crew.run(Together(after, 4, room=2), TEN[5:]))
+    assert [str(each.message) for each in warned] == [
+        "out of memory: workers are given 2 instead of 4 tasks at once from now on"
+    ]
+    assert values([*first, *second]) == values(InProcess().run(Toy(), TEN))
+    assert sorted(len(batch) for batch in batches(before)) == [1, 1, 1, 1, 1, 4]
+    assert sorted(len(batch) for batch in batches(after)) == [1, 2, 2]
+
+
+def test_answers_of_a_batch_at_the_last_moment_count(tmp_path, monkeypatch, caplog):
+    """The third of three hangs; the driver finds the worker late before it finds the first two answers."""
+    caplog.set_level(logging.INFO, "diffcredit")
+
+    def unseen(workers, seconds):
+        (worker,) = workers
+        if worker.ready and not kinds(caplog)["worker timed out"]:
+            wait_until(lambda: bool(troubled(tmp_path, "0001")))
+            return []
+        return process.answering([worker], seconds)
+
+    def limit(watch, kind):
+        return 0.0 if troubled(tmp_path, "0001") and not kinds(caplog)["worker timed out"] else 60.0
+
+    monkeypatch.setattr(local, "answering", unseen)
+    monkeypatch.setattr(Watch, "limit", limit)
+    tasks = [QUICK, QUICK_TOO, HANGS]
+    results = list(LocalWorkers(workers=1, retries=0).run(TroubledTogether(tmp_path, times=1), tasks))
+    told = kinds(caplog)
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    assert (told["worker timed out"], told["task repeated"]) == (1, 1)
+    assert (told["task given"], told["task answered"]) == (4, 3)
+
+
+def test_the_time_of_a_batch_counts_when_its_last_is_answered(tmp_path, monkeypatch):
+    noted = []
+    monkeypatch.setattr(Watch, "note", lambda watch, kind, seconds: noted.append((kind, len(seen))))
+    seen = []
+    endpoints_and_one = [Task(coalition, 0, "estimate") for coalition in ("00", "01", "11", "00")]
+    for item in LocalWorkers(workers=1).run(Together(tmp_path), endpoints_and_one):
+        seen.append(item)
+    assert noted == [("evaluator", 0), ("evaluation", 2)]  # before the third is yielded; nothing to train, no measure
+
+
+def test_closing_the_run_in_the_middle_of_a_batch_ends_its_worker(tmp_path):
+    with LocalWorkers(workers=1).crew() as crew:
+        run = crew.run(TroubledTogether(tmp_path, times=1), [QUICK, HANGS, QUICK_TOO])
+        assert next(run).coalition == QUICK.coalition
+        run.close()
+        assert multiprocessing.active_children() == []
+        assert values(crew.run(Toy(), TASKS)) == values(InProcess().run(Toy(), TASKS))

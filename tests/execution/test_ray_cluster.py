@@ -21,6 +21,7 @@ from test_local import (
     NO_MEMORY,
     QUICK,
     STOPS,
+    TEN,
     alive,
     kinds,
     pids,
@@ -34,12 +35,16 @@ from toy_evaluators import (
     Meeting,
     Mortal,
     NeverBuilt,
+    Poisoned,
     Raising,
     Shifted,
     Strange,
     Threads,
+    Together,
     Toy,
     Troubled,
+    TroubledTogether,
+    batches,
 )
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
@@ -112,6 +117,56 @@ def test_tasks_are_taken_only_when_a_worker_is_free(workers):
     for _ in workers(2).run(Toy(), tasks()):
         received += 1
     assert (taken, received) == (12, 12)
+
+
+def test_a_worker_is_given_several_at_once_when_all_before_were_answered(workers, tmp_path):
+    seen = []
+
+    def tasks():
+        for index, task in enumerate(TEN):
+            assert len(seen) == (index // 3 * 3 if index < 7 else 7)
+            yield task
+            if index == 6:
+                yield None
+
+    for item in workers(1).run(Together(tmp_path), tasks()):
+        seen.append(item)
+    assert values(seen) == values(InProcess().run(Toy(), TEN))
+    assert [len(batch) for batch in batches(tmp_path)] == [3, 3, 1, 3]
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_its_worker_among_others_fails_alone_after_its_own_tries(workers, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "diffcredit")
+    results = list(workers(1, retries=1).run(Poisoned(tmp_path), TEN[:4]))
+    told = kinds(caplog)
+    (failed,) = [item for item in results if item.status == "failed"]
+    assert failed.coalition == "0001"
+    assert "given up at try 2" in failed.error
+    others = [TEN[0], *TEN[2:4]]
+    assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), others))
+    assert batches(tmp_path) == [["0000", "0001", "0010"], ["0000"], ["0001"], ["0010"], ["0001"], ["0011"]]
+    assert (told["worker lost"], told["task given"], told["task repeated"], told["task answered"]) == (5, 8, 4, 3)
+
+
+@pytest.mark.slow
+def test_more_tasks_at_once_than_memory_holds_become_fewer(workers, tmp_path):
+    with pytest.warns(DiffcreditWarning) as warned:
+        results = list(workers(2, retries=0).run(Together(tmp_path, 4, room=2), TEN))
+    (message,) = [str(each.message) for each in warned]
+    assert message == "out of memory: workers are given 2 instead of 4 tasks at once from now on"
+    assert values(results) == values(InProcess().run(Toy(), TEN))
+
+
+@pytest.mark.slow
+def test_what_was_answered_before_memory_ran_out_counts(workers, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "diffcredit")
+    tasks = [QUICK, NO_MEMORY, TEN[9]]
+    with pytest.warns(DiffcreditWarning, match="1 instead of 3 tasks at once"):
+        results = list(workers(1, retries=0).run(TroubledTogether(tmp_path, times=1), tasks))
+    told = kinds(caplog)
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    assert (told["task given"], told["task repeated"], told["task answered"]) == (5, 2, 3)
 
 
 def test_nothing_to_be_had_now_is_asked_for_again(workers):

@@ -274,3 +274,75 @@ class Devices(Meeting):
     def one(self, task: Task) -> Evaluation:
         super().one(task)
         return done(task, 0.0, gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@dataclass(frozen=True)
+class Together(Toy):
+    """Takes several tasks at once, of which memory holds ``room``; leaves which those were in a folder, in a file for
+    each time."""
+
+    folder: Path
+    at_once: int = 3
+    room: int = 99
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        (self.folder / f"{time.monotonic_ns():020d}").write_text(" ".join(task.coalition for task in tasks))
+        if len(tasks) > self.room:
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+        yield from super().evaluate(tasks)
+
+
+@dataclass(frozen=True)
+class Poisoned(Together):
+    """Whose process ends at coalition 0001."""
+
+    def one(self, task: Task) -> Evaluation:
+        if task.coalition == "0001":
+            os._exit(3)
+        return super().one(task)
+
+
+@dataclass(frozen=True)
+class TroubledTogether(Troubled):
+    at_once: int = 3
+
+
+@dataclass(frozen=True)
+class Wayward(Toy):
+    """Answers the first of several tasks properly, and then has its own ways."""
+
+    way: str
+    at_once: int = 4
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        answers = [self.one(task) for task in tasks]
+        yield answers[0]
+        match self.way:
+            case "raises":
+                raise RuntimeError("the GPU is on fire")
+            case "another":
+                yield from [self.one(Task("00", 0, "truth")), *answers[2:]]
+            case "too many":
+                yield from [*answers[1:], answers[0]]
+
+
+@dataclass(frozen=True)
+class Closed(Toy):
+    """Tells when it was left in the middle."""
+
+    folder: Path
+    at_once: int = 3
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        try:
+            for task in tasks:
+                (self.folder / task.coalition).touch()
+                yield self.one(task)
+        except GeneratorExit:
+            (self.folder / "closed").touch()
+            raise
+
+
+def batches(folder: Path) -> list[list[str]]:
+    """The coalitions that came together, time after time."""
+    return [file.read_text().split() for file in sorted(folder.iterdir())]

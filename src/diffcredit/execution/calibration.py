@@ -4,14 +4,21 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
 
+from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast, trains_fast
+from diffcredit.diffusion.fast.functional import functions_of
+from diffcredit.diffusion.fast.sampling import FastSampler
+from diffcredit.diffusion.fast.sizes import measure_sizes
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import train
+from diffcredit.diffusion.unet import UNetModel
 from diffcredit.features import FeaturesOption
 from diffcredit.features.extractors import Extractors
 from diffcredit.progress import Progress, silent
@@ -31,6 +38,8 @@ class Speed:
 
 def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling, progress: Progress = silent) -> Speed:
     """Times ``model`` on a few steps of ``training`` (which changes its weights) and of ``sampling``."""
+    if trains_fast(model, training) and samples_fast(model):
+        return _speed_of_fleets(model, training, sampling, progress)
     few = dataclasses.replace(training, steps=STEPS, warmup_steps=0)
 
     def trained(size: int) -> object:
@@ -49,10 +58,34 @@ def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling,
     progress(what, 2, 3)
     long = _seconds(lambda size: sampled(size, 2 * STEPS), batch, model)
     progress(what, 3, 3)
-    # what is done once, such as decoding, is told from what every step does
+    return Speed(training_step, _whole(short, long, sampling, batch))
+
+
+def _speed_of_fleets(model: DiffusionModel, training: Training, sampling: Sampling, progress: Progress) -> Speed:
+    """On a GPU, where what is compiled for this is found again by the run."""
+    network = cast(UNetModel, model)
+    what = "compiling, and timing a few steps"
+    progress(what, 0, 3)
+    step = min(measure_sizes(network, blank_batch(model, training.batch_size), training).values())
+    progress(what, 1, 3)
+    batch = min(sampling.batch_size, sampling.images)
+    functions = functions_of(network, 1, dtype_of(sampling.precision, model.device))
+    seconds = []
+    for steps in (STEPS, 2 * STEPS):
+        few = dataclasses.replace(sampling, images=batch, steps=steps)
+        sampler = FastSampler(network, functions, few)
+        sampler.sample(network)
+        seconds.append(float(np.median([_clocked(partial(sampler.sample, network)) for _ in range(3)])))
+        progress(what, 1 + len(seconds), 3)
+    return Speed(step, _whole(*seconds, sampling, batch))
+
+
+def _whole(short: float, long: float, sampling: Sampling, batch: int) -> float:
+    """Seconds of all images, from those of a batch of :data:`STEPS` steps and of twice as many: what is done once, such
+    as decoding, is told from what every step does."""
     step = max(0.0, long - short) / STEPS
     once = max(0.0, short - STEPS * step)
-    return Speed(training_step, (once + sampling.steps * step) * sampling.images / batch)
+    return (once + sampling.steps * step) * sampling.images / batch
 
 
 def seconds_an_image(extractors: Extractors, option: FeaturesOption, resolution: int) -> float:
@@ -94,6 +127,12 @@ def _seconds(work: Callable[[int], object], size: int, model: DiffusionModel) ->
         return seconds * size / few
     _timed(work, size, model)
     return float(np.median([_timed(work, size, model) for _ in range(3)]))
+
+
+def _clocked(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def _timed(work: Callable[[int], object], size: int, model: DiffusionModel) -> float:

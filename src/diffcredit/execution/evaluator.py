@@ -5,6 +5,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,38 +50,71 @@ class ModelEvaluator:
         return getattr(self.retraining, "at_once", 1)
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        with ExitStack() as stack:
+            aside = None
+            unmeasured: deque[Future[Evaluation]] = deque()
+            for sampled in self._sampled(tasks):
+                if isinstance(sampled, Evaluation):  # a failed one
+                    yield from (each.result() for each in _taken(unmeasured))
+                    yield sampled
+                elif len(tasks) > 1 and sampled.observation.model.device.type == "cuda":
+                    # a GPU makes the next model's images while these are measured
+                    aside = aside or stack.enter_context(ThreadPoolExecutor(1))
+                    unmeasured.append(aside.submit(self._measured_beside, sampled))
+                    if len(unmeasured) > 1:
+                        yield unmeasured.popleft().result()
+                else:
+                    yield self._measured(sampled)
+            yield from (each.result() for each in _taken(unmeasured))
+
+    def _sampled(self, tasks: Sequence[Task]) -> Iterator["_Sampled | Evaluation"]:
+        """Of each task, its model's images, or how that failed."""
         remaining = deque(tasks)
         while remaining:
             models = self._models(list(remaining))
             while remaining:
-                started = utc_now()
+                task, started = remaining.popleft(), utc_now()
                 try:
-                    evaluation = self._evaluate(remaining[0], models, started)
+                    model, training = next(models)
                 except Exception as error:
-                    if told(error):  # for who runs this to deal with
-                        raise
-                    # a generator that raised is spent: the failure is recorded, the others get a new one
-                    yield failed_evaluation(remaining.popleft(), traceback.format_exc(), worker_name(), started)
+                    # a generator that raised is spent: the others get a new one
+                    yield _failure(task, error, started)
                     break
-                remaining.popleft()
-                yield evaluation
+                try:
+                    clock = time.perf_counter()
+                    images = generate(model, self.sampling)
+                    seconds = {"training": training, "sampling": time.perf_counter() - clock}
+                except Exception as error:
+                    yield _failure(task, error, started)
+                else:
+                    yield _Sampled(task, Observation(self.extractors, images, model), seconds, started)
 
-    def _models(self, tasks: Sequence[Task]) -> Iterator[DiffusionModel]:
+    def _models(self, tasks: Sequence[Task]) -> Iterator[tuple[DiffusionModel, float]]:
+        """Each task's model, and the seconds that its training took: of those made together, equal shares."""
         coalitions = np.stack([decode(task.coalition) for task in tasks])
         seeds = [derive_seed(self.seed, task.coalition, task.replicate) for task in tasks]
-        yield from self.retraining.models_for(coalitions, seeds)
+        models = iter(self.retraining.models_for(coalitions, seeds))
+        share = 0.0
+        for place in range(len(tasks)):
+            clock = time.perf_counter()
+            model = next(models)
+            if place % self.at_once == 0:
+                share = (time.perf_counter() - clock) / min(self.at_once, len(tasks) - place)
+            yield model, share
 
-    def _evaluate(self, task: Task, models: Iterator[DiffusionModel], started: str) -> Evaluation:
-        clock = [time.perf_counter()]
-        model = next(models)
-        clock.append(time.perf_counter())
-        images = generate(model, self.sampling)
-        clock.append(time.perf_counter())
-        observation = Observation(self.extractors, images, model)
-        measurements = measure_all(self.properties, observation)
-        clock.append(time.perf_counter())
-        self.keeper.keep(task, observation)
-        training, sampling, measuring = np.diff(clock).tolist()
+    def _measured_beside(self, sampled: "_Sampled") -> Evaluation:
+        with torch.cuda.stream(torch.cuda.Stream(sampled.observation.model.device)):
+            return self._measured(sampled)
+
+    def _measured(self, sampled: "_Sampled") -> Evaluation:
+        task, observation = sampled.task, sampled.observation
+        try:
+            clock = time.perf_counter()
+            measurements = measure_all(self.properties, observation)
+            measuring = time.perf_counter() - clock
+            self.keeper.keep(task, observation)
+        except Exception as error:
+            return _failure(task, error, sampled.started)
         return Evaluation(
             coalition=task.coalition,
             replicate=task.replicate,
@@ -87,13 +122,35 @@ class ModelEvaluator:
             status="done",
             values=tuple(value_of(measurement) for measurement in measurements),
             error=None,
-            numerics=numerics(model, self.sampling),
-            seconds={"training": training, "sampling": sampling, "measuring": measuring},
+            numerics=numerics(observation.model, self.sampling),
+            seconds={**sampled.seconds, "measuring": measuring},
             worker=worker_name(),
-            started=started,
+            started=sampled.started,
             finished=utc_now(),
             versions=package_versions(),
         )
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """A task whose model and images are there, and the seconds that they took."""
+
+    task: Task
+    observation: Observation
+    seconds: dict[str, float]
+    started: str
+
+
+def _failure(task: Task, error: Exception, started: str) -> Evaluation:
+    """The failed evaluation; what the machine is to blame for is raised, for who runs this to deal with."""
+    if told(error):
+        raise error
+    return failed_evaluation(task, "".join(traceback.format_exception(error)), worker_name(), started)
+
+
+def _taken(futures: deque[Future[Evaluation]]) -> Iterator[Future[Evaluation]]:
+    while futures:
+        yield futures.popleft()
 
 
 def value_of(measurement: Measurement) -> Value:

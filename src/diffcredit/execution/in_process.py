@@ -1,4 +1,4 @@
-"""Evaluations in this very process, one after another."""
+"""Evaluations in this very process."""
 
 import gc
 import sys
@@ -8,8 +8,16 @@ from dataclasses import dataclass
 
 from diffcredit.errors import UserError
 from diffcredit.events import event
-from diffcredit.execution.assignments import Assignment, Assignments, Loss, tell_loss
-from diffcredit.execution.tasks import ASK_AGAIN, Evaluator, EvaluatorFactory, Task, evaluate_one, worker_name
+from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion
+from diffcredit.execution.tasks import (
+    ASK_AGAIN,
+    Evaluator,
+    EvaluatorFactory,
+    Task,
+    at_once,
+    evaluate_all,
+    worker_name,
+)
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.troubles import MachineTrouble
 from diffcredit.ledger import Evaluation
@@ -17,8 +25,10 @@ from diffcredit.ledger import Evaluation
 
 @dataclass(frozen=True)
 class InProcess:
-    """Runs tasks here with ``threads`` threads; between two results the caller has its own number back. A task over
-    which memory or disk runs out is repeated up to ``retries`` times; then it is a failed evaluation."""
+    """Runs tasks here with ``threads`` threads, as many at once as the evaluator takes at best; between two results the
+    caller has its own number of threads back. A task over which memory or disk runs out is repeated up to ``retries``
+    times; then it is a failed evaluation. Of several at once each is repeated alone first, and where memory did not
+    hold them, there are half as many at once from then on."""
 
     threads: int = 1
     retries: int = 2
@@ -29,36 +39,36 @@ class InProcess:
                 raise UserError(f"{name}: {getattr(self, name)}; must be at least {least}")
 
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        evaluator = None
-        todo = Assignments(tasks)
+        evaluator, todo, portion = None, Assignments(tasks), Portion()
         while (assignment := todo.next()) or todo.left:
             if assignment is None:
                 time.sleep(ASK_AGAIN)
                 continue
-            with limited_threads(self.threads):
-                if evaluator is None:
+            if evaluator is None:
+                with limited_threads(self.threads):
                     evaluator = factory()
-                    event("worker ready", worker=worker_name())
-                evaluation = self._evaluate(evaluator, assignment)
-            if evaluation is None:
-                todo.repeat(assignment)
-            else:
-                yield evaluation
+                event("worker ready", worker=worker_name())
+            bundle = Bundle(worker_name(), assignment)
+            bundle.fill(todo, portion.of(at_once(evaluator)))
+            yield from self._evaluate(evaluator, bundle, todo, portion)
 
-    def _evaluate(self, evaluator: Evaluator, assignment: Assignment) -> Evaluation | None:
-        """The evaluation; None: it is to be tried again."""
-        name, clock = worker_name(), time.perf_counter()
-        assignment.given(name)
+    def _evaluate(
+        self, evaluator: Evaluator, bundle: Bundle, todo: Assignments, portion: Portion
+    ) -> Iterator[Evaluation]:
+        clock = time.perf_counter()
+        evaluations = evaluate_all(evaluator, bundle.tasks)
         try:
-            evaluation = evaluate_one(evaluator, assignment.task)
+            while bundle.unanswered:
+                with limited_threads(self.threads):
+                    evaluation = next(evaluations)
+                bundle.answered(evaluation, time.perf_counter() - clock)
+                yield evaluation
+            return
         except MachineTrouble as trouble:
-            loss = Loss(name, trouble.trouble, str(trouble))
-        else:
-            assignment.answered(name, time.perf_counter() - clock)
-            return evaluation
-        tell_loss(loss, assignment, time.perf_counter() - clock)
+            loss = Loss(bundle.worker, trouble.trouble, str(trouble))
         _free_memory()
-        return assignment.lost(loss, self.retries)
+        portion.learn(loss, bundle)
+        yield from bundle.lost(loss, time.perf_counter() - clock, todo, self.retries)
 
 
 def _free_memory() -> None:

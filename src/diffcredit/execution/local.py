@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.events import event
-from diffcredit.execution.assignments import Assignment, Assignments, Loss, tell_loss
+from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion, tell_loss
 from diffcredit.execution.placement import spread
 from diffcredit.execution.process import WorkerProcess, answering
 from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task
-from diffcredit.execution.time_limits import Watch, check_timeout, representative
+from diffcredit.execution.time_limits import Watch, check_timeout
 from diffcredit.execution.worker import CannotStart, InTrouble, Ready
 from diffcredit.ledger import Evaluation
 
@@ -25,10 +25,12 @@ class LocalWorkers:
     ``devices`` are CUDA devices as ``CUDA_VISIBLE_DEVICES`` names them, of which each worker sees one, in turn; with
     none it sees what this process sees.
 
-    A worker that dies, that takes longer than ``timeout`` seconds (None: see :func:`time_limit`) or whose machine is
-    in trouble (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task comes
-    back as a failed evaluation. Where a device does not serve as many workers as it has, they become fewer. A
-    factory that raises, or workers that keep dying before they have built their evaluator, end the run with an error.
+    A worker is given as many tasks at once as its evaluator takes at best. One that dies, that takes longer than
+    ``timeout`` seconds for what it was given (None: see :func:`time_limit`) or whose machine is in trouble (out of
+    memory or disk) is replaced and its task repeated up to ``retries`` times; then the task comes back as a failed
+    evaluation. Of several tasks each is repeated alone first, which does not count. Where memory does not hold as many
+    tasks at once, they become fewer; where a device does not serve as many workers as it has, so do they. A factory
+    that raises, or workers that keep dying before they have built their evaluator, end the run with an error.
     """
 
     workers: int
@@ -66,7 +68,8 @@ class Crew:
         # the first is filled first
         self._vacant = spread(settings.workers, settings.devices)[::-1]
         self._idle: list[WorkerProcess] = []
-        self._busy: dict[WorkerProcess, Assignment] = {}
+        self._busy: dict[WorkerProcess, Bundle] = {}
+        self._portion = Portion()
         self._stillborn = 0
 
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
@@ -76,20 +79,19 @@ class Crew:
             while True:
                 while (self._idle or self._vacant) and (assignment := todo.next()):
                     worker = self._free_worker()
-                    self._busy[worker] = assignment
-                    assignment.given(worker.name)
-                    worker.give(factory, assignment.task, watch.look())
+                    self._busy[worker] = Bundle(worker.name, assignment)
+                    worker.build(factory, assignment.task, watch.look())
+                for worker, bundle in self._busy.items():
+                    if worker.owes is None:
+                        bundle.fill(todo, self._portion.of(worker.at_once))
+                        worker.give(bundle.tasks, watch.look())
                 if not self._busy and not todo.left:
                     return
                 waiting = todo.left and (self._idle or self._vacant)
                 for worker in answering(self._busy, ASK_AGAIN if waiting else LOOK):
-                    evaluation = self._receive(worker, todo, watch)
-                    if evaluation is not None:
-                        yield evaluation
-                for worker in [each for each in self._busy if watch.look() - each.asked > watch.limit(each.owes)]:
-                    evaluation = self._give_up(worker, todo, watch)
-                    if evaluation is not None:
-                        yield evaluation
+                    yield from self._receive(worker, todo, watch)
+                for worker, limit in self._overdue(watch):
+                    yield from self._give_up(worker, limit, todo, watch)
         finally:
             self._vacant += [worker.device for worker in self._busy]
             WorkerProcess.dismiss(self._busy)
@@ -108,49 +110,64 @@ class Crew:
             self._vacant.append(worker.device)
         return WorkerProcess(self.settings.threads, self._vacant.pop())
 
-    def _receive(self, worker: WorkerProcess, todo: Assignments, watch: Watch) -> Evaluation | None:
+    def _receive(self, worker: WorkerProcess, todo: Assignments, watch: Watch) -> list[Evaluation]:
         """What a worker answers, if it is an evaluation, or the failed one of a task that no worker survives."""
-        owed, seconds = worker.owes, watch.look() - worker.asked
+        seconds = watch.look() - worker.asked
         answer = worker.receive()
-        if isinstance(answer, Ready) or (isinstance(answer, Evaluation) and representative(answer)):
-            watch.note(owed, seconds)
         if isinstance(answer, Ready):
+            watch.note("evaluator", seconds)
             self._stillborn = 0
             worker.asked = watch.now
             event("worker ready", worker=worker.name, seconds=seconds)
-            return None
+            return []
         if isinstance(answer, CannotStart):
             raise (UserError if answer.users_mistake else DiffcreditError)(answer.message)
         if isinstance(answer, Evaluation):
-            self._idle.append(worker)
-            self._busy.pop(worker).answered(worker.name, seconds)
-            return answer
+            bundle = self._busy[worker]
+            bundle.answered(answer, seconds)
+            if not bundle.unanswered:
+                if bundle.representative:
+                    watch.note("evaluation", seconds)
+                del self._busy[worker]
+                self._idle.append(worker)
+            return [answer]
         if isinstance(answer, InTrouble):
             worker.kill()
             worker.bury()
             return self._lose(worker, Loss(worker.name, answer.trouble, answer.message), todo, seconds)
         return self._lose(worker, Loss(worker.name, "lost", worker.bury()), todo, seconds)
 
-    def _give_up(self, worker: WorkerProcess, todo: Assignments, watch: Watch) -> Evaluation | None:
-        """Kills a worker that takes too long; if it has answered at the last moment, that counts."""
-        seconds, limit = watch.now - worker.asked, watch.limit(worker.owes)
-        worker.kill()
-        evaluation = next((answer for answer in worker.last_words() if isinstance(answer, Evaluation)), None)
-        worker.bury()
-        if evaluation is not None:
-            self._busy.pop(worker).answered(worker.name, seconds)
-            self._vacant.append(worker.device)
-            return evaluation
-        reason = f"the worker {worker.name} took longer than {limit:.4g} s and was killed"
-        return self._lose(worker, Loss(worker.name, "timed out", reason), todo, seconds)
+    def _overdue(self, watch: Watch) -> list[tuple[WorkerProcess, float]]:
+        """Those that take too long, and how many seconds they may take."""
+        limits = [(worker, watch.limit(worker.owes)) for worker in self._busy if worker.owes]
+        return [(worker, limit) for worker, limit in limits if watch.look() - worker.asked > limit]
 
-    def _lose(self, worker: WorkerProcess, loss: Loss, todo: Assignments, seconds: float) -> Evaluation | None:
-        """Leaves the place of a worker that is gone to another, and repeats its task or gives it up."""
-        assignment = self._busy.pop(worker)
-        tell_loss(loss, assignment, seconds)
-        failure = assignment.lost(loss, self.settings.retries) if worker.ready else None
+    def _give_up(self, worker: WorkerProcess, limit: float, todo: Assignments, watch: Watch) -> list[Evaluation]:
+        """Kills a worker that takes too long; what it has answered at the last moment counts."""
+        seconds, bundle = watch.now - worker.asked, self._busy[worker]
+        worker.kill()
+        evaluations = [answer for answer in worker.last_words() if isinstance(answer, Evaluation)]
+        worker.bury()
+        for evaluation in evaluations:
+            bundle.answered(evaluation, seconds)
+        if not bundle.unanswered:
+            del self._busy[worker]
+            self._vacant.append(worker.device)
+            return evaluations
+        reason = f"the worker {worker.name} took longer than {limit:.4g} s and was killed"
+        return [*evaluations, *self._lose(worker, Loss(worker.name, "timed out", reason), todo, seconds)]
+
+    def _lose(self, worker: WorkerProcess, loss: Loss, todo: Assignments, seconds: float) -> list[Evaluation]:
+        """Leaves the place of a worker that is gone to another, and repeats its tasks or gives them up."""
+        bundle, failures = self._busy.pop(worker), []
+        begun = worker.owes == "evaluation"
+        if begun:
+            failures = bundle.lost(loss, seconds, todo, self.settings.retries)
+            self._portion.learn(loss, bundle)
+        else:
+            bundle.put_back(loss, seconds, todo)
         others = [*self._vacant, *(each.device for each in (*self._idle, *self._busy))]
-        if others and (assignment.crowded_out() if worker.ready else loss.crowded):
+        if others and (bundle.crowded_out() if begun else loss.crowded):
             left = others.count(worker.device)
             where = "here" if worker.device is None else f"on the GPU {worker.device}"
             warnings.warn(
@@ -160,10 +177,8 @@ class Crew:
             )
         else:
             self._vacant.append(worker.device)
-            if not worker.ready:
+            if not begun:
                 self._stillborn += 1
                 if self._stillborn > self.settings.retries:
                     raise DiffcreditError(f"workers end before they are ready: {loss.reason}")
-        if failure is None:
-            todo.repeat(assignment)
-        return failure
+        return failures

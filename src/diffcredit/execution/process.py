@@ -11,7 +11,7 @@ from typing import Literal
 from diffcredit.events import event
 from diffcredit.execution.placement import seeing
 from diffcredit.execution.tasks import EvaluatorFactory, Task, worker_name
-from diffcredit.execution.worker import CannotStart, InTrouble, Ready, work
+from diffcredit.execution.worker import Build, CannotStart, InTrouble, Ready, work
 from diffcredit.ledger import Evaluation
 
 PATIENCE = 5.0  # seconds between asking a process to end and ending it
@@ -21,8 +21,9 @@ Answer = Ready | CannotStart | InTrouble | Evaluation
 
 
 class WorkerProcess:
-    """A process on a CUDA ``device`` of its own (None: it sees what the driver sees) that is given tasks and answers.
-    ``asked`` is when it was last given something, by the clock of who gives it."""
+    """A process on a CUDA ``device`` of its own (None: it sees what the driver sees) that builds an evaluator, which
+    takes ``at_once`` tasks at best, is given tasks and answers. ``asked`` is when it was last given something, by the
+    clock of who gives it."""
 
     def __init__(self, threads: int, device: str | None) -> None:
         context = multiprocessing.get_context("spawn")
@@ -36,28 +37,32 @@ class WorkerProcess:
         self.name = worker_name(self._process.pid)
         self.device = device
         self.ready = False  # whether its evaluator is built
+        self.at_once = 1
         self.asked = 0.0
         self._factory: EvaluatorFactory | None = None
+        self._unanswered = 0  # tasks
         event("worker started", worker=self.name, device=device)
 
     @property
-    def owes(self) -> Literal["evaluator", "evaluation"]:
-        """What its next answer tells of."""
-        return "evaluation" if self.ready else "evaluator"
+    def owes(self) -> Literal["evaluator", "evaluation"] | None:
+        """What its next answer tells of; None: it was given nothing that it has not answered."""
+        if not self.ready:
+            return "evaluator"
+        return "evaluation" if self._unanswered else None
 
     @property
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    def give(self, factory: EvaluatorFactory, task: Task, now: float) -> None:
-        self.asked = now
-        # a worker that is dead by now shows when its answer is awaited
-        with suppress(BrokenPipeError, ConnectionResetError):
-            if self._factory != factory:
-                self.ready = False
-                self.connection.send(factory)
-                self._factory = factory
-            self.connection.send(task)
+    def build(self, factory: EvaluatorFactory, first: Task, now: float) -> None:
+        """Has it build its evaluator, unless it has that one, for the task that comes first."""
+        if self._factory != factory:
+            self._factory, self.ready = factory, False
+            self._send(Build(factory, first), now)
+
+    def give(self, tasks: tuple[Task, ...], now: float) -> None:
+        self._unanswered = len(tasks)
+        self._send(tasks, now)
 
     def last_words(self) -> Iterator[Answer]:
         """The answers of a killed worker that nobody has received."""
@@ -70,7 +75,11 @@ class WorkerProcess:
             answer = self.connection.recv()
         except (EOFError, ConnectionResetError):
             return None
-        self.ready = self.ready or isinstance(answer, Ready)
+        if isinstance(answer, Ready):
+            self.ready, self.at_once = True, answer.at_once
+            self._unanswered = int(self.at_once == 1)  # it has begun
+        elif isinstance(answer, Evaluation):
+            self._unanswered -= 1
         return answer
 
     def kill(self) -> None:
@@ -86,6 +95,12 @@ class WorkerProcess:
         if code is None or code >= 0:
             return f"the worker {self.name} ended with exit code {code}"
         return f"the worker {self.name} was killed by {signal.Signals(-code).name}"
+
+    def _send(self, message: Build | tuple[Task, ...], now: float) -> None:
+        self.asked = now
+        # a worker that is dead by now shows when its answer is awaited
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(message)
 
     def _end(self) -> None:
         self._process.join(PATIENCE)

@@ -7,7 +7,7 @@ means the same as on one machine. Tasks, evaluations and settings travel as JSON
 import math
 import time
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -15,13 +15,13 @@ from typing import Any
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.events import event
-from diffcredit.execution.assignments import Assignment, Assignments, Loss, tell_loss
+from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion, tell_loss
 from diffcredit.execution.interrupts import Interrupts, gentle_interrupts
 from diffcredit.execution.ray_connection import connected, imported_ray
 from diffcredit.execution.ray_remote import Load, RemoteWorker, WorkerLost, load_of
 from diffcredit.execution.ray_worker import RayWorker
 from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task
-from diffcredit.execution.time_limits import Watch, check_timeout, representative
+from diffcredit.execution.time_limits import Watch, check_timeout
 from diffcredit.ledger import Evaluation
 
 LOOK_AROUND = 1.0
@@ -36,12 +36,13 @@ class RayWorkers:
 
     ``workers`` is how many at most; None: as many as there is room for on the cluster's nodes, those that join later
     included. ``address`` is the cluster's, such as ``10.0.0.1:6379``; None: the one that runs on this machine, or else
-    one that is started here for the run. A worker that is lost with its process or node, that takes longer than
-    ``timeout`` seconds (None: see :func:`time_limit`) or whose machine is in trouble (out of memory or disk) is
-    replaced and its task repeated up to ``retries`` times; then the task comes back as a failed evaluation. Where
-    memory does not hold as many workers as share it, they become fewer. What else an evaluator raises is not repeated.
-    The first Ctrl-C lets the evaluations under way finish and then raises KeyboardInterrupt; the second raises it at
-    once.
+    one that is started here for the run. A worker is given as many tasks at once as its evaluator takes at best. One
+    that is lost with its process or node, that takes longer than ``timeout`` seconds for what it was given (None: see
+    :func:`time_limit`) or whose machine is in trouble (out of memory or disk) is replaced and its task repeated up to
+    ``retries`` times; then the task comes back as a failed evaluation. Of several tasks each is repeated alone first,
+    which does not count. Where memory does not hold as many tasks at once, or as many workers as share it, they become
+    fewer. What else an evaluator raises is not repeated. The first Ctrl-C lets the evaluations under way finish and
+    then raises KeyboardInterrupt; the second raises it at once.
     """
 
     workers: int | None = None
@@ -82,7 +83,8 @@ class RayCrew:
         self.settings = settings
         self._starting: list[RemoteWorker] = []
         self._idle: list[RemoteWorker] = []
-        self._busy: dict[RemoteWorker, Assignment] = {}
+        self._busy: dict[RemoteWorker, Bundle] = {}
+        self._portion = Portion()
         self._connection = ExitStack()
         self._ray: Any = None
         self._actor: Any = None
@@ -121,25 +123,25 @@ class RayCrew:
                     self._enlist(watch)
                 while self._idle and not interrupts.asked and (assignment := todo.next()):
                     worker = self._idle.pop()
-                    self._busy[worker] = assignment
-                    assignment.given(worker.name)
-                    worker.give(load, assignment.task, watch.look())
+                    self._busy[worker] = Bundle(worker.name, assignment)
+                    worker.build(load, watch.look())
+                for worker, bundle in self._busy.items():
+                    if worker.owes is None:
+                        bundle.fill(todo, 1 if interrupts.asked else self._portion.of(worker.at_once))
+                        worker.give(bundle.tasks, watch.look())
                 if not self._busy and interrupts.asked:
                     raise KeyboardInterrupt
                 if not self._busy and not todo.left:
                     return
                 if interrupts.asked and not told:
                     told = True
-                    _tell(f"stopping: what is under way ({len(self._busy)}) is finished first; Ctrl-C again stops it")
+                    count = sum(len(bundle.unanswered) for bundle in self._busy.values())
+                    _tell(f"stopping: what is under way ({count}) is finished first; Ctrl-C again stops it")
                 waiting = todo.left and self._idle
                 for worker in self._answering(ASK_AGAIN if waiting else LOOK_AROUND):
-                    evaluation = self._receive(worker, todo, watch)
-                    if evaluation is not None:
-                        yield evaluation
-                for worker in self._overdue(watch):
-                    evaluation = self._give_up(worker, todo, watch)
-                    if evaluation is not None:
-                        yield evaluation
+                    yield from self._receive(worker, todo, watch)
+                for worker, limit in self._overdue(watch):
+                    yield from self._give_up(worker, limit, todo, watch)
         finally:
             self._end(self._busy)
             self._busy.clear()
@@ -204,51 +206,62 @@ class RayCrew:
         answered = set(ready)
         return [worker for worker in workers if worker.reference in answered]
 
-    def _receive(self, worker: RemoteWorker, todo: Assignments, watch: Watch) -> Evaluation | None:
-        """What a worker answers, if it is an evaluation, or the failed one of a task that no worker survives."""
-        owed, was_ready, seconds = worker.owes, worker.ready, watch.look() - worker.asked
+    def _receive(self, worker: RemoteWorker, todo: Assignments, watch: Watch) -> Sequence[Evaluation]:
+        """The evaluations that a worker answers, and the failed one of a task that no worker survives."""
+        was_ready, seconds, bundle = worker.ready, watch.look() - worker.asked, self._busy.get(worker)
+        loss = None
         try:
-            evaluation = worker.receive(self._ray, watch.now)
+            evaluations = worker.receive(self._ray, watch.now)
         except WorkerLost as lost:
             self._ray.kill(worker.actor)  # one in trouble is still there, with all that it holds
-            return self._lose(worker, lost.loss, todo, seconds)
+            loss, evaluations = lost.loss, lost.evaluations
+        if bundle is not None:
+            for evaluation in evaluations:
+                bundle.answered(evaluation, seconds)
+        if loss is not None:
+            return [*evaluations, *self._lose(worker, loss, todo, seconds)]
         if worker.ready:
             self._stillborn = 0
         if worker.ready > was_ready:
-            watch.note(owed, seconds)
-        if worker in self._starting:
+            watch.note("evaluator", seconds)
+        if bundle is None:
             self._starting.remove(worker)
             self._idle.append(worker)
-        elif evaluation is not None:
-            if representative(evaluation):
-                watch.note(owed, seconds)
-            self._busy.pop(worker).answered(worker.name, seconds)
+        elif evaluations:
+            if bundle.representative:
+                watch.note("evaluation", seconds)
+            del self._busy[worker]
             self._idle.append(worker)
-        return evaluation
+        return evaluations
 
-    def _overdue(self, watch: Watch) -> list[RemoteWorker]:
-        """Those that take too long; Ray alone knows how long it takes to find room for one."""
+    def _overdue(self, watch: Watch) -> list[tuple[RemoteWorker, float]]:
+        """Those that take too long, and how many seconds they may take; Ray alone knows how long it takes to find room
+        for one."""
         there = [worker for worker in (*self._busy, *self._starting) if worker.name]
-        return [worker for worker in there if watch.look() - worker.asked > watch.limit(worker.owes)]
+        limits = [(worker, watch.limit(worker.owes)) for worker in there if worker.owes]
+        return [(worker, limit) for worker, limit in limits if watch.look() - worker.asked > limit]
 
-    def _give_up(self, worker: RemoteWorker, todo: Assignments, watch: Watch) -> Evaluation | None:
+    def _give_up(self, worker: RemoteWorker, limit: float, todo: Assignments, watch: Watch) -> Sequence[Evaluation]:
         """Kills a worker that takes too long; if it has answered at the last moment, that counts."""
         if self._ray.wait([worker.reference], timeout=0)[0]:
             return self._receive(worker, todo, watch)
         self._ray.kill(worker.actor)
-        reason = f"the worker {worker.name} took longer than {watch.limit(worker.owes):.4g} s and was killed"
+        reason = f"the worker {worker.name} took longer than {limit:.4g} s and was killed"
         return self._lose(worker, Loss(worker.name, "timed out", reason), todo, watch.now - worker.asked)
 
-    def _lose(self, worker: RemoteWorker, loss: Loss, todo: Assignments, seconds: float) -> Evaluation | None:
-        """Repeats the task of a worker that is gone, or gives it up."""
-        assignment, failure = self._busy.pop(worker, None), None
-        tell_loss(loss, assignment, seconds)
-        if assignment is None:
+    def _lose(self, worker: RemoteWorker, loss: Loss, todo: Assignments, seconds: float) -> list[Evaluation]:
+        """Repeats the tasks of a worker that is gone, or gives them up."""
+        bundle, failures = self._busy.pop(worker, None), []
+        if bundle is None:
+            tell_loss(loss, None, seconds)
             self._starting.remove(worker)
         elif worker.ready:
-            failure = assignment.lost(loss, self.settings.retries)
+            failures = bundle.lost(loss, seconds, todo, self.settings.retries)
+            self._portion.learn(loss, bundle)
+        else:
+            bundle.put_back(loss, seconds, todo)
         shared = self._gpus < 1 and self._wanted > 1
-        if assignment and shared and (assignment.crowded_out() if worker.ready else loss.crowded):
+        if bundle and shared and (bundle.crowded_out() if worker.ready else loss.crowded):
             self._fewer += 1
             self._wanted -= 1
             _tell(f"{loss.how}: {self._wanted} instead of {self._wanted + 1} workers from now on (--workers)")
@@ -257,9 +270,7 @@ class RayCrew:
             # every place may be tried anew: one lost node takes many workers with it
             if self._stillborn >= (self.settings.retries + 1) * self._wanted:
                 raise DiffcreditError(f"workers end before they are ready: {loss.reason}")
-        if assignment and failure is None:
-            todo.repeat(assignment)
-        return failure
+        return failures
 
     def _end(self, workers: Iterable[RemoteWorker]) -> None:
         for worker in workers:

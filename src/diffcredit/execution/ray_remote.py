@@ -1,15 +1,15 @@
 """A worker of a Ray cluster as its driver sees it, and what it builds its evaluator from."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.events import event
 from diffcredit.execution.assignments import Loss
 from diffcredit.execution.ray_connection import one_line
-from diffcredit.execution.ray_worker import EVALUATION, IN_TROUBLE, LACKS_FILES, READY, USERS_MISTAKE
+from diffcredit.execution.ray_worker import EVALUATIONS, IN_TROUBLE, LACKS_FILES, READY, USERS_MISTAKE
 from diffcredit.execution.shipping import WorkerFiles, marked, pack
 from diffcredit.execution.tasks import EvaluatorFactory, Task
 from diffcredit.execution.travel import evaluation_of, factory_text, owner_of, task_text
@@ -18,11 +18,11 @@ from diffcredit.ledger import Evaluation
 
 
 class WorkerLost(Exception):
-    """A worker is gone or of no more use."""
+    """A worker is gone or of no more use; its ``evaluations`` are those it has answered with that."""
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: Loss, evaluations: Sequence[Evaluation] = ()) -> None:
         super().__init__(loss.reason)
-        self.loss = loss
+        self.loss, self.evaluations = loss, evaluations
 
 
 class RemoteWorker:
@@ -33,30 +33,28 @@ class RemoteWorker:
         self.actor = actor
         self.name = ""
         self.ready = False  # whether its evaluator is built
+        self.at_once = 1  # as many tasks its evaluator takes at best
+        self.owes: Literal["name", "evaluator", "evaluation"] | None  # what its next answer tells of; None: nothing
         self._load: Load | None = None
-        self._task: Task | None = None
         self.introduce(now)
-
-    @property
-    def owes(self) -> str:
-        """What its next answer tells of."""
-        return "name" if self._task is None else "evaluation" if self.ready else "evaluator"
 
     def introduce(self, now: float) -> None:
         """Asks whether it is there."""
-        self._task = None
+        self.owes = "name"
         self._ask(self.actor.introduce.remote(), now)
 
-    def give(self, load: "Load", task: Task, now: float) -> None:
-        self._task = task
-        if self._load is load:
-            self._ask(self.actor.evaluate.remote(task_text(task)), now)
-        else:
-            self._load, self.ready = load, False
+    def build(self, load: "Load", now: float) -> None:
+        """Has it build its evaluator, unless it has that one."""
+        if self._load is not load:
+            self._load, self.ready, self.owes = load, False, "evaluator"
             self._ask(self.actor.build.remote(load.factory, load.seen, "", []), now)
 
-    def receive(self, ray: Any, now: float) -> Evaluation | None:
-        """The evaluation of the task that it was given; None for an answer that comes before."""
+    def give(self, tasks: Sequence[Task], now: float) -> None:
+        self.owes = "evaluation"
+        self._ask(self.actor.evaluate.remote([task_text(task) for task in tasks]), now)
+
+    def receive(self, ray: Any, now: float) -> list[Evaluation]:
+        """The evaluations of the tasks that it was given; none in an answer that comes before."""
         try:
             answer = json.loads(ray.get(self.reference))
         except ray.exceptions.RayTaskError as error:
@@ -64,27 +62,27 @@ class RemoteWorker:
         except ray.exceptions.RayError as error:
             reason = f"the worker {self.name} was lost: {one_line(error)}"
             raise WorkerLost(Loss(self.name, "lost", reason)) from None
-        seconds = now - self.asked
-        if self._task is None or self._load is None:
+        seconds, self.asked = now - self.asked, now
+        if self.owes == "name" or self._load is None:
+            self.owes = None
             self._greet(**answer)
-            self.asked = now
-            return None
-        kind, message = answer["kind"], answer["message"]
-        if kind == EVALUATION:
-            self.asked = now
-            return evaluation_of(message)
+            return []
+        kind = answer["kind"]
+        if kind == EVALUATIONS:
+            self.owes = None
+            return [evaluation_of(text) for text in answer["evaluations"]]
         if kind == READY:
-            self.ready = True
+            self.ready, self.at_once, self.owes = True, answer["at_once"], None
             event("worker ready", worker=self.name, seconds=seconds)
-            self._ask(self.actor.evaluate.remote(task_text(self._task)), now)
         elif kind == LACKS_FILES:
             waybill, pieces = self._load.parcel(ray, self.name)
             self._ask(self.actor.build.remote(self._load.factory, self._load.seen, waybill, pieces), now)
         elif kind == IN_TROUBLE:
-            raise WorkerLost(Loss(self.name, answer["trouble"], message))
+            loss = Loss(self.name, answer["trouble"], answer["message"])
+            raise WorkerLost(loss, [evaluation_of(text) for text in answer["evaluations"]])
         else:
-            raise (UserError if kind == USERS_MISTAKE else DiffcreditError)(message)
-        return None
+            raise (UserError if kind == USERS_MISTAKE else DiffcreditError)(answer["message"])
+        return []
 
     def _ask(self, reference: Any, now: float) -> None:
         self.reference, self.asked = reference, now

@@ -1,7 +1,7 @@
 """What runs inside a worker of a Ray cluster: an actor, which is told and answers JSON texts.
 
-It is sent a factory, builds its evaluator and then evaluates tasks, one at a time. Another factory takes the place of
-the first.
+It is sent a factory, builds its evaluator and then evaluates tasks, as many at once as it is sent together. Another
+factory takes the place of the first.
 """
 
 import json
@@ -15,14 +15,15 @@ from typing import Any
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution.shipping import Waybill, settle
-from diffcredit.execution.tasks import Evaluator, evaluate_one, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.tasks import Evaluator, Task, at_once, evaluate_all, failed_evaluation, utc_now, worker_name
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.travel import evaluation_text, factory_of, task_of
 from diffcredit.execution.troubles import MachineTrouble, told
 from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Evaluation
 
 READY, LACKS_FILES, USERS_MISTAKE, FAILURE = "ready", "lacks files", "user's mistake", "failure"
-EVALUATION, IN_TROUBLE = "evaluation", "in trouble"
+EVALUATIONS, IN_TROUBLE = "evaluations", "in trouble"
 
 
 class RayWorker:
@@ -49,31 +50,30 @@ class RayWorker:
         try:
             places = settle(Waybill.of(waybill), _fetched(pieces)) if waybill else {}
             self._evaluator = factory_of(factory, places)()
+            return _answer(READY, at_once=at_once(self._evaluator))
         except UserError as error:
-            return _answer(USERS_MISTAKE, str(error))
+            return _answer(USERS_MISTAKE, message=str(error))
         except Exception as error:
             if trouble := told(error):
-                return _answer(IN_TROUBLE, str(trouble), trouble.trouble)
+                return _answer(IN_TROUBLE, message=str(trouble), trouble=trouble.trouble, evaluations=[])
             if isinstance(error, DiffcreditError):
-                return _answer(FAILURE, str(error))
-            return _answer(FAILURE, f"a worker could not build its evaluator:\n{traceback.format_exc()}")
-        return _answer(READY)
+                return _answer(FAILURE, message=str(error))
+            return _answer(FAILURE, message=f"a worker could not build its evaluator:\n{traceback.format_exc()}")
 
-    def evaluate(self, text: str) -> str:
-        """The evaluation of a task, or that the machine is in trouble."""
+    def evaluate(self, texts: list[str]) -> str:
+        """The evaluations of all tasks, or those so far and that the machine is in trouble."""
         assert self._evaluator is not None  # a driver gives no task before this worker is ready
-        task, started, clock = task_of(text), utc_now(), time.perf_counter()
+        tasks, started, clock = [task_of(text) for text in texts], utc_now(), time.perf_counter()
+        answers: list[str] = []
         try:
-            evaluation = evaluate_one(self._evaluator, task)
+            for task, evaluation in zip(tasks, evaluate_all(self._evaluator, tasks), strict=True):
+                answer, status = _text(task, evaluation, started)
+                answers.append(answer)
+                self._metrics.count(status, time.perf_counter() - clock)
+                clock = time.perf_counter()
         except MachineTrouble as trouble:
-            return _answer(IN_TROUBLE, str(trouble), trouble.trouble)
-        try:
-            answer = evaluation_text(evaluation)
-        except (TypeError, ValueError):  # what an evaluator told of itself is no JSON
-            evaluation = failed_evaluation(task, traceback.format_exc(), worker_name(), started)
-            answer = evaluation_text(evaluation)
-        self._metrics.count(evaluation.status, time.perf_counter() - clock)
-        return _answer(EVALUATION, answer)
+            return _answer(IN_TROUBLE, message=str(trouble), trouble=trouble.trouble, evaluations=answers)
+        return _answer(EVALUATIONS, evaluations=answers)
 
 
 class _Metrics:
@@ -98,8 +98,17 @@ class _Metrics:
         self._seconds.observe(seconds, {"status": status})
 
 
-def _answer(kind: str, message: str = "", trouble: str = "") -> str:
-    return json.dumps({"kind": kind, "message": message, "trouble": trouble})
+def _answer(kind: str, **fields: Any) -> str:
+    return json.dumps({"kind": kind, **fields})
+
+
+def _text(task: Task, evaluation: Evaluation, started: str) -> tuple[str, str]:
+    """The evaluation as it travels, and its status; a failed one where what an evaluator told of itself is no JSON."""
+    try:
+        return evaluation_text(evaluation), evaluation.status
+    except (TypeError, ValueError):
+        failed = failed_evaluation(task, traceback.format_exc(), worker_name(), started)
+        return evaluation_text(failed), failed.status
 
 
 def _fetched(pieces: Sequence[Any]) -> Any:

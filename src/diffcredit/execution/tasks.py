@@ -7,9 +7,11 @@ task gives the same values, bit for bit.
 import os
 import platform
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Protocol
 
 from diffcredit.execution.troubles import told
@@ -30,7 +32,8 @@ class Task:
 
 
 class Evaluator(Protocol):
-    """What a worker builds once and calls for each batch of tasks."""
+    """What a worker builds once and calls for each batch of tasks. It may have an attribute ``at_once``: how many tasks
+    it evaluates best at once; 1 where it has none."""
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
         """One evaluation for each task, in order. What fails within becomes a failed evaluation, or is raised: a
@@ -50,29 +53,50 @@ class Executor(Protocol):
         """One evaluation for each task, as they come, in any order.
 
         A task is taken from ``tasks`` only when a worker is free for it, after all results so far have been
-        yielded: the tasks may depend on the results. None among them says that there is nothing to be had now,
-        though there may be soon: the executor serves its busy workers and asks again after :data:`ASK_AGAIN`
-        seconds. No evaluator is built before the first task. Closing the iterator stops the work.
+        yielded: the tasks may depend on the results. A worker whose evaluator evaluates several at once is given as
+        many, or as many as are to be had now. None among them says that there is nothing to be had now, though there
+        may be soon: the executor serves its busy workers and asks again after :data:`ASK_AGAIN` seconds. No evaluator
+        is built before the first task. Closing the iterator stops the work.
         """
         ...
 
 
-def evaluate_one(evaluator: Evaluator, task: Task) -> Evaluation:
-    """The task's evaluation; an evaluator that raises, or answers another task, gives a failed one. Raises
-    MachineTrouble where the machine is to blame."""
-    started = utc_now()
-    try:
-        (evaluation,) = evaluator.evaluate([task])
-        answered = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
+def at_once(evaluator: Evaluator) -> int:
+    """How many tasks the evaluator evaluates best at once."""
+    return getattr(evaluator, "at_once", 1)
+
+
+def evaluate_all(evaluator: Evaluator, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+    """One evaluation for each task, in order; those that the evaluator does not answer, since it raises or answers too
+    few, and that it answers with another task's, or with too many, are failed ones. Raises MachineTrouble where the
+    machine is to blame."""
+    started, unanswered = utc_now(), deque(tasks)
+    answers = _as_many(evaluator, tasks)
+    trouble, error = None, ""
+    while unanswered:
+        try:
+            evaluation = next(answers)
+            answered = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
+        except Exception as raised:
+            trouble, error = told(raised), traceback.format_exc()
+            break
+        task = unanswered.popleft()
         if answered != task:
-            raise ValueError(f"the evaluator answered {answered} when asked for {task}")
-    except Exception as error:
-        trouble = told(error)
-        if trouble is None:
-            return failed_evaluation(task, traceback.format_exc(), worker_name(), started)
-    else:
-        return evaluation
-    raise trouble
+            wrong = f"the evaluator answered {answered} when asked for {task}"
+            evaluation = failed_evaluation(task, wrong, worker_name(), started)
+        yield evaluation
+    if trouble is not None:
+        raise trouble
+    for task in unanswered:
+        yield failed_evaluation(task, error, worker_name(), started)
+
+
+def _as_many(evaluator: Evaluator, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+    """What the evaluator answers; raises ValueError instead of the last where that would be too few or too many."""
+    answers = iter(evaluator.evaluate(tasks))
+    yield from islice(answers, len(tasks) - 1)
+    (last,) = answers
+    yield last
 
 
 def failed_evaluation(task: Task, error: str, worker: str, started: str) -> Evaluation:

@@ -1,8 +1,10 @@
 """What runs inside a worker process.
 
-It is sent a factory and then tasks, one at a time; it answers with ``Ready`` or ``CannotStart`` and then with one
-evaluation for each task. Another factory takes the place of the first. It ends when the connection does, or when its
-machine is in trouble, which it tells as ``InTrouble``: what it held is free for the one that takes its place.
+It is sent a factory and the task that it is for (``Build``), which it answers with ``Ready`` or ``CannotStart``, and
+then tuples of tasks, which it answers with one evaluation for each, in order, as they come. Where the evaluator takes
+one task at once, it begins with that of the factory; where it takes several, it waits for them all. Another factory
+takes the place of the first. It ends when the connection does, or when its machine is in trouble, which it tells as
+``InTrouble``: what it held is free for the one that takes its place.
 """
 
 import os
@@ -15,14 +17,24 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from diffcredit.errors import UserError
-from diffcredit.execution.tasks import Evaluator, EvaluatorFactory, Task, evaluate_one
+from diffcredit.execution.tasks import EvaluatorFactory, Task, at_once, evaluate_all
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.troubles import MachineTrouble, Trouble, told
 
 
 @dataclass(frozen=True)
+class Build:
+    """Builds the evaluator, for the task that comes first."""
+
+    factory: EvaluatorFactory
+    first: Task
+
+
+@dataclass(frozen=True)
 class Ready:
-    """The evaluator is built."""
+    """The evaluator is built, and evaluates so many tasks best ``at_once``."""
+
+    at_once: int
 
 
 @dataclass(frozen=True)
@@ -48,33 +60,36 @@ def work(connection: Connection, threads: int, driver: int) -> None:
     threading.Thread(target=_leave_with, args=(driver,), daemon=True).start()
     with limited_threads(threads), suppress(EOFError, BrokenPipeError, ConnectionResetError):
         # received, not given at the start, so that what the factory imports finds the threads limited
-        evaluator = _build(connection, connection.recv())
-        while evaluator is not None:
-            message = connection.recv()
-            if isinstance(message, Task):
-                try:
-                    connection.send(evaluate_one(evaluator, message))
-                except MachineTrouble as trouble:
-                    connection.send(InTrouble(trouble.trouble, str(trouble)))
-                    return
-            else:
-                evaluator = None  # before the next one is built: both may not fit into memory
-                evaluator = _build(connection, message)
+        build = connection.recv()
+        while build is not None:
+            build = _serve(connection, build)
 
 
-def _build(connection: Connection, factory: EvaluatorFactory) -> Evaluator | None:
+def _serve(connection: Connection, build: Build) -> Build | None:
+    """Builds an evaluator and evaluates with it, until another is to be built; None: this worker is of no more use.
+    The first is gone before the other is built: both may not fit into memory."""
     try:
-        evaluator = factory()
+        evaluator = build.factory()
+        most = at_once(evaluator)
     except UserError as error:
         connection.send(CannotStart(str(error), users_mistake=True))
+        return None
     except Exception as error:
         message = f"a worker could not build its evaluator:\n{traceback.format_exc()}"
         trouble = told(error)
         connection.send(InTrouble(trouble.trouble, message) if trouble else CannotStart(message, users_mistake=False))
-    else:
-        connection.send(Ready())
-        return evaluator
-    return None
+        return None
+    connection.send(Ready(most))
+    asked = (build.first,) if most == 1 else connection.recv()
+    while not isinstance(asked, Build):
+        try:
+            for evaluation in evaluate_all(evaluator, asked):
+                connection.send(evaluation)
+        except MachineTrouble as trouble:
+            connection.send(InTrouble(trouble.trouble, str(trouble)))
+            return None
+        asked = connection.recv()
+    return asked
 
 
 def _leave_with(driver: int) -> None:
