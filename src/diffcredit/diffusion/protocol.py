@@ -38,6 +38,12 @@ class Batch:
         """(m, …), row for row."""
         return None if self.conditions is None else self.conditions[self.condition_of]
 
+    def conditions_at(self, places: Tensor) -> Tensor | None:
+        """Of the images at ``places`` (k,), (k, …)."""
+        if self.conditions is None or self.condition_of is None:
+            return None
+        return self.conditions[self.condition_of.index_select(0, places)]
+
     def select(self, index: Tensor | NDArray[np.int64], flip: Tensor | None = None) -> "Batch":
         """The rows of ``index`` (k,), mirrored where ``flip`` (k,) is true."""
         index = torch.as_tensor(index)

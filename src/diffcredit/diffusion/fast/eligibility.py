@@ -3,7 +3,6 @@
 import os
 import warnings
 from importlib.util import find_spec
-from typing import TypeGuard
 
 import torch
 import torch.distributed as dist
@@ -26,15 +25,15 @@ def dtype_of(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
-def trains_fast(model: DiffusionModel, settings: Training) -> TypeGuard[UNetModel]:
+def trains_fast(model: DiffusionModel, settings: Training) -> bool:
     """Whether ``model`` is trained on the fast path. Of a GPU that is not, one warning says why."""
     return model.device.type == "cuda" and _tell("training", _obstacle(model) or _obstacle_in(settings))
 
 
-def samples_fast(model: DiffusionModel) -> TypeGuard[UNetModel]:
+def samples_fast(model: DiffusionModel) -> bool:
     """Whether ``model`` is sampled on the fast path. Of a GPU that is not, one warning says why."""
     obstacle = _obstacle(model)
-    if obstacle is None and type(model).guided is not UNetModel.guided:  # ty: ignore[unresolved-attribute]
+    if obstacle is None and getattr(type(model), "guided", None) is not UNetModel.guided:
         obstacle = "it is guided by a text"
     return model.device.type == "cuda" and _tell("sampling", obstacle)
 

@@ -36,7 +36,7 @@ class Fleet:
         trained = {name: weight for name, weight in weights.items() if weight.requires_grad}
         self._layout = Layout(trained)
         kind = next(iter(trained.values())).dtype
-        real = {"dtype": kind, "device": device}
+        real: dict[str, Any] = {"dtype": kind, "device": device}
         self._weights, self._gradient = (torch.zeros(self.count, self._layout.size, **real) for _ in range(2))
         self._average = torch.zeros_like(self._weights) if _averages(settings) else None
         # model by model, for which both have the same strides: else each is copied by a kernel of its own
@@ -48,7 +48,7 @@ class Fleet:
         frozen = {name: weight.detach().to(functions.dtype) for name, weight in weights.items() if name not in trained}
         self._given = functions.given(frozen | dict(zip(self._layout.names, self._parameters, strict=True)))
         steps, size = settings.steps, settings.batch_size
-        whole = {"dtype": torch.int64, "device": device}
+        whole: dict[str, Any] = {"dtype": torch.int64, "device": device}
         self._places, self._times = (torch.zeros(steps, self.count, size, **whole) for _ in range(2))
         self._flips = torch.zeros(steps, self.count, size, dtype=torch.bool, device=device)
         self._keys = torch.zeros(steps, self.count, **whole)
@@ -169,7 +169,7 @@ class Fleet:
             keys,
             self._counters,
             self._quantiles,
-            None if data.conditions is None else data.conditions[data.condition_of[places]],
+            data.conditions_at(places),
             self.settings.min_snr,
         )
         gradients = torch.autograd.grad(self._sign * losses.sum(), self._parameters)

@@ -1,7 +1,9 @@
 """A model's loss and prediction as functions of its weights, compiled once for all models of one architecture."""
 
 import copy
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,12 +20,21 @@ _made: dict[str, "Functions"] = {}
 
 def functions_of(like: UNetModel, count: int, dtype: torch.dtype) -> "Functions":
     """The functions of ``count`` models as ``like``, in numbers of ``dtype``; made once a process."""
-    shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
-    kind = [type(like).__name__, str(like.device), str(dtype), count]
-    key = fingerprint([*kind, shapes, like.noise_schedule.config, repr(like.network)])
+    key = f"{architecture(like)} {like.device} {dtype} {count}"
     if key not in _made:
         _made[key] = Functions(like, count, dtype)
     return _made[key]
+
+
+def architecture(like: UNetModel) -> str:
+    """Fingerprint of all of ``like`` but its weights."""
+    shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
+    return fingerprint([type(like).__name__, shapes, like.noise_schedule.config, repr(like.network)])
+
+
+def cache_folder() -> Path:
+    """For what other processes and later runs need not find out again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diffcredit"
 
 
 class Functions:
@@ -42,6 +53,7 @@ class Functions:
         self.losses: Callable[..., Tensor] = self._losses
         self.prediction: Callable[..., Tensor] = self._prediction
         if compiles:
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
             self.losses = torch.compile(self._losses, dynamic=False, fullgraph=True)
             self.prediction = torch.compile(self._prediction, dynamic=False, fullgraph=True)
 

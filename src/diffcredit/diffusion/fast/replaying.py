@@ -1,6 +1,7 @@
 """A GPU's work recorded once and replayed: the host says "again" in place of launching hundreds of kernels."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -18,13 +19,14 @@ class Replayed:
         """Records the work if that is still to be done; True: it was done a few times for that."""
         if self._graph is not None:
             return False
-        with torch.cuda.stream(self._stream):
-            for _ in range(WARM_UP):
-                self._work()
-        self._stream.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self._stream):  # which records and does not compute
-            self._work()
+        with _repeatable():
+            with torch.cuda.stream(self._stream):
+                for _ in range(WARM_UP):
+                    self._work()
+            self._stream.synchronize()
+            with torch.cuda.graph(graph, stream=self._stream):  # which records and does not compute
+                self._work()
         self._graph = graph
         return True
 
@@ -32,3 +34,11 @@ class Replayed:
         assert self._graph is not None  # recorded before
         with torch.cuda.stream(self._stream):
             self._graph.replay()
+
+
+def _repeatable() -> AbstractContextManager[None]:
+    """Within, cuDNN takes kernels that give the same numbers every time, and chooses them by rule and not by a race; on
+    an H200 that costs nothing."""
+    return torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=torch.backends.cudnn.allow_tf32
+    )
