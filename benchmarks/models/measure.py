@@ -24,7 +24,7 @@ from benchmarks.models.subjects import SUBJECTS, Subject
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.training import train
+from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.execution.calibration import blank_batch
 from diffcredit.execution.versions import package_versions
 from diffcredit.retraining.pruning import Sparsity
@@ -76,7 +76,8 @@ def training_step(model: DiffusionModel, training: Training) -> dict[str, float]
     """Milliseconds of one step at the study's batch, and the largest memory in GB."""
     data, few = blank_batch(model, training.batch_size), dataclasses.replace(training, steps=STEPS)
     torch.cuda.reset_peak_memory_stats()
-    milliseconds = 1000 * seconds(lambda: train(model, data, few, seed=0)) / STEPS
+    options = {"checkpoint": None, "on_step": None, "on_batch": None, "ascend": False}
+    milliseconds = 1000 * seconds(lambda: train_stepwise(model, data, few, seed=0, **options)) / STEPS
     return {"ms": round(milliseconds, 1), "GB": memory()}
 
 

@@ -61,7 +61,8 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
     start, rehearsal = start_and_rehearsal(study)
     with limited_threads(study.config.threads):
         base = measure_speed(start, training, sampling, study.progress)
-        speed = measure_speed(rehearsal.model, rehearsal.coalition or training, sampling, study.progress)
+        settings = rehearsal.coalition or training
+        speed = measure_speed(rehearsal.model, settings, sampling, study.progress, often=True)
         measuring = seconds_of_measuring(study)
     steps = rehearsal.coalition.steps if rehearsal.coalition else 0
     each = steps * speed.training_step + speed.sampling + measuring
@@ -123,7 +124,7 @@ def seconds_of_evaluation(study: "Study") -> float:
     _, rehearsal = start_and_rehearsal(study)
     training = rehearsal.coalition or study.config.model.train
     with limited_threads(study.config.threads):
-        speed = measure_speed(rehearsal.model, training, study.config.sampling, study.progress)
+        speed = measure_speed(rehearsal.model, training, study.config.sampling, study.progress, often=True)
         measuring = seconds_of_measuring(study)
     steps = rehearsal.coalition.steps if rehearsal.coalition else 0
     return steps * speed.training_step + speed.sampling + measuring

@@ -8,11 +8,15 @@ from diffcredit.diffusion.fast.eligibility import dtype_of, give_up, samples_fas
 from diffcredit.diffusion.fast.sampling import sampler_for
 from diffcredit.diffusion.protocol import DiffusionModel, Images
 from diffcredit.diffusion.settings import Sampling
+from diffcredit.diffusion.unet import UNetModel
+
+WORTHWHILE = 200_000  # image-steps; fewer, if only once, are made before the way to them would be compiled
 
 
-def generate(model: DiffusionModel, sampling: Sampling) -> Images:
-    """``sampling.images`` images (m, h, w, 3), image i from the noise of its own seed."""
-    if samples_fast(model):
+def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Images:
+    """``sampling.images`` images (m, h, w, 3), image i from the noise of its own seed. ``often``: other models of this
+    architecture will be sampled alike."""
+    if _fast(model, sampling, often) and isinstance(model, UNetModel):
         try:
             sampler = sampler_for(model, sampling)
             sampler.record()
@@ -32,10 +36,14 @@ def generate(model: DiffusionModel, sampling: Sampling) -> Images:
         )
 
 
-def sampling_numerics(model: DiffusionModel, sampling: Sampling) -> dict[str, Any]:
-    """What the images' last bits depend on beside the device and the weights."""
+def sampling_numerics(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> dict[str, Any]:
+    """What the last bits of :func:`generate`'s images depend on beside the device and the weights."""
     dtype = str(_dtype(model, sampling)).removeprefix("torch.")
-    return {"path": "graph" if samples_fast(model) else "eager", "dtype": dtype}
+    return {"path": "graph" if _fast(model, sampling, often) else "eager", "dtype": dtype}
+
+
+def _fast(model: DiffusionModel, sampling: Sampling, often: bool) -> bool:
+    return (often or sampling.images * sampling.steps >= WORTHWHILE) and samples_fast(model)
 
 
 def _dtype(model: DiffusionModel, sampling: Sampling) -> torch.dtype:

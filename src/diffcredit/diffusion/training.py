@@ -20,6 +20,8 @@ from diffcredit.diffusion.stepwise import train_stepwise
 
 __all__ = ["TrainingDiverged", "train", "train_each"]
 
+WORTHWHILE = 2000  # steps; a shorter training, if there is only one, is over before it would be compiled
+
 
 def train(
     model: DiffusionModel,
@@ -41,7 +43,7 @@ def train(
     ``torch.distributed`` is set up, all its processes call this alike and train together; the first one writes
     the checkpoint and reports.
     """
-    if on_batch is None and trains_fast(model, settings):
+    if on_batch is None and settings.steps >= WORTHWHILE and trains_fast(model, settings):
         identity = [seed, len(data), ascend]
         complaints = _as_fleet(
             [model],

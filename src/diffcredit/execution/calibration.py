@@ -10,10 +10,12 @@ from typing import cast
 import numpy as np
 import torch
 
+from diffcredit.diffusion.draws import plan
 from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast, trains_fast
+from diffcredit.diffusion.fast.fleet import Fleet
 from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler
-from diffcredit.diffusion.fast.sizes import measure_sizes
+from diffcredit.diffusion.fast.sizes import fleet_size
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Sampling, Training
@@ -24,6 +26,7 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.progress import Progress, silent
 
 STEPS = 2
+FLEET_STEPS = 20
 ENOUGH = 2.0  # seconds that one measurement may take
 FEW = 4  # samples that a batch is foreseen from where all of it would take longer
 
@@ -36,9 +39,12 @@ class Speed:
     sampling: float
 
 
-def measure_speed(model: DiffusionModel, training: Training, sampling: Sampling, progress: Progress = silent) -> Speed:
-    """Times ``model`` on a few steps of ``training`` (which changes its weights) and of ``sampling``."""
-    if trains_fast(model, training) and samples_fast(model):
+def measure_speed(
+    model: DiffusionModel, training: Training, sampling: Sampling, progress: Progress = silent, *, often: bool = False
+) -> Speed:
+    """Times ``model`` on a few steps of ``training`` (which changes its weights) and of ``sampling``, as a study does
+    them once, or ``often``, as for every coalition."""
+    if often and trains_fast(model, training) and samples_fast(model):
         return _speed_of_fleets(model, training, sampling, progress)
     few = dataclasses.replace(training, steps=STEPS, warmup_steps=0)
 
@@ -66,7 +72,7 @@ def _speed_of_fleets(model: DiffusionModel, training: Training, sampling: Sampli
     network = cast(UNetModel, model)
     what = "compiling, and timing a few steps"
     progress(what, 0, 3)
-    step = min(measure_sizes(network, blank_batch(model, training.batch_size), training).values())
+    step = _seconds_of_a_fleet(network, fleet_size(model, training), blank_batch(model, training.batch_size), training)
     progress(what, 1, 3)
     batch = min(sampling.batch_size, sampling.images)
     functions = functions_of(network, 1, dtype_of(sampling.precision, model.device))
@@ -78,6 +84,25 @@ def _speed_of_fleets(model: DiffusionModel, training: Training, sampling: Sampli
         seconds.append(float(np.median([_clocked(partial(sampler.sample, network)) for _ in range(3)])))
         progress(what, 1 + len(seconds), 3)
     return Speed(step, _whole(*seconds, sampling, batch))
+
+
+def _seconds_of_a_fleet(like: UNetModel, size: int, data: Batch, training: Training) -> float:
+    """Of a step of one model of a fleet of ``size``."""
+    few = dataclasses.replace(training, steps=FLEET_STEPS, warmup_steps=0)
+    fleet = Fleet(like, functions_of(like, size, dtype_of(training.precision, like.device)), data, few)
+    plans = [plan(data.rows, few, seed, like.time_steps) for seed in range(size)]
+
+    def steps() -> None:
+        for _ in range(FLEET_STEPS):
+            fleet.step()
+        torch.cuda.synchronize(like.device)
+
+    taken = []
+    for _ in range(3):
+        fleet.load([like] * size, plans)
+        torch.cuda.synchronize(like.device)
+        taken.append(_clocked(steps))
+    return float(np.median(taken)) / FLEET_STEPS / size
 
 
 def _whole(short: float, long: float, sampling: Sampling, batch: int) -> float:

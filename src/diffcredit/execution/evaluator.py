@@ -82,7 +82,7 @@ class ModelEvaluator:
                     break
                 try:
                     clock = time.perf_counter()
-                    images = generate(model, self.sampling)
+                    images = generate(model, self.sampling, often=True)
                     seconds = {"training": training, "sampling": time.perf_counter() - clock}
                 except Exception as error:
                     yield _failure(task, error, started)
@@ -171,6 +171,6 @@ def numerics(model: DiffusionModel, sampling: Sampling) -> dict[str, Any]:
         "device": f"{device.type} {name}",
         "threads": threads,
         "training": dict(getattr(model, "made", {})),
-        "sampling": sampling_numerics(model, sampling),
+        "sampling": sampling_numerics(model, sampling, often=True),
         "micro_batch": smallest_micro_batch(),
     }

@@ -36,7 +36,7 @@ class KeptEvaluator:
             if observation is None:
                 raise DiffcreditError(f"nothing was kept of coalition {task.coalition}, replicate {task.replicate}")
             if not all(observation.shows(prop) for prop in self.properties) and observation.model is not None:
-                observation.images = generate(observation.model, self.sampling)
+                observation.images = generate(observation.model, self.sampling, often=True)
             measurements = measure_all(self.properties, observation)
             yield Evaluation(
                 coalition=task.coalition,

@@ -42,7 +42,7 @@ class Pools:
             for index, file in enumerate(files):
                 material.progress(WHAT, index, n)
                 if not file.exists():
-                    write_arrays(file, {"images": generate(models.model(index), material.sampling)})
+                    write_arrays(file, {"images": generate(models.model(index), material.sampling, often=True)})
             material.progress(WHAT, n, n)
         self.library = np.concatenate([read_arrays(file)["images"] for file in files])
         self._counts = material.contributions.counts

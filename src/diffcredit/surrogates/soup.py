@@ -33,4 +33,4 @@ class Soup:
         from diffcredit.diffusion.generating import generate
 
         weights = np.where(coalition, self._counts, 0) / self._counts[coalition].sum()
-        return generate(self._models.average(weights), self._sampling)
+        return generate(self._models.average(weights), self._sampling, often=True)

@@ -1,0 +1,100 @@
+"""The table of sampling settings on planted values: what is known of each setting comes out."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from benchmarks.sampling.agreement import agreement, key
+from benchmarks.sampling.settings import Setting
+from scipy.stats import pearsonr, spearmanr
+
+from diffcredit.config import read_config
+from diffcredit.ledger import Evaluation
+
+N = 4
+REFERENCE = Setting("ddim", 100)
+STUDY = """
+name: planted
+contributions: {source: openmoji}
+model: {family: ddpm, preset: tiny, train: {steps: 1}}
+retraining: {method: fine_tune, steps: 1}
+properties: [colourfulness]
+design: {distribution: uniform, seed: 0}
+stop: {evaluations: 14}
+"""
+WEIGHTS = np.array([1.0, 2.0, 4.0, 8.0])
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
+    return read_config(tmp_path / "study.yaml")
+
+
+def evaluations() -> list[Evaluation]:
+    """All coalitions of four contributors, the empty and the full one as endpoints."""
+    return [
+        Evaluation(
+            coalition="".join(bits),
+            replicate=0,
+            purpose="endpoint" if len(set(bits)) == 1 else "estimate",
+            status="done",
+            values=(),
+            error=None,
+            numerics={},
+            seconds={},
+            worker="here:1",
+            started="2025-01-01T00:00:00.000+00:00",
+            finished="2025-01-01T00:00:00.000+00:00",
+        )
+        for bits in product("01", repeat=N)
+    ]
+
+
+def worth(evaluation: Evaluation, weights: np.ndarray) -> float:
+    return float(np.array([bit == "1" for bit in evaluation.coalition]) @ weights)
+
+
+def planted(setting: Setting, share: int, weights: np.ndarray, offset: float) -> dict:
+    """The reference is the sum of WEIGHTS, the setting that of ``weights`` and an ``offset``."""
+    return {
+        key(each): {
+            REFERENCE.name: {"1": {"p": worth(each, WEIGHTS)}},
+            setting.name: {str(share): {"p": worth(each, weights) + offset}},
+        }
+        for each in evaluations()
+    }
+
+
+def test_values_that_are_a_multiple_agree_but_for_their_level(config):
+    setting = Setting("dpm", 10)
+    found = agreement(evaluations(), planted(setting, 4, 3 * WEIGHTS, 5.0), config, "p", setting, 4, REFERENCE)
+    assert found.full == pytest.approx(3 * 15 + 5)
+    assert found.difference == pytest.approx(3 * 15 + 5 - 15)
+    assert found.cost == pytest.approx(0.1 / 4)
+    for score in (found.pearson, found.spearman, found.credits, found.credit_ranks):
+        assert score == pytest.approx(1)
+
+
+def test_other_contributors_count_other_values_and_credits(config):
+    setting, other = Setting("dpm", 5), np.array([8.0, 1.0, 4.0, 2.0])
+    found = agreement(evaluations(), planted(setting, 1, other, 0.0), config, "p", setting, 1, REFERENCE)
+    inner = [each for each in evaluations() if each.purpose == "estimate"]  # the endpoints have no say
+    mine, reference = ([worth(each, weights) for each in inner] for weights in (other, WEIGHTS))
+    assert found.pearson == pytest.approx(pearsonr(mine, reference)[0])
+    assert found.spearman == pytest.approx(spearmanr(mine, reference)[0])
+    # the Shapley values of a sum are its terms
+    assert found.credits == pytest.approx(pearsonr(other, WEIGHTS)[0], abs=0.02)
+    assert found.credit_ranks == pytest.approx(spearmanr(other, WEIGHTS)[0])
+    assert found.difference == 0
+
+
+def test_a_value_that_is_lacking_is_not_compared(config):
+    setting = Setting("ddim", 10)
+    values = planted(setting, 8, WEIGHTS, 0.0)
+    values["0110 0"][setting.name]["8"]["p"] = None
+    found = agreement(evaluations(), values, config, "p", setting, 8, REFERENCE)
+    assert math.isnan(found.pearson)
+    assert math.isnan(found.spearman)
+    assert found.full == 15
