@@ -39,8 +39,7 @@ class Fleet:
         real: dict[str, Any] = {"dtype": kind, "device": device}
         self._weights, self._gradient = (torch.zeros(self.count, self._layout.size, **real) for _ in range(2))
         self._average = torch.zeros_like(self._weights) if _averages(settings) else None
-        # model by model, for which both have the same strides: else each is copied by a kernel of its own
-        self._gradients = [each for view in self._layout.views(self._gradient) for each in view]
+        self._gradients = self._layout.views(self._gradient)
         # what the network computes with: the weights themselves, or their roundings
         self._rounded = self._weights if functions.dtype == kind else self._weights.to(functions.dtype)
         views = self._layout.views(self._rounded)
@@ -174,7 +173,7 @@ class Fleet:
         )
         gradients = torch.autograd.grad(self._sign * losses.sum(), self._parameters)
         with torch.no_grad():
-            torch._foreach_copy_(self._gradients, [each for gradient in gradients for each in self._apart(gradient)])
+            self._gather(gradients if self.count > 1 else [gradient[None] for gradient in gradients])
             if self.settings.gradient_clip is not None:
                 # each model's as torch's clip_grad_norm_ does
                 norms = self._gradient.norm(dim=1, keepdim=True)
@@ -188,9 +187,18 @@ class Fleet:
             self._losses.index_copy_(0, self._at, losses.detach().to(self._losses.dtype)[None])
             self._at += 1
 
-    def _apart(self, gradient: Tensor) -> Sequence[Tensor]:
-        """Of each model."""
-        return gradient.unbind() if self.count > 1 else [gradient]
+    def _gather(self, gradients: Sequence[Tensor]) -> None:
+        """Copies ``gradients``, each (K, …), to their places: those of the same strides, model by model, many by one
+        kernel."""
+        places, alike = [], []
+        for place, gradient in zip(self._gradients, gradients, strict=True):
+            mine, given = ([each.squeeze() for each in weights] for weights in (place, gradient))
+            if mine[0].stride() == given[0].stride():
+                places += mine
+                alike += given
+            else:
+                place.copy_(gradient)
+        torch._foreach_copy_(places, alike)
 
     def _make_optimizer(self, *, capturable: bool) -> torch.optim.Optimizer:
         self._master = master = nn.Parameter(self._weights)

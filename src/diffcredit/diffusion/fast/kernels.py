@@ -64,9 +64,8 @@ def product(
                 fits = (above >= 0) & (beside >= 0)
             fits = fits & (above < height) & (beside < width) & (row < rows)
             place = ((image * height + above) * width + beside) * channels
-            # kept near, since the next tap sees nearly the same
             at = x + place[:, None] + channel[None, :]
-            seen = tl.load(at, mask=fits[:, None], other=0.0, cache_modifier=".ca")
+            seen = tl.load(at, mask=fits[:, None], other=0.0)
             taps = tap + tl.zeros((TERMS,), dtype=tl.int32)
         else:
             term = step * TERMS + terms
@@ -167,17 +166,16 @@ def weight_sums(
         place = ((image * height + above) * width + beside) * channels
         known = (channel < channels)[None, :]
         at = x + place[:, None] + channel[None, :]
-        # kept near, since the next tap sees nearly the same
         there = (fits & (beside >= 0) & (beside < width))[:, None] & known
-        seen = tl.load(at, mask=there, other=0.0, cache_modifier=".ca")
+        seen = tl.load(at, mask=there, other=0.0)
         first = tl.dot(up, seen, first)
         if SIDE == 3:
             beside += 1
             there = (fits & (beside >= 0) & (beside < width))[:, None] & known
-            seen = tl.load(at + channels, mask=there, other=0.0, cache_modifier=".ca")
+            seen = tl.load(at + channels, mask=there, other=0.0)
             second = tl.dot(up, seen, second)
             there = (fits & (beside + 1 < width))[:, None] & known
-            seen = tl.load(at + 2 * channels, mask=there, other=0.0, cache_modifier=".ca")
+            seen = tl.load(at + 2 * channels, mask=there, other=0.0)
             third = tl.dot(up, seen, third)
     if (line == 0) & (tile % into_tiles == 0):
         tl.store(bias_sums + (piece * models + model) * columns + column, alone, mask=column < columns)

@@ -33,7 +33,7 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     fleet = copy.deepcopy(network).eval()
     for name, module in list(fleet.named_modules()):
         if type(module) is nn.GroupNorm and module.affine:
-            fleet.set_submodule(name, Norm(module, settles=count > 1))
+            fleet.set_submodule(name, Norm(module))
         elif _doubles(module):
             fleet.set_submodule(name, Doubled(module.conv))
     if count == 1:
@@ -49,28 +49,12 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     return fleet
 
 
-@torch.library.custom_op("diffcredit::settled", mutates_args=())
-def settled(x: Tensor) -> Tensor:
-    """``x``, and its gradient, as a compiler must have it in memory: else it computes what is cheap at every use, and
-    of a small tensor that is spread over many pixels these are many."""
-    return x.clone()
-
-
-@settled.register_fake
-def _(x: Tensor) -> Tensor:
-    return torch.empty_like(x)
-
-
-settled.register_autograd(lambda ctx, slope: settled(slope.contiguous()))
-
-
 class Norm(nn.Module):
     """GroupNorm by sums over pixels first, which lie side by side in memory, and over a group's channels then; images
     channels last stay so, also their gradients."""
 
-    def __init__(self, norm: nn.GroupNorm, *, settles: bool = False) -> None:
+    def __init__(self, norm: nn.GroupNorm) -> None:
         super().__init__()
-        self.settles = settles  # whether what an image's channels share is computed once, and not at each pixel
         self.weight, self.bias = norm.weight, norm.bias
         self.groups, self.eps = norm.num_groups, norm.eps
 
@@ -78,10 +62,10 @@ class Norm(nn.Module):
         kind = torch.promote_types(x.dtype, torch.float32)
         wide = x.to(kind)
         pixels = tuple(range(2, x.ndim))
-        moments = torch.stack([wide.mean(dim=pixels), wide.square().mean(dim=pixels)])
-        if self.settles:
-            moments = settled(moments)
-        means, squares = moments.unflatten(2, (self.groups, -1)).mean(dim=3, keepdim=True)  # (n, groups, 1)
+        means, squares = (
+            sums.unflatten(1, (self.groups, -1)).mean(dim=2, keepdim=True)
+            for sums in (wide.mean(dim=pixels), wide.square().mean(dim=pixels))
+        )  # (n, groups, 1)
         scale = (squares - means.square()).clamp(min=0).add(self.eps).rsqrt()
         # (K or 1, 1, groups, channels of a group) beside (K, b, groups, 1)
         weight, bias = (
@@ -89,10 +73,8 @@ class Norm(nn.Module):
         )
         means, scale = (each.unflatten(0, (weight.shape[0], -1)) for each in (means, scale))
         factor = scale * weight
-        line = torch.stack([factor, bias - means * factor]).flatten(1, 2).flatten(2)
-        if self.settles:
-            line = settled(line)
-        factor, shift = line[(..., *[None] * len(pixels))]
+        shift = bias - means * factor
+        factor, shift = (each.flatten(0, 1).flatten(1)[(..., *[None] * len(pixels))] for each in (factor, shift))
         return (wide * factor + shift).to(x.dtype)
 
 
