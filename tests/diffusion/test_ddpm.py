@@ -26,7 +26,7 @@ def test_samples_are_those_of_diffusers_own_pipeline(model, steps):
     pipeline.set_progress_bar_config(disable=True)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     theirs = pipeline(
-        len(seeds), generator=generators, eta=0.0, num_inference_steps=steps, use_clipped_model_output=False
+        len(seeds), generator=generators, eta=0.0, num_inference_steps=steps, use_clipped_model_output=True
     )
     ours = model.sample(seeds, steps)
     assert ours.dtype == np.uint8
@@ -105,7 +105,7 @@ def test_a_resolution_that_does_not_fit_is_refused():
 
 
 def test_an_unknown_preset_lists_the_choices():
-    with pytest.raises(UserError, match="'huge' is unknown; accepted: tiny, small, ddpm-cifar"):
+    with pytest.raises(UserError, match="'huge' is unknown; accepted: tiny, mini, light, small, ddpm-cifar"):
         DDPM.create("huge", 32, 0)
 
 

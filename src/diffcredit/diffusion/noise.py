@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -105,7 +106,10 @@ class NoiseSchedule:
         else:
             raise UserError(f"sampling.scheduler: {name!r}; accepted: ddim, pndm, dpm")
         scheduler.set_timesteps(steps)
-        return Sampler(scheduler)
+        # Where x̂₀ is cut off, the noise is what then remains, as the method's authors have it. diffusers by default
+        # keeps the noise from before the cut: each step pulls anew, and more steps change images without end.
+        clips = name == "ddim" and self._ddim.config["clip_sample"]
+        return Sampler(scheduler, options={"use_clipped_model_output": True} if clips else {})
 
     def _dpm(self, steps: int) -> "Sampler":
         """DPM-Solver++ of x̂₀ as :meth:`foreseen` has it, cut off where the schedule says so."""
@@ -115,9 +119,8 @@ class NoiseSchedule:
                 "(rescale_betas_zero_snr), as this one does; accepted: ddim"
             )
         options = {key: self.config[key] for key in _DPM_KEYS if key in self.config}
-        # The solver is given x̂₀, so that what is cut off is one differential equation whatever the steps. diffusers'
-        # DDIM cuts x̂₀ off and keeps the noise from before the cut: each step pulls anew, and more steps change images
-        # without end. Order 3 comes no nearer than 2.
+        # The solver is given x̂₀, so that what is cut off is one differential equation whatever the steps. Order 3 comes
+        # no nearer than 2.
         scheduler = DPMSolverMultistepScheduler(**options, prediction_type="sample", solver_order=2)
         scheduler.set_timesteps(timesteps=dpm_time_steps(self.time_steps, steps))
         return Sampler(scheduler, self.foreseen)
@@ -139,7 +142,8 @@ def dpm_time_steps(time_steps: int, steps: int) -> list[int]:
 class Sampler:
     """One way from noise to images; it may remember its last predictions, so a batch has one of its own.
 
-    ``told``: what the scheduler takes for (prediction, x, t); None: the network's prediction as it is. Tables and time
+    ``told``: what the scheduler takes for (prediction, x, t); None: the network's prediction as it is. ``options`` go
+    with every step. Tables and time
     steps stay on the CPU and nothing of x is read back, so that all steps can be recorded in one CUDA graph.
     """
 
@@ -147,8 +151,9 @@ class Sampler:
         self,
         scheduler: DDIMScheduler | PNDMScheduler | DPMSolverMultistepScheduler,
         told: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._scheduler, self._told = scheduler, told
+        self._scheduler, self._told, self._options = scheduler, told, options
 
     @property
     def timesteps(self) -> Tensor:
@@ -158,4 +163,4 @@ class Sampler:
     def step(self, prediction: Tensor, t: Tensor, x: Tensor) -> Tensor:
         if self._told is not None:
             prediction = self._told(prediction, x, t).to(x.dtype)  # the solver answers in the type it is given
-        return cast(Any, self._scheduler).step(prediction, t, x, return_dict=False)[0]
+        return cast(Any, self._scheduler).step(prediction, t, x, return_dict=False, **self._options)[0]

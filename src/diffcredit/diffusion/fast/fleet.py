@@ -198,7 +198,8 @@ class Fleet:
                 alike += given
             else:
                 place.copy_(gradient)
-        torch._foreach_copy_(places, alike)
+        if places:
+            torch._foreach_copy_(places, alike)
 
     def _make_optimizer(self, *, capturable: bool) -> torch.optim.Optimizer:
         self._master = master = nn.Parameter(self._weights)
