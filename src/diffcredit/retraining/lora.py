@@ -58,6 +58,7 @@ class LoRA(FineTune):
             for name, layer in adapted.network.named_modules():
                 if ADAPTER in getattr(layer, "lora_A", {}):
                     model.network.get_parameter(f"{name}.weight").add_(cast(Any, layer).get_delta_weight(ADAPTER))
+        cast(Any, model).made = getattr(adapted, "made", {})
         return model
 
     def _adapted(self, frozen: DiffusionModel, seed: int) -> DiffusionModel:

@@ -1,0 +1,94 @@
+"""Coalitions' models that are trained together, as on a GPU, against the same trained one after another."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.diffusion import training
+from diffcredit.diffusion.diverging import TrainingDiverged
+from diffcredit.retraining import fine_tune, from_scratch
+
+from .test_retrainings import ALL, OPTIONS, ground, prepared
+
+SEEDS = list(range(len(ALL)))
+
+
+def weights(models: Iterator) -> list[torch.Tensor]:
+    return [torch.cat([weight.detach().flatten() for weight in model.network.parameters()]) for model in models]
+
+
+@pytest.fixture
+def fleets_of_three(monkeypatch) -> None:
+    """The fast path, here without a GPU."""
+    monkeypatch.setattr(training, "trains_fast", lambda *_: True)
+    for module in (fine_tune, from_scratch):
+        monkeypatch.setattr(module, "fleet_size", lambda *_: 3)
+
+
+@pytest.mark.parametrize("name", ["fine_tune", "sparsified", "from_scratch", "lora"])
+def test_together_as_alone(name, tmp_path, monkeypatch, request):
+    monkeypatch.setitem(OPTIONS, "lora", {"steps": 3, "dropout": 0.0})
+    alone = weights(prepared(name, ground(tmp_path)).models_for(ALL, SEEDS))
+    request.getfixturevalue("fleets_of_three")
+    retraining = prepared(name, ground(tmp_path))
+    assert retraining.at_once == 3
+    together = [*retraining.models_for(ALL, SEEDS)]
+    for place, (one, other) in enumerate(zip(alone, weights(iter(together)), strict=True)):
+        assert (one - other).norm() < 1e-4 * (one - alone[0]).norm() + 1e-9, ALL[place]
+    assert together[1].made == {"path": "graph", "dtype": "float32", "fleet": 3}
+    assert torch.equal(alone[0], weights(iter(together))[0]), "nobody's model is trained by no one"
+
+
+def test_a_model_that_diverges_is_told_when_its_turn_comes(tmp_path, fleets_of_three, monkeypatch):
+    retraining = prepared("fine_tune", ground(tmp_path))
+    begin = retraining.begin
+
+    def spoilt(seed: int):
+        model = begin(seed)
+        if seed == 2:
+            with torch.no_grad():
+                next(model.network.parameters()).fill_(float("nan"))
+        return model
+
+    monkeypatch.setattr(retraining, "begin", spoilt)
+    models = retraining.models_for(ALL[1:4], [1, 2, 3])
+    next(models)
+    with pytest.raises(TrainingDiverged, match=r"loss became infinite or nan at step 1 of 3; a learning rate"):
+        next(models)
+
+
+def test_where_the_fast_path_fails_the_plain_one_does_the_work(tmp_path, fleets_of_three, monkeypatch):
+    told = []
+
+    def broken(*_, **__):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(training, "fleet_for", broken)
+    monkeypatch.setattr(training, "give_up", lambda what, error: told.append((what, str(error))))
+    retraining = prepared("fine_tune", ground(tmp_path))
+    found = weights(retraining.models_for(ALL, SEEDS))
+    monkeypatch.setattr(training, "trains_fast", lambda *_: False)
+    assert all(torch.equal(*both) for both in zip(found, weights(retraining.models_for(ALL, SEEDS)), strict=True))
+    assert ("training", "no compiler") in told
+
+
+def test_memory_that_runs_out_with_several_is_told_to_who_can_take_fewer(tmp_path, fleets_of_three, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(training, "fleet_for", full)
+    retraining = prepared("fine_tune", ground(tmp_path))
+    with pytest.raises(torch.OutOfMemoryError):
+        list(retraining.models_for(ALL[1:], SEEDS[1:]))
+    (alone,) = weights(retraining.models_for(ALL[1:2], [1]))  # which may be cut into pieces
+    monkeypatch.setattr(training, "trains_fast", lambda *_: False)
+    assert torch.equal(alone, weights(retraining.models_for(ALL[1:2], [1]))[0])
+
+
+def test_fleets_only_on_a_gpu(tmp_path):
+    retraining = prepared("fine_tune", ground(tmp_path))
+    assert retraining.at_once == 1
+    (model,) = retraining.models_for(np.array([[True] * 3]), [1])
+    assert model.made == {"path": "eager", "dtype": "float32"}
