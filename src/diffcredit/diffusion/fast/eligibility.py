@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import torch
 import torch.distributed as dist
 
+from diffcredit.diffusion.fast.stacking import CannotStack
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
@@ -21,7 +22,7 @@ _broken: set[str] = set()
 def dtype_of(precision: str, device: torch.device) -> torch.dtype:
     """The numbers that a network computes with: ``auto`` is bfloat16 on a GPU that has it."""
     if precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported(False) else torch.float32
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
@@ -39,9 +40,11 @@ def samples_fast(model: DiffusionModel) -> bool:
 
 
 def give_up(what: str, error: Exception) -> None:
-    """Takes note that the fast path of ``what`` failed, and says so."""
+    """Says that the fast path of ``what`` failed and why. If that is not the network's own fault, it is not tried again
+    in this process."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    _broken.add(f"{type(error).__name__}: {reason}")
+    if not isinstance(error, CannotStack):
+        _broken.add(reason)
     _tell(what, reason)
 
 

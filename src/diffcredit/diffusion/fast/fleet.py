@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from diffcredit.diffusion.draws import Plan
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions
-from diffcredit.diffusion.fast.replaying import Replayed
+from diffcredit.diffusion.fast.replaying import WARM_UP, Replayed
 from diffcredit.diffusion.noises import counters, quantiles
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate
 from diffcredit.diffusion.protocol import Batch
@@ -46,14 +46,15 @@ class Fleet:
         self._parameters = [nn.Parameter(view if self.count > 1 else view[0]) for view in views]
         frozen = {name: weight.detach().to(functions.dtype) for name, weight in weights.items() if name not in trained}
         self._given = functions.given(frozen | dict(zip(self._layout.names, self._parameters, strict=True)))
-        steps, size = settings.steps, settings.batch_size
+        size, last = settings.batch_size, settings.steps - 1
+        steps = range(max(settings.steps, WARM_UP))  # those of the warm-up are looked up too
         whole: dict[str, Any] = {"dtype": torch.int64, "device": device}
-        self._places, self._times = (torch.zeros(steps, self.count, size, **whole) for _ in range(2))
-        self._flips = torch.zeros(steps, self.count, size, dtype=torch.bool, device=device)
-        self._keys = torch.zeros(steps, self.count, **whole)
-        self._rates = torch.tensor([learning_rate(settings, step) for step in range(steps)], **real)
-        self._shares = torch.tensor([averaged_share(settings, step + 1) for step in range(steps)], **real)
-        self._losses = torch.zeros(steps, self.count, **real)
+        self._places, self._times = (torch.zeros(len(steps), self.count, size, **whole) for _ in range(2))
+        self._flips = torch.zeros(len(steps), self.count, size, dtype=torch.bool, device=device)
+        self._keys = torch.zeros(len(steps), self.count, **whole)
+        self._rates = torch.tensor([learning_rate(settings, min(step, last)) for step in steps], **real)
+        self._shares = torch.tensor([averaged_share(settings, min(step, last) + 1) for step in steps], **real)
+        self._losses = torch.zeros(len(steps), self.count, **real)
         self._quantiles, self._counters = quantiles(device), counters(data.x[0].numel() * size, device)
         self._at = torch.zeros(1, **whole)  # the step to be taken
         self._rate = torch.zeros((), **real)
@@ -85,10 +86,11 @@ class Fleet:
             for state in self._optimizer.state.values():
                 for value in state.values():
                     value.zero_()
-            self._places.copy_(torch.stack([plan.places for plan in orders], dim=1))
-            self._flips.copy_(torch.stack([plan.flip for plan in orders], dim=1))
-            self._times.copy_(torch.stack([plan.t for plan in orders], dim=1))
-            self._keys.copy_(torch.stack([plan.keys for plan in orders], dim=1))
+            steps = slice(self.settings.steps)
+            self._places[steps] = torch.stack([plan.places for plan in orders], dim=1).to(self._places.device)
+            self._flips[steps] = torch.stack([plan.flip for plan in orders], dim=1).to(self._flips.device)
+            self._times[steps] = torch.stack([plan.t for plan in orders], dim=1).to(self._times.device)
+            self._keys[steps] = torch.stack([plan.keys for plan in orders], dim=1).to(self._keys.device)
             self._losses.zero_()
             self._at.zero_()
         self._part()
@@ -150,7 +152,7 @@ class Fleet:
             for place, model in enumerate(models):
                 for view, weight in zip(self._layout.views(result), _trained(model), strict=True):
                     weight.copy_(view[place])
-        finite, sound = self._losses.isfinite().cpu(), result.isfinite().all(dim=1).tolist()
+        finite, sound = self._losses[: self.settings.steps].isfinite().cpu(), result.isfinite().all(dim=1).tolist()
         return [_complaint(finite[:, place], sound[place]) for place in range(len(models))]
 
     def _advance(self) -> None:

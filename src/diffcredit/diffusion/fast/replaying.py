@@ -25,7 +25,8 @@ class Replayed:
                 for _ in range(WARM_UP):
                     self._work()
             self._stream.synchronize()
-            with torch.cuda.graph(graph, stream=self._stream):  # which records and does not compute
+            # which records and does not compute; meanwhile another thread may measure what was made before
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._work()
         self._graph = graph
         return True

@@ -29,7 +29,8 @@ _latest: list[tuple[list[object], Batch, Fleet]] = []
 def fleet_for(like: UNetModel, data: Batch, settings: Training, count: int, *, ascend: bool = False) -> Fleet:
     """A fleet of ``count`` models as ``like``; the last one where it is such."""
     functions = functions_of(like, count, dtype_of(settings.precision, like.device))
-    key: list[object] = [functions, settings, ascend]
+    frozen = [weight.data_ptr() for weight in like.network.parameters() if not weight.requires_grad]
+    key: list[object] = [functions, settings, ascend, frozen]
     if _latest and _latest[0][0] == key and _latest[0][1] is data:
         return _latest[0][2]
     _latest.clear()  # before the next one is made: both may not fit into memory

@@ -1,0 +1,102 @@
+"""Who goes the fast way, with a model that says that it is on a GPU."""
+
+import dataclasses
+import warnings
+
+import pytest
+import torch
+
+from diffcredit.diffusion import Training
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.fast import eligibility
+from diffcredit.diffusion.fast.eligibility import dtype_of, give_up, samples_fast, trains_fast
+from diffcredit.diffusion.fast.stacking import CannotStack
+from diffcredit.errors import DiffcreditWarning
+
+SETTINGS = Training(steps=1)
+
+
+class OnGPU(DDPM):
+    device = torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.setattr(eligibility, "_told", set())
+    monkeypatch.setattr(eligibility, "_broken", set())
+    monkeypatch.setattr(eligibility, "find_spec", lambda name: name)
+    monkeypatch.delenv("TORCH_COMPILE_DISABLE", raising=False)
+
+
+@pytest.fixture(scope="module")
+def model() -> DDPM:
+    return OnGPU.create("tiny", 8, 0)
+
+
+def test_a_gpu_goes_fast_and_a_cpu_has_nothing_to_be_told(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert trains_fast(model, SETTINGS)
+        assert samples_fast(model)
+        assert not trains_fast(DDPM.create("tiny", 8, 0), SETTINGS)
+        assert not samples_fast(DDPM.create("tiny", 8, 0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"optimizer": "adam8bit"}, "optimizer: adam8bit"),
+        ({"micro_batch": 8}, "micro_batch: 8"),
+        ({"gradient_checkpointing": True}, "gradient_checkpointing"),
+    ],
+)
+def test_one_warning_says_why_not(model, changes, reason):
+    settings = dataclasses.replace(SETTINGS, **changes)
+    with pytest.warns(DiffcreditWarning, match=f"training goes step by step on this GPU.*{reason}"):
+        assert not trains_fast(model, settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not trains_fast(model, settings)
+
+
+def test_what_the_machine_lacks(model, monkeypatch):
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    with pytest.warns(DiffcreditWarning, match="TORCH_COMPILE_DISABLE"):
+        assert not samples_fast(model)
+    monkeypatch.setattr(eligibility, "find_spec", lambda name: None)
+    with pytest.warns(DiffcreditWarning, match="Triton is not installed"):
+        assert not trains_fast(model, SETTINGS)
+
+
+def test_models_of_another_make_and_those_that_follow_a_text(model):
+    class Own:
+        device = torch.device("cuda")
+
+    class Guided(OnGPU):
+        def guided(self, x, t, seeds, guidance):
+            return x
+
+    with pytest.warns(DiffcreditWarning, match="Own is no UNetModel"):
+        assert not trains_fast(Own(), SETTINGS)
+    with pytest.warns(DiffcreditWarning, match="guided by a text"):
+        assert not samples_fast(Guided(model.network, model.config))
+
+
+def test_a_compiler_that_fails_is_asked_once_and_a_network_that_cannot_is_its_own_matter(model):
+    with pytest.warns(DiffcreditWarning, match="lora drops out"):
+        give_up("training", CannotStack("lora drops out 0.05 of its inputs at random"))
+    assert trains_fast(model, SETTINGS)
+    with pytest.warns(DiffcreditWarning, match="training goes step by step.*no C compiler$"):
+        give_up("training", RuntimeError("no C compiler\nand a long story"))
+    assert not trains_fast(model, SETTINGS)
+    assert not samples_fast(model)
+
+
+def test_types_of_numbers(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_: True)
+    assert dtype_of("auto", torch.device("cuda")) == torch.bfloat16
+    assert dtype_of("auto", torch.device("cpu")) == torch.float32
+    assert dtype_of("float32", torch.device("cuda")) == torch.float32
+    assert dtype_of("bf16", torch.device("cpu")) == torch.bfloat16
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_: False)
+    assert dtype_of("auto", torch.device("cuda")) == torch.float32
