@@ -333,7 +333,7 @@ def test_other_sources_run_from_a_study_file(tmp_path, source):
         ({"design.distribution": "exhaustive", "stop.evaluations": 5000}, "stop.evaluations: coalitions 0 to 5000: "),
         ({"stop": {"any": [{"hours": 1}, {"top": {"k": 12}}]}}, "stop: top.k: 12 of 12 contributors; fewer than all"),
         ({"model.presets": "x"}, "model.presets: unknown; ddpm accepts preset, pretrained"),
-        ({"model.preset": "huge"}, "model.preset: 'huge' is unknown; accepted: tiny, small, ddpm-cifar, "),
+        ({"model.preset": "huge"}, "model.preset: 'huge' is unknown; accepted: tiny, mini, light, small, ddpm-cifar, "),
         ({"model.family": "gan"}, "model: 'gan' is unknown; accepted: ddpm, latent, lora, or a plug-in"),
         ({"model.preset": None}, "model: {{}} is not accepted by ddpm; exactly one of preset and pretrained"),
         ({"model.family": "latent"}, "model: {{'preset': 'tiny'}} is not accepted by latent; autoencoder is missing"),

@@ -135,7 +135,7 @@ def test_another_run_than_the_base_models_shows():
 def test_contributors_gain_where_their_images_are_nearly_copied():
     """Early in a training everybody helps; the noises are the same whoever's images are copied."""
     given = contributions()
-    settings = Training(steps=24, batch_size=10, learning_rate=2e-3, flip=False)
+    settings = Training(steps=48, batch_size=10, learning_rate=2e-3, flip=False)
     seen = evidence(settings)
     copied = {}
     for favourite in (1, 2):

@@ -254,7 +254,7 @@ def test_other_models_than_the_base_model_must_be_there(method):
 def trained():
     """A model that has begun to tell the four contributors' patterns apart."""
     given, model = made_up.contributions(), DDPM.create("tiny", 8, 0)
-    settings = Training(steps=100, batch_size=16, learning_rate=2e-3, flip=False)
+    settings = Training(steps=200, batch_size=16, learning_rate=2e-3, flip=False)
     train(model, model.encode(given.images), settings, seed=0)
     return model
 
@@ -278,10 +278,11 @@ def test_near_copies_point_to_the_contributor(method, who, trained, folder):
         assert np.argmax(found.credits) == who, found
 
 
+@pytest.mark.slow  # a model that has learnt little leads nowhere
 def test_a_journey_points_to_whom_the_model_learned_from():
     """Of a model that saw contributor 1 alone, every path leads to their pattern."""
     given, model = made_up.contributions(), DDPM.create("tiny", 8, 0)
-    settings = Training(steps=80, batch_size=8, learning_rate=2e-3, flip=False)
+    settings = Training(steps=1000, batch_size=8, learning_rate=2e-3, schedule="cosine", flip=False)
     train(model, model.encode(given.images[given.owner == 1]), settings, seed=0)
     sampling = Sampling(images=8, steps=10)
     generated = model.sample(sampling.seeds, sampling.steps)

@@ -194,6 +194,7 @@ def test_a_task_that_kills_every_worker_fails_alone(workers, tmp_path):
     assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), TASKS[0:6:2]))
 
 
+@pytest.mark.slow  # as local workers are tested among the quick ones
 def test_workers_that_stop_or_run_out_of_memory_are_replaced_and_their_tasks_repeated(
     workers, tmp_path, impatient, caplog
 ):

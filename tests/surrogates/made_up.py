@@ -3,8 +3,10 @@
 import dataclasses
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
+import torch
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Sampling, Training
@@ -25,6 +27,7 @@ class Grey:
     """A model whose image of seed s is grey of brightness level + s."""
 
     level: float
+    device: ClassVar[torch.device] = torch.device("cpu")
 
     def sample(self, seeds, steps, batch_size, scheduler, guidance):
         return np.stack([np.full((8, 8, 3), round(self.level) + seed, dtype=np.uint8) for seed in seeds])

@@ -1,8 +1,10 @@
 import dataclasses
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.generating import generate
@@ -28,6 +30,7 @@ class Followed:
     prompts: tuple[str, ...] = ("night",)
     prompt: str | None = None
     fingerprint: str = "weights"
+    device: ClassVar[torch.device] = torch.device("cpu")
     sampled = 0
 
     def sample(self, seeds, steps, batch_size, scheduler, guidance):

@@ -35,7 +35,7 @@ def by_diffusers(model, seeds, steps, wanted):
     on_the_way = {}
     with torch.no_grad():
         for t in sampler.timesteps.tolist():
-            step = sampler.step(model.network(x, t).sample, t, x)
+            step = sampler.step(model.network(x, t).sample, t, x, use_clipped_model_output=True)
             on_the_way[t], x = step.pred_original_sample, step.prev_sample
     times = np.array(list(on_the_way))
     nearest = [int(times[np.abs(times - t).argmin()]) for t in wanted]

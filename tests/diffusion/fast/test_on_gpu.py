@@ -1,0 +1,128 @@
+"""The fast path where it is for: against the plain loop on the same GPU."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from diffcredit.diffusion import Sampling, Training, checkpoints, training
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.fast import training as fast_training
+from diffcredit.diffusion.generating import generate
+from diffcredit.diffusion.stepwise import train_stepwise
+from diffcredit.diffusion.training import train, train_each
+
+pytestmark = pytest.mark.gpu
+
+SETTINGS = Training(steps=20, batch_size=8, learning_rate=1e-4, schedule="cosine", average_tail=0.5)
+PLACES = [torch.arange(30), torch.tensor([4, 7]), torch.arange(10, 50)]
+
+
+@pytest.fixture(scope="module")
+def start() -> DDPM:
+    return DDPM.create("mini", 16, 0).to("cuda")
+
+
+@pytest.fixture(scope="module")
+def data(start):
+    return start.encode(np.random.default_rng(0).integers(0, 256, (50, 16, 16, 3), dtype=np.uint8))
+
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch):
+    monkeypatch.setattr(training, "WORTHWHILE", 1)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+
+
+def weights(model: DDPM) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten() for weight in model.network.parameters()])
+
+
+def distance(one: DDPM, other: DDPM, start: DDPM) -> float:
+    """Of two models, over how far the second has moved."""
+    return float((weights(one) - weights(other)).norm() / (weights(other) - weights(start)).norm())
+
+
+def plain(start: DDPM, data, place: int, settings: Training) -> DDPM:
+    model = start.clone()
+    options: dict[str, Any] = {"checkpoint": None, "on_step": None, "on_batch": None, "ascend": False}
+    train_stepwise(model, data.select(PLACES[place]), settings, seed=place, **options)
+    return model
+
+
+@pytest.mark.parametrize(("precision", "near"), [("float32", 5e-3), ("bf16", 0.1)])
+def test_fleets_and_single_models_become_what_the_plain_loop_makes(start, data, precision, near):
+    settings = dataclasses.replace(SETTINGS, precision=precision)
+    single, crew = start.clone(), [start.clone() for _ in PLACES]
+    assert train_each([single], data, PLACES[:1], settings, seeds=[0]) == [None]
+    assert train_each(crew, data, PLACES, settings, seeds=[0, 1, 2], at_once=3) == [None] * 3
+    expected = dataclasses.replace(settings, precision="float32")
+    assert single.made["path"] == crew[0].made["path"] == "graph"
+    assert distance(single, plain(start, data, 0, expected), start) < near
+    for place, model in enumerate(crew):
+        assert distance(model, plain(start, data, place, expected), start) < near
+
+
+def test_again_is_the_same_bit_for_bit(start, data):
+    crews = [[start.clone() for _ in PLACES] for _ in range(2)]
+    for crew in crews:
+        train_each(crew, data, PLACES, SETTINGS, seeds=[0, 1, 2], at_once=3)
+        fast_training.forget()  # as another process would
+    assert all(torch.equal(weights(one), weights(other)) for one, other in zip(*crews, strict=True))
+
+
+def test_a_training_that_was_cut_off_goes_on_bit_for_bit(start, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(fast_training, "LOOK_STEPS", 5)
+    whole, cut = start.clone(), start.clone()
+    train(whole, data, SETTINGS, seed=3)
+
+    def stop(done: int, total: int) -> None:
+        if done == 15:
+            raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError, match="cut off"):
+        train(cut, data, SETTINGS, seed=3, checkpoint=tmp_path / "it", on_step=stop)
+    seen: list[int] = []
+    train(cut, data, SETTINGS, seed=3, checkpoint=tmp_path / "it", on_step=lambda done, _: seen.append(done))
+    assert seen == [15, 20]
+    assert torch.equal(weights(cut), weights(whole))
+
+
+@pytest.mark.parametrize("scheduler", ["ddim", "dpm"])
+def test_images(start, scheduler):
+    sampling = Sampling(images=20, steps=8, batch_size=8, scheduler=scheduler, precision="float32")
+    eager = start.sample(sampling.seeds, 8, 8, scheduler=scheduler).astype(float)
+    found = generate(start, sampling, often=True).astype(float)
+    assert np.abs(found - eager).mean() < 0.05
+    rounded = generate(start, dataclasses.replace(sampling, precision="bf16"), often=True).astype(float)
+    assert 0 < np.abs(rounded - eager).mean() < 4
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 16, 32, 32, 1, 1), (2, 4, 16, 3, 64, 1, 1), (2, 4, 16, 96, 64, 2, 0)])
+def test_convolutions(shape):
+    from diffcredit.diffusion.fast.convolution import convolved
+
+    models, images, size, into, out, stride, padding = shape
+    generator = torch.Generator("cuda").manual_seed(0)
+    x, weight, bias = (
+        torch.randn(*dimensions, device="cuda", generator=generator).bfloat16().requires_grad_()
+        for dimensions in ((models, images, size, size, into), (models, out, 3, 3, into), (models, out))
+    )
+    y = convolved(x, weight, bias, stride, padding)
+    wide = [each.detach().double().requires_grad_() for each in (x, weight, bias)]
+    expected = torch.stack(
+        [
+            F.conv2d(wide[0][k].permute(0, 3, 1, 2), wide[1][k].permute(0, 3, 1, 2), wide[2][k], stride, padding)
+            for k in range(models)
+        ]
+    ).permute(0, 1, 3, 4, 2)
+    slope = torch.randn(y.shape, device="cuda", generator=generator).bfloat16()
+    found = [y, *torch.autograd.grad(y, [x, weight, bias], slope)]
+    theirs = [expected, *torch.autograd.grad(expected, wide, slope.double())]
+    for one, other in zip(found, theirs, strict=True):
+        assert (one.double() - other).norm() < 0.01 * other.norm()
