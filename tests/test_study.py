@@ -118,6 +118,7 @@ SMALL = {
 SETTLED = {"any": [{"evaluations": 300}, {"width": 1e9}]}  # so wide that the first look is enough
 
 
+@pytest.mark.slow
 def test_a_rule_on_the_credits_ends_a_study(tmp_path):
     images_of(tmp_path / "images", ["ada", "bob", "cem"])
     file = write_study(tmp_path, {**SMALL, "stop": SETTLED})

@@ -34,7 +34,7 @@ def test_in_the_base_training(tmp_path):
         assert dict(json.loads(saved.metadata()["structure"])["dict"])["step"]["value"] >= 3
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_in_the_evaluations(finished, workers):
     before = recorded_values(finished)
     file = write_study(finished, {"stop.evaluations": 3000})

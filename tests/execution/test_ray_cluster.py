@@ -184,6 +184,7 @@ def test_a_killed_workers_task_is_repeated(workers, tmp_path):
     assert len(pids(tmp_path)) == 2
 
 
+@pytest.mark.slow  # as local workers are tested among the quick ones
 def test_a_task_that_kills_every_worker_fails_alone(workers, tmp_path):
     results = list(workers(1, retries=1).run(Mortal(tmp_path, times=99), TASKS[::2]))
     (failed,) = [item for item in results if item.status == "failed"]
