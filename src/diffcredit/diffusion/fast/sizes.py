@@ -28,7 +28,7 @@ def fleet_size(like: DiffusionModel, settings: Training) -> int:
     return max(1, min(size, int(SHARE * free / memory(like, settings.batch_size))))
 
 
-def memory(like: UNetModel, batch_size: int) -> float:
+def memory(like: DiffusionModel, batch_size: int) -> float:
     """Bytes that the training of one model needs, about: of each trained weight in float32, its gradient, two moments,
     average and rounding (22 bytes), and in bf16 all that its convolutions and products see and make."""
     seen = 0
@@ -39,10 +39,10 @@ def memory(like: UNetModel, batch_size: int) -> float:
 
     layers = [layer for layer in like.network.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     hooks = [layer.register_forward_hook(count) for layer in layers]
-    x = torch.zeros(1, *like.shape, device=like.device)
+    inputs = {name: value.to(like.device) for name, value in like.example().items()}  # of one image
     try:
         with torch.no_grad():
-            like.predict(x, torch.zeros(1, dtype=torch.long, device=like.device))
+            like.network(**inputs)
     finally:
         for hook in hooks:
             hook.remove()
