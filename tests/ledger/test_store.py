@@ -1,6 +1,7 @@
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from diffcredit.errors import UserError
 from diffcredit.ledger import Ledger, NonDeterminism, Value
+from diffcredit.ledger.sqlite import switch_to_wal
 from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, failure, register
 
 
@@ -86,6 +88,22 @@ def test_several_may_create_it_at_once(path):
         for ledger in openers.map(lambda _: Ledger.open(path), range(8)):
             register(ledger)
             ledger.close()
+
+
+def test_a_switch_that_others_make_at_once_is_tried_again():
+    class Connection:
+        answers: ClassVar = [sqlite3.OperationalError("database is locked")] * 3
+
+        def execute(self, statement):
+            if self.answers:
+                raise self.answers.pop()
+
+    connection = Connection()
+    switch_to_wal(connection)
+    assert connection.answers == []
+    connection.answers.append(sqlite3.OperationalError("disk I/O error"))
+    with pytest.raises(sqlite3.OperationalError, match="disk"):
+        switch_to_wal(connection)
 
 
 def test_the_database_itself_refuses_a_second_success_and_a_partial_row(path):

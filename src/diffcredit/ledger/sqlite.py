@@ -1,8 +1,27 @@
 """All that is SQLite's own."""
 
+import random
+import sqlite3
+import time
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+
+PATIENCE = 60  # seconds that a lock is waited for
+
+
+def switch_to_wal(connection: Any) -> None:
+    """Has the database keep a write-ahead log. Of several that switch a new file at once, SQLite tells some without
+    waiting that it is locked, as each waits for the other."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(random.uniform(0.005, 0.05))  # not all again at the same moment
 
 
 def prepare_sqlite(engine: Engine) -> None:
@@ -17,8 +36,8 @@ def prepare_sqlite(engine: Engine) -> None:
     def connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
         # first of all: the switch to WAL may itself have to wait for another process
-        connection.execute("PRAGMA busy_timeout = 60000")
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA busy_timeout = {1000 * PATIENCE}")
+        switch_to_wal(connection)
         connection.execute("PRAGMA foreign_keys = ON")
 
     @event.listens_for(engine, "begin")
