@@ -35,7 +35,8 @@ READING = {
         "anew: in a check beside this page, ddim 100 with the noise that follows from the cut x̂₀ correlated over the "
         "coalitions with dpm 20 by .9996 and with ddim 100 by .08 (colourfulness, 64 images). White backgrounds are at "
         "that bound, and here the cut is at work all the time; models whose x̂₀ stays within it, or latent models, "
-        "which have none, should differ less. ddim 100 is what studies have by default, not a limit.",
+        "which have none, should differ less. The ddim of this page is diffusers', which studies had by default; ours "
+        "has since taken the noise that follows from the cut.",
         "- dpm cuts x̂₀ off consistently and settles: for colourfulness, 10 steps give the values and credits of 20, "
         "and 5 nearly so. It agrees with ddim of few steps and not with ddim 100.",
         "- With 24 evaluations no contributor is told from the others (by ddim 100, every rank's interval is 1 to 12, "

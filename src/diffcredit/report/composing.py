@@ -220,7 +220,7 @@ def _notes(
         if table.failed:
             notes.append(f"{table.title}: {table.failed} evaluations failed and are left out; nothing was filled in.")
     notes += [f"{comparison.complaint()}." for comparison in quality.kept(study) if comparison.broken]
-    classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done"}
+    classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done" and "1" in e.coalition}
     if len(classes) > 1:
         notes.append(
             f"The evaluations come from {len(classes)} numerics classes (devices, threads), equal to rounding only."
