@@ -6,7 +6,8 @@ from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from diffcredit.diffusion.fast.stacking import CannotStack, Doubled, Norm, StackedConv, StackedLinear, stacked
+from diffcredit.diffusion.fast.normalising import Norm
+from diffcredit.diffusion.fast.stacking import CannotStack, Doubled, StackedConv, StackedLinear, stacked
 
 MODELS, IMAGES = 3, 4
 
@@ -68,19 +69,19 @@ def test_linear_layers(shape, bias):
 @pytest.mark.parametrize("shape", [(12, 6, 5), (12, 7)])
 def test_group_norms(shape):
     singles = layers(lambda: nn.GroupNorm(4, 12, eps=1e-3))
-    compare(singles, Norm(singles[0]), images(*shape) * 3 + 1)
+    compare(singles, Norm(singles[0], cuda=False), images(*shape) * 3 + 1)
 
 
 def test_a_group_norm_of_one_model_or_with_shared_weights():
     (single, *_) = layers(lambda: nn.GroupNorm(4, 12))
     x = images(12, 6, 5)
-    assert torch.allclose(Norm(single)(x), single(x), rtol=1e-12, atol=1e-12)
+    assert torch.allclose(Norm(single, cuda=False)(x), single(x), rtol=1e-12, atol=1e-12)
 
 
 def test_group_norm_keeps_channels_last_and_so_does_its_gradient():
     (single, *_) = layers(lambda: nn.GroupNorm(4, 12))
     x = images(12, 6, 5).contiguous(memory_format=torch.channels_last).requires_grad_()
-    y = Norm(single)(x)
+    y = Norm(single, cuda=False)(x)
     assert y.is_contiguous(memory_format=torch.channels_last)
     (slope,) = torch.autograd.grad(y.square().sum(), x)
     assert slope.is_contiguous(memory_format=torch.channels_last)

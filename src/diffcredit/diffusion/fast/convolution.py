@@ -6,17 +6,23 @@ multiplied: the sum runs over the r² taps and the channels. Its gradient for th
 weights' channels exchanged; that for the weights sums over pixels, in pieces that are added up in a fixed order.
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from diffcredit.diffusion.fast.kernels import product, weight_sums
+from diffcredit.diffusion.fast.kernels.products import product
+from diffcredit.diffusion.fast.kernels.weights import weight_lines, weight_sums, weight_windows
 
-PROCESSORS = 132  # about as many as a large GPU has; sums are cut into pieces for several times that
+PROCESSORS = 132  # about as many as a large GPU has
+ROWS = 64  # that a step of the sums over pixels takes
 
 
 def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
     """(K, b, h, w, in) and weights (K, out, r, r, in), r = 1 or 3, with biases (K, out) → (K, b, h', w', out)."""
-    return _convolve(x.contiguous(), weight, bias, stride, padding)
+    each = weight if weight[0].is_contiguous() else weight.contiguous()
+    return _convolve(x.contiguous(), each, bias, stride, padding)
 
 
 @torch.library.custom_op("diffcredit::convolve", mutates_args=())
@@ -51,51 +57,70 @@ def _weight_slopes(x: Tensor, slope: Tensor, side: int, stride: int, padding: in
     models, images, height, width, channels = x.shape
     y_height, y_width, columns = slope.shape[2:]
     rows = images * y_height * y_width
-    out, into = (min(64, max(16, _power_of_2(size))) for size in (columns, channels))
-    tiles = side * _over(columns, out) * _over(channels, into)
-    pieces = _pieces(x, slope, side)
-    sums = x.new_empty(pieces, models, columns, side, side, channels, dtype=torch.float32)
-    bias_sums = x.new_empty(pieces, models, columns, dtype=torch.float32)
-    piece_rows = _over(_over(rows, pieces), 64) * 64
-    weight_sums[(tiles, pieces, models)](
-        x,
-        slope,
-        sums,
-        bias_sums,
-        rows,
-        height,
-        width,
-        y_height,
-        y_width,
-        channels,
-        columns,
-        x.stride(0),
-        slope.stride(0),
-        piece_rows,
-        padding,
-        SIDE=side,
-        STRIDE=stride,
-        ROWS=64,
-        OUT=out,
-        INTO=into,
-        num_warps=4,
-        num_stages=3,
-    )
+    sharing = _sharing(x, slope, side, stride, padding)
+    sums, bias_sums = _weight_pieces(x, slope, side, stride, padding)
+    piece_rows = _over(_over(rows, sharing.pieces), ROWS) * ROWS
+    given = x, slope, sums, bias_sums, rows, height, width
+    shapes = channels, columns, x.stride(0), slope.stride(0), piece_rows
+    options: dict[str, Any] = {
+        "ROWS": ROWS,
+        "OUT": sharing.out,
+        "INTO": sharing.into,
+        "PRECISION": _precision(),
+        "num_warps": 4,
+        "num_stages": _stages(x, ROWS * 3 * (sharing.out + 2 * sharing.into)),
+    }
+    grid = sharing.tiles, sharing.pieces, models
+    if sharing.kernel is weight_sums:
+        weight_sums[grid](*given, y_height, y_width, *shapes, padding, SIDE=side, STRIDE=stride, **options)
+    else:
+        sharing.kernel[grid](*given, *shapes, **options)
     return sums, bias_sums
 
 
 @_weight_slopes.register_fake
-def _(x: Tensor, slope: Tensor, side: int, stride: int, padding: int) -> tuple[Tensor, Tensor]:
-    shape = _pieces(x, slope, side), x.shape[0], slope.shape[-1], side, side, x.shape[-1]
+def _weight_pieces(x: Tensor, slope: Tensor, side: int, stride: int, padding: int) -> tuple[Tensor, Tensor]:
+    shape = _sharing(x, slope, side, stride, padding).pieces, x.shape[0], slope.shape[-1], side, side, x.shape[-1]
     return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape[:3], dtype=torch.float32)
 
 
-def _pieces(x: Tensor, slope: Tensor, side: int) -> int:
-    """Into how many the sum over pixels is cut."""
+@dataclass(frozen=True)
+class _Sharing:
+    """How the sums over pixels are shared out: the kernel, its tile of channels, the number of tiles, and into how many
+    pieces the rows are cut, so that the processors have something to do and the pieces are few to add up."""
+
+    kernel: Any
+    out: int
+    into: int
+    tiles: int
+    pieces: int
+
+
+def _sharing(x: Tensor, slope: Tensor, side: int, stride: int, padding: int) -> _Sharing:
     columns, channels = slope.shape[-1], x.shape[-1]
     rows = slope.shape[1] * slope.shape[2] * slope.shape[3]
-    programs = side * -(-columns // 64) * -(-channels // 64) * x.shape[0]
-    return max(1, min(-(-4 * PROCESSORS // programs), rows // 512))
+    out, into = (min(64, max(16, _power_of_2(size))) for size in (columns, channels))
+    if side == 3 and stride == padding == 1:
+        kernel, into, programs = (weight_lines, min(32, into), 2) if out == 64 else (weight_windows, min(32, into), 4)
+        tiles = _over(columns, out) * _over(channels, into)
+    else:
+        kernel, programs = weight_sums, 4
+        tiles = side * _over(columns, out) * _over(channels, into)
+    pieces = max(1, min(programs * PROCESSORS // (tiles * x.shape[0]), rows // 512))
+    return _Sharing(kernel, out, into, tiles, pieces)
+
+
+def _precision() -> str:
+    """Of products of float32 numbers, as torch is asked for them."""
+    return "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
+
+
+def _stages(x: Tensor, numbers: int) -> int:
+    """Of a kernel's loop: how many steps' ``numbers`` may be on their way at once."""
+    if not x.is_cuda:
+        return 3
+    room = torch.cuda.get_device_properties(x.device).shared_memory_per_block_optin
+    return max(1, min(3, room // (numbers * x.element_size())))
 
 
 def _multiply(
@@ -114,9 +139,7 @@ def _multiply(
     rows = images * y_height * y_width
     terms = 64 if channels % 64 == 0 else 32
     tile = min(128, max(16, _power_of_2(columns)))
-    of_out, of_line, of_tap, of_into = weight.stride()[1:]
-    assert of_line == side * of_tap
-    assert of_into == 1
+    of_out, _, of_tap, _ = weight.stride()[1:]
     product[(_over(rows, 128) * _over(columns, tile), models)](
         x,
         weight,
@@ -145,8 +168,9 @@ def _multiply(
         ROWS=128,
         COLUMNS=tile,
         TERMS=terms,
+        PRECISION=_precision(),
         num_warps=8 if tile == 128 else 4,
-        num_stages=3,
+        num_stages=_stages(x, terms * (128 + tile)),
     )
 
 

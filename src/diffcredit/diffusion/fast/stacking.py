@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
+from diffcredit.diffusion.fast.normalising import Norm, join
 from diffcredit.errors import DiffcreditError
 
 
@@ -33,11 +34,19 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     fleet = copy.deepcopy(network).eval()
     for name, module in list(fleet.named_modules()):
         if type(module) is nn.GroupNorm and module.affine:
-            fleet.set_submodule(name, Norm(module))
+            fleet.set_submodule(name, Norm(module, cuda=cuda))
         elif _doubles(module):
             fleet.set_submodule(name, Doubled(module.conv))
-    if count == 1:
-        return fleet
+        elif count == 1 and cuda and type(module) is nn.Conv2d and _is_odd(module):
+            fleet.set_submodule(name, StackedConv(module, cuda=cuda))
+    if count > 1:
+        _give_each_its_own(fleet, cuda=cuda)
+    join(fleet)
+    return fleet
+
+
+def _give_each_its_own(fleet: nn.Module, *, cuda: bool) -> None:
+    """Layers that are trained become those of many models."""
     for name, module in list(fleet.named_modules()):
         own = [key for key, weight in module.named_parameters(recurse=False) if weight.requires_grad]
         if type(module) is nn.Conv2d and own:
@@ -46,36 +55,6 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
             fleet.set_submodule(name, StackedLinear(module))
         elif own and not isinstance(module, Norm):
             raise CannotStack(f"{name} is a {type(module).__name__}")
-    return fleet
-
-
-class Norm(nn.Module):
-    """GroupNorm by sums over pixels first, which lie side by side in memory, and over a group's channels then; images
-    channels last stay so, also their gradients."""
-
-    def __init__(self, norm: nn.GroupNorm) -> None:
-        super().__init__()
-        self.weight, self.bias = norm.weight, norm.bias
-        self.groups, self.eps = norm.num_groups, norm.eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        kind = torch.promote_types(x.dtype, torch.float32)
-        wide = x.to(kind)
-        pixels = tuple(range(2, x.ndim))
-        means, squares = (
-            sums.unflatten(1, (self.groups, -1)).mean(dim=2, keepdim=True)
-            for sums in (wide.mean(dim=pixels), wide.square().mean(dim=pixels))
-        )  # (n, groups, 1)
-        scale = (squares - means.square()).clamp(min=0).add(self.eps).rsqrt()
-        # (K or 1, 1, groups, channels of a group) beside (K, b, groups, 1)
-        weight, bias = (
-            each.to(kind).reshape(-1, 1, self.groups, x.shape[1] // self.groups) for each in (self.weight, self.bias)
-        )
-        means, scale = (each.unflatten(0, (weight.shape[0], -1)) for each in (means, scale))
-        factor = scale * weight
-        shift = bias - means * factor
-        factor, shift = (each.flatten(0, 1).flatten(1)[(..., *[None] * len(pixels))] for each in (factor, shift))
-        return (wide * factor + shift).to(x.dtype)
 
 
 class Doubled(nn.Module):
@@ -108,7 +87,8 @@ class StackedLinear(nn.Module):
 
 
 class StackedConv(nn.Module):
-    """K convolutions, weights (K, o, i, r, r) and biases (K, o): (K·b, i, h, w) → (K·b, o, h', w')."""
+    """K convolutions, weights (K, o, i, r, r) and biases (K, o): (K·b, i, h, w) → (K·b, o, h', w'). Or one, with weights
+    (o, i, r, r) and (o,)."""
 
     def __init__(self, layer: nn.Conv2d, *, cuda: bool) -> None:
         super().__init__()
@@ -124,21 +104,21 @@ class StackedConv(nn.Module):
             self.convolved = convolved
 
     def forward(self, x: Tensor) -> Tensor:
-        each = x.unflatten(0, (self.weight.shape[0], -1))  # (K, b, i, h, w)
-        if self.weight.shape[3:] == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0):
+        weight, bias = self.weight, self.bias
+        if weight.ndim == 4:
+            weight, bias = weight[None], None if bias is None else bias[None]
+        each = x.unflatten(0, (weight.shape[0], -1))  # (K, b, i, h, w)
+        if weight.shape[3:] == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0):
             pixels = each.permute(0, 1, 3, 4, 2)
-            y = _product(pixels.flatten(1, 3), self.weight.flatten(2), self.bias)
+            y = _product(pixels.flatten(1, 3), weight.flatten(2), bias)
             return y.unflatten(1, pixels.shape[1:4]).permute(0, 1, 4, 2, 3).flatten(0, 1)
         if self.convolved is not None:
-            last = self.weight.permute(0, 1, 3, 4, 2)
-            y = self.convolved(each.permute(0, 1, 3, 4, 2), last, self.bias, self.stride[0], self.padding[0])
+            last = weight.permute(0, 1, 3, 4, 2)
+            y = self.convolved(each.permute(0, 1, 3, 4, 2), last, bias, self.stride[0], self.padding[0])
             return y.permute(0, 1, 4, 2, 3).flatten(0, 1)
-        biases = [None] * len(self.weight) if self.bias is None else self.bias
+        biases = [None] * len(weight) if bias is None else bias
         return torch.cat(
-            [
-                F.conv2d(images, weight, bias, self.stride, self.padding)
-                for images, weight, bias in zip(each, self.weight, biases, strict=True)
-            ]
+            [F.conv2d(*own, self.stride, self.padding) for own in zip(each, weight, biases, strict=True)]
         )
 
 
@@ -146,6 +126,12 @@ def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """(K, m, i) and (K, o, i) → (K, m, o). Not by baddbmm, which first copies the bias to all rows."""
     y = torch.bmm(rows, weight.transpose(1, 2))
     return y if bias is None else y + bias[:, None]
+
+
+def _is_odd(layer: nn.Conv2d) -> bool:
+    """Whether cuDNN has no fast kernel, or copies the images first: those that images come in and go out by."""
+    plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.kernel_size == (3, 3)
+    return plain and layer.padding == (1, 1) and bool(layer.in_channels % 8 or layer.out_channels % 8)
 
 
 def _doubles(module: nn.Module) -> bool:

@@ -1,0 +1,105 @@
+"""Group normalisation for the fast path, joined with what is beside it in diffusers' residual blocks.
+
+There an image's channels are shifted by its time step before the second normalisation, and SiLU follows both. Apart,
+these read and write the images several times; joined, once. The blocks' own code still runs: it finds the shift and the
+SiLU already done.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from diffusers.models.resnet import ResnetBlock2D
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+JOINED = "joined"  # of a block's ``time_embedding_norm``: none of those at which it does something itself
+
+
+class Norm(nn.Module):
+    """GroupNorm with weights (c,) or, of K models, (K, c), on images (K·b, c, …) channels last, which stay so, also their
+    gradients. ``shift`` (K·b, c), if another layer has left one, is added first; with ``silu`` SiLU follows."""
+
+    def __init__(self, norm: nn.GroupNorm, *, cuda: bool) -> None:
+        super().__init__()
+        self.weight, self.bias = norm.weight, norm.bias
+        self.groups, self.eps = norm.num_groups, norm.eps
+        self.silu = False
+        self.shift: Tensor | None = None
+        self.normed: Callable[..., Tensor] | None = None
+        if cuda:
+            from diffcredit.diffusion.fast.norms import normed  # which needs Triton
+
+            self.normed = normed
+
+    def forward(self, x: Tensor) -> Tensor:
+        shift, self.shift = self.shift, None
+        if self.normed is not None:
+            weight, bias = (each.reshape(-1, x.shape[1]) for each in (self.weight, self.bias))
+            pixels = x.flatten(2).transpose(1, 2)
+            y = self.normed(pixels, shift, weight, bias, self.groups, self.eps, silu=self.silu)
+            return y.transpose(1, 2).unflatten(2, x.shape[2:])
+        if shift is not None:
+            x = x + shift[(..., *[None] * (x.ndim - 2))]
+        y = self._plain(x)
+        return F.silu(y) if self.silu else y
+
+    def _plain(self, x: Tensor) -> Tensor:
+        """By sums over pixels first, which lie side by side in memory, and over a group's channels then."""
+        kind = torch.promote_types(x.dtype, torch.float32)
+        wide = x.to(kind)
+        pixels = tuple(range(2, x.ndim))
+        means, squares = (
+            sums.unflatten(1, (self.groups, -1)).mean(dim=2, keepdim=True)
+            for sums in (wide.mean(dim=pixels), wide.square().mean(dim=pixels))
+        )  # (n, groups, 1)
+        scale = (squares - means.square()).clamp(min=0).add(self.eps).rsqrt()
+        # (K or 1, 1, groups, channels of a group) beside (K, b, groups, 1)
+        weight, bias = (
+            each.to(kind).reshape(-1, 1, self.groups, x.shape[1] // self.groups) for each in (self.weight, self.bias)
+        )
+        means, scale = (each.unflatten(0, (weight.shape[0], -1)) for each in (means, scale))
+        factor = scale * weight
+        shift = bias - means * factor
+        factor, shift = (each.flatten(0, 1).flatten(1)[(..., *[None] * len(pixels))] for each in (factor, shift))
+        return (wide * factor + shift).to(x.dtype)
+
+
+class Done(nn.Module):
+    """In the place of a block's SiLU: that of images is done by the norm before; a time step's embedding (K·b, c) still
+    needs it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(x) if x.ndim == 2 else x
+
+
+def join(network: nn.Module) -> None:
+    """Joins the norms of ``network``, in place, with what is beside them where that is as diffusers mostly has it."""
+    for module in network.modules():
+        if _joins(module):
+            module.norm1.silu = module.norm2.silu = True
+            module.nonlinearity = Done()
+            if module.time_emb_proj is not None:
+                module.time_embedding_norm = JOINED
+                module.time_emb_proj.register_forward_hook(_leave_for(module.norm2))
+    norm, activation = (getattr(network, name, None) for name in ("conv_norm_out", "conv_act"))
+    if isinstance(norm, Norm) and type(activation) is nn.SiLU:
+        norm.silu = True
+        network.conv_act = nn.Identity()
+
+
+def _joins(module: nn.Module) -> bool:
+    return (
+        type(module) is ResnetBlock2D
+        and isinstance(module.norm1, Norm)
+        and isinstance(module.norm2, Norm)
+        and type(module.nonlinearity) is nn.SiLU
+        and module.time_embedding_norm == "default"
+    )
+
+
+def _leave_for(norm: Norm) -> Callable[..., None]:
+    def leave(module: nn.Module, args: Any, shift: Tensor) -> None:
+        norm.shift = shift
+
+    return leave
