@@ -7,11 +7,12 @@ Parts that are named are measured, or all; what was measured before stays. On a 
 measured, and the page is written again from the results.
 """
 
+import copy
 import dataclasses
-import gc
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ import torch
 
 from benchmarks.gpu import floor, plain
 from benchmarks.gpu.page import write_page
+from benchmarks.gpu.profile import shares
 from benchmarks.gpu.subjects import images_for, paper, preset, weights
+from benchmarks.gpu.turns import Job, in_turns
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.draws import plan
+from diffcredit.diffusion.fast import functional
 from diffcredit.diffusion.fast.fleet import Fleet
 from diffcredit.diffusion.fast.functional import functions_of
-from diffcredit.diffusion.fast.sampling import FastSampler, sampler_for
+from diffcredit.diffusion.fast.sampling import FastSampler
 from diffcredit.diffusion.fast.training import fleet_for
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.networks import parameter_count
@@ -40,82 +44,130 @@ STEPS, BATCH = 1000, 64  # of a coalition's fine-tuning, as in the paper
 IMAGES, SAMPLING_STEPS, SAMPLING_BATCH = 10_240, 100, 1024
 CHEAPER = Sampling(images=2_048, steps=20, scheduler="dpm", batch_size=1024)
 FLEETS = {"mini": (1, 4, 8, 16, 32), "light": (1, 4, 8, 16)}
+Measure = Callable[[], dict[str, Any]]
 TRAINING = Training(steps=STEPS, batch_size=BATCH, schedule="cosine", average_tail=0.25)
 
 
 def main() -> None:
     results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     if torch.cuda.is_available():
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         results |= {"device": torch.cuda.get_device_name(), "versions": package_versions()}
-        for name in sys.argv[1:] if __name__ == "__main__" and sys.argv[1:] else PARTS:
-            results[name] = PARTS[name]()
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-            print(name, json.dumps(results[name]), flush=True)
+        asked = sys.argv[1:] if __name__ == "__main__" and sys.argv[1:] else list(PARTS)
+
+        def told(name: str, found: Any) -> None:
+            print(name, json.dumps(found), flush=True)
+            if "error" not in found:
+                results.setdefault("found", {})[name] = found
+                RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+        in_turns({name: job for part in asked for name, job in PARTS[part].items()}, told)
     else:
         print("benchmarks gpu: needs a CUDA device, and none is here; nothing measured")
     if results:
         write_page(results, RESULTS.with_suffix(".md"))
 
 
-def coalition() -> dict[str, Any]:
-    """One coalition of the paper's CIFAR-20 study: its fine-tuning and its images, in seconds."""
+def _allow_tf32() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+
+
+def plain_coalition() -> Measure:
+    """The plain loop's seconds for one coalition of the paper's CIFAR-20 study, from some of its steps."""
+    _allow_tf32()
+    model = paper()
+    data, _ = images_for(model)
+    sampled = IMAGES * SAMPLING_STEPS / SAMPLING_BATCH  # steps of a batch
+
+    def measure() -> dict[str, Any]:
+        return {
+            name: {
+                "training": STEPS * plain.training_seconds(model.clone(), data, BATCH, 50, autocast=autocast),
+                "sampling": sampled * plain.sampling_seconds(model, SAMPLING_BATCH, 10, autocast=autocast),
+            }
+            for name, autocast in (("plain, TF32", False), ("plain, autocast", True))
+        }
+
+    return measure
+
+
+def our_coalition() -> Measure:
+    """All of a coalition, as an evaluation does it once what is compiled and recorded is there, in seconds."""
     model = paper()
     data, images = images_for(model)
-    found: dict[str, Any] = {"images": images, "parameters": parameter_count(model.network)}
-    sampled = IMAGES * SAMPLING_STEPS / SAMPLING_BATCH  # steps of a batch
-    for name, autocast in (("plain, TF32", False), ("plain, autocast", True)):
-        found[name] = {
-            "training": STEPS * plain.training_seconds(model.clone(), data, BATCH, 50, autocast=autocast),
-            "sampling": sampled * plain.sampling_seconds(model, SAMPLING_BATCH, 10, autocast=autocast),
-        }
-        print(name, found[name], flush=True)
-    # all of it, as an evaluation does it once what is compiled and recorded is there
     trained, places = model.clone(), [_half(data)]
-    fleet_for(trained, data, TRAINING, 1).load([trained], [plan(data.rows, TRAINING, 0, trained.time_steps)])
-    training = _clocked(lambda: train_each([trained], data, places, TRAINING, seeds=[1]))
+    fleet = fleet_for(trained, data, TRAINING, 1)
+    fleet.load([trained], [plan(data.rows, TRAINING, 0, trained.time_steps)])
     whole = Sampling(images=IMAGES, steps=SAMPLING_STEPS, batch_size=SAMPLING_BATCH)
-    for name, sampling in (("single", whole), ("single, cheaper sampling", CHEAPER)):
-        sampler_for(trained, sampling).record()
-        found[name] = {
-            "training": training,
-            "sampling": _clocked(lambda sampling=sampling: generate(trained, sampling, often=True)),
+    samplings = {"single": whole, "single, cheaper sampling": CHEAPER}
+    functions = functions_of(trained, 1, torch.bfloat16)
+    samplers = {name: FastSampler(trained, functions, sampling) for name, sampling in samplings.items()}
+    for sampler in samplers.values():
+        sampler.record()
+
+    def measure() -> dict[str, Any]:
+        training = _clocked(lambda: train_each([trained], data, places, TRAINING, seeds=[1]))
+        times = {
+            name: {"training": training, "sampling": _clocked(lambda sampler=sampler: sampler.sample(trained))}
+            for name, sampler in samplers.items()
         }
-        print(name, found[name], flush=True)
-    found["floor"] = {
-        "training": STEPS * floor.training_floor(model, BATCH),
-        "sampling": IMAGES * SAMPLING_STEPS * floor.sampling_floor(model),
+        fleet.load([trained], [plan(data.rows, TRAINING, 0, trained.time_steps)])
+        return {
+            "images": images,
+            "parameters": parameter_count(model.network),
+            "times": times
+            | {
+                "floor": {
+                    "training": STEPS * floor.training_floor(model, BATCH),
+                    "sampling": IMAGES * SAMPLING_STEPS * floor.sampling_floor(model),
+                }
+            },
+            "a training step": shares(fleet.step),
+            "a batch of 20 sampling steps": shares(samplers["single, cheaper sampling"].denoise),
+        }
+
+    return measure
+
+
+def fleet_of(name: str, size: int) -> Measure:
+    """Milliseconds of a training step of one model, and memory."""
+    like = preset(name)
+    data, _ = images_for(like)
+    settings = dataclasses.replace(TRAINING, steps=60)
+    fleet = Fleet(like, functions_of(like, size, torch.bfloat16), data, settings)
+    plans = [plan(data.rows, settings, seed, like.time_steps) for seed in range(size)]
+    fleet.load([like] * size, plans)
+
+    def steps() -> float:
+        fleet.load([like] * size, plans)
+        return _clocked(lambda: [fleet.step() for _ in range(settings.steps)]) / settings.steps
+
+    def measure() -> dict[str, Any]:
+        found = {"ms": 1e3 * float(np.median([steps() for _ in range(3)])) / size}
+        fleet.load([like] * size, plans)
+        return found | {"GiB": torch.cuda.max_memory_allocated() / 2**30, "a training step": shares(fleet.step)}
+
+    return measure
+
+
+def undone(name: str) -> Measure:
+    """The same of one model with the layers as diffusers has them: compiled and recorded, without our kernels."""
+    functional.stacked = lambda network, count, *, cuda: copy.deepcopy(network).eval()  # ty: ignore[invalid-assignment]
+    return fleet_of(name, 1)
+
+
+def images_of(name: str) -> Measure:
+    """Seconds of a small model's images, and what else its table needs."""
+    like = preset(name)
+    sampler = FastSampler(like, functions_of(like, 1, torch.bfloat16), CHEAPER)
+    sampler.sample(like)
+    return lambda: {
+        "parameters": parameter_count(like.network),
+        "sampling": _clocked(lambda: sampler.sample(like)),
+        "floor ms": 1e3 * floor.training_floor(like, BATCH),
     }
-    return found
 
 
-def fleets() -> dict[str, Any]:
-    """Milliseconds of a training step of one model, and memory, over the size of the fleet; and how fast images are
-    made."""
-    found: dict[str, Any] = {}
-    for name, sizes in FLEETS.items():
-        like = preset(name)
-        data, _ = images_for(like)
-        rows = {}
-        for size in sizes:
-            gc.collect()
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-            seconds = _step_seconds(like, data, size)
-            rows[size] = {"ms": 1e3 * seconds / size, "GiB": torch.cuda.max_memory_allocated() / 2**30}
-            print(name, size, rows[size], flush=True)
-        sampler = FastSampler(like, functions_of(like, 1, torch.bfloat16), CHEAPER)
-        sampler.sample(like)
-        found[name] = {
-            "parameters": parameter_count(like.network),
-            "fleets": rows,
-            "sampling": _clocked(lambda sampler=sampler, like=like: sampler.sample(like)),
-            "floor ms": 1e3 * floor.training_floor(like, BATCH),
-        }
-    return found
-
-
-def agreement() -> dict[str, Any]:
+def agreement() -> Measure:
     """How much the paths differ, beside how much another seed does: distances of the weights after a fine-tuning, over
     how far they moved, and the difference in a property of 1,024 images."""
     like = preset("mini")
@@ -149,37 +201,30 @@ def agreement() -> dict[str, Any]:
         "fleet of 16, bf16": together(16, "bf16"),
         "fleet of 16, bf16, again": together(16, "bf16"),
     }
-    reference = paths["eager, float32"]
-    moved = (weights(reference) - weights(base)).norm()
-    values = {
-        (name, numbers): float(
-            np.mean(colourfulness(generate(model, dataclasses.replace(sampling, precision=numbers))))  # ty: ignore
-        )
-        for name, model in paths.items()
-        for numbers in ("float32", "bf16")
-    }
-    return {
-        "images": images,
-        "rows": {
-            name: {
-                "weights": float((weights(model) - weights(reference)).norm() / moved),
-                "colourfulness, float32 images": values[name, "float32"],
-                "colourfulness, bf16 images": values[name, "bf16"],
-            }
+
+    def measure() -> dict[str, Any]:
+        reference = paths["eager, float32"]
+        moved = (weights(reference) - weights(base)).norm()
+        values = {
+            (name, numbers): float(
+                np.mean(colourfulness(generate(model, dataclasses.replace(sampling, precision=numbers))))  # ty: ignore
+            )
             for name, model in paths.items()
-        },
-    }
+            for numbers in ("float32", "bf16")
+        }
+        return {
+            "images": images,
+            "rows": {
+                name: {
+                    "weights": float((weights(model) - weights(reference)).norm() / moved),
+                    "colourfulness, float32 images": values[name, "float32"],
+                    "colourfulness, bf16 images": values[name, "bf16"],
+                }
+                for name, model in paths.items()
+            },
+        }
 
-
-def _step_seconds(like: DDPM, data: Any, size: int) -> float:
-    settings = dataclasses.replace(TRAINING, steps=60)
-    fleet = Fleet(like, functions_of(like, size, torch.bfloat16), data, settings)
-    plans = [plan(data.rows, settings, seed, like.time_steps) for seed in range(size)]
-    taken = []
-    for _ in range(3):
-        fleet.load([like] * size, plans)
-        taken.append(_clocked(lambda: [fleet.step() for _ in range(settings.steps)]) / settings.steps)
-    return float(np.median(taken))
+    return measure
 
 
 def _half(data: Any) -> torch.Tensor:
@@ -194,7 +239,15 @@ def _clocked(work: Any) -> float:
     return time.perf_counter() - clock
 
 
-PARTS = {"coalition": coalition, "fleets": fleets, "agreement": agreement}
+PARTS: dict[str, dict[str, Job]] = {
+    "coalition": {"plain coalition": (plain_coalition, ()), "our coalition": (our_coalition, ())},
+    "fleets": {
+        **{f"{name} {size}": (fleet_of, (name, size)) for name, sizes in FLEETS.items() for size in sizes},
+        **{f"{name} undone": (undone, (name,)) for name in FLEETS},
+        **{f"{name} images": (images_of, (name,)) for name in FLEETS},
+    },
+    "agreement": {"agreement": (agreement, ())},
+}
 
 if __name__ == "__main__":
     main()

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-IMAGE_STEPS = 2_048 * 20  # of the cheaper sampling
-
 
 def write_page(results: dict[str, Any], file: Path) -> None:
+    found = results["found"]
     lines = [
         "# How near to a GPU's limit",
         "",
@@ -14,43 +13,42 @@ def write_page(results: dict[str, Any], file: Path) -> None:
         "`python -m benchmarks gpu` makes this page on a machine with a GPU; `CIFAR20=cifar20.npz` names the training "
         "images (noise costs the same).",
     ]
-    if "coalition" in results:
-        lines += coalition(results["coalition"])
-    if "fleets" in results:
-        lines += fleets(results["fleets"])
-    if "agreement" in results:
-        lines += agreement(results["agreement"])
+    if "plain coalition" in found and "our coalition" in found:
+        lines += coalition(found["plain coalition"], found["our coalition"])
+    lines += fleets(found)
+    if "agreement" in found:
+        lines += agreement(found["agreement"])
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def coalition(found: dict[str, Any]) -> list[str]:
-    rows = {name: row for name, row in found.items() if isinstance(row, dict)}
+def coalition(plain: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    rows = plain | ours["times"]
     whole = {name: row["training"] + row["sampling"] for name, row in rows.items()}
-    slowest = whole["plain, TF32"]
     lines = [
         "",
         "## One coalition of the paper's CIFAR-20 study",
         "",
-        f"The DDPM pruned to {found['parameters'] / 1e6:.1f} M parameters, fine-tuned for 1,000 steps of 64 images "
-        f"({found['images']}), then 10,240 images of 100 DDIM steps (cheaper sampling: 2,048 images of 20 DPM-Solver++ "
+        f"The DDPM pruned to {ours['parameters'] / 1e6:.1f} M parameters, fine-tuned for 1,000 steps of 64 images "
+        f"({ours['images']}), then 10,240 images of 100 DDIM steps (cheaper sampling: 2,048 images of 20 DPM-Solver++ "
         "steps). The plain loops are timed on 50 training and 10 sampling steps and scaled; ours are run in full. The "
         "floor is operations over 790 TFLOP/s, or bytes over 4.3 TB/s where that is longer.",
         "",
-        "| path | training | sampling | both | against plain TF32 | share of the floor |",
-        "|" + " --- |" * 6,
+        "| path | training | sampling | both | against plain, TF32 | against plain, autocast | share of the floor |",
+        "|" + " --- |" * 7,
     ]
     for name, row in rows.items():
-        share = whole["floor"] / whole[name] if "cheaper" not in name else None
+        share = "" if "cheaper" in name else f"{100 * whole['floor'] / whole[name]:.0f} %"
         cells = [
             name,
             f"{row['training']:.1f} s",
             f"{row['sampling']:.1f} s",
             f"{whole[name]:.1f} s",
-            f"{slowest / whole[name]:.1f}×",
-            "" if share is None else f"{100 * share:.0f} %",
+            *(f"{whole[other] / whole[name]:.1f}×" for other in ("plain, TF32", "plain, autocast")),
+            share,
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    lines += ["", "Where the time goes:", ""]
+    return lines + profiles({what: ours[what] for what in ("a training step", "a batch of 20 sampling steps")})
 
 
 def fleets(found: dict[str, Any]) -> list[str]:
@@ -59,27 +57,41 @@ def fleets(found: dict[str, Any]) -> list[str]:
         "## Fleets of small models at 32 px",
         "",
         "A training step of 64 images, for each model of the fleet; coalitions an hour of 1,000 steps and 2,048 images "
-        "of 20 DPM-Solver++ steps, which are made one model after another.",
+        "of 20 DPM-Solver++ steps, which are made one model after another. First, one model with the layers as "
+        "diffusers has them, compiled and recorded in a CUDA graph.",
         "",
         "| model | fleet | a step and model | against one | memory | coalitions an hour | against one |",
         "|" + " --- |" * 7,
     ]
-    for name, row in found.items():
-        sizes = {int(size): each for size, each in row["fleets"].items()}
-        hourly = {size: 3600 / (each["ms"] + row["sampling"]) for size, each in sizes.items()}  # 1,000 steps: ms are s
-        for size, each in sizes.items():
+    known = {}
+    for name in ("mini", "light"):
+        if f"{name} images" not in found:
+            continue
+        about = found[f"{name} images"]
+        rows = {key.removeprefix(f"{name} "): each for key, each in found.items() if key.startswith(f"{name} ")}
+        sizes = ["undone", *sorted((key for key in rows if key.isdecimal()), key=int)]
+        hourly = {size: 3600 / (rows[size]["ms"] + about["sampling"]) for size in sizes}  # 1,000 steps: ms are s
+        for size in sizes:
             cells = [
-                f"{name}, {row['parameters'] / 1e6:.1f} M",
-                str(size),
-                f"{each['ms']:.2f} ms",
-                f"{sizes[1]['ms'] / each['ms']:.2f}×",
-                f"{each['GiB']:.1f} GiB",
+                f"{name}, {about['parameters'] / 1e6:.1f} M",
+                "1, diffusers' layers" if size == "undone" else size,
+                f"{rows[size]['ms']:.2f} ms",
+                f"{rows['1']['ms'] / rows[size]['ms']:.2f}×",
+                f"{rows[size]['GiB']:.1f} GiB",
                 f"{hourly[size]:,.0f}",
-                f"{hourly[size] / hourly[1]:.2f}×",
+                f"{hourly[size] / hourly['1']:.2f}×",
             ]
             lines.append(f"| {' | '.join(cells)} |")
-        lines.append(f"| {name} | floor | {row['floor ms']:.2f} ms | | | | |")
-    return lines
+        lines.append(f"| {name} | floor | {about['floor ms']:.2f} ms | | | | |")
+        known |= {f"{name}, {size} at once": rows[size]["a training step"] for size in ("1", sizes[-1])}
+    return [*lines, "", "Where a training step's time goes:", "", *profiles(known)] if known else []
+
+
+def profiles(found: dict[str, dict[str, float]]) -> list[str]:
+    kinds = list(next(iter(found.values())))
+    lines = [f"| milliseconds | {' | '.join(found)} |", "|" + " --- |" * (len(found) + 1)]
+    lines += [f"| {kind} | {' | '.join(f'{each[kind]:.2f}' for each in found.values())} |" for kind in kinds]
+    return [*lines, f"| all | {' | '.join(f'{sum(each.values()):.2f}' for each in found.values())} |"]
 
 
 def agreement(found: dict[str, Any]) -> list[str]:

@@ -6,8 +6,9 @@ from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear
 from diffcredit.diffusion.fast.normalising import Norm
-from diffcredit.diffusion.fast.stacking import CannotStack, Doubled, StackedConv, StackedLinear, stacked
+from diffcredit.diffusion.fast.stacking import stacked
 
 MODELS, IMAGES = 3, 4
 

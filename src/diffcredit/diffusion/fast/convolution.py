@@ -1,9 +1,12 @@
 """The convolutions of many networks in one kernel, which cuDNN's grouped ones are not: it takes group after group.
 
-Images lie model after model and channels last, (K, b, h, w, c); weights are (K, out, r, r, in). With output pixels as
-rows and channels as columns a convolution is a product of matrices whose first factor is gathered while it is
-multiplied: the sum runs over the r² taps and the channels. Its gradient for the images is the same product with the
-weights' channels exchanged; that for the weights sums over pixels, in pieces that are added up in a fixed order.
+Images (K·b, c, h, w) lie model after model and channels last; weights are (K, out, r, r, in). With output pixels as rows
+and channels as columns a convolution is a product of matrices whose first factor is gathered while it is multiplied: the
+sum runs over the r² taps and the channels. Its gradient for the images is the same product with the weights' channels
+exchanged; that for the weights sums over pixels, in pieces that are added up in a fixed order.
+
+Images keep their four dimensions on the way in and out: a compiler that sees them reshaped puts them into another order
+first, and copies them back.
 """
 
 from dataclasses import dataclass
@@ -20,9 +23,9 @@ ROWS = 64  # that a step of the sums over pixels takes
 
 
 def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
-    """(K, b, h, w, in) and weights (K, out, r, r, in), r = 1 or 3, with biases (K, out) → (K, b, h', w', out)."""
+    """(K·b, in, h, w) and weights (K, out, r, r, in), r = 1 or 3, with biases (K, out) → (K·b, out, h', w')."""
     each = weight if weight[0].is_contiguous() else weight.contiguous()
-    return _convolve(x.contiguous(), each, bias, stride, padding)
+    return _convolve(x.contiguous(memory_format=torch.channels_last), each, bias, stride, padding)
 
 
 @torch.library.custom_op("diffcredit::convolve", mutates_args=())
@@ -34,34 +37,36 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, paddi
 
 @_convolve.register_fake
 def _empty(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
-    side = weight.shape[2]
-    height, width = ((size + 2 * padding - side) // stride + 1 for size in x.shape[2:4])
-    return x.new_empty(x.shape[0], x.shape[1], height, width, weight.shape[1])
+    height, width = ((size + 2 * padding - weight.shape[2]) // stride + 1 for size in x.shape[2:])
+    shape = x.shape[0], weight.shape[1], height, width
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
 
 
 @torch.library.custom_op("diffcredit::convolve_back", mutates_args=())
 def _convolve_back(slope: Tensor, weight: Tensor, like: Tensor, stride: int, padding: int) -> Tensor:
-    x = torch.empty_like(like)
+    x = torch.empty_like(like, memory_format=torch.channels_last)
     _multiply(slope, weight, None, x, stride, padding, back=True)
     return x
 
 
 @_convolve_back.register_fake
 def _(slope: Tensor, weight: Tensor, like: Tensor, stride: int, padding: int) -> Tensor:
-    return torch.empty_like(like)
+    return torch.empty_like(like, memory_format=torch.channels_last)
 
 
 @torch.library.custom_op("diffcredit::convolution_weights", mutates_args=())
-def _weight_slopes(x: Tensor, slope: Tensor, side: int, stride: int, padding: int) -> tuple[Tensor, Tensor]:
+def _weight_slopes(
+    x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int
+) -> tuple[Tensor, Tensor]:
     """Of weights (p, K, out, r, r, in) and biases (p, K, out), in pieces to be added up."""
-    models, images, height, width, channels = x.shape
-    y_height, y_width, columns = slope.shape[2:]
-    rows = images * y_height * y_width
-    sharing = _sharing(x, slope, side, stride, padding)
-    sums, bias_sums = _weight_pieces(x, slope, side, stride, padding)
+    images, channels, height, width = x.shape
+    _, columns, y_height, y_width = slope.shape
+    rows = images // models * y_height * y_width
+    sharing = _sharing(x, slope, models, side, stride, padding)
+    sums, bias_sums = _weight_pieces(x, slope, models, side, stride, padding)
     piece_rows = _over(_over(rows, sharing.pieces), ROWS) * ROWS
     given = x, slope, sums, bias_sums, rows, height, width
-    shapes = channels, columns, x.stride(0), slope.stride(0), piece_rows
+    shapes = channels, columns, x.numel() // models, slope.numel() // models, piece_rows
     options: dict[str, Any] = {
         "ROWS": ROWS,
         "OUT": sharing.out,
@@ -79,8 +84,11 @@ def _weight_slopes(x: Tensor, slope: Tensor, side: int, stride: int, padding: in
 
 
 @_weight_slopes.register_fake
-def _weight_pieces(x: Tensor, slope: Tensor, side: int, stride: int, padding: int) -> tuple[Tensor, Tensor]:
-    shape = _sharing(x, slope, side, stride, padding).pieces, x.shape[0], slope.shape[-1], side, side, x.shape[-1]
+def _weight_pieces(
+    x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int
+) -> tuple[Tensor, Tensor]:
+    pieces = _sharing(x, slope, models, side, stride, padding).pieces
+    shape = pieces, models, slope.shape[1], side, side, x.shape[1]
     return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape[:3], dtype=torch.float32)
 
 
@@ -96,9 +104,9 @@ class _Sharing:
     pieces: int
 
 
-def _sharing(x: Tensor, slope: Tensor, side: int, stride: int, padding: int) -> _Sharing:
-    columns, channels = slope.shape[-1], x.shape[-1]
-    rows = slope.shape[1] * slope.shape[2] * slope.shape[3]
+def _sharing(x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int) -> _Sharing:
+    columns, channels = slope.shape[1], x.shape[1]
+    rows = slope.shape[0] // models * slope.shape[2] * slope.shape[3]
     out, into = (min(64, max(16, _power_of_2(size))) for size in (columns, channels))
     if side == 3 and stride == padding == 1:
         kernel, into, programs = (weight_lines, min(32, into), 2) if out == 64 else (weight_windows, min(32, into), 4)
@@ -106,7 +114,7 @@ def _sharing(x: Tensor, slope: Tensor, side: int, stride: int, padding: int) -> 
     else:
         kernel, programs = weight_sums, 4
         tiles = side * _over(columns, out) * _over(channels, into)
-    pieces = max(1, min(programs * PROCESSORS // (tiles * x.shape[0]), rows // 512))
+    pieces = max(1, min(programs * PROCESSORS // (tiles * models), rows // 512))
     return _Sharing(kernel, out, into, tiles, pieces)
 
 
@@ -133,10 +141,10 @@ def _multiply(
     *,
     back: bool,
 ) -> None:
-    models, images, height, width, channels = x.shape
-    _, _, y_height, y_width, columns = y.shape
-    side = weight.shape[2]
-    rows = images * y_height * y_width
+    images, channels, height, width = x.shape
+    _, columns, y_height, y_width = y.shape
+    models, side = weight.shape[0], weight.shape[2]
+    rows = images // models * y_height * y_width
     terms = 64 if channels % 64 == 0 else 32
     tile = min(128, max(16, _power_of_2(columns)))
     of_out, _, of_tap, _ = weight.stride()[1:]
@@ -152,10 +160,10 @@ def _multiply(
         y_width,
         channels,
         columns,
-        x.stride(0),
+        x.numel() // models,
         weight.stride(0),
         0 if bias is None else bias.stride(0),
-        y.stride(0),
+        y.numel() // models,
         1 if back else of_out,
         of_out if back else 1,
         of_tap,
@@ -182,9 +190,9 @@ def _remember(ctx, inputs, output) -> None:
 
 def _slopes(ctx, slope: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
-    slope = slope.contiguous()
+    slope = slope.contiguous(memory_format=torch.channels_last)
     back = _convolve_back(slope, weight, x, ctx.stride, ctx.padding) if ctx.needs_input_grad[0] else None
-    pieces = _weight_slopes(x, slope, weight.shape[2], ctx.stride, ctx.padding)
+    pieces = _weight_slopes(x, slope, weight.shape[0], weight.shape[2], ctx.stride, ctx.padding)
     weights, biases = (each.sum(dim=0).to(weight.dtype) for each in pieces)
     return back, weights, biases if ctx.biased else None, None, None
 

@@ -1,8 +1,8 @@
 """Group normalisation for the fast path, joined with what is beside it in diffusers' residual blocks.
 
-There an image's channels are shifted by its time step before the second normalisation, and SiLU follows both. Apart,
-these read and write the images several times; joined, once. The blocks' own code still runs: it finds the shift and the
-SiLU already done.
+There an image's channels are shifted by the first convolution's biases and by its time step before the second
+normalisation, and SiLU follows both. Apart, these read and write the images several times; joined, once. The blocks' own
+code still runs: it finds biases, shift and SiLU done elsewhere.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,8 @@ import torch
 from diffusers.models.resnet import ResnetBlock2D
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from diffcredit.diffusion.fast.layers import StackedConv, simple
 
 JOINED = "joined"  # of a block's ``time_embedding_norm``: none of those at which it does something itself
 
@@ -36,11 +38,9 @@ class Norm(nn.Module):
         shift, self.shift = self.shift, None
         if self.normed is not None:
             weight, bias = (each.reshape(-1, x.shape[1]) for each in (self.weight, self.bias))
-            pixels = x.flatten(2).transpose(1, 2)
-            y = self.normed(pixels, shift, weight, bias, self.groups, self.eps, silu=self.silu)
-            return y.transpose(1, 2).unflatten(2, x.shape[2:])
+            return self.normed(x, shift, weight, bias, self.groups, self.eps, silu=self.silu)
         if shift is not None:
-            x = x + shift[(..., *[None] * (x.ndim - 2))]
+            x = (x + shift[(..., *[None] * (x.ndim - 2))]).to(x.dtype)
         y = self._plain(x)
         return F.silu(y) if self.silu else y
 
@@ -81,7 +81,12 @@ def join(network: nn.Module) -> None:
             module.nonlinearity = Done()
             if module.time_emb_proj is not None:
                 module.time_embedding_norm = JOINED
-                module.time_emb_proj.register_forward_hook(_leave_for(module.norm2))
+                if type(module.conv1) is nn.Conv2d and simple(module.conv1):
+                    module.conv1 = StackedConv(module.conv1, cuda=False)
+                biases = isinstance(module.conv1, StackedConv) and module.conv1.bias is not None
+                if biases:
+                    module.conv1.adds_bias = False
+                module.time_emb_proj.register_forward_hook(_leave(module.norm2, module.conv1 if biases else None))
     norm, activation = (getattr(network, name, None) for name in ("conv_norm_out", "conv_act"))
     if isinstance(norm, Norm) and type(activation) is nn.SiLU:
         norm.silu = True
@@ -98,8 +103,15 @@ def _joins(module: nn.Module) -> bool:
     )
 
 
-def _leave_for(norm: Norm) -> Callable[..., None]:
+def _leave(norm: Norm, convolution: StackedConv | None) -> Callable[..., None]:
+    """What follows a block's projection of the time step's embedding: its ``norm`` gets it, with the biases of the
+    ``convolution`` before."""
+
     def leave(module: nn.Module, args: Any, shift: Tensor) -> None:
+        if convolution is not None:
+            wide = shift.to(torch.promote_types(shift.dtype, torch.float32))
+            biases = convolution.bias.to(wide.dtype).reshape(-1, 1, shift.shape[-1])  # (K or 1, 1, c)
+            shift = (wide.unflatten(0, (len(biases), -1)) + biases).flatten(0, 1)
         norm.shift = shift
 
     return leave

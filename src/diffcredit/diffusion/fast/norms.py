@@ -1,5 +1,7 @@
 """Group normalisation of many networks' images in one kernel, with the shift before it and the SiLU after it."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -11,10 +13,17 @@ REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are 
 def normed(
     x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, groups: int, eps: float, *, silu: bool
 ) -> Tensor:
-    """Of K models' images x (K·b, pixels, c), to which ``shift`` (K·b, c) is added first: each image's groups of channels
-    with mean 0 and variance 1, times ``weight`` (K, c) plus ``bias`` (K, c); and SiLU of that."""
+    """Of K models' images x (K·b, c, …) channels last, to which ``shift`` (K·b, c) is added first: each image's groups of
+    channels with mean 0 and variance 1, times ``weight`` (K, c) plus ``bias`` (K, c); and SiLU of that."""
     shift = None if shift is None else shift.contiguous()
-    return _norm(x.contiguous(), shift, weight.contiguous(), bias.contiguous(), groups, eps, silu)[0]
+    return _norm(_channels_last(x), shift, weight.contiguous(), bias.contiguous(), groups, eps, silu)[0]
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    # keeps the dimensions of images, for the reason that convolution.py gives
+    if x.ndim == 4:
+        return x.contiguous(memory_format=torch.channels_last)
+    return x.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 @torch.library.custom_op("diffcredit::norm", mutates_args=())
@@ -22,8 +31,8 @@ def _norm(
     x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, groups: int, eps: float, silu: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     y, means, scales = _outline(x, shift, weight, bias, groups, eps, silu)
-    pixels, channels = x.shape[1:]
-    options, programs, numbers = _tiling(pixels, channels, groups)
+    channels, pixels = x.shape[1], math.prod(x.shape[2:])
+    options, programs = _tiling(pixels, channels, groups)
     norm[(programs, len(x))](
         x,
         shift,
@@ -39,7 +48,6 @@ def _norm(
         eps,
         SHIFTED=shift is not None,
         SILU=silu,
-        num_warps=min(16, max(2, numbers // 2048)),
         **options,
     )
     return y, means, scales
@@ -66,8 +74,8 @@ def _norm_slopes(
 ) -> tuple[Tensor, Tensor]:
     """Of x, and of each image's weights, biases and shift (3, n, c)."""
     back, sums = _slopes_outline(slope, x, shift, weight, bias, means, scales, silu)
-    (pixels, channels), groups = x.shape[1:], means.shape[1]
-    options, programs, numbers = _tiling(pixels, channels, groups)
+    channels, pixels, groups = x.shape[1], math.prod(x.shape[2:]), means.shape[1]
+    options, programs = _tiling(pixels, channels, groups)
     norm_slopes[(programs, len(x))](
         slope,
         x,
@@ -84,7 +92,6 @@ def _norm_slopes(
         len(x) // len(weight),
         SHIFTED=shift is not None,
         SILU=silu,
-        num_warps=min(16, max(4, numbers // 1024)),
         **options,
     )
     return back, sums
@@ -101,19 +108,17 @@ def _slopes_outline(
     scales: Tensor,
     silu: bool,
 ) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), x.new_empty(3, x.shape[0], x.shape[2], dtype=torch.float32)
+    return torch.empty_like(x), x.new_empty(3, x.shape[0], x.shape[1], dtype=torch.float32)
 
 
-def _tiling(pixels: int, channels: int, groups: int) -> tuple[dict[str, int | bool], int, int]:
-    """How an image is shared out: the kernel's tiles, how many programs an image has, and the numbers of a tile. As many
-    channels side by side as make whole sectors of memory, and more where pixels are few."""
+def _tiling(pixels: int, channels: int, groups: int) -> tuple[dict[str, int | bool], int]:
+    """How an image is shared out: a kernel's tiles and warps, and how many programs an image has. Channels side by side
+    fill a sector of memory, or two where pixels are few."""
     each = channels // groups
-    span = min(64, max(16, _power_of_2(8192 // pixels)))
+    span = min(32, max(16, _power_of_2(8192 // pixels)))
     some = 1
     while some * 2 <= groups and some * 2 * each <= span:
         some *= 2
-    if some * each % 8 and some * 2 <= groups and some * 2 * each <= 2 * span:
-        some *= 2  # so that eight numbers are loaded at once
     lanes = _power_of_2(some * each)
     whole = _power_of_2(pixels) * lanes <= REGISTERS
     rows = _power_of_2(pixels) if whole else max(1, 4096 // lanes)
@@ -123,8 +128,9 @@ def _tiling(pixels: int, channels: int, groups: int) -> tuple[dict[str, int | bo
         "CHANNELS": lanes,
         "PIXELS": rows,
         "WHOLE": whole,
+        "num_warps": min(16, max(2, rows * lanes // 2048)),
     }
-    return options, -(-groups // some), rows * lanes
+    return options, -(-groups // some)
 
 
 def _remember(ctx, inputs, output) -> None:
@@ -136,7 +142,7 @@ def _remember(ctx, inputs, output) -> None:
 
 def _back(ctx, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     x, shift, weight, bias, means, scales = ctx.saved_tensors
-    back, sums = _norm_slopes(slope.contiguous(), x, shift, weight, bias, means, scales, ctx.silu)
+    back, sums = _norm_slopes(_channels_last(slope), x, shift, weight, bias, means, scales, ctx.silu)
     weights, biases = sums[:2].unflatten(1, (weight.shape[0], -1)).sum(dim=2).to(weight.dtype)
     shifts = None if shift is None else sums[2].to(shift.dtype)
     return back, shifts, weights, biases, None, None, None

@@ -44,14 +44,14 @@ class FastSampler:
         self._times = torch.as_tensor(like.noise_schedule.sampler(sampling.scheduler, sampling.steps).timesteps)
         self._asked = self._times.to(device)[:, None].expand(-1, self._size).contiguous()
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._denoise: Callable[[], None] = (
+        self.denoise: Callable[[], None] = (
             self._all_steps if self._stream is None else Replayed(self._all_steps, self._stream)
         )
 
     def record(self) -> None:
         """What is paid for once."""
-        if isinstance(self._denoise, Replayed):
-            self._denoise.record()
+        if isinstance(self.denoise, Replayed):
+            self.denoise.record()
 
     @torch.no_grad()
     def sample(self, model: UNetModel) -> Images:
@@ -64,7 +64,7 @@ class FastSampler:
             self._x[: len(noises)] = noises
             if self._stream is not None:
                 self._stream.wait_stream(torch.cuda.current_stream())
-            self._denoise()
+            self.denoise()
             if self._stream is not None:
                 torch.cuda.current_stream().wait_stream(self._stream)
             x = self._x[: len(noises)]

@@ -1,0 +1,81 @@
+"""Layers of many networks as one, weights with a leading dimension K; and layers that a compiler does badly as they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from diffcredit.errors import DiffcreditError
+
+
+class CannotStack(DiffcreditError):
+    """A network that the fast path cannot run; the message says why."""
+
+
+class Doubled(nn.Module):
+    """diffusers' Upsample2D with a convolution: each pixel four times, then the convolution. Pixels are repeated by
+    views, whose gradient is a sum, and not by an index, whose gradient is scattered with atomic additions."""
+
+    def __init__(self, convolution: nn.Module) -> None:
+        super().__init__()
+        self.conv = convolution  # by the name that it had, so that its weights have theirs
+
+    def forward(self, x: Tensor, output_size: Any = None, *args: Any, **kwargs: Any) -> Tensor:
+        if output_size is not None:
+            return self.conv(F.interpolate(x, size=output_size, mode="nearest"))
+        b, c, h, w = x.shape
+        nhwc = x.permute(0, 2, 3, 1)[:, :, None, :, None].expand(b, h, 2, w, 2, c).reshape(b, 2 * h, 2 * w, c)
+        return self.conv(nhwc.permute(0, 3, 1, 2))
+
+
+class StackedLinear(nn.Module):
+    """K linear layers, weights (K, o, i) and biases (K, o): (K·b, …, i) → (K·b, …, o)."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(self.weight.shape[0], -1, x.shape[-1])
+        y = torch.bmm(rows, self.weight.transpose(1, 2))
+        if self.bias is not None:
+            y = y + self.bias[:, None]  # baddbmm first copies the bias to all rows
+        return y.reshape(*x.shape[:-1], -1)
+
+
+class StackedConv(nn.Module):
+    """K convolutions, weights (K, o, i, r, r) and biases (K, o): (K·b, i, h, w) → (K·b, o, h', w'). Or one, with weights
+    (o, i, r, r) and (o,)."""
+
+    def __init__(self, layer: nn.Conv2d, *, cuda: bool) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+        if not simple(layer):
+            raise CannotStack("a convolution has groups, a dilation or a named padding")
+        self.stride, self.padding = layer.stride, layer.padding
+        self.adds_bias = True  # False: another layer does
+        square = layer.kernel_size in ((1, 1), (3, 3)) and len({*self.stride}) == len({*self.padding}) == 1
+        self.convolved: Callable[..., Tensor] | None = None
+        if cuda and square:
+            from diffcredit.diffusion.fast.convolution import convolved  # which needs Triton
+
+            self.convolved = convolved
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias if self.adds_bias else None
+        if weight.ndim == 4 and self.convolved is None:
+            return F.conv2d(x, weight, bias, self.stride, self.padding)
+        if weight.ndim == 4:
+            weight, bias = weight[None], None if bias is None else bias[None]
+        if self.convolved is not None:
+            return self.convolved(x, weight.permute(0, 1, 3, 4, 2), bias, self.stride[0], self.padding[0])
+        each = x.unflatten(0, (weight.shape[0], -1))  # (K, b, i, h, w)
+        biases = [None] * len(weight) if bias is None else bias
+        return torch.cat([F.conv2d(*own, self.stride, self.padding) for own in zip(each, weight, biases, strict=True)])
+
+
+def simple(layer: nn.Conv2d) -> bool:
+    """Whether a convolution is one that these layers can do."""
+    return layer.groups == 1 and layer.dilation == (1, 1) and not isinstance(layer.padding, str)
