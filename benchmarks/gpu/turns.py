@@ -1,5 +1,5 @@
-"""Measurements that get ready side by side, which is mostly compiling on the CPU, and then measure one after another with
-the GPU to themselves."""
+"""Measurements that get ready side by side, which is mostly compiling on the CPU, and then measure one after another
+with the GPU to themselves."""
 
 import multiprocessing
 import traceback

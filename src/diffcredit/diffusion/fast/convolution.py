@@ -1,9 +1,9 @@
 """The convolutions of many networks in one kernel, which cuDNN's grouped ones are not: it takes group after group.
 
-Images (K·b, c, h, w) lie model after model and channels last; weights are (K, out, r, r, in). With output pixels as rows
-and channels as columns a convolution is a product of matrices whose first factor is gathered while it is multiplied: the
-sum runs over the r² taps and the channels. Its gradient for the images is the same product with the weights' channels
-exchanged; that for the weights sums over pixels, in pieces that are added up in a fixed order.
+Images (K·b, c, h, w) lie model after model and channels last; weights are (K, out, r, r, in). With output pixels as
+rows and channels as columns a convolution is a product of matrices whose first factor is gathered while it is
+multiplied: the sum runs over the r² taps and the channels. Its gradient for the images is the same product with the
+weights' channels exchanged; that for the weights sums over pixels, in pieces that are added up in a fixed order.
 
 Images keep their four dimensions on the way in and out: a compiler that sees them reshaped puts them into another order
 first, and copies them back.
@@ -65,9 +65,11 @@ def _weight_slopes(
     sharing = _sharing(x, slope, models, side, stride, padding)
     sums, bias_sums = _weight_pieces(x, slope, models, side, stride, padding)
     piece_rows = _over(_over(rows, sharing.pieces), ROWS) * ROWS
-    given = x, slope, sums, bias_sums, rows, height, width
-    shapes = channels, columns, x.numel() // models, slope.numel() // models, piece_rows
     options: dict[str, Any] = {
+        "HEIGHT": height,
+        "WIDTH": width,
+        "CHANNELS": channels,
+        "OUTPUTS": columns,
         "ROWS": ROWS,
         "OUT": sharing.out,
         "INTO": sharing.into,
@@ -75,11 +77,9 @@ def _weight_slopes(
         "num_warps": 4,
         "num_stages": _stages(x, ROWS * 3 * (sharing.out + 2 * sharing.into)),
     }
-    grid = sharing.tiles, sharing.pieces, models
     if sharing.kernel is weight_sums:
-        weight_sums[grid](*given, y_height, y_width, *shapes, padding, SIDE=side, STRIDE=stride, **options)
-    else:
-        sharing.kernel[grid](*given, *shapes, **options)
+        options |= {"Y_HEIGHT": y_height, "Y_WIDTH": y_width, "SIDE": side, "STRIDE": stride, "PADDING": padding}
+    sharing.kernel[(sharing.tiles, sharing.pieces, models)](x, slope, sums, bias_sums, rows, piece_rows, **options)
     return sums, bias_sums
 
 
@@ -154,25 +154,22 @@ def _multiply(
         bias,
         y,
         rows,
-        height,
-        width,
-        y_height,
-        y_width,
-        channels,
-        columns,
-        x.numel() // models,
         weight.stride(0),
         0 if bias is None else bias.stride(0),
-        y.numel() // models,
         1 if back else of_out,
         of_out if back else 1,
         of_tap,
-        padding,
+        HEIGHT=height,
+        WIDTH=width,
+        Y_HEIGHT=y_height,
+        Y_WIDTH=y_width,
+        CHANNELS=channels,
+        OUTPUTS=columns,
         SIDE=side,
         STRIDE=stride,
+        PADDING=padding,
         BACK=back,
         BIAS=bias is not None,
-        WHOLE=channels % terms == 0,
         ROWS=128,
         COLUMNS=tile,
         TERMS=terms,

@@ -1,4 +1,4 @@
-"""Layers of many networks as one, weights with a leading dimension K; and layers that a compiler does badly as they are."""
+"""Layers of many networks as one, weights with a leading dimension K; and layers that a compiler does badly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,8 +46,8 @@ class StackedLinear(nn.Module):
 
 
 class StackedConv(nn.Module):
-    """K convolutions, weights (K, o, i, r, r) and biases (K, o): (K·b, i, h, w) → (K·b, o, h', w'). Or one, with weights
-    (o, i, r, r) and (o,)."""
+    """K convolutions, weights (K, o, i, r, r) and biases (K, o): (K·b, i, h, w) → (K·b, o, h', w'). Or one, with
+    weights (o, i, r, r) and (o,)."""
 
     def __init__(self, layer: nn.Conv2d, *, cuda: bool) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Group normalisation for the fast path, joined with what is beside it in diffusers' residual blocks.
 
 There an image's channels are shifted by the first convolution's biases and by its time step before the second
-normalisation, and SiLU follows both. Apart, these read and write the images several times; joined, once. The blocks' own
-code still runs: it finds biases, shift and SiLU done elsewhere.
+normalisation, and SiLU follows both. Apart, these read and write the images several times; joined, once. The blocks'
+own code still runs: it finds biases, shift and SiLU done elsewhere.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ JOINED = "joined"  # of a block's ``time_embedding_norm``: none of those at whic
 
 
 class Norm(nn.Module):
-    """GroupNorm with weights (c,) or, of K models, (K, c), on images (K·b, c, …) channels last, which stay so, also their
-    gradients. ``shift`` (K·b, c), if another layer has left one, is added first; with ``silu`` SiLU follows."""
+    """GroupNorm with weights (c,) or, of K models, (K, c), on images (K·b, c, …) channels last, which stay so, also
+    their gradients. ``shift`` (K·b, c), if another layer has left one, is added first; with ``silu`` SiLU follows."""
 
     def __init__(self, norm: nn.GroupNorm, *, cuda: bool) -> None:
         super().__init__()
@@ -76,31 +76,30 @@ class Done(nn.Module):
 def join(network: nn.Module) -> None:
     """Joins the norms of ``network``, in place, with what is beside them where that is as diffusers mostly has it."""
     for module in network.modules():
-        if _joins(module):
-            module.norm1.silu = module.norm2.silu = True
-            module.nonlinearity = Done()
-            if module.time_emb_proj is not None:
-                module.time_embedding_norm = JOINED
-                if type(module.conv1) is nn.Conv2d and simple(module.conv1):
-                    module.conv1 = StackedConv(module.conv1, cuda=False)
-                biases = isinstance(module.conv1, StackedConv) and module.conv1.bias is not None
-                if biases:
-                    module.conv1.adds_bias = False
-                module.time_emb_proj.register_forward_hook(_leave(module.norm2, module.conv1 if biases else None))
+        if isinstance(module, ResnetBlock2D):
+            _join_block(module)
     norm, activation = (getattr(network, name, None) for name in ("conv_norm_out", "conv_act"))
     if isinstance(norm, Norm) and type(activation) is nn.SiLU:
         norm.silu = True
         network.conv_act = nn.Identity()
 
 
-def _joins(module: nn.Module) -> bool:
-    return (
-        type(module) is ResnetBlock2D
-        and isinstance(module.norm1, Norm)
-        and isinstance(module.norm2, Norm)
-        and type(module.nonlinearity) is nn.SiLU
-        and module.time_embedding_norm == "default"
-    )
+def _join_block(block: ResnetBlock2D) -> None:
+    first, second = block.norm1, block.norm2
+    usual = block.time_embedding_norm == "default" and type(block.nonlinearity) is nn.SiLU
+    if not (isinstance(first, Norm) and isinstance(second, Norm) and usual):
+        return
+    first.silu = second.silu = True
+    block.nonlinearity = Done()
+    if block.time_emb_proj is None:
+        return
+    block.time_embedding_norm = JOINED
+    if type(block.conv1) is nn.Conv2d and simple(block.conv1):
+        block.set_submodule("conv1", StackedConv(block.conv1, cuda=False))
+    convolution = block.conv1 if isinstance(block.conv1, StackedConv) else None
+    if convolution is not None:
+        convolution.adds_bias = False
+    block.time_emb_proj.register_forward_hook(_leave(second, convolution))
 
 
 def _leave(norm: Norm, convolution: StackedConv | None) -> Callable[..., None]:
@@ -108,7 +107,7 @@ def _leave(norm: Norm, convolution: StackedConv | None) -> Callable[..., None]:
     ``convolution`` before."""
 
     def leave(module: nn.Module, args: Any, shift: Tensor) -> None:
-        if convolution is not None:
+        if convolution is not None and convolution.bias is not None:
             wide = shift.to(torch.promote_types(shift.dtype, torch.float32))
             biases = convolution.bias.to(wide.dtype).reshape(-1, 1, shift.shape[-1])  # (K or 1, 1, c)
             shift = (wide.unflatten(0, (len(biases), -1)) + biases).flatten(0, 1)

@@ -13,8 +13,8 @@ REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are 
 def normed(
     x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, groups: int, eps: float, *, silu: bool
 ) -> Tensor:
-    """Of K models' images x (K·b, c, …) channels last, to which ``shift`` (K·b, c) is added first: each image's groups of
-    channels with mean 0 and variance 1, times ``weight`` (K, c) plus ``bias`` (K, c); and SiLU of that."""
+    """Of K models' images x (K·b, c, …) channels last, to which ``shift`` (K·b, c) is added first: each image's groups
+    of channels with mean 0 and variance 1, times ``weight`` (K, c) plus ``bias`` (K, c); and SiLU of that."""
     shift = None if shift is None else shift.contiguous()
     return _norm(_channels_last(x), shift, weight.contiguous(), bias.contiguous(), groups, eps, silu)[0]
 

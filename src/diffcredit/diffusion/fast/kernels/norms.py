@@ -50,8 +50,8 @@ def norm(
     SHIFTED: tl.constexpr,
     SILU: tl.constexpr,
 ):
-    """y = SiLU(w x̂ + b) of one image's ``GROUPS`` groups of ``EACH`` channels, x̂ = (x + shift − mean) · scale; ``images``
-    in a row share their weights. ``WHOLE``: all pixels fit into the registers, else they are read twice."""
+    """y = SiLU(w x̂ + b) of one image's ``GROUPS`` groups of ``EACH`` channels, x̂ = (x + shift − mean) · scale;
+    ``images`` in a row share their weights. ``WHOLE``: all pixels fit into the registers, else they are read twice."""
     image = tl.program_id(1).to(tl.int64)
     lane, channel, known = _lanes(channels, EACH, GROUPS, CHANNELS)
     pixel = tl.arange(0, PIXELS)

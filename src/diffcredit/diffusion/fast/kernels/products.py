@@ -1,7 +1,27 @@
-"""Convolutions as products of matrices, for many networks at once."""
+"""Convolutions as products of matrices, for many networks at once.
+
+With few channels what counts is not the products but how many instructions tell where to load from. So sizes are known
+when a kernel is compiled, and where a pixel lies and which of its neighbours there are is found out once.
+"""
 
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def _seen(first, SIZE: tl.constexpr, SIDE: tl.constexpr, STRIDE: tl.constexpr, BACK: tl.constexpr):
+    """As bits: which of ``SIDE`` taps see one of ``SIZE`` places. Forward, tap v sees the place first + v; back, it was
+    seen from (first − v) / stride if that is a whole number."""
+    bits = tl.zeros_like(first)
+    for tap in tl.static_range(SIDE):
+        if BACK:
+            place = first - tap
+            found = (place >= 0) & (place < SIZE * STRIDE) & (place % STRIDE == 0)
+        else:
+            place = first + tap
+            found = (place >= 0) & (place < SIZE)
+        bits = bits | (found.to(tl.int32) << tap)
+    return bits
 
 
 @triton.jit
@@ -11,101 +31,102 @@ def product(
     bias,
     y,
     rows,
-    height,
-    width,
-    y_height,
-    y_width,
-    channels,
-    columns,
-    x_model,
     weight_model,
     bias_model,
-    y_model,
     by_column,
     by_channel,
     by_tap,
-    padding,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    Y_HEIGHT: tl.constexpr,
+    Y_WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
     SIDE: tl.constexpr,
     STRIDE: tl.constexpr,
+    PADDING: tl.constexpr,
     BACK: tl.constexpr,
     BIAS: tl.constexpr,
-    WHOLE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     TERMS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One tile of y (rows, columns) of one model. ``BACK``: from the gradient of the output to that of the input.
-    ``WHOLE``: the channels are a multiple of ``TERMS``, so that each step of the sum is within one tap."""
+    """One tile of y (rows, columns) of one model. ``BACK``: from the gradient of the output to that of the input."""
     model = tl.program_id(1).to(tl.int64)
-    tiles = tl.cdiv(columns, COLUMNS)
+    tiles: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
     row = (tl.program_id(0) // tiles) * ROWS + tl.arange(0, ROWS)
     column = (tl.program_id(0) % tiles) * COLUMNS + tl.arange(0, COLUMNS)
-    image = row // (y_height * y_width)
-    top = (row // y_width) % y_height
-    left = row % y_width
+    image = row // (Y_HEIGHT * Y_WIDTH)
+    top = (row // Y_WIDTH) % Y_HEIGHT
+    left = row % Y_WIDTH
+    known = row < rows
+    wanted = column < OUTPUTS
     terms = tl.arange(0, TERMS)
-    x += model * x_model
+    pictures = rows // (Y_HEIGHT * Y_WIDTH)
+    x += model * pictures * (HEIGHT * WIDTH * CHANNELS)
     weight += model * weight_model
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    blocks = tl.cdiv(channels, TERMS)
-    steps = SIDE * SIDE * blocks if WHOLE else tl.cdiv(SIDE * SIDE * channels, TERMS)
-    for step in range(steps):
-        if WHOLE:
-            tap = step // blocks
-            channel = (step % blocks) * TERMS + terms
-            if BACK:
-                above = top + padding - tap // SIDE
-                beside = left + padding - tap % SIDE
-                fits = (above % STRIDE == 0) & (beside % STRIDE == 0) & (above >= 0) & (beside >= 0)
-                above, beside = above // STRIDE, beside // STRIDE
-            else:
-                above = top * STRIDE - padding + tap // SIDE
-                beside = left * STRIDE - padding + tap % SIDE
-                fits = (above >= 0) & (beside >= 0)
-            fits = fits & (above < height) & (beside < width) & (row < rows)
-            place = ((image * height + above) * width + beside) * channels
-            at = x + place[:, None] + channel[None, :]
-            seen = tl.load(at, mask=fits[:, None], other=0.0)
-            taps = tap + tl.zeros((TERMS,), dtype=tl.int32)
-        else:
-            term = step * TERMS + terms
-            taps = term // channels
-            channel = term % channels
-            if BACK:
-                above = top[:, None] + padding - (taps // SIDE)[None, :]
-                beside = left[:, None] + padding - (taps % SIDE)[None, :]
-                fits = (above % STRIDE == 0) & (beside % STRIDE == 0) & (above >= 0) & (beside >= 0)
-                above, beside = above // STRIDE, beside // STRIDE
-            else:
-                above = top[:, None] * STRIDE - padding + (taps // SIDE)[None, :]
-                beside = left[:, None] * STRIDE - padding + (taps % SIDE)[None, :]
-                fits = (above >= 0) & (beside >= 0)
-            fits = fits & (above < height) & (beside < width) & (row < rows)[:, None] & (taps < SIDE * SIDE)[None, :]
-            place = ((image[:, None] * height + above) * width + beside) * channels + channel[None, :]
-            seen = tl.load(x + place, mask=fits, other=0.0)
-        known = (taps < SIDE * SIDE) & (channel < channels)
-        of = taps * by_tap + channel * by_channel
+    if CHANNELS % TERMS == 0:
         if BACK:
-            factor = tl.load(
-                weight + of[:, None] + column[None, :] * by_column,
-                mask=known[:, None] & (column < columns)[None, :],
-                other=0.0,
-            )
+            above = top + PADDING
+            beside = left + PADDING
         else:
-            factor = tl.trans(
-                tl.load(
-                    weight + column[:, None] * by_column + of[None, :],
-                    mask=(column < columns)[:, None] & known[None, :],
-                    other=0.0,
-                )
+            above = top * STRIDE - PADDING
+            beside = left * STRIDE - PADDING
+        lines = tl.where(known, _seen(above, HEIGHT, SIDE, STRIDE, BACK), 0)
+        sides = _seen(beside, WIDTH, SIDE, STRIDE, BACK)
+        if BACK:
+            above = above // STRIDE
+            beside = beside // STRIDE
+        at = x + (((image * HEIGHT + above) * WIDTH + beside) * CHANNELS)[:, None] + terms[None, :]
+        blocks: tl.constexpr = CHANNELS // TERMS
+        if BACK:
+            of = weight + terms[:, None] * by_channel + column[None, :] * by_column
+        else:
+            of = weight + column[:, None] * by_column + terms[None, :] * by_channel
+        for step in range(SIDE * SIDE * blocks):
+            tap = step // blocks
+            channel = (step % blocks) * TERMS
+            line = tap // SIDE
+            side = tap % SIDE
+            fits = ((lines >> line) & (sides >> side) & 1) != 0
+            moved = -((line // STRIDE) * WIDTH + side // STRIDE) if BACK else line * WIDTH + side
+            seen = tl.load(at + (moved * CHANNELS + channel), mask=fits[:, None], other=0.0)
+            if BACK:
+                factor = tl.load(of + (tap * by_tap + channel * by_channel), mask=wanted[None, :], other=0.0)
+            else:
+                factor = tl.load(of + (tap * by_tap + channel * by_channel), mask=wanted[:, None], other=0.0)
+                factor = tl.trans(factor)
+            total = tl.dot(seen, factor, total, input_precision=PRECISION)
+    else:
+        for step in range((SIDE * SIDE * CHANNELS + TERMS - 1) // TERMS):
+            term = step * TERMS + terms
+            tap = term // CHANNELS
+            channel = term % CHANNELS
+            if BACK:
+                above = top[:, None] + PADDING - (tap // SIDE)[None, :]
+                beside = left[:, None] + PADDING - (tap % SIDE)[None, :]
+                fits = (above % STRIDE == 0) & (beside % STRIDE == 0) & (above >= 0) & (beside >= 0)
+                above, beside = above // STRIDE, beside // STRIDE
+            else:
+                above = top[:, None] * STRIDE - PADDING + (tap // SIDE)[None, :]
+                beside = left[:, None] * STRIDE - PADDING + (tap % SIDE)[None, :]
+                fits = (above >= 0) & (beside >= 0)
+            there = (tap < SIDE * SIDE)[None, :]
+            fits = fits & (above < HEIGHT) & (beside < WIDTH) & known[:, None] & there
+            place = ((image[:, None] * HEIGHT + above) * WIDTH + beside) * CHANNELS + channel[None, :]
+            seen = tl.load(x + place, mask=fits, other=0.0)
+            of = tap * by_tap + channel * by_channel
+            factor = tl.load(
+                weight + column[:, None] * by_column + of[None, :], mask=wanted[:, None] & there, other=0.0
             )
-        total = tl.dot(seen, factor, total, input_precision=PRECISION)
+            total = tl.dot(seen, tl.trans(factor), total, input_precision=PRECISION)
     if BIAS:
-        added = tl.load(bias + model * bias_model + column, mask=column < columns, other=0.0)
+        added = tl.load(bias + model * bias_model + column, mask=wanted, other=0.0)
         total += added[None, :].to(tl.float32)
     tl.store(
-        y + model * y_model + row[:, None].to(tl.int64) * columns + column[None, :],
+        y + (model * rows + row)[:, None] * OUTPUTS + column[None, :],
         total.to(y.dtype.element_ty),
-        mask=(row < rows)[:, None] & (column < columns)[None, :],
+        mask=known[:, None] & wanted[None, :],
     )

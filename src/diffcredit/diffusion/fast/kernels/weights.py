@@ -1,6 +1,6 @@
-"""Sums over pixels of the output's gradient times the images: the gradients of convolutions' weights. Each program adds up
-one piece of the rows for a tile of (out, in) channels; pieces are added up by who calls, so that nothing depends on the
-order in which programs run."""
+"""Sums over pixels of the output's gradient times the images: the gradients of convolutions' weights. Each program adds
+up one piece of the rows for a tile of (out, in) channels; pieces are added up by who calls, so that nothing depends on
+the order in which programs run."""
 
 import triton
 import triton.language as tl
@@ -13,18 +13,16 @@ def weight_sums(
     sums,
     bias_sums,
     rows,
-    height,
-    width,
-    y_height,
-    y_width,
-    channels,
-    columns,
-    x_model,
-    slope_model,
     piece_rows,
-    padding,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    Y_HEIGHT: tl.constexpr,
+    Y_WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
     SIDE: tl.constexpr,
     STRIDE: tl.constexpr,
+    PADDING: tl.constexpr,
     ROWS: tl.constexpr,
     OUT: tl.constexpr,
     INTO: tl.constexpr,
@@ -34,64 +32,65 @@ def weight_sums(
     gradient. ``sums`` (piece, model, out, tap, in), and the gradient's own ``bias_sums`` (piece, model, out)."""
     models = tl.num_programs(2)
     model, piece = tl.program_id(2).to(tl.int64), tl.program_id(1)
-    into_tiles = tl.cdiv(channels, INTO)
-    out_tiles = tl.cdiv(columns, OUT)
+    into_tiles = tl.cdiv(CHANNELS, INTO)
+    out_tiles = tl.cdiv(OUTPUTS, OUT)
     line = tl.program_id(0) // (into_tiles * out_tiles)
     tile = tl.program_id(0) % (into_tiles * out_tiles)
     column = (tile // into_tiles) * OUT + tl.arange(0, OUT)
     channel = (tile % into_tiles) * INTO + tl.arange(0, INTO)
-    x += model * x_model
-    slope += model * slope_model
+    x += model * (rows // (Y_HEIGHT * Y_WIDTH)) * (HEIGHT * WIDTH * CHANNELS)
+    slope += model * rows * OUTPUTS
     first = tl.zeros((OUT, INTO), dtype=tl.float32)
     second = tl.zeros((OUT, INTO), dtype=tl.float32)
     third = tl.zeros((OUT, INTO), dtype=tl.float32)
     alone = tl.zeros((OUT,), dtype=tl.float32)
     for start in range(piece * piece_rows, tl.minimum(rows, (piece + 1) * piece_rows), ROWS):
         row = start + tl.arange(0, ROWS)
-        image = row // (y_height * y_width)
-        above = ((row // y_width) % y_height) * STRIDE - padding + line
-        beside = (row % y_width) * STRIDE - padding
+        image = row // (Y_HEIGHT * Y_WIDTH)
+        above = ((row // Y_WIDTH) % Y_HEIGHT) * STRIDE - PADDING + line
+        beside = (row % Y_WIDTH) * STRIDE - PADDING
         within = row < rows
         up = tl.load(
-            slope + row[:, None] * columns + column[None, :],
-            mask=within[:, None] & (column < columns)[None, :],
+            slope + row[:, None] * OUTPUTS + column[None, :],
+            mask=within[:, None] & (column < OUTPUTS)[None, :],
             other=0.0,
         )
         alone += tl.sum(up.to(tl.float32), axis=0)
         up = tl.trans(up)
-        fits = within & (above >= 0) & (above < height)
-        place = ((image * height + above) * width + beside) * channels
-        known = (channel < channels)[None, :]
+        fits = within & (above >= 0) & (above < HEIGHT)
+        place = ((image * HEIGHT + above) * WIDTH + beside) * CHANNELS
+        known = (channel < CHANNELS)[None, :]
         at = x + place[:, None] + channel[None, :]
-        there = (fits & (beside >= 0) & (beside < width))[:, None] & known
+        there = (fits & (beside >= 0) & (beside < WIDTH))[:, None] & known
         seen = tl.load(at, mask=there, other=0.0)
         first = tl.dot(up, seen, first, input_precision=PRECISION)
         if SIDE == 3:
             beside += 1
-            there = (fits & (beside >= 0) & (beside < width))[:, None] & known
-            seen = tl.load(at + channels, mask=there, other=0.0)
+            there = (fits & (beside >= 0) & (beside < WIDTH))[:, None] & known
+            seen = tl.load(at + CHANNELS, mask=there, other=0.0)
             second = tl.dot(up, seen, second, input_precision=PRECISION)
-            there = (fits & (beside + 1 < width))[:, None] & known
-            seen = tl.load(at + 2 * channels, mask=there, other=0.0)
+            there = (fits & (beside + 1 < WIDTH))[:, None] & known
+            seen = tl.load(at + 2 * CHANNELS, mask=there, other=0.0)
             third = tl.dot(up, seen, third, input_precision=PRECISION)
     if (line == 0) & (tile % into_tiles == 0):
-        tl.store(bias_sums + (piece * models + model) * columns + column, alone, mask=column < columns)
-    of = ((piece * models + model) * columns + column[:, None]) * (SIDE * SIDE) + line * SIDE
-    mask = (column < columns)[:, None] & (channel < channels)[None, :]
-    tl.store(sums + of * channels + channel[None, :], first, mask=mask)
+        tl.store(bias_sums + (piece * models + model) * OUTPUTS + column, alone, mask=column < OUTPUTS)
+    of = ((piece * models + model) * OUTPUTS + column[:, None]) * (SIDE * SIDE) + line * SIDE
+    mask = (column < OUTPUTS)[:, None] & (channel < CHANNELS)[None, :]
+    tl.store(sums + of * CHANNELS + channel[None, :], first, mask=mask)
     if SIDE == 3:
-        tl.store(sums + (of + 1) * channels + channel[None, :], second, mask=mask)
-        tl.store(sums + (of + 2) * channels + channel[None, :], third, mask=mask)
+        tl.store(sums + (of + 1) * CHANNELS + channel[None, :], second, mask=mask)
+        tl.store(sums + (of + 2) * CHANNELS + channel[None, :], third, mask=mask)
 
 
 @triton.jit
-def _slopes_of_three_lines(slope, row, rows, top, height, width, columns, column):
+def _slopes_of_three_lines(slope, row, rows, column, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr):
     """The output's gradient in the lines that a pixel's kernel, one line lower, level or higher, has its middle in."""
-    at = slope + row[:, None] * columns + column[None, :]
-    known = (row < rows)[:, None] & (column < columns)[None, :]
-    lower = tl.load(at + width * columns, mask=known & (top + 1 < height)[:, None], other=0.0)
+    top = (row // WIDTH) % HEIGHT
+    at = slope + row[:, None] * OUTPUTS + column[None, :]
+    known = (row < rows)[:, None] & (column < OUTPUTS)[None, :]
+    lower = tl.load(at + WIDTH * OUTPUTS, mask=known & (top + 1 < HEIGHT)[:, None], other=0.0)
     level = tl.load(at, mask=known, other=0.0)
-    higher = tl.load(at - width * columns, mask=known & (top > 0)[:, None], other=0.0)
+    higher = tl.load(at - WIDTH * OUTPUTS, mask=known & (top > 0)[:, None], other=0.0)
     return lower, level, higher
 
 
@@ -102,28 +101,26 @@ def weight_lines(
     sums,
     bias_sums,
     rows,
-    height,
-    width,
-    channels,
-    columns,
-    x_model,
-    slope_model,
     piece_rows,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
     ROWS: tl.constexpr,
     OUT: tl.constexpr,
     INTO: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """All nine taps of a 3 × 3 kernel with stride 1 and padding 1: three lines of the gradient times a line of the images
-    and its two neighbours, so that six tiles that are loaded make nine products."""
+    """All nine taps of a 3 × 3 kernel with stride 1 and padding 1: three lines of the gradient times a line of the
+    images and its two neighbours, so that six tiles that are loaded make nine products."""
     models = tl.num_programs(2)
     model, piece = tl.program_id(2).to(tl.int64), tl.program_id(1)
-    into_tiles = tl.cdiv(channels, INTO)
+    into_tiles = tl.cdiv(CHANNELS, INTO)
     tile = tl.program_id(0)
     column = (tile // into_tiles) * OUT + tl.arange(0, OUT)
     channel = (tile % into_tiles) * INTO + tl.arange(0, INTO)
-    x += model * x_model
-    slope += model * slope_model
+    x += model * rows * CHANNELS
+    slope += model * rows * OUTPUTS
     a = tl.zeros((OUT, INTO), dtype=tl.float32)
     b = tl.zeros((OUT, INTO), dtype=tl.float32)
     c = tl.zeros((OUT, INTO), dtype=tl.float32)
@@ -136,17 +133,15 @@ def weight_lines(
     alone = tl.zeros((OUT,), dtype=tl.float32)
     for start in range(piece * piece_rows, tl.minimum(rows, (piece + 1) * piece_rows), ROWS):
         row = start + tl.arange(0, ROWS)
-        left = row % width
-        lower, level, higher = _slopes_of_three_lines(
-            slope, row, rows, (row // width) % height, height, width, columns, column
-        )
+        left = row % WIDTH
+        lower, level, higher = _slopes_of_three_lines(slope, row, rows, column, HEIGHT, WIDTH, OUTPUTS)
         alone += tl.sum(level.to(tl.float32), axis=0)
         lower, level, higher = tl.trans(lower), tl.trans(level), tl.trans(higher)
-        at = x + row[:, None] * channels + channel[None, :]
-        known = (row < rows)[:, None] & (channel < channels)[None, :]
-        before = tl.load(at - channels, mask=known & (left > 0)[:, None], other=0.0)
+        at = x + row[:, None] * CHANNELS + channel[None, :]
+        known = (row < rows)[:, None] & (channel < CHANNELS)[None, :]
+        before = tl.load(at - CHANNELS, mask=known & (left > 0)[:, None], other=0.0)
         here = tl.load(at, mask=known, other=0.0)
-        after = tl.load(at + channels, mask=known & (left + 1 < width)[:, None], other=0.0)
+        after = tl.load(at + CHANNELS, mask=known & (left + 1 < WIDTH)[:, None], other=0.0)
         a = tl.dot(lower, before, a, input_precision=PRECISION)
         b = tl.dot(lower, here, b, input_precision=PRECISION)
         c = tl.dot(lower, after, c, input_precision=PRECISION)
@@ -156,20 +151,20 @@ def weight_lines(
         g = tl.dot(higher, before, g, input_precision=PRECISION)
         h = tl.dot(higher, here, h, input_precision=PRECISION)
         i = tl.dot(higher, after, i, input_precision=PRECISION)
-    place = (piece * models + model) * columns + column
+    place = (piece * models + model) * OUTPUTS + column
     if tile % into_tiles == 0:
-        tl.store(bias_sums + place, alone, mask=column < columns)
-    to = sums + place[:, None] * 9 * channels + channel[None, :]
-    mask = (column < columns)[:, None] & (channel < channels)[None, :]
+        tl.store(bias_sums + place, alone, mask=column < OUTPUTS)
+    to = sums + place[:, None] * 9 * CHANNELS + channel[None, :]
+    mask = (column < OUTPUTS)[:, None] & (channel < CHANNELS)[None, :]
     tl.store(to, a, mask=mask)
-    tl.store(to + channels, b, mask=mask)
-    tl.store(to + 2 * channels, c, mask=mask)
-    tl.store(to + 3 * channels, d, mask=mask)
-    tl.store(to + 4 * channels, e, mask=mask)
-    tl.store(to + 5 * channels, f, mask=mask)
-    tl.store(to + 6 * channels, g, mask=mask)
-    tl.store(to + 7 * channels, h, mask=mask)
-    tl.store(to + 8 * channels, i, mask=mask)
+    tl.store(to + CHANNELS, b, mask=mask)
+    tl.store(to + 2 * CHANNELS, c, mask=mask)
+    tl.store(to + 3 * CHANNELS, d, mask=mask)
+    tl.store(to + 4 * CHANNELS, e, mask=mask)
+    tl.store(to + 5 * CHANNELS, f, mask=mask)
+    tl.store(to + 6 * CHANNELS, g, mask=mask)
+    tl.store(to + 7 * CHANNELS, h, mask=mask)
+    tl.store(to + 8 * CHANNELS, i, mask=mask)
 
 
 @triton.jit
@@ -179,13 +174,11 @@ def weight_windows(
     sums,
     bias_sums,
     rows,
-    height,
-    width,
-    channels,
-    columns,
-    x_model,
-    slope_model,
     piece_rows,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
     ROWS: tl.constexpr,
     OUT: tl.constexpr,
     INTO: tl.constexpr,
@@ -195,40 +188,38 @@ def weight_windows(
     neighbours and one place that stays empty side by side make one tile (4 · in, out) of each line."""
     models = tl.num_programs(2)
     model, piece = tl.program_id(2).to(tl.int64), tl.program_id(1)
-    into_tiles = tl.cdiv(channels, INTO)
+    into_tiles = tl.cdiv(CHANNELS, INTO)
     tile = tl.program_id(0)
     column = (tile // into_tiles) * OUT + tl.arange(0, OUT)
     term = tl.arange(0, 4 * INTO)
     beside = term // INTO
     channel = (tile % into_tiles) * INTO + term % INTO
-    known = (channel < channels) & (beside < 3)
-    x += model * x_model
-    slope += model * slope_model
+    known = (channel < CHANNELS) & (beside < 3)
+    x += model * rows * CHANNELS
+    slope += model * rows * OUTPUTS
     first = tl.zeros((4 * INTO, OUT), dtype=tl.float32)
     second = tl.zeros((4 * INTO, OUT), dtype=tl.float32)
     third = tl.zeros((4 * INTO, OUT), dtype=tl.float32)
     alone = tl.zeros((OUT,), dtype=tl.float32)
     for start in range(piece * piece_rows, tl.minimum(rows, (piece + 1) * piece_rows), ROWS):
         row = start + tl.arange(0, ROWS)
-        lower, level, higher = _slopes_of_three_lines(
-            slope, row, rows, (row // width) % height, height, width, columns, column
-        )
+        lower, level, higher = _slopes_of_three_lines(slope, row, rows, column, HEIGHT, WIDTH, OUTPUTS)
         alone += tl.sum(level.to(tl.float32), axis=0)
-        place = (row % width)[:, None] + beside[None, :]
+        place = (row % WIDTH)[:, None] + beside[None, :]
         window = tl.load(
-            x + (row[:, None] + beside[None, :] - 1) * channels + channel[None, :],
-            mask=(row < rows)[:, None] & known[None, :] & (place >= 1) & (place <= width),
+            x + (row[:, None] + beside[None, :] - 1) * CHANNELS + channel[None, :],
+            mask=(row < rows)[:, None] & known[None, :] & (place >= 1) & (place <= WIDTH),
             other=0.0,
         )
         window = tl.trans(window)
         first = tl.dot(window, lower, first, input_precision=PRECISION)
         second = tl.dot(window, level, second, input_precision=PRECISION)
         third = tl.dot(window, higher, third, input_precision=PRECISION)
-    place = (piece * models + model) * columns + column
+    place = (piece * models + model) * OUTPUTS + column
     if tile % into_tiles == 0:
-        tl.store(bias_sums + place, alone, mask=column < columns)
-    to = sums + place[None, :] * 9 * channels + (beside * channels + channel)[:, None]
-    mask = (column < columns)[None, :] & known[:, None]
+        tl.store(bias_sums + place, alone, mask=column < OUTPUTS)
+    to = sums + place[None, :] * 9 * CHANNELS + (beside * CHANNELS + channel)[:, None]
+    mask = (column < OUTPUTS)[None, :] & known[:, None]
     tl.store(to, first, mask=mask)
-    tl.store(to + 3 * channels, second, mask=mask)
-    tl.store(to + 6 * channels, third, mask=mask)
+    tl.store(to + 3 * CHANNELS, second, mask=mask)
+    tl.store(to + 6 * CHANNELS, third, mask=mask)

@@ -1,0 +1,120 @@
+"""The kernels against torch's own layers, run by Triton's interpreter where there is no GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="needs Triton")
+
+BEGINNING = """
+import torch
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+
+def compare(what, y, expected, inputs):
+    slope = torch.randn_like(expected)
+    found = [y, *torch.autograd.grad(y, inputs, slope)]
+    theirs = [expected, *torch.autograd.grad(expected, inputs, slope)]
+    for one, other in zip(found, theirs):
+        assert one.shape == other.shape
+        assert (one - other).norm() < 1e-5 * other.norm(), what
+"""
+
+CONVOLUTIONS = """
+from diffcredit.diffusion.fast.convolution import convolved
+
+# models, images, pixels a side, channels in and out, taps a side, stride, padding
+for what in [
+    (2, 3, 6, 32, 16, 3, 1, 1),
+    (2, 2, 5, 3, 32, 3, 1, 1),
+    (2, 2, 8, 64, 48, 3, 2, 1),
+    (2, 2, 8, 32, 64, 3, 2, 1),
+    (3, 2, 9, 24, 20, 3, 2, 0),
+    (1, 2, 4, 32, 3, 3, 1, 1),
+    (2, 2, 4, 96, 130, 3, 1, 1),
+    (2, 2, 4, 40, 24, 1, 1, 0),
+    (2, 2, 4, 64, 32, 1, 1, 0),
+]:
+    models, images, size, into, out, side, stride, padding = what
+    x = torch.randn(models * images, into, size, size, requires_grad=True)
+    # of the flat weights of each model, as a fleet has them
+    numbers = out * side * side * into
+    flat = torch.randn(models, numbers + 17, requires_grad=True)
+    weight, bias = flat[:, :numbers].view(models, out, side, side, into), torch.randn(models, out, requires_grad=True)
+    y = convolved(x, weight, bias, stride, padding)
+    expected = torch.cat(
+        [
+            F.conv2d(own, weight[k].permute(0, 3, 1, 2), bias[k], stride, padding)
+            for k, own in enumerate(x.chunk(models))
+        ]
+    )
+    compare(what, y, expected, [x, flat, bias])
+print("equal")
+"""
+
+NORMS = """
+from diffcredit.diffusion.fast import norms
+
+for norms.REGISTERS in (32768, 64):  # all pixels at once, and some at a time
+    # models, images, pixels a side, channels, groups, whether there is a shift, and SiLU
+    for what in [
+        (2, 3, 7, 24, 4, True, True),
+        (1, 3, 8, 32, 16, False, False),
+        (3, 2, 10, 96, 32, True, True),
+        (2, 2, 4, 6, 3, True, False),
+        (1, 2, 4, 5, 1, False, True),
+    ]:
+        models, images, size, channels, groups, shifted, silu = what
+        x, shift = torch.randn(models * images, channels, size, size), torch.randn(models * images, channels)
+        inputs = [x, shift, torch.randn(models, channels), torch.randn(models, channels)]
+        inputs = [each.requires_grad_() for each in inputs]
+        y = norms.normed(x, shift if shifted else None, *inputs[2:], groups, 1e-5, silu=silu)
+        moved = x + shift[:, :, None, None] if shifted else x
+        expected = torch.cat(
+            [F.group_norm(own, groups, inputs[2][k], inputs[3][k]) for k, own in enumerate(moved.chunk(models))]
+        )
+        compare(what, y, F.silu(expected) if silu else expected, [i for i in inputs if shifted or i is not shift])
+print("equal")
+"""
+
+NETWORK = """
+from torch.func import functional_call
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.fast.stacking import stacked
+
+network = DDPM.create("tiny", 8, 0).network
+for models in (1, 2):
+    weights = {
+        name: torch.stack([weight.detach() + 0.01 * torch.randn_like(weight) for _ in range(models)]).requires_grad_()
+        for name, weight in network.named_parameters()
+    }
+    given = weights if models > 1 else {name: weight[0] for name, weight in weights.items()}
+    x, t = torch.randn(models, 3, 8, 8), torch.tensor([3, 700])[:models]
+    y = functional_call(stacked(network, models, cuda=True), given, (x, t)).sample
+    expected = torch.cat(
+        [
+            functional_call(network, {name: weight[k] for name, weight in weights.items()}, (x[[k]], t[[k]]))[0]
+            for k in range(models)
+        ]
+    )
+    # the gradient of keys' biases is zero but for rounding
+    compare(models, y, expected, [weight for name, weight in weights.items() if not name.endswith("to_k.bias")])
+print("equal")
+"""
+
+
+@pytest.mark.parametrize("comparison", [CONVOLUTIONS, NORMS, NETWORK], ids=["convolutions", "norms", "network"])
+def test_kernels_and_their_gradients_are_torchs(comparison):
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", BEGINNING + comparison],
+        env=environment,
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "equal\n", done.stderr
