@@ -136,3 +136,14 @@ def test_a_gpu_sees_the_same(extractor):
     on_gpu = EfficientNetLite0()
     on_gpu.load("cuda")
     tiny.agrees(on_gpu, extractor, tiny.some_images())
+
+
+def test_bf16_is_near_and_another_extractor(extractor):
+    rounded = EfficientNetLite0(precision="bf16")
+    rounded.load("cpu")
+    images = tiny.some_images(3, 32, 32)
+    found, expected = rounded.extract(images), extractor.extract(images)
+    assert found.vectors.dtype == np.float32
+    for one, other in ((found.vectors, expected.vectors), (found.logits, expected.logits)):
+        assert 0 < np.linalg.norm(one - other) < 0.05 * np.linalg.norm(other)
+    assert rounded.identity() == {**extractor.identity(), "precision": "bf16"}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from diffcredit.features.pillow import by_matrices, resized
 from diffcredit.features.resizing import as_pillow, tensorflow_bilinear
 from features.inception_reference import RESIZES, images, summary, uniform
 
@@ -63,6 +64,26 @@ def test_pillow_s_filters_are_what_they_are_said_to_be(method, height, width, si
 def test_images_of_the_size_are_left_alone():
     stack = images("same", 3, 8, 8)
     np.testing.assert_array_equal(as_pillow(stack, 8, "bicubic"), stack)
+    pixels = torch.from_numpy(stack).permute(0, 3, 1, 2)
+    assert torch.equal(by_matrices(pixels, 8, "bicubic"), pixels.double())
+
+
+@pytest.mark.parametrize("method", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("length", [1, 2, 5, 16, 31, 32, 64, 100, 224, 256, 299, 512])
+@pytest.mark.parametrize("size", [1, 8, 33, 160, 224, 299])
+def test_matrices_give_pillow_s_very_numbers(method, length, size):
+    stack = images("matrices", 2, length, length)
+    stack[1] = np.where(stack[1] > 127, 255, 0)  # as hard as it gets: sums beyond both ends
+    found = by_matrices(torch.from_numpy(stack).permute(0, 3, 1, 2), size, method)
+    np.testing.assert_array_equal(found.permute(0, 2, 3, 1).numpy(), as_pillow(stack, size, method))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(32, 32), (40, 32)])
+def test_a_gpu_gives_pillow_s_very_numbers(shape):
+    stack = images("gpu", 3, *shape)
+    found = resized(stack, 224, "bicubic", "cuda").permute(0, 2, 3, 1).cpu().numpy()
+    np.testing.assert_array_equal(found, as_pillow(stack, 224, "bicubic"))
 
 
 def without_antialiasing(x: NDArray[np.float64], size: int) -> NDArray[np.float64]:

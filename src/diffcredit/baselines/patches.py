@@ -64,7 +64,7 @@ class PatchSimilarity:
         import torch
 
         from diffcredit.baselines.patch_weights import PatchWeights
-        from diffcredit.features.torch_features import full_precision
+        from diffcredit.features.torch_features import inference
 
         queries = comparable_queries(evidence, self.name)[: self.images]
         training = self._pixels(evidence, evidence.contributions.images, "the training images")
@@ -74,7 +74,7 @@ class PatchSimilarity:
             alpha = signal(self.time_step)
             device = torch.device(evidence.extractors.device)
             scales = ((self.fine_weight, self.patch, 1), (1 - self.fine_weight, self.coarse_patch, 2))
-            with full_precision():
+            with inference():
                 known = _as_tensor(training).to(device)
                 parts = [(share, PatchWeights(known, patch, cell, alpha)) for share, patch, cell in scales if share]
                 for image in generated[kept.images :]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from diffcredit.features.protocol import CPU_BATCH, Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 
 
 @dataclass
@@ -18,6 +18,7 @@ class BLIPVQA:
 
     model: str = "Salesforce/blip-vqa-base"
     batch_size: Annotated[int, Ge(1)] = 16
+    precision: Precision = "float32"
 
     label: ClassVar[str] = "BLIP-VQA"
     cpu_batch: ClassVar[int] = CPU_BATCH
@@ -42,10 +43,12 @@ class BLIPVQA:
         }
 
     def identity(self) -> dict[str, Any]:
-        return self._identity
+        from diffcredit.features.torch_features import noted
+
+        return {**self._identity, **noted(self.precision)}
 
     def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, full_precision
+        from diffcredit.features.torch_features import as_array, inference
 
-        with full_precision():
+        with inference(self.precision, self._device):
             return Features(as_array(self._network(self._processor(images, self._device)).pooler_output))

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError, located
-from diffcredit.features.protocol import CPU_BATCH, Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +26,7 @@ class CLIP:
 
     model: str = "openai/clip-vit-large-patch14"
     batch_size: Annotated[int, Ge(1)] = 32
+    precision: Precision = "float32"
 
     label: ClassVar[str] = "CLIP"
     cpu_batch: ClassVar[int] = CPU_BATCH
@@ -51,18 +52,20 @@ class CLIP:
         }
 
     def identity(self) -> dict[str, Any]:
-        return self._identity
+        from diffcredit.features.torch_features import noted
+
+        return {**self._identity, **noted(self.precision)}
 
     def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, full_precision
+        from diffcredit.features.torch_features import as_array, inference
 
-        with full_precision():
+        with inference(self.precision, self._device):
             return Features(as_array(_pooled(self._network.get_image_features(self._processor(images, self._device)))))
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(len(texts), d): their projected embeddings, not normalised; what is longer than the model takes is cut
         off."""
-        from diffcredit.features.torch_features import as_array, full_precision
+        from diffcredit.features.torch_features import as_array, inference
 
         tokenizer = self._tokenizer()
         parts = []
@@ -74,7 +77,7 @@ class CLIP:
                 truncation=True,
                 return_tensors="pt",
             ).to(self._device)
-            with full_precision():
+            with inference(self.precision, self._device):
                 found = self._network.get_text_features(tokens["input_ids"], tokens["attention_mask"])
             parts.append(as_array(_pooled(found)))
         return np.concatenate(parts)

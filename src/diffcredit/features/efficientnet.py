@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images
-from diffcredit.features.resizing import as_pillow
+from diffcredit.features.pillow import resized
+from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.weights import file_hash, load_state, read_state
 
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
@@ -26,6 +26,7 @@ class EfficientNetLite0:
     """
 
     batch_size: Annotated[int, Ge(1)] = 64
+    precision: Precision = "float32"
 
     label: ClassVar[str] = "EfficientNet-Lite0"
     cpu_batch: ClassVar[int] = CPU_BATCH
@@ -51,20 +52,23 @@ class EfficientNetLite0:
         self._network = network.eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
 
     def identity(self) -> dict[str, Any]:
+        from diffcredit.features.torch_features import noted
+
         return {
             "weights": SHA256,
             "resize": f"{SIZE} px, bicubic, antialiased, no crop",
             "layer": "last average pooling",
+            **noted(self.precision),
         }
 
     def extract(self, images: Images) -> Features:
         import torch
 
-        from diffcredit.features.torch_features import as_array, full_precision
+        from diffcredit.features.torch_features import as_array, inference
 
-        pixels = torch.tensor(as_pillow(images, SIZE, "bicubic"), device=self._device).permute(0, 3, 1, 2)
-        with full_precision():
-            pooled = self._network.extract_features((pixels.float() - MEAN) / SCALE).mean(dim=(2, 3))
+        with inference(self.precision, self._device):
+            pixels = resized(images, SIZE, "bicubic", self._device).contiguous(memory_format=torch.channels_last)
+            pooled = self._network.extract_features((pixels - MEAN) / SCALE).float().mean(dim=(2, 3))
             logits = self._network._fc(pooled)
         return Features(as_array(pooled), as_array(logits))
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images
-from diffcredit.features.resizing import as_pillow, tensorflow_bilinear
+from diffcredit.features.pillow import resized
+from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.resizing import tensorflow_bilinear
 from diffcredit.features.weights import PublishedWeights, file_hash, load_state, read_state
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class InceptionV3:
     weights: str | None = None
     published: bool = True
     batch_size: Annotated[int, Ge(1)] = 64
+    precision: Precision = "float32"
 
     label: ClassVar[str] = "Inception-v3"
     cpu_batch: ClassVar[int] = CPU_BATCH
@@ -73,6 +75,8 @@ class InceptionV3:
         self._network = network.eval().requires_grad_(False).to(device, torch.float32)
 
     def identity(self) -> dict[str, Any]:
+        from diffcredit.features.torch_features import noted
+
         fid = self.variant == "fid"
         return {
             "weights": self._hash,
@@ -80,14 +84,15 @@ class InceptionV3:
             "resize": f"{SIZE} px, bilinear, {'as TensorFlow 1: not antialiased' if fid else 'antialiased'}, no crop",
             "layer": "last average pooling",
             "logits": "without bias" if fid else "with bias",
+            **noted(self.precision),
         }
 
     def extract(self, images: Images) -> Features:
         import torch
 
-        from diffcredit.features.torch_features import as_array, full_precision
+        from diffcredit.features.torch_features import as_array, inference
 
-        with full_precision():
+        with inference(self.precision, self._device):
             # a layout that is faster on a CPU
             x = self._input(images).contiguous(memory_format=torch.channels_last)
             pooled, logits = self._network(x)
@@ -97,14 +102,11 @@ class InceptionV3:
         """(m, h, w, 3) uint8 → (m, 3, 299, 299) as the network was trained with: (x − 128)/128, or x/127.5 − 1, to
         which torchvision's normalisation and its network's ``transform_input`` amount."""
         if self.variant == "fid":
-            return (tensorflow_bilinear(self._tensor(images), SIZE) - 128) / 128
-        return self._tensor(as_pillow(images, SIZE, "bilinear")) / 127.5 - 1
+            import torch
 
-    def _tensor(self, images: Images) -> "Tensor":
-        """(m, h, w, 3) uint8 → (m, 3, h, w) float32 on the device."""
-        import torch
-
-        return torch.tensor(images, device=self._device).permute(0, 3, 1, 2).float()
+            pixels = torch.tensor(images, device=self._device).permute(0, 3, 1, 2).float()
+            return (tensorflow_bilinear(pixels, SIZE) - 128) / 128
+        return resized(images, SIZE, "bilinear", self._device) / 127.5 - 1
 
     def _file(self) -> Path:
         """The file of weights, verified unless it is said to hold others."""

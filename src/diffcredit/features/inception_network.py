@@ -97,7 +97,7 @@ class InceptionNetwork(nn.Module):
         x = F.max_pool2d(x, 3, stride=2)
         for name in BLOCKS:
             x = self.get_submodule(name)(x)
-        pooled = x.mean(dim=(2, 3))
+        pooled = x.float().mean(dim=(2, 3))
         return pooled, F.linear(pooled, self.fc.weight, None if self.variant == "fid" else self.fc.bias)
 
 

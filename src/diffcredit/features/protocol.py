@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ Images = NDArray[np.uint8]
 
 CPU_BATCH = 4
 """``cpu_batch`` of a network: larger batches only cost memory traffic there (a half more time, measured)."""
+
+Precision = Literal["float32", "bf16"]
+"""Of a network's products: bf16 is several times faster on a GPU, and rounds features to two or three digits."""
 
 FeaturesOption = str | dict[str, Any]
 """How a study file names an extractor: ``efficientnet_lite0``, or a mapping with its ``name`` and options."""

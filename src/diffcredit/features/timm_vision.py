@@ -14,7 +14,7 @@ from PIL import Image
 
 from diffcredit.artifacts import fingerprint_arrays
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.weights import load_state, read_state
 
 KEY = "features.model"
@@ -32,6 +32,7 @@ class TimmVision:
     model: str
     weights: str | None = None
     batch_size: Annotated[int, Ge(1)] = 32
+    precision: Precision = "float32"
 
     label: ClassVar[str] = "timm model"
     cpu_batch: ClassVar[int] = CPU_BATCH
@@ -67,6 +68,8 @@ class TimmVision:
             ) from error
 
     def identity(self) -> dict[str, Any]:
+        from diffcredit.features.torch_features import noted
+
         return {
             "weights": self._hash,
             "architecture": self.model.partition(".")[0],
@@ -75,6 +78,7 @@ class TimmVision:
             "mean": list(self._config["mean"]),
             "deviation": list(self._config["std"]),
             "layer": "what the classifier is given",
+            **noted(self.precision),
         }
 
     @property
@@ -92,9 +96,9 @@ class TimmVision:
     def extract(self, images: Images) -> Features:
         import torch
 
-        from diffcredit.features.torch_features import as_array, full_precision
+        from diffcredit.features.torch_features import as_array, inference
 
-        with full_precision():
+        with inference(self.precision, self._device):
             features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
             vectors = self._network.forward_head(features, pre_logits=True)
             logits = self._network.forward_head(features) if self.classes else None

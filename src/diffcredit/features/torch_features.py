@@ -20,7 +20,7 @@ from torch import Tensor
 from diffcredit.artifacts import canonical_json, fingerprint
 from diffcredit.diffusion.pretrained import loading, quiet, read_json
 from diffcredit.errors import UserError, located
-from diffcredit.features.protocol import Images
+from diffcredit.features.protocol import Images, Precision
 from diffcredit.features.weights import file_hash
 
 KEY = "features.model"
@@ -33,12 +33,19 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @contextmanager
-def full_precision() -> Generator[None]:
-    """Inference in float32, the same each time: on CUDA, convolutions would else round their inputs to TF32."""
+def inference(precision: Precision = "float32", device: str = "cpu") -> Generator[None]:
+    """Inference that is the same each time; in float32, where on CUDA convolutions would else round their inputs to
+    TF32, or with products in bf16 on ``device``."""
     cudnn = torch.backends.cudnn
     flags = cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False)
-    with torch.inference_mode(), flags:
+    rounding = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+    with torch.inference_mode(), flags, rounding:
         yield
+
+
+def noted(precision: Precision) -> dict[str, str]:
+    """What an extractor's identity says of it: nothing of float32, which goes without saying."""
+    return {} if precision == "float32" else {"precision": precision}
 
 
 def as_array(tensor: Tensor) -> NDArray[np.float32]:

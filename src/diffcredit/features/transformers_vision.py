@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images
+from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,6 +32,7 @@ class TransformersVision:
     model: str
     pooling: Literal["auto", "cls", "mean"] = "auto"
     batch_size: Annotated[int, Ge(1)] = 32
+    precision: Precision = "float32"
 
     label: ClassVar[str] = "transformers model"
     cpu_batch: ClassVar[int] = CPU_BATCH
@@ -53,7 +54,9 @@ class TransformersVision:
         self._try()
 
     def identity(self) -> dict[str, Any]:
-        return {**self._identity, "pooling": self.pooling}
+        from diffcredit.features.torch_features import noted
+
+        return {**self._identity, "pooling": self.pooling, **noted(self.precision)}
 
     @property
     def dimensions(self) -> int:
@@ -71,10 +74,10 @@ class TransformersVision:
         return tuple(self._network.config.id2label[index] for index in range(self._network.config.num_labels))
 
     def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, full_precision
+        from diffcredit.features.torch_features import as_array, inference
 
         pixels = self._processor(images, self._device)
-        with full_precision():
+        with inference(self.precision, self._device):
             vectors, logits = self._classified(pixels) if self._classifies else (self._summary(pixels), None)
         return Features(as_array(vectors), None if logits is None else as_array(logits))
 

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from diffusers.models.resnet import ResnetBlock2D
 from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear
-from diffcredit.diffusion.fast.normalising import Norm
+from diffcredit.diffusion.fast.normalising import Done, Norm
 from diffcredit.diffusion.fast.stacking import stacked
 
 MODELS, IMAGES = 3, 4
@@ -98,6 +99,42 @@ def test_doubling_pixels_is_what_diffusers_does():
         assert torch.allclose(
             *(torch.autograd.grad(each, x, slope)[0] for each in (y, expected)), rtol=1e-12, atol=1e-12
         )
+
+
+@pytest.mark.parametrize("count", [1, MODELS])
+@pytest.mark.parametrize(
+    ("options", "joined_up"),
+    [
+        ({}, True),
+        ({"up": True}, True),
+        ({"temb_channels": None}, True),
+        ({"skip_time_act": True, "output_scale_factor": 2.0}, True),
+        ({"time_embedding_norm": "scale_shift"}, False),
+        ({"non_linearity": "gelu"}, False),
+    ],
+    ids=str,
+)
+def test_residual_blocks_with_norms_joined_are_diffusers(options, joined_up, count):
+    settings = {"in_channels": 8, "out_channels": 12, "temb_channels": 16, "groups": 4, "eps": 1e-3, **options}
+    singles = layers(lambda: ResnetBlock2D(**settings))[:count]
+    together = stacked(singles[0], count, cuda=False)
+    assert isinstance(together.get_submodule("nonlinearity"), Done) is joined_up
+    x = images(8, 6, 4)[: count * IMAGES]
+    times = None if settings["temb_channels"] is None else images(16)[: count * IMAGES] * 2
+    weights, seen = joined(singles), x.clone().requires_grad_()
+    given = weights if count > 1 else {name: weight[0] for name, weight in weights.items()}
+    y = functional_call(together, given, (seen, times))
+    own = x.clone().requires_grad_()
+    steps = [None] * count if times is None else times.chunk(count)
+    parts = zip(own.chunk(count), steps, strict=True)
+    expected = torch.cat([single(*part) for single, part in zip(singles, parts, strict=True)])
+    assert torch.allclose(y, expected, rtol=1e-11, atol=1e-11)
+    slope = torch.randn(y.shape, dtype=torch.float64)
+    found = torch.autograd.grad(y, [seen, *weights.values()], slope)
+    theirs = torch.autograd.grad(expected, [own, *(w for single in singles for w in single.parameters())], slope)
+    assert torch.allclose(found[0], theirs[0], rtol=1e-10, atol=1e-10)
+    for place, slopes in enumerate(found[1:]):
+        assert torch.allclose(slopes, torch.stack(theirs[1 + place :: len(weights)]), rtol=1e-10, atol=1e-10)
 
 
 def test_what_is_frozen_is_shared():
