@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from diffcredit.diffusion import Training, checkpoints
+from diffcredit.diffusion.dropping import CountedDropout
 from diffcredit.diffusion.randomness import own_randomness
 from diffcredit.diffusion.training import train
 
@@ -53,21 +54,75 @@ def test_dropout_follows_from_the_seed_alone_and_leaves_the_callers_numbers():
     assert not tiny.same(plain.weights(model), first)
 
 
-def test_masks_differ_between_steps_and_between_places():
-    network, masks = nn.Dropout(0.5), {}
+def test_masks_differ_between_steps_places_and_layers():
+    network, masks = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.25)), {}
     with own_randomness(network, torch.device("cpu")) as reseed:
-        for step in range(2):
+        for key in (-5, 2**40):
             for place in (0, 4):
-                reseed(7, "network", step, place)
-                masks[step, place] = network(torch.ones(100))
-        reseed(7, "network", 1, 0)
-        assert network(torch.ones(100)).equal(masks[1, 0])
-    assert len({tuple(mask.tolist()) for mask in masks.values()}) == 4
+                for layer in range(2):
+                    reseed(key, place)
+                    masks[key, place, layer] = network[layer](torch.ones(4, 100))
+        reseed(2**40, 0)
+        assert network[0](torch.ones(4, 100)).equal(masks[2**40, 0, 0])
+    assert len({tuple(mask.flatten().tolist()) for mask in masks.values()}) == 8
+    assert {*torch.stack([*masks.values()]).unique().tolist()} == {0.0, 2.0, float(torch.tensor(4 / 3))}
+    assert [type(layer) for layer in network] == [nn.Dropout] * 2
+
+
+def test_a_mask_belongs_to_a_sample_whatever_comes_with_it():
+    network = nn.Sequential(nn.Dropout(0.3))
+    x = torch.ones(6, 5, 7)
+    with own_randomness(network, torch.device("cpu")) as reseed:
+        reseed(11, 0)
+        whole = network(x)
+        reseed(11, 4)
+        assert network(x[4:]).equal(whole[4:])
+    # and to a model, whatever others are trained beside it
+    dropout = CountedDropout(0.3, 0)
+    dropout.keys = torch.tensor([9, 11])
+    assert dropout(torch.cat([x, x]))[6:].equal(whole)
+    dropout.keys = None
+    assert dropout(x) is x
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_the_share_is_what_it_is_said_to_be(share):
+    dropout = CountedDropout(share, 3)
+    dropout.keys = torch.tensor([1])
+    seen = dropout(torch.ones(20, 10_000, dtype=torch.float64))
+    deviation = (share * (1 - share) / seen.numel()) ** 0.5
+    assert abs(float((seen == 0).double().mean()) - share) < 4 * deviation
+    assert abs(float(seen.mean()) - 1) < 4 * deviation / (1 - share)
+    # neighbours, samples and steps know nothing of each other
+    dropped = (seen == 0).double() - share
+    dropout.keys = torch.tensor([2])
+    other = (dropout(torch.ones(20, 10_000)) == 0).double() - share
+    bound = 4 * share * (1 - share) / seen.numel() ** 0.5
+    for one, two in ((dropped[:, 1:], dropped[:, :-1]), (dropped[1:], dropped[:-1]), (dropped, other)):
+        assert abs(float((one * two).mean())) < bound
+
+
+def test_kinds_that_do_not_count_follow_from_key_and_place_too():
+    network = nn.Sequential(nn.Dropout2d(0.5))
+    torch.manual_seed(5)
+    with own_randomness(network, torch.device("cpu")) as reseed:
+        masks = []
+        for key, place in ((1, 0), (1, 4), (2, 0), (1, 0)):
+            reseed(key, place)
+            masks.append(network(torch.ones(8, 20, 2, 2)))
+    assert masks[0].equal(masks[3])
+    assert not masks[0].equal(masks[1])
+    assert not masks[0].equal(masks[2])
+    after = torch.rand(2)
+    torch.manual_seed(5)
+    assert torch.rand(2).equal(after)
 
 
 def test_a_network_without_dropout_is_left_alone():
-    with own_randomness(nn.Sequential(nn.Dropout(0.0), nn.Linear(1, 1)), torch.device("cpu")) as reseed:
+    network = nn.Sequential(nn.Dropout(0.0), nn.Linear(1, 1))
+    layers = [*network]
+    with own_randomness(network, torch.device("cpu")) as reseed:
         inside = torch.get_rng_state()
         reseed(1, 2)
         assert torch.get_rng_state().equal(inside)
-    assert inside.equal(torch.random.get_rng_state())
+        assert [*network] == layers

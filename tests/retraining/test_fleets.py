@@ -29,7 +29,7 @@ def fleets_of_three(monkeypatch) -> None:
 
 @pytest.mark.parametrize("name", ["fine_tune", "sparsified", "from_scratch", "lora"])
 def test_together_as_alone(name, tmp_path, monkeypatch, request):
-    monkeypatch.setitem(OPTIONS, "lora", {"steps": 3, "dropout": 0.0})
+    monkeypatch.setitem(OPTIONS, "lora", {"steps": 3})
     alone = weights(prepared(name, ground(tmp_path)).models_for(ALL, SEEDS))
     request.getfixturevalue("fleets_of_three")
     retraining = prepared(name, ground(tmp_path))

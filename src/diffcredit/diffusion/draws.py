@@ -56,6 +56,11 @@ def draw(data: Batch, step: int, settings: Training, seed: int, time_steps: int)
     return batch, seen.t[0].to(data.x.device, non_blocking=True), noise.to(data.x, non_blocking=True)
 
 
+def noise_key(seed: int, step: int) -> int:
+    """The key of a step's noises, 64 bits as a signed integer."""
+    return int(_keys(seed, "noise", range(step, step + 1)).view(np.int64)[0])
+
+
 def _keys(seed: int, what: str, steps: range) -> NDArray[np.uint64]:
     return words(derive_seed(seed, what), np.arange(steps.start, steps.stop, dtype=np.uint64))
 

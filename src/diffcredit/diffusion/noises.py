@@ -41,17 +41,27 @@ def normals_of(keys: Tensor, counters: Tensor, table: Tensor) -> Tensor:
     """The first normal numbers of each of ``keys`` (k,) int64, whose bits are the key's: two for each of ``counters``
     (c,), (k, 2·c) float32 on their device, where ``table`` is :func:`quantiles`. Computes as :func:`normals` does, with
     signed words."""
-    bits = counters + keys[:, None]
-    bits = (bits ^ _shifted(bits, 30)) * _signed(_FIRST)
-    bits = (bits ^ _shifted(bits, 27)) * _signed(_SECOND)
-    bits = bits ^ _shifted(bits, 31)
+    bits = hashed(counters + keys[:, None])
     first, second = (table[(bits >> low) & 0xFFFF] + table[(bits >> low + 16) & 0xFFFF] for low in (0, 32))
     return torch.stack([first, second], dim=-1).flatten(1)
 
 
+def hashed(bits: Tensor) -> Tensor:
+    """The random bits of keys plus counters, int64."""
+    bits = (bits ^ _shifted(bits, 30)) * signed(_FIRST)
+    bits = (bits ^ _shifted(bits, 27)) * signed(_SECOND)
+    return bits ^ _shifted(bits, 31)
+
+
 def counters(count: int, device: torch.device) -> Tensor:
-    """Of the first ``count`` normal numbers, (⌈count/2⌉,). Kept, since compilers take an index for 32 bits wide."""
-    return torch.arange(1, -(-count // 2) + 1, device=device) * _signed(_GAMMA)
+    """Of the first ``count`` normal numbers, (⌈count/2⌉,)."""
+    return counted(-(-count // 2), device)
+
+
+def counted(words: int, device: torch.device) -> Tensor:
+    """What the places of the first ``words`` words of 64 bits add to a key, (words,). Kept where a compiler sees them,
+    since it takes an index for 32 bits wide."""
+    return torch.arange(1, words + 1, device=device) * signed(_GAMMA)
 
 
 def quantiles(device: torch.device) -> Tensor:
@@ -69,7 +79,7 @@ def _table() -> NDArray[np.float32]:
     return (both / (math.sqrt(2) * both.std())).astype(np.float32)
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     """The 64-bit integer with the same bits."""
     return word - 2**64 if word >= 2**63 else word
 

@@ -1,4 +1,4 @@
-"""The random numbers that a network draws itself, as dropout does, from torch's global state."""
+"""The random numbers that a network uses itself, for dropout."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -7,28 +7,41 @@ import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from diffcredit.diffusion.dropping import counting
 from diffcredit.seeds import derive_seed
 
 
 @contextmanager
-def own_randomness(network: nn.Module, device: torch.device) -> Generator[Callable[..., None]]:
-    """Yields ``reseed(*parts)``, which makes the network's next random numbers follow from ``parts`` alone.
+def own_randomness(network: nn.Module, device: torch.device) -> Generator[Callable[[int, int], None]]:
+    """Yields ``reseed(key, place)``, which makes what the network drops next follow from a step's ``key``, 64 bits as a
+    signed integer, and from the samples' places in its batch, of which it is given those from ``place`` on.
 
-    The caller's random state, on the CPU and on ``device``, is as before afterwards. A network without dropout
-    draws nothing: then nothing is seeded or kept.
+    Plain dropouts count; other kinds draw from torch's global state, which is as before afterwards, on the CPU and on
+    ``device``. A network without dropout draws nothing: then nothing is seeded or kept.
     """
-    if not any(isinstance(module, _DropoutNd) and module.p > 0 for module in network.modules()):
-        yield lambda *parts: None
-        return
+    stand_ins = counting(network)
+    originals = {name: network.get_submodule(name) for name in stand_ins}
+    drawing = (module for module in network.modules() if isinstance(module, _DropoutNd) and module.p > 0)
+    others = any(module not in originals.values() for module in drawing)
     on_gpu = device.type == "cuda"
 
-    def reseed(*parts: int | str) -> None:
-        seed = derive_seed(*parts)
+    def reseed(key: int, place: int) -> None:
+        for dropout in stand_ins.values():
+            dropout.keys, dropout.first = torch.tensor([key], device=device), place
+        if not others:
+            return
+        seed = derive_seed("network", key, place)
         # torch.manual_seed would seed the other GPUs as well
         torch.default_generator.manual_seed(seed)
         if on_gpu:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
 
-    with torch.random.fork_rng(devices=[device] if on_gpu else []):
-        yield reseed
+    for name, stand_in in stand_ins.items():
+        network.set_submodule(name, stand_in)
+    try:
+        with torch.random.fork_rng(devices=[device] if on_gpu else [], enabled=others):
+            yield reseed
+    finally:
+        for name, original in originals.items():
+            network.set_submodule(name, original)

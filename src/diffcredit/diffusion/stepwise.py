@@ -14,7 +14,7 @@ from diffcredit.diffusion import checkpoints
 from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
 from diffcredit.diffusion.data_parallel import Processes, processes
 from diffcredit.diffusion.diverging import diverged
-from diffcredit.diffusion.draws import draw
+from diffcredit.diffusion.draws import draw, noise_key
 from diffcredit.diffusion.fast.eligibility import dtype_of
 from diffcredit.diffusion.interruption import interruption
 from diffcredit.diffusion.micro_batches import part, with_fitting_micro_batch
@@ -60,10 +60,11 @@ def train_stepwise(
         last_save = time.monotonic()
         while run.step < settings.steps:
             step = run.step
+            key = noise_key(seed, step)
             batch, t, noise = draw(data, step, settings, seed, model.time_steps)
             if on_batch is not None:
                 on_batch(step, batch, t, noise)
-            run.advance(batch, t, noise, lambda place, step=step: reseed(seed, "network", step, place))
+            run.advance(batch, t, noise, lambda place, key=key: reseed(key, place))
             if on_step is not None and together.rank == 0:
                 on_step(run.step, settings.steps)
             if checkpoint is None:

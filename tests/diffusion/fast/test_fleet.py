@@ -129,9 +129,10 @@ def test_ascending():
     assert torch.allclose(weights(crew[1]), expected, rtol=0, atol=1e-12)
 
 
-def test_adapters_on_one_frozen_base():
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_adapters_on_one_frozen_base(dropout):
     data, base = data_of(model(0)), model(0)
-    retraining = LoRA(dropout=0.0, rank=2)
+    retraining = LoRA(dropout=dropout, rank=2)
     frozen = _frozen(base)
 
     def adapted(seed: int) -> DDPM:

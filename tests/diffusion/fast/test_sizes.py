@@ -1,3 +1,5 @@
+from torch import nn
+
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import sizes
@@ -37,6 +39,6 @@ def test_by_weights_and_by_memory(monkeypatch):
     assert fleet_size(mini, settings) == 5
     free[0] = 0.0
     assert fleet_size(mini, settings) == 1
-    mini.network.down_blocks[0].resnets[0].dropout.p = 0.1
+    mini.network.down_blocks[0].resnets[0].dropout = nn.Dropout2d(0.1)
     free[0] = 1e12
     assert fleet_size(mini, settings) == 1

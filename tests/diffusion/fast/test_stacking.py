@@ -149,7 +149,7 @@ def test_what_is_frozen_is_shared():
     ("layer", "reason"),
     [
         (nn.Embedding(3, 4), "Embedding"),
-        (nn.Dropout(0.1), "drops out 0.1"),
+        (nn.Dropout2d(0.1), "1 is a Dropout2d of 0.1"),
         (nn.Conv2d(4, 4, 3, groups=2), "groups"),
         (nn.LayerNorm(4), "LayerNorm"),
     ],

@@ -11,11 +11,13 @@ from diffcredit.diffusion.draws import Plan
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions
 from diffcredit.diffusion.fast.replaying import WARM_UP, Replayed
-from diffcredit.diffusion.noises import counters, quantiles
+from diffcredit.diffusion.noises import counted, counters, quantiles
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
+
+DROPPED = 2**20  # words that a dropout may need for a sample, or samples
 
 
 class Fleet:
@@ -56,6 +58,7 @@ class Fleet:
         self._shares = torch.tensor([averaged_share(settings, min(step, last) + 1) for step in steps], **real)
         self._losses = torch.zeros(len(steps), self.count, **real)
         self._quantiles, self._counters = quantiles(device), counters(data.x[0].numel() * size, device)
+        self._table = counted(DROPPED, device) if functions.drops else None
         self._at = torch.zeros(1, **whole)  # the step to be taken
         self._rate = torch.zeros((), **real)
         graphed = device.type == "cuda"
@@ -172,6 +175,7 @@ class Fleet:
             self._quantiles,
             data.conditions_at(places),
             self.settings.min_snr,
+            self._table,
         )
         gradients = torch.autograd.grad(self._sign * losses.sum(), self._parameters)
         with torch.no_grad():

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from diffcredit.artifacts import fingerprint
+from diffcredit.diffusion.dropping import CountedDropout
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.noises import normals_of
 from diffcredit.diffusion.unet import UNetModel
@@ -47,6 +48,7 @@ class Functions:
         self._model.network = stacked(like.network, count, cuda=compiles)
         self._model.network.register_forward_pre_hook(self._convert, with_kwargs=True)
         self._module = _Calls(self._model)
+        self._dropouts = [module for module in self._model.network.modules() if isinstance(module, CountedDropout)]
         # the schedule moves its table to the device at first use, which would make the compiler start again
         nothing = torch.zeros(1, 1, 1, 1, device=like.device)
         like.noise_schedule.add_noise(nothing, nothing, torch.zeros(1, dtype=torch.long, device=like.device))
@@ -56,6 +58,11 @@ class Functions:
             os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
             self.losses = torch.compile(self._losses, dynamic=False, fullgraph=True)
             self.prediction = torch.compile(self._prediction, dynamic=False, fullgraph=True)
+
+    @property
+    def drops(self) -> bool:
+        """Whether the network drops out some of what it sees."""
+        return bool(self._dropouts)
 
     def given(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The network's ``weights``, each (K, …) or frozen, as the functions want them."""
@@ -73,12 +80,17 @@ class Functions:
         quantiles: Tensor,
         condition: Tensor | None,
         min_snr: float | None,
+        table: Tensor | None,
     ) -> Tensor:
         """The mean loss (K,) of each model on its images x (K·b, c, h, w), ``mirrored`` where ``flip`` (K·b,), at time
-        steps t (K·b,), with the noises of its key of ``keys`` (K,)."""
+        steps t (K·b,), with the noises of its key of ``keys`` (K,); ``table`` has the counters for dropout."""
         x = torch.where(flip[:, None, None, None], mirrored, x)
         noise = normals_of(keys, counters, quantiles)[:, : x.numel() // self.count].reshape(x.shape).to(x.dtype)
+        for dropout in self._dropouts:
+            dropout.keys, dropout.table = keys, table
         losses = functional_call(self._module, weights, ("loss", x, t, noise, condition))
+        for dropout in self._dropouts:
+            dropout.keys = dropout.table = None
         if min_snr is not None:
             losses = losses * self._model.noise_schedule.min_snr_weights(t, min_snr)
         return losses.view(self.count, -1).mean(dim=1)

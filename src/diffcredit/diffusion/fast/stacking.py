@@ -12,6 +12,7 @@ from diffusers.models.upsampling import Upsample2D
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from diffcredit.diffusion.dropping import counting
 from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear, simple
 from diffcredit.diffusion.fast.normalising import Norm, join
 
@@ -19,11 +20,13 @@ from diffcredit.diffusion.fast.normalising import Norm, join
 def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     """A copy of ``network`` for ``count`` models, whose trained weights (K, …) are to be given at each call
     (:func:`torch.func.functional_call`); of one model, as they are."""
-    for name, module in network.named_modules():
-        if isinstance(module, _DropoutNd) and module.p > 0:
-            raise CannotStack(f"{name} drops out {module.p:g} of its inputs at random")
-    # what draws random numbers is refused, so that training is no other mode; in it, diffusers copies tensors
+    # training is no other mode, since what drops out does so when it is given keys; in it, diffusers copies tensors
     fleet = copy.deepcopy(network).eval()
+    for name, dropout in counting(fleet).items():
+        fleet.set_submodule(name, dropout)
+    for name, module in fleet.named_modules():
+        if isinstance(module, _DropoutNd) and module.p > 0:
+            raise CannotStack(f"{name} is a {type(module).__name__} of {module.p:g}")
     for name, module in list(fleet.named_modules()):
         if type(module) is nn.GroupNorm and module.affine:
             fleet.set_submodule(name, Norm(module, cuda=cuda))
