@@ -18,7 +18,7 @@ torch.manual_seed(0)
 def compare(what, y, expected, inputs):
     slope = torch.randn_like(expected)
     found = [y, *torch.autograd.grad(y, inputs, slope)]
-    theirs = [expected, *torch.autograd.grad(expected, inputs, slope)]
+    theirs = [expected, *torch.autograd.grad(expected, inputs, slope, retain_graph=True)]
     for one, other in zip(found, theirs):
         assert one.shape == other.shape
         assert (one - other).norm() < 1e-5 * other.norm(), what
@@ -53,6 +53,8 @@ for what in [
         ]
     )
     compare(what, y, expected, [x, flat, bias])
+    y = convolved(x, weight.detach(), None, stride, padding)  # frozen
+    compare(what, y, expected - bias.repeat_interleave(images, 0)[:, :, None, None], [x])
 print("equal")
 """
 

@@ -43,8 +43,13 @@ def weights(model: DDPM) -> torch.Tensor:
 
 
 def distance(one: DDPM, other: DDPM, start: DDPM) -> float:
-    """Of two models, over how far the second has moved."""
-    return float((weights(one) - weights(other)).norm() / (weights(other) - weights(start)).norm())
+    """Of two models, over how far the second has moved; without keys' biases, whose gradient is zero but for rounding,
+    of which Adam makes steps as of any other."""
+    moved = [
+        torch.cat([weight.detach().flatten() for name, weight in names if not name.endswith("to_k.bias")])
+        for names in (model.network.named_parameters() for model in (one, other, start))
+    ]
+    return float((moved[0] - moved[1]).norm() / (moved[1] - moved[2]).norm())
 
 
 def plain(start: DDPM, data, place: int, settings: Training) -> DDPM:

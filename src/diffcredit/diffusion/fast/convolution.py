@@ -189,6 +189,8 @@ def _slopes(ctx, slope: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     slope = slope.contiguous(memory_format=torch.channels_last)
     back = _convolve_back(slope, weight, x, ctx.stride, ctx.padding) if ctx.needs_input_grad[0] else None
+    if not (ctx.needs_input_grad[1] or ctx.needs_input_grad[2]):
+        return back, None, None, None, None
     pieces = _weight_slopes(x, slope, weight.shape[0], weight.shape[2], ctx.stride, ctx.padding)
     weights, biases = (each.sum(dim=0).to(weight.dtype) for each in pieces)
     return back, weights, biases if ctx.biased else None, None, None
