@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.diffusion import training
+from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.diverging import TrainingDiverged
-from diffcredit.retraining import fine_tune, from_scratch
+from diffcredit.retraining import contributor_models, fine_tune, from_scratch
+from diffcredit.retraining.contributor_models import ContributorModels
 
 from .test_retrainings import ALL, OPTIONS, ground, prepared
 
@@ -23,7 +24,7 @@ def weights(models: Iterator) -> list[torch.Tensor]:
 def fleets_of_three(monkeypatch) -> None:
     """The fast path, here without a GPU."""
     monkeypatch.setattr(training, "trains_fast", lambda *_: True)
-    for module in (fine_tune, from_scratch):
+    for module in (contributor_models, fine_tune, from_scratch):
         monkeypatch.setattr(module, "fleet_size", lambda *_: 3)
 
 
@@ -39,6 +40,25 @@ def test_together_as_alone(name, tmp_path, monkeypatch, request):
         assert (one - other).norm() < 1e-4 * (one - alone[0]).norm() + 1e-9, ALL[place]
     assert together[1].made == {"path": "graph", "dtype": "float32", "fleet": 3}
     assert torch.equal(alone[0], weights(iter(together))[0]), "nobody's model is trained by no one"
+
+
+def test_each_contributor_s_model_together_as_alone(tmp_path, request):
+    def kept(folder: str) -> ContributorModels:
+        on = ground(tmp_path / folder, progress=lambda *report: reports.append(report))
+        return ContributorModels.prepare(on, on.base, Training(steps=30, batch_size=4))
+
+    reports: list[tuple[str, int, int]] = []
+    alone = kept("alone")
+    request.getfixturevalue("fleets_of_three")
+    reports.clear()
+    together = kept("together")
+    n = len(alone.kept.files)
+    assert reports[-1] == ("fine-tuning each contributor", 30 * n, 30 * n)
+    assert len(reports) == 2 * -(-n // 3), "25 steps at a time, of three models"
+    start = weights(iter([alone.start]))[0]
+    for index in range(n):
+        one, other = weights(iter([alone.model(index), together.model(index)]))
+        assert (one - other).norm() < 1e-3 * (one - start).norm()
 
 
 def test_a_model_that_diverges_is_told_when_its_turn_comes(tmp_path, fleets_of_three, monkeypatch):

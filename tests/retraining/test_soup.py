@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.diffusion import Training
+from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.retraining import contributor_models
 from diffcredit.retraining.contributor_models import ContributorModels
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.soup import Soup
@@ -60,8 +59,8 @@ def test_all_contributors_are_fine_tuned_with_one_seed(tmp_path, monkeypatch):
         seeds.append(seed)
         train(*arguments, seed=seed, **more)
 
-    train = contributor_models.train
-    monkeypatch.setattr(contributor_models, "train", watched)
+    train = training.train
+    monkeypatch.setattr(training, "train", watched)
     on = ground(tmp_path)
     models = prepared(on)
     assert len(seeds) == 3
@@ -85,7 +84,7 @@ def test_an_average_is_the_weighted_sum_of_all_weights(tmp_path):
 
 def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
     reports, trained = [], []
-    train = contributor_models.train
+    train = training.train
 
     def cut_off(*arguments, **more):
         trained.append(1)
@@ -94,7 +93,7 @@ def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
         train(*arguments, **more)
 
     on = ground(tmp_path, progress=lambda *report: reports.append(report))
-    monkeypatch.setattr(contributor_models, "train", cut_off)
+    monkeypatch.setattr(training, "train", cut_off)
     with pytest.raises(KeyboardInterrupt):
         prepared(on)
     again = prepared(on)
@@ -116,8 +115,8 @@ def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
 def test_what_another_study_shares_is_found(change, anew, tmp_path, monkeypatch):
     first = prepared(ground(tmp_path))
     trained = []
-    train = contributor_models.train
-    monkeypatch.setattr(contributor_models, "train", lambda *a, **more: (trained.append(1), train(*a, **more)))
+    train = training.train
+    monkeypatch.setattr(training, "train", lambda *a, **more: (trained.append(1), train(*a, **more)))
     other = prepared(ground(tmp_path, **change))
     assert len(trained) == anew
     assert other.fingerprint != first.fingerprint

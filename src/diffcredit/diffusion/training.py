@@ -81,22 +81,30 @@ def train_each(
     *,
     seeds: Sequence[int],
     at_once: int = 1,
+    on_step: Callable[[int, int], None] | None = None,
 ) -> list[TrainingDiverged | None]:
     """Trains each of ``models``, all of one architecture, in place as :func:`train` does, on its images of ``data`` at
-    its ``places`` (m,); of each, None or how it diverged. On a GPU ``at_once`` of them are trained as one fleet."""
+    its ``places`` (m,); of each, None or how it diverged. On a GPU ``at_once`` of them are trained as one fleet.
+    ``on_step(done, total)`` counts the steps of all."""
     found: list[TrainingDiverged | None] = []
+
+    def tell(count: int) -> Callable[[int, int], None] | None:
+        if on_step is None:
+            return None
+        return lambda done, steps: on_step(len(found) * steps + count * done, len(models) * steps)
+
     for first in range(0, len(models), at_once):
         some = slice(first, first + at_once)
         crew = models[some]
         complaints = None
         if trains_fast(crew[0], settings):
-            complaints = _as_fleet(crew, data, places[some], settings, seeds[some], at_once)
+            complaints = _as_fleet(crew, data, places[some], settings, seeds[some], at_once, on_step=tell(len(crew)))
         if complaints is not None:
             found += [None if each is None else diverged(each, settings) for each in complaints]
             continue
         for model, where, seed in zip(crew, places[some], seeds[some], strict=True):
             try:
-                train(model, data.select(where), settings, seed=seed)
+                train(model, data.select(where), settings, seed=seed, on_step=tell(1))
                 found.append(None)
             except TrainingDiverged as error:
                 found.append(error)

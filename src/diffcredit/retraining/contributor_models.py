@@ -1,7 +1,7 @@
 """Each contributor's own model: n fine-tunings, from which models of all coalitions can be mixed."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
@@ -13,9 +13,10 @@ from safetensors import safe_open
 from torch import Tensor
 
 from diffcredit.artifacts import fingerprint
+from diffcredit.diffusion.fast.sizes import fleet_size
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.training import train
+from diffcredit.diffusion.training import train_each
 from diffcredit.retraining.for_each_contributor import ForEachContributor
 from diffcredit.retraining.protocol import Ground
 from diffcredit.seeds import derive_seed
@@ -35,17 +36,22 @@ class ContributorModels:
     def prepare(cls, ground: Ground, start: DiffusionModel, training: Training) -> Self:
         """Fine-tunes ``start`` on the images of each contributor who has no model yet, as ``training`` says."""
         seed, n = derive_seed(ground.seed, "contributor models"), ground.contributions.n
+        at_once = fleet_size(start, training)
 
-        def make(index: int, images: Batch) -> Mapping[str, Tensor]:
-            def tell(step: int, steps: int) -> None:
-                ground.progress("fine-tuning each contributor", index * steps + step, n * steps)
+        def make(some: Sequence[int], data: Batch, places: Sequence[Tensor]) -> Iterator[Mapping[str, Tensor]]:
+            def tell(done: int, total: int) -> None:
+                ground.progress("fine-tuning each contributor", some[0] * training.steps + done, n * training.steps)
 
-            model = start.clone()
-            train(model, images, training, seed=seed, on_step=tell)
-            return _trainable(model)
+            models = [start.clone() for _ in some]
+            seeds = [seed] * len(some)
+            errors = train_each(models, data, places, training, seeds=seeds, at_once=at_once, on_step=tell)
+            for model, error in zip(models, errors, strict=True):
+                if error is not None:
+                    raise error
+                yield _trainable(model)
 
         identity = [start.fingerprint, dataclasses.asdict(training), seed]
-        return cls(start, ForEachContributor.prepare(ground, "contributors", identity, make))
+        return cls(start, ForEachContributor.prepare(ground, "contributors", identity, make, at_once))
 
     @property
     def fingerprint(self) -> str:

@@ -1,12 +1,13 @@
 """Tensors that are computed once for each contributor, kept in a file each, and found again."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -14,6 +15,8 @@ from torch import Tensor
 from diffcredit.artifacts import atomic_file, fingerprint, fingerprint_arrays
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.retraining.protocol import Ground
+
+Make = Callable[[Sequence[int], Batch, Sequence[Tensor]], Iterable[Mapping[str, Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,9 @@ class ForEachContributor:
     files: tuple[Path, ...]
 
     @classmethod
-    def prepare(
-        cls, ground: Ground, kind: str, identity: Any, make: Callable[[int, Batch], Mapping[str, Tensor]]
-    ) -> Self:
-        """``make(i, images of contributor i)`` for each contributor that has no file yet.
+    def prepare(cls, ground: Ground, kind: str, identity: Any, make: Make, at_once: int = 1) -> Self:
+        """``make([i, …], data, [places of contributor i's images in data, …])`` for the contributors that have no file
+        yet, ``at_once`` of them at a time.
 
         A file lies in the folder ``kind`` under the fingerprint of ``identity`` (JSON: all that the tensors follow
         from but the images) and of the contributor's images, captions and places among all. A run that was cut off
@@ -36,9 +38,10 @@ class ForEachContributor:
         missing = [index for index, file in enumerate(files) if not file.exists()]
         if missing:
             data = ground.data()
-            for index in missing:
-                tensors = make(index, data.select(_images(ground, index)))
-                _write(files[index], {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+            for some in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
+                places = [torch.from_numpy(_images(ground, index)) for index in some]
+                for index, tensors in zip(some, make(some, data, places), strict=True):
+                    _write(files[index], {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
         return cls(files)
 
     @property

@@ -1,6 +1,6 @@
 """Gradients of the loss on mini-batches of one contributor each, kept on disk: the rows of a matrix G (N, d)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
@@ -46,13 +46,15 @@ class GradientRows:
         min_snr, at_once = ground.training.min_snr, ground.training.micro_batch or ground.training.batch_size
         probe = Probe(start, time_steps, seed, min_snr, at_once)
 
-        def make(index: int, images: Batch) -> Mapping[str, Tensor]:
-            parts = [images.select(places) for places in _parts(len(images), batches)]
-            rows = torch.stack([probe.gradient(each) for each in parts])
-            if not rows.isfinite().all():
-                raise DiffcreditError(f"gradients of {ground.contributions.contributors[index]!r} are not finite")
-            ground.progress("gradients of each contributor", index + 1, n)
-            return {"rows": rows}
+        def make(some: Sequence[int], data: Batch, places: Sequence[Tensor]) -> Iterator[Mapping[str, Tensor]]:
+            for index, own in zip(some, places, strict=True):
+                images = data.select(own)
+                parts = [images.select(each) for each in _parts(len(images), batches)]
+                rows = torch.stack([probe.gradient(each) for each in parts])
+                if not rows.isfinite().all():
+                    raise DiffcreditError(f"gradients of {ground.contributions.contributors[index]!r} are not finite")
+                ground.progress("gradients of each contributor", index + 1, n)
+                yield {"rows": rows}
 
         identity = [start.fingerprint, batches, time_steps, seed, min_snr]
         kept = ForEachContributor.prepare(ground, "gradients", identity, make)
