@@ -38,6 +38,8 @@ for what in [
     (2, 2, 4, 96, 130, 3, 1, 1),
     (2, 2, 4, 40, 24, 1, 1, 0),
     (2, 2, 4, 64, 32, 1, 1, 0),
+    (2, 2, 4, 48, 24, 3, 1, 1),
+    (2, 2, 6, 40, 72, 3, 2, 1),
 ]:
     models, images, size, into, out, side, stride, padding = what
     x = torch.randn(models * images, into, size, size, requires_grad=True)

@@ -145,7 +145,7 @@ def _multiply(
     _, columns, y_height, y_width = y.shape
     models, side = weight.shape[0], weight.shape[2]
     rows = images // models * y_height * y_width
-    terms = 64 if channels % 64 == 0 else 32
+    terms = next((terms for terms in (64, 32, 16) if channels % terms == 0), 32)
     tile = min(128, max(16, _power_of_2(columns)))
     of_out, _, of_tap, _ = weight.stride()[1:]
     product[(_over(rows, 128) * _over(columns, tile), models)](

@@ -67,7 +67,7 @@ def product(
     x += model * pictures * (HEIGHT * WIDTH * CHANNELS)
     weight += model * weight_model
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    if CHANNELS % TERMS == 0:
+    if CHANNELS >= 16:
         if BACK:
             above = top + PADDING
             beside = left + PADDING
@@ -80,7 +80,7 @@ def product(
             above = above // STRIDE
             beside = beside // STRIDE
         at = x + (((image * HEIGHT + above) * WIDTH + beside) * CHANNELS)[:, None] + terms[None, :]
-        blocks: tl.constexpr = CHANNELS // TERMS
+        blocks: tl.constexpr = (CHANNELS + TERMS - 1) // TERMS
         if BACK:
             of = weight + terms[:, None] * by_channel + column[None, :] * by_column
         else:
@@ -92,11 +92,15 @@ def product(
             side = tap % SIDE
             fits = ((lines >> line) & (sides >> side) & 1) != 0
             moved = -((line // STRIDE) * WIDTH + side // STRIDE) if BACK else line * WIDTH + side
-            seen = tl.load(at + (moved * CHANNELS + channel), mask=fits[:, None], other=0.0)
-            if BACK:
-                factor = tl.load(of + (tap * by_tap + channel * by_channel), mask=wanted[None, :], other=0.0)
-            else:
-                factor = tl.load(of + (tap * by_tap + channel * by_channel), mask=wanted[:, None], other=0.0)
+            there = fits[:, None]
+            asked = wanted[None, :] if BACK else wanted[:, None]
+            if CHANNELS % TERMS != 0:
+                within = channel + terms < CHANNELS
+                there = there & within[None, :]
+                asked = asked & (within[:, None] if BACK else within[None, :])
+            seen = tl.load(at + (moved * CHANNELS + channel), mask=there, other=0.0)
+            factor = tl.load(of + (tap * by_tap + channel * by_channel), mask=asked, other=0.0)
+            if not BACK:
                 factor = tl.trans(factor)
             total = tl.dot(seen, factor, total, input_precision=PRECISION)
     else:
