@@ -56,14 +56,14 @@ def _(slope: Tensor, weight: Tensor, like: Tensor, stride: int, padding: int) ->
 
 @torch.library.custom_op("diffcredit::convolution_weights", mutates_args=())
 def _weight_slopes(
-    x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int
+    x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int, biased: bool
 ) -> tuple[Tensor, Tensor]:
-    """Of weights (p, K, out, r, r, in) and biases (p, K, out), in pieces to be added up."""
+    """Of weights (p, K, out, r, r, in) and, if there are some, biases (p, K, out), in pieces to be added up."""
     images, channels, height, width = x.shape
     _, columns, y_height, y_width = slope.shape
     rows = images // models * y_height * y_width
     sharing = _sharing(x, slope, models, side, stride, padding)
-    sums, bias_sums = _weight_pieces(x, slope, models, side, stride, padding)
+    sums, bias_sums = _weight_pieces(x, slope, models, side, stride, padding, biased)
     piece_rows = _over(_over(rows, sharing.pieces), ROWS) * ROWS
     options: dict[str, Any] = {
         "HEIGHT": height,
@@ -74,18 +74,21 @@ def _weight_slopes(
         "OUT": sharing.out,
         "INTO": sharing.into,
         "PRECISION": _precision(),
+        "BIASED": biased,
         "num_warps": 4,
         "num_stages": _stages(x, ROWS * 3 * (sharing.out + 2 * sharing.into)),
     }
     if sharing.kernel is weight_sums:
         options |= {"Y_HEIGHT": y_height, "Y_WIDTH": y_width, "SIDE": side, "STRIDE": stride, "PADDING": padding}
+    else:
+        options |= {"EVEN": rows % ROWS == 0}
     sharing.kernel[(sharing.tiles, sharing.pieces, models)](x, slope, sums, bias_sums, rows, piece_rows, **options)
     return sums, bias_sums
 
 
 @_weight_slopes.register_fake
 def _weight_pieces(
-    x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int
+    x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int, biased: bool
 ) -> tuple[Tensor, Tensor]:
     pieces = _sharing(x, slope, models, side, stride, padding).pieces
     shape = pieces, models, slope.shape[1], side, side, x.shape[1]
@@ -191,9 +194,10 @@ def _slopes(ctx, slope: Tensor) -> tuple[Tensor | None, ...]:
     back = _convolve_back(slope, weight, x, ctx.stride, ctx.padding) if ctx.needs_input_grad[0] else None
     if not (ctx.needs_input_grad[1] or ctx.needs_input_grad[2]):
         return back, None, None, None, None
-    pieces = _weight_slopes(x, slope, weight.shape[0], weight.shape[2], ctx.stride, ctx.padding)
-    weights, biases = (each.sum(dim=0).to(weight.dtype) for each in pieces)
-    return back, weights, biases if ctx.biased else None, None, None
+    shape = weight.shape[0], weight.shape[2], ctx.stride, ctx.padding
+    weights, biases = _weight_slopes(x, slope, *shape, ctx.biased)
+    weights = weights.sum(dim=0).to(weight.dtype)
+    return back, weights, biases.sum(dim=0).to(weight.dtype) if ctx.biased else None, None, None
 
 
 _convolve.register_autograd(_slopes, setup_context=_remember)

@@ -7,6 +7,21 @@ import triton.language as tl
 
 
 @triton.jit
+def _add_up_slopes(
+    slope, bias_sums, place, column, first, last, ROWS: tl.constexpr, OUT: tl.constexpr, OUTPUTS: tl.constexpr
+):
+    """The gradient's own sums over the rows from ``first`` to ``last``, for biases. Apart from the products: beside
+    them, sums on the way would make the tensor cores wait."""
+    total = tl.zeros((OUT,), dtype=tl.float32)
+    for start in range(first, last, ROWS):
+        row = start + tl.arange(0, ROWS)
+        known = (row < last)[:, None] & (column < OUTPUTS)[None, :]
+        some = tl.load(slope + row[:, None] * OUTPUTS + column[None, :], mask=known, other=0.0)
+        total += tl.sum(some.to(tl.float32), axis=0)
+    tl.store(bias_sums + place, total, mask=column < OUTPUTS)
+
+
+@triton.jit
 def weight_sums(
     x,
     slope,
@@ -27,9 +42,10 @@ def weight_sums(
     OUT: tl.constexpr,
     INTO: tl.constexpr,
     PRECISION: tl.constexpr,
+    BIASED: tl.constexpr,
 ):
     """For any stride and padding: the 1 or 3 taps of one line of the kernel, which share what is loaded of the
-    gradient. ``sums`` (piece, model, out, tap, in), and the gradient's own ``bias_sums`` (piece, model, out)."""
+    gradient. ``sums`` (piece, model, out, tap, in), and if ``BIASED`` ``bias_sums`` (piece, model, out)."""
     models = tl.num_programs(2)
     model, piece = tl.program_id(2).to(tl.int64), tl.program_id(1)
     into_tiles = tl.cdiv(CHANNELS, INTO)
@@ -43,8 +59,8 @@ def weight_sums(
     first = tl.zeros((OUT, INTO), dtype=tl.float32)
     second = tl.zeros((OUT, INTO), dtype=tl.float32)
     third = tl.zeros((OUT, INTO), dtype=tl.float32)
-    alone = tl.zeros((OUT,), dtype=tl.float32)
-    for start in range(piece * piece_rows, tl.minimum(rows, (piece + 1) * piece_rows), ROWS):
+    last = tl.minimum(rows, (piece + 1) * piece_rows)
+    for start in range(piece * piece_rows, last, ROWS):
         row = start + tl.arange(0, ROWS)
         image = row // (Y_HEIGHT * Y_WIDTH)
         above = ((row // Y_WIDTH) % Y_HEIGHT) * STRIDE - PADDING + line
@@ -55,7 +71,6 @@ def weight_sums(
             mask=within[:, None] & (column < OUTPUTS)[None, :],
             other=0.0,
         )
-        alone += tl.sum(up.to(tl.float32), axis=0)
         up = tl.trans(up)
         fits = within & (above >= 0) & (above < HEIGHT)
         place = ((image * HEIGHT + above) * WIDTH + beside) * CHANNELS
@@ -72,22 +87,46 @@ def weight_sums(
             there = (fits & (beside + 1 < WIDTH))[:, None] & known
             seen = tl.load(at + 2 * CHANNELS, mask=there, other=0.0)
             third = tl.dot(up, seen, third, input_precision=PRECISION)
-    if (line == 0) & (tile % into_tiles == 0):
-        tl.store(bias_sums + (piece * models + model) * OUTPUTS + column, alone, mask=column < OUTPUTS)
     of = ((piece * models + model) * OUTPUTS + column[:, None]) * (SIDE * SIDE) + line * SIDE
     mask = (column < OUTPUTS)[:, None] & (channel < CHANNELS)[None, :]
     tl.store(sums + of * CHANNELS + channel[None, :], first, mask=mask)
     if SIDE == 3:
         tl.store(sums + (of + 1) * CHANNELS + channel[None, :], second, mask=mask)
         tl.store(sums + (of + 2) * CHANNELS + channel[None, :], third, mask=mask)
+    if BIASED:  # noqa: SIM102 - known when compiled
+        if (line == 0) & (tile % into_tiles == 0):
+            place = (piece * models + model) * OUTPUTS + column
+            _add_up_slopes(slope, bias_sums, place, column, piece * piece_rows, last, 4 * ROWS, OUT, OUTPUTS)
 
 
 @triton.jit
-def _slopes_of_three_lines(slope, row, rows, column, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr):
+def _known(row, rows, column, COUNT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr):
+    """Which of a tile's numbers there are; all, and that is known when compiled, where tiles come out ``EVEN``."""
+    known = tl.full((ROWS, COLUMNS), True, dtype=tl.int1)
+    if not EVEN:
+        known = known & (row < rows)[:, None]
+    if COUNT % COLUMNS != 0:
+        known = known & (column < COUNT)[None, :]
+    return known
+
+
+@triton.jit
+def _slopes_of_three_lines(
+    slope,
+    row,
+    rows,
+    column,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    OUT: tl.constexpr,
+    EVEN: tl.constexpr,
+):
     """The output's gradient in the lines that a pixel's kernel, one line lower, level or higher, has its middle in."""
     top = (row // WIDTH) % HEIGHT
     at = slope + row[:, None] * OUTPUTS + column[None, :]
-    known = (row < rows)[:, None] & (column < OUTPUTS)[None, :]
+    known = _known(row, rows, column, OUTPUTS, ROWS, OUT, EVEN)
     lower = tl.load(at + WIDTH * OUTPUTS, mask=known & (top + 1 < HEIGHT)[:, None], other=0.0)
     level = tl.load(at, mask=known, other=0.0)
     higher = tl.load(at - WIDTH * OUTPUTS, mask=known & (top > 0)[:, None], other=0.0)
@@ -110,6 +149,8 @@ def weight_lines(
     OUT: tl.constexpr,
     INTO: tl.constexpr,
     PRECISION: tl.constexpr,
+    BIASED: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
     """All nine taps of a 3 × 3 kernel with stride 1 and padding 1: three lines of the gradient times a line of the
     images and its two neighbours, so that six tiles that are loaded make nine products."""
@@ -130,15 +171,14 @@ def weight_lines(
     g = tl.zeros((OUT, INTO), dtype=tl.float32)
     h = tl.zeros((OUT, INTO), dtype=tl.float32)
     i = tl.zeros((OUT, INTO), dtype=tl.float32)
-    alone = tl.zeros((OUT,), dtype=tl.float32)
-    for start in range(piece * piece_rows, tl.minimum(rows, (piece + 1) * piece_rows), ROWS):
+    last = tl.minimum(rows, (piece + 1) * piece_rows)
+    for start in range(piece * piece_rows, last, ROWS):
         row = start + tl.arange(0, ROWS)
         left = row % WIDTH
-        lower, level, higher = _slopes_of_three_lines(slope, row, rows, column, HEIGHT, WIDTH, OUTPUTS)
-        alone += tl.sum(level.to(tl.float32), axis=0)
+        lower, level, higher = _slopes_of_three_lines(slope, row, rows, column, HEIGHT, WIDTH, OUTPUTS, ROWS, OUT, EVEN)
         lower, level, higher = tl.trans(lower), tl.trans(level), tl.trans(higher)
         at = x + row[:, None] * CHANNELS + channel[None, :]
-        known = (row < rows)[:, None] & (channel < CHANNELS)[None, :]
+        known = _known(row, rows, channel, CHANNELS, ROWS, INTO, EVEN)
         before = tl.load(at - CHANNELS, mask=known & (left > 0)[:, None], other=0.0)
         here = tl.load(at, mask=known, other=0.0)
         after = tl.load(at + CHANNELS, mask=known & (left + 1 < WIDTH)[:, None], other=0.0)
@@ -152,8 +192,6 @@ def weight_lines(
         h = tl.dot(higher, here, h, input_precision=PRECISION)
         i = tl.dot(higher, after, i, input_precision=PRECISION)
     place = (piece * models + model) * OUTPUTS + column
-    if tile % into_tiles == 0:
-        tl.store(bias_sums + place, alone, mask=column < OUTPUTS)
     to = sums + place[:, None] * 9 * CHANNELS + channel[None, :]
     mask = (column < OUTPUTS)[:, None] & (channel < CHANNELS)[None, :]
     tl.store(to, a, mask=mask)
@@ -165,6 +203,9 @@ def weight_lines(
     tl.store(to + 6 * CHANNELS, g, mask=mask)
     tl.store(to + 7 * CHANNELS, h, mask=mask)
     tl.store(to + 8 * CHANNELS, i, mask=mask)
+    if BIASED:  # noqa: SIM102 - known when compiled
+        if tile % into_tiles == 0:
+            _add_up_slopes(slope, bias_sums, place, column, piece * piece_rows, last, 4 * ROWS, OUT, OUTPUTS)
 
 
 @triton.jit
@@ -183,6 +224,8 @@ def weight_windows(
     OUT: tl.constexpr,
     INTO: tl.constexpr,
     PRECISION: tl.constexpr,
+    BIASED: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
     """The same with few channels, for which a tile (out, in) is too small for the tensor cores: a pixel, its two
     neighbours and one place that stays empty side by side make one tile (4 · in, out) of each line."""
@@ -194,21 +237,25 @@ def weight_windows(
     term = tl.arange(0, 4 * INTO)
     beside = term // INTO
     channel = (tile % into_tiles) * INTO + term % INTO
-    known = (channel < CHANNELS) & (beside < 3)
+    known = beside < 3
+    if CHANNELS % INTO != 0:
+        known = known & (channel < CHANNELS)
     x += model * rows * CHANNELS
     slope += model * rows * OUTPUTS
     first = tl.zeros((4 * INTO, OUT), dtype=tl.float32)
     second = tl.zeros((4 * INTO, OUT), dtype=tl.float32)
     third = tl.zeros((4 * INTO, OUT), dtype=tl.float32)
-    alone = tl.zeros((OUT,), dtype=tl.float32)
-    for start in range(piece * piece_rows, tl.minimum(rows, (piece + 1) * piece_rows), ROWS):
+    last = tl.minimum(rows, (piece + 1) * piece_rows)
+    for start in range(piece * piece_rows, last, ROWS):
         row = start + tl.arange(0, ROWS)
-        lower, level, higher = _slopes_of_three_lines(slope, row, rows, column, HEIGHT, WIDTH, OUTPUTS)
-        alone += tl.sum(level.to(tl.float32), axis=0)
+        lower, level, higher = _slopes_of_three_lines(slope, row, rows, column, HEIGHT, WIDTH, OUTPUTS, ROWS, OUT, EVEN)
         place = (row % WIDTH)[:, None] + beside[None, :]
+        there = known[None, :]
+        if not EVEN:
+            there = there & (row < rows)[:, None]
         window = tl.load(
             x + (row[:, None] + beside[None, :] - 1) * CHANNELS + channel[None, :],
-            mask=(row < rows)[:, None] & known[None, :] & (place >= 1) & (place <= WIDTH),
+            mask=there & (place >= 1) & (place <= WIDTH),
             other=0.0,
         )
         window = tl.trans(window)
@@ -216,10 +263,11 @@ def weight_windows(
         second = tl.dot(window, level, second, input_precision=PRECISION)
         third = tl.dot(window, higher, third, input_precision=PRECISION)
     place = (piece * models + model) * OUTPUTS + column
-    if tile % into_tiles == 0:
-        tl.store(bias_sums + place, alone, mask=column < OUTPUTS)
     to = sums + place[None, :] * 9 * CHANNELS + (beside * CHANNELS + channel)[:, None]
     mask = (column < OUTPUTS)[None, :] & known[:, None]
     tl.store(to, first, mask=mask)
     tl.store(to + 3 * CHANNELS, second, mask=mask)
     tl.store(to + 6 * CHANNELS, third, mask=mask)
+    if BIASED:  # noqa: SIM102 - known when compiled
+        if tile % into_tiles == 0:
+            _add_up_slopes(slope, bias_sums, place, column, piece * piece_rows, last, 4 * ROWS, OUT, OUTPUTS)
