@@ -47,7 +47,11 @@ def coalition(plain: dict[str, Any], ours: dict[str, Any]) -> list[str]:
             share,
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "Where the time goes:", ""]
+    lines += [
+        "",
+        "Where the time goes, by the names of kernels (some sums beside the gradients of norms are counted as norms):",
+        "",
+    ]
     return lines + profiles({what: ours[what] for what in ("a training step", "a batch of 20 sampling steps")})
 
 

@@ -6,12 +6,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 KINDS = {
+    "sums, concatenations, doublings, noises": ("triton_",),  # first, since their names tell what they are beside
     "convolutions and their gradients for images": ("product", "fprop", "dgrad", "convolve_common", "nhwcAddPadding"),
     "gradients for weights": ("weight_", "wgrad", "ReduceSplitK", "init_device_workspace"),
     "norms with shift and SiLU": ("norm", "norm_slopes"),
     "attention": ("sdpa", "flash", "compute_dot_do_o", "convert_dq"),
     "linear layers": ("nvjet", "gemm", "splitKreduce", "gemv", "cutlass"),
-    "sums, concatenations, doublings, noises": ("triton_",),
 }
 
 
