@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 import benchmarks.gpu
+import pytest
 from benchmarks.gpu.page import write_page
 from benchmarks.gpu.profile import KINDS, _kind
 
