@@ -17,6 +17,7 @@ from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.products import product
 from diffcredit.diffusion.fast.kernels.weights import weight_lines, weight_sums, weight_windows
+from diffcredit.diffusion.fast.tiles import over, power_of_2
 
 PROCESSORS = 132  # about as many as a large GPU has
 ROWS = 64  # that a step of the sums over pixels takes
@@ -64,7 +65,7 @@ def _weight_slopes(
     rows = images // models * y_height * y_width
     sharing = _sharing(x, slope, models, side, stride, padding)
     sums, bias_sums = _weight_pieces(x, slope, models, side, stride, padding, biased)
-    piece_rows = _over(_over(rows, sharing.pieces), ROWS) * ROWS
+    piece_rows = over(over(rows, sharing.pieces), ROWS) * ROWS
     options: dict[str, Any] = {
         "HEIGHT": height,
         "WIDTH": width,
@@ -110,13 +111,13 @@ class _Sharing:
 def _sharing(x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int) -> _Sharing:
     columns, channels = slope.shape[1], x.shape[1]
     rows = slope.shape[0] // models * slope.shape[2] * slope.shape[3]
-    out, into = (min(64, max(16, _power_of_2(size))) for size in (columns, channels))
+    out, into = (min(64, max(16, power_of_2(size))) for size in (columns, channels))
     if side == 3 and stride == padding == 1:
         kernel, into, programs = (weight_lines, min(32, into), 2) if out == 64 else (weight_windows, min(32, into), 4)
-        tiles = _over(columns, out) * _over(channels, into)
+        tiles = over(columns, out) * over(channels, into)
     else:
         kernel, programs = weight_sums, 4
-        tiles = side * _over(columns, out) * _over(channels, into)
+        tiles = side * over(columns, out) * over(channels, into)
     pieces = max(1, min(programs * PROCESSORS // (tiles * models), rows // 512))
     return _Sharing(kernel, out, into, tiles, pieces)
 
@@ -149,9 +150,9 @@ def _multiply(
     models, side = weight.shape[0], weight.shape[2]
     rows = images // models * y_height * y_width
     terms = next((terms for terms in (64, 32, 16) if channels % terms == 0), 32)
-    tile = min(128, max(16, _power_of_2(columns)))
+    tile = min(128, max(16, power_of_2(columns)))
     of_out, _, of_tap, _ = weight.stride()[1:]
-    product[(_over(rows, 128) * _over(columns, tile), models)](
+    product[(over(rows, 128) * over(columns, tile), models)](
         x,
         weight,
         bias,
@@ -201,13 +202,3 @@ def _slopes(ctx, slope: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _convolve.register_autograd(_slopes, setup_context=_remember)
-
-
-def _over(total: int, each: int) -> int:
-    """⌈total / each⌉."""
-    return -(-total // each)
-
-
-def _power_of_2(least: int) -> int:
-    """The smallest that is not less."""
-    return 1 << (least - 1).bit_length()

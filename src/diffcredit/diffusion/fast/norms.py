@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.norms import norm, norm_slopes
+from diffcredit.diffusion.fast.tiles import over, power_of_2
 
 REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are read a second time
 
@@ -115,13 +116,13 @@ def _tiling(pixels: int, channels: int, groups: int) -> tuple[dict[str, int | bo
     """How an image is shared out: a kernel's tiles and warps, and how many programs an image has. Channels side by side
     fill a sector of memory, or two where pixels are few."""
     each = channels // groups
-    span = min(32, max(16, _power_of_2(8192 // pixels)))
+    span = min(32, max(16, power_of_2(8192 // pixels)))
     some = 1
     while some * 2 <= groups and some * 2 * each <= span:
         some *= 2
-    lanes = _power_of_2(some * each)
-    whole = _power_of_2(pixels) * lanes <= REGISTERS
-    rows = _power_of_2(pixels) if whole else max(1, 4096 // lanes)
+    lanes = power_of_2(some * each)
+    whole = power_of_2(pixels) * lanes <= REGISTERS
+    rows = power_of_2(pixels) if whole else max(1, 4096 // lanes)
     options: dict[str, int | bool] = {
         "EACH": each,
         "GROUPS": some,
@@ -130,7 +131,7 @@ def _tiling(pixels: int, channels: int, groups: int) -> tuple[dict[str, int | bo
         "WHOLE": whole,
         "num_warps": min(16, max(2, rows * lanes // 2048)),
     }
-    return options, -(-groups // some)
+    return options, over(groups, some)
 
 
 def _remember(ctx, inputs, output) -> None:
@@ -149,8 +150,3 @@ def _back(ctx, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _norm.register_autograd(_back, setup_context=_remember)
-
-
-def _power_of_2(least: int) -> int:
-    """The smallest that is not less."""
-    return 1 << (max(1, least) - 1).bit_length()

@@ -1,0 +1,11 @@
+"""How many tiles there are, and how large one is."""
+
+
+def over(total: int, each: int) -> int:
+    """⌈total / each⌉."""
+    return -(-total // each)
+
+
+def power_of_2(least: int) -> int:
+    """The smallest that is not less."""
+    return 1 << (max(1, least) - 1).bit_length()
