@@ -54,13 +54,19 @@ def main() -> None:
         results |= {"device": torch.cuda.get_device_name(), "versions": package_versions()}
         asked = sys.argv[1:] if __name__ == "__main__" and sys.argv[1:] else list(PARTS)
 
+        failed = []
+
         def told(name: str, found: Any) -> None:
-            print(name, json.dumps(found), flush=True)
-            if "error" not in found:
+            print(name, found.get("error") or json.dumps(found), flush=True)
+            if "error" in found:
+                failed.append(name)
+            else:
                 results.setdefault("found", {})[name] = found
                 RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
         in_turns({name: job for part in asked for name, job in PARTS[part].items()}, told)
+        if failed:
+            raise SystemExit(f"benchmarks gpu: {', '.join(failed)} failed; the page is as it was")
     else:
         print("benchmarks gpu: needs a CUDA device, and none is here; nothing measured")
     if results:

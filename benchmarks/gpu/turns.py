@@ -2,8 +2,11 @@
 with the GPU to themselves."""
 
 import multiprocessing
+import queue
+import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 Job = tuple[Callable[..., Callable[[], Any]], tuple[Any, ...]]
@@ -17,8 +20,17 @@ def in_turns(jobs: dict[str, Job], told: Callable[[str, Any], None]) -> None:
     crew = [context.Process(target=_work, args=(name, *job, ready, turn, results)) for name, job in jobs.items()]
     for worker in crew:
         worker.start()
-    for _ in crew:
-        told(*results.get())
+    owing = dict(zip(jobs, crew, strict=True))
+    while owing:
+        try:
+            name, found = results.get(timeout=1)
+        except queue.Empty:
+            for name in [name for name, worker in owing.items() if worker.exitcode not in (None, 0)]:
+                ready.abort()  # nobody is to wait for it
+                told(name, {"error": f"its process ended with {owing.pop(name).exitcode}"})
+            continue
+        owing.pop(name)
+        told(name, found)
     for worker in crew:
         worker.join()
 
@@ -29,7 +41,8 @@ def _work(name: str, prepare: Any, given: tuple[Any, ...], ready: Any, turn: Any
         measure = prepare(*given)
     except Exception:
         results.put((name, {"error": traceback.format_exc()}))
-    ready.wait()
+    with suppress(threading.BrokenBarrierError):  # one has died; the others measure all the same
+        ready.wait()
     if measure is not None:
         with turn:
             try:
