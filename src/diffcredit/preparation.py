@@ -41,6 +41,7 @@ from diffcredit.plugins import build, code_of, in_plugin, settings_of
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.properties.functions import property_of
 from diffcredit.properties.measuring import check_enough, needs_features
+from diffcredit.properties.protocol import State
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground, Rehearsal, Retraining
 from diffcredit.schedule import check_schedule
@@ -353,6 +354,12 @@ def fitted_properties(study: "Study") -> list[Any]:
             with located(where), in_plugin(f"{prop.name}: restore(state)"):
                 prop.restore(read_arrays(file))
     return properties
+
+
+def kept_states(study: "Study", properties: Sequence[Any]) -> dict[str, State]:
+    """What the study file's ``properties`` were fitted to, by name, of those that were."""
+    files = {prop.name: _state_file(study, at, prop) for at, prop in enumerate(properties) if hasattr(prop, "fit")}
+    return {name: read_arrays(file) for name, file in files.items() if file.exists()}
 
 
 def _fit(study: "Study", prop: Any, context: Context, file: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.first_stage import first_stage
 from diffcredit.diffusion.latent import LatentDiffusion
 from diffcredit.diffusion.pipeline import pipeline
+from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
-from diffcredit.properties import Context
+from diffcredit.properties import Context, heldout_loss
 from diffcredit.properties.heldout_loss import HeldoutLoss
 from diffusion import tiny_pipelines
 
@@ -173,3 +175,79 @@ def test_what_was_kept_without_captions_is_still_read(model):
     state = HeldoutLoss().fit(context(pictures(1), ("ö",)))
     assert state["captions"].dtype == np.uint8
     assert json.loads(bytes(state["captions"])) == ["ö"]
+
+
+class Drawn:
+    """Counts the draws of a mean over time steps, and asks nothing else of the noises."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.count, randn = 0, torch.randn
+
+        def counted(*arguments, **options):
+            self.count += 1
+            return randn(*arguments, **options)
+
+        monkeypatch.setattr(torch, "randn", counted)
+
+
+@pytest.mark.parametrize(("most", "draws"), [(2**30, 3), (4 * 3 * 6 * 3 * 8 * 8, 3), (4 * 3 * 6 * 3 * 8 * 8 - 1, 9)])
+def test_noises_that_wait_for_the_next_model_change_no_value(model, monkeypatch, most, draws):
+    monkeypatch.setattr(heldout_loss, "MOST_KEPT", most)
+    models = [model, model.untrained(4), model]
+    alone = [fitted(pictures(6), time_steps=3).measure_model(each) for each in models]
+    prop, drawn = fitted(pictures(6), time_steps=3), Drawn(monkeypatch)
+    assert [prop.measure_model(each) for each in models] == alone
+    assert drawn.count == draws
+
+
+def test_noises_wait_for_models_of_the_same_shape_and_device(latent, monkeypatch):
+    pixels = DDPM.create("tiny", 16, 0)
+    prop, drawn = fitted(pictures(4, 16), time_steps=2), Drawn(monkeypatch)
+    values = [prop.measure_model(each) for each in (latent, pixels)]
+    assert drawn.count == 4
+    assert [prop.measure_model(each) for each in (latent, pixels)] == values
+    assert drawn.count == 4
+    list(prop._noises(torch.Size([4, 3, 16, 16]), torch.device("meta")))
+    assert drawn.count == 6
+    assert {device for device, _ in prop._kept} == {"cpu", "meta"}
+
+
+def test_noises_that_do_not_fit_beside_others_are_drawn_again(latent, monkeypatch):
+    pixels = DDPM.create("tiny", 16, 0)
+    floats = sum(4 * 2 * math.prod(each.shape) for each in (latent, pixels))  # of four images, at two time steps
+    monkeypatch.setattr(heldout_loss, "MOST_KEPT", 4 * floats - 1)
+    prop = fitted(pictures(4, 16), time_steps=2)
+    first = [prop.measure_model(each) for each in (latent, pixels)]
+    drawn = Drawn(monkeypatch)
+    assert [prop.measure_model(each) for each in (latent, pixels)] == first
+    assert drawn.count == 2
+
+
+class OnGpu:
+    """A model that says that it is on a GPU, and how many images it is given at once."""
+
+    device, encoding, time_steps = torch.device("cuda"), "", 1000
+
+    def __init__(self, side: int) -> None:
+        self.network, self.x, self.given = torch.nn.Identity(), torch.zeros(3000, 1, side, side), []
+
+    def encode(self, images, captions, *, mirrored):
+        return Batch(self.x, self.x, torch.arange(len(self.x)))
+
+    def loss(self, batch, t, noise):
+        self.given.append(len(batch))
+        return torch.ones(len(batch))
+
+
+@pytest.mark.parametrize(
+    ("side", "batch_size", "given"),
+    [(32, 256, [1024, 1024, 952]), (64, 100, 11 * [256] + [184]), (64, 300, 10 * [300]), (32, 5000, [3000])],
+)
+def test_a_gpu_is_given_many_small_images_at_once(monkeypatch, side, batch_size, given):
+    here = OnGpu(side)
+    for name in ("full", "arange"):
+        on_device = getattr(torch, name)
+        monkeypatch.setattr(torch, name, lambda *a, made=on_device, device=None, **o: made(*a, **o))
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: tensor)
+    assert fitted(pictures(1), time_steps=1, batch_size=batch_size).measure_model(here) == 1
+    assert here.given == given

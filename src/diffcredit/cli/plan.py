@@ -1,15 +1,20 @@
 """``diffcredit plan``: what a study will cost, before anything runs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diffcredit.cli.console import Bars, StudyArgument, console, duration
+from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
+from diffcredit.cli.timing import TimedEvaluation, time_evaluation, timing
 from diffcredit.cli.where import Where, WorkersOption
+from diffcredit.shown import in_one_line
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
     from diffcredit.schedule import Schedule, Total
     from diffcredit.study import Study
+
+LONG = 5.0  # seconds of compiling that are worth a line
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,16 @@ class Stage:
     what: str
     seconds: float
     done: bool = False
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """A study's stages, the seconds that compiling for them took while they were timed, and the properties that could
+    not be timed, with the reasons."""
+
+    stages: list[Stage]
+    compiling: float
+    left_out: Mapping[str, str]
 
 
 def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
@@ -34,24 +49,28 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
-        stages = foresee(loaded, workers)
+        foreseen = foresee(loaded, workers)
     grid = Table(box=None)
     grid.add_column("stage")
     grid.add_column("time", justify="right")
-    for stage in stages:
+    for stage in foreseen.stages:
         grid.add_row(Text(stage.what), "done" if stage.done else duration(stage.seconds))
-    grid.add_row("left in all", duration(sum(stage.seconds for stage in stages if not stage.done)), style="bold")
+    left = sum(stage.seconds for stage in foreseen.stages if not stage.done)
+    grid.add_row("left in all", duration(left), style="bold")
+    if foreseen.compiling >= LONG:
+        grid.add_row("compiling, done just now: a run on this machine finds it", duration(foreseen.compiling))
     console.print(grid)
+    for name, why in foreseen.left_out.items():
+        say(f"Not timed: {name}, which cannot be measured on random images: {in_one_line(why)}")
     print_pilot(loaded)
     print_split(loaded)
     warn_of_noise(signals(loaded))
 
 
-def foresee(study: "Study", workers: int | None) -> list[Stage]:
-    """The stages of a study with their times here. Of measuring, the extraction of features is timed; the arithmetic
-    on them is short."""
+def foresee(study: "Study", workers: int | None) -> Foreseen:
+    """The stages of a study with their times here."""
     from diffcredit.cli.run import make_executor
-    from diffcredit.execution.calibration import measure_speed
+    from diffcredit.execution.calibration import Timing, time_sampling, time_training
     from diffcredit.execution.threads import limited_threads
     from diffcredit.preparation import base_is_there, check, start_and_rehearsal
 
@@ -59,49 +78,59 @@ def foresee(study: "Study", workers: int | None) -> list[Stage]:
     check(study)
     side_by_side = workers_of(make_executor(study, Where(workers)))
     start, rehearsal = start_and_rehearsal(study)
-    with limited_threads(study.config.threads):
-        base = measure_speed(start, training, sampling, study.progress)
-        settings = rehearsal.coalition or training
-        speed = measure_speed(rehearsal.model, settings, sampling, study.progress, often=True)
-        measuring = seconds_of_measuring(study)
-    steps = rehearsal.coalition.steps if rehearsal.coalition else 0
-    each = steps * speed.training_step + speed.sampling + measuring
     schedule = study.schedule()
     schedule.catch_up()
-    total = foreseen_total(schedule, each, side_by_side)
+    trained, prepared = base_is_there(study), schedule.finished > 0
+    base, images, preparation = Timing(0.0), Timing(0.0), Timing(0.0)
+    timed, what = time_evaluation(study, rehearsal), timing(start)
+    with limited_threads(study.config.threads):
+        study.progress(what, 0, 2)
+        if rehearsal.preparation is not None and not prepared:
+            preparation = time_training(rehearsal.model, rehearsal.preparation)
+        study.progress(what, 1, 2)
+        if not trained:
+            base, images = time_training(start, training), time_sampling(start, sampling)
+        study.progress(what, 2, 2)
+    total = foreseen_total(schedule, timed.time.seconds, side_by_side)
     left = max(0, total.evaluations - schedule.finished)
     stages = [
         Stage(
             f"base model: {training.steps:,} steps, then {sampling.images:,} images",
-            training.steps * base.training_step + base.sampling,
-            done=base_is_there(study),
+            base.seconds + images.seconds,
+            done=trained,
         )
     ]
     if rehearsal.preparation is not None:
-        stages.append(
-            Stage(
-                f"preparing the retraining: {rehearsal.preparation.steps:,} steps",
-                rehearsal.preparation.steps * speed.training_step,
-                done=schedule.finished > 0,
-            )
-        )
+        what = f"preparing the retraining: {rehearsal.preparation.steps:,} steps"
+        stages.append(Stage(what, preparation.seconds, done=prepared))
+    steps = rehearsal.coalition.steps if rehearsal.coalition else 0
     if study.surrogates.names:
         work = study.surrogates.work(study.contributions.n, total.evaluations)
-        seconds = work.fine_tunings * steps * speed.training_step + work.samplings * speed.sampling
         stages.append(
             Stage(
                 f"surrogates ({', '.join(study.surrogates.names)}): {work.fine_tunings:,} models of {steps:,} steps, "
                 f"{work.samplings:,} × {sampling.images:,} images",
-                seconds,
-                done=schedule.finished > 0 and study.surrogates.ready(),
+                work.fine_tunings * timed.time.training + work.samplings * timed.time.sampling,
+                done=prepared and study.surrogates.ready(),
             )
         )
-    features = f", {duration(measuring)} of them for features" if measuring >= 0.5 else ""
     what = (
-        f"{left:,} evaluations of {'' if total.certain else 'about '}{total.evaluations:,}, {duration(each)} each "
-        f"({steps:,} steps, {sampling.images:,} images{features}), {side_by_side} at a time"
+        f"{left:,} evaluations of {'' if total.certain else 'about '}{total.evaluations:,}, "
+        f"{duration(timed.time.seconds)} each ({steps:,} steps, {sampling.images:,} images{_measured(timed)}), "
+        f"{side_by_side} at a time"
     )
-    return [*stages, Stage(what, left * each / side_by_side, done=left <= 0)]
+    stages.append(Stage(what, timed.time.of_all(left, side_by_side), done=left <= 0))
+    compiling = sum(each.compiling for each in (timed, base, images, preparation))
+    return Foreseen(stages, compiling, timed.measuring.left_out)
+
+
+def _measured(timed: TimedEvaluation) -> str:
+    """What measuring takes, where that is worth a word."""
+    if timed.measuring.seconds < 0.5:
+        return ""
+    features = timed.measuring.features
+    of_it = f", {duration(features)} of it for features" if features >= 0.5 else ""
+    return f", {duration(timed.measuring.seconds)} of measuring{of_it}"
 
 
 def workers_of(executor: "Executor") -> int:
@@ -110,38 +139,6 @@ def workers_of(executor: "Executor") -> int:
     from diffcredit.execution.ray_cluster import RayWorkers
 
     return executor.workers or 1 if isinstance(executor, LocalWorkers | RayWorkers) else 1
-
-
-def seconds_of_evaluation(study: "Study") -> float:
-    """Of one: by the ledger, or else from a few timed steps on this machine."""
-    from diffcredit.execution.calibration import measure_speed
-    from diffcredit.execution.threads import limited_threads
-    from diffcredit.preparation import start_and_rehearsal
-
-    done = [sum(each.seconds.values()) for each in study.evaluations(status="done") if "1" in each.coalition]
-    if done:
-        return sum(done) / len(done)
-    _, rehearsal = start_and_rehearsal(study)
-    training = rehearsal.coalition or study.config.model.train
-    with limited_threads(study.config.threads):
-        speed = measure_speed(rehearsal.model, training, study.config.sampling, study.progress, often=True)
-        measuring = seconds_of_measuring(study)
-    steps = rehearsal.coalition.steps if rehearsal.coalition else 0
-    return steps * speed.training_step + speed.sampling + measuring
-
-
-def seconds_of_measuring(study: "Study") -> float:
-    """Of extracting all features that the study's properties need from one evaluation's images."""
-    from diffcredit.execution.calibration import seconds_an_image
-    from diffcredit.features.protocol import option_key
-    from diffcredit.preparation import build_properties
-    from diffcredit.properties.measuring import needs_features
-
-    options = {option_key(prop.features): prop.features for prop in build_properties(study) if needs_features(prop)}
-    resolution = study.config.contributions.resolution
-    return study.config.sampling.images * sum(
-        seconds_an_image(study.extractors, option, resolution) for option in options.values()
-    )
 
 
 def foreseen_total(schedule: "Schedule", each: float, side_by_side: int) -> "Total":

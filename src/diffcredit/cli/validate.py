@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from diffcredit.contest import Work
     from diffcredit.execution import Executor
+    from diffcredit.execution.evaluation_time import EvaluationTime
     from diffcredit.study_validation import Validation
     from diffcredit.validation.sections import Section
 
@@ -107,8 +108,9 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
     from rich.table import Table
     from rich.text import Text
 
-    from diffcredit.cli.plan import seconds_of_evaluation, workers_of
+    from diffcredit.cli.plan import workers_of
     from diffcredit.cli.run import make_executor
+    from diffcredit.cli.timing import evaluation_time
 
     lacking: dict[str, tuple[Work, int]] = {}
     told: set[tuple[str, str, int]] = set()  # what one part evaluates, another finds
@@ -121,10 +123,10 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
     if not lacking:
         return
     side_by_side = workers_of(make_executor(validation.study, where))
-    seconds: dict[str, float] = {}
+    times: dict[str, EvaluationTime] = {}
     for work, _ in lacking.values():
-        if work.study.recipe not in seconds:
-            seconds[work.study.recipe] = seconds_of_evaluation(work.study)
+        if work.study.recipe not in times:
+            times[work.study.recipe] = evaluation_time(work.study)
     title = "Evaluations that the evidence lacks" + (", left out as asked" if evaluated else "")
     grid = Table(box=None, title=Text(f"\n{title}", "bold"), title_justify="left")
     grid.add_column("what for", overflow="fold")
@@ -132,10 +134,11 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
         grid.add_column(column, justify="right", no_wrap=True)
     total = 0.0
     for what, (work, missing) in lacking.items():
-        each = seconds[work.study.recipe]
-        total += missing * each / side_by_side
+        each = times[work.study.recipe]
+        seconds = each.of_all(missing, side_by_side)
+        total += seconds
         up_to = "up to " if work.unforeseen else ""
-        grid.add_row(Text(what), f"{up_to}{missing:,}", duration(each), duration(missing * each / side_by_side))
+        grid.add_row(Text(what), f"{up_to}{missing:,}", duration(each.seconds), duration(seconds))
     models = sum(missing for _, missing in lacking.values())
     up_to = "up to " if any(work.unforeseen for work, _ in lacking.values()) else ""
     grid.add_row("in all", f"{up_to}{models:,}", "", duration(total), style="bold")

@@ -16,7 +16,7 @@ WORTHWHILE = 200_000  # image-steps; fewer, if only once, are made before the wa
 def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Images:
     """``sampling.images`` images (m, h, w, 3), image i from the noise of its own seed. ``often``: other models of this
     architecture will be sampled alike."""
-    if _fast(model, sampling, often) and isinstance(model, UNetModel):
+    if goes_fast(model, sampling, often=often) and isinstance(model, UNetModel):
         try:
             sampler = sampler_for(model, sampling)
             sampler.record()
@@ -39,10 +39,11 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
 def sampling_numerics(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> dict[str, Any]:
     """What the last bits of :func:`generate`'s images depend on beside the device and the weights."""
     dtype = str(_dtype(model, sampling)).removeprefix("torch.")
-    return {"path": "graph" if _fast(model, sampling, often) else "eager", "dtype": dtype}
+    return {"path": "graph" if goes_fast(model, sampling, often=often) else "eager", "dtype": dtype}
 
 
-def _fast(model: DiffusionModel, sampling: Sampling, often: bool) -> bool:
+def goes_fast(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> bool:
+    """Whether :func:`generate` takes the compiled way, if that does not fail."""
     return (often or sampling.images * sampling.steps >= WORTHWHILE) and samples_fast(model)
 
 

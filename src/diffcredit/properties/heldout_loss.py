@@ -1,6 +1,7 @@
 """How well a model denoises images it was not trained on."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Annotated
@@ -8,11 +9,16 @@ from typing import Annotated
 import numpy as np
 import torch
 from annotated_types import Ge, Le, Lt
+from torch import Tensor
 
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.properties.protocol import Context, State
+
+MOST_KEPT = 2**30  # bytes of noises that wait for the next model
+AT_ONCE = 2**20  # pixels that a GPU is given at once, so that it does not wait for the host
 
 
 @dataclass
@@ -53,6 +59,7 @@ class HeldoutLoss:
         self.images = np.asarray(state["images"])
         self.captions = json.loads(state["captions"].tobytes()) if "captions" in state else None
         self._encoded: dict[tuple[str, str], Batch] = {}
+        self._kept: dict[tuple[str, torch.Size], list[Tensor]] = {}
 
     def _data(self, model: DiffusionModel) -> Batch:
         """The held-out images as ``model`` sees them; an autoencoder is dear, so once for all models that share it."""
@@ -66,13 +73,35 @@ class HeldoutLoss:
         """The mean over images and time steps t_j = ⌊(j + ½) T / J⌋, j = 0..J−1."""
         model.network.eval()
         data = self._data(model)
-        generator = torch.Generator().manual_seed(self.seed)
-        losses = []
-        for j in range(self.time_steps):
+        size = self.batch_size
+        if model.device.type == "cuda":
+            size = max(size, AT_ONCE // data.x[0, 0].numel())
+        losses: list[Tensor] = []
+        for j, noise in enumerate(self._noises(data.x.shape, model.device)):
             t = int((j + 0.5) * model.time_steps / self.time_steps)
-            noise = torch.randn(data.x.shape, generator=generator).to(model.device)
-            for start in range(0, len(data), self.batch_size):
-                rows = torch.arange(start, min(start + self.batch_size, len(data)))
+
+            def losses_of(places: range, t: int = t, noise: Tensor = noise) -> Tensor:
+                rows = torch.arange(places.start, places.stop)
                 steps = torch.full((len(rows),), t, device=model.device)
-                losses.append(model.loss(data.select(rows), steps, noise[rows.to(model.device)]))
+                return model.loss(data.select(rows), steps, noise[rows.to(model.device)])
+
+            losses += in_smaller_batches(losses_of, len(data), size)
         return float(torch.cat(losses).double().mean())
+
+    def _noises(self, shape: torch.Size, device: torch.device) -> Iterator[Tensor]:
+        """Of all images, one time step after another, (m, c, h, w) on ``device``. They are drawn on the CPU, where they
+        come out the same for every device, and wait for the next model where they are few enough."""
+        key = str(device), shape
+        if key in self._kept:
+            yield from self._kept[key]
+            return
+        bytes_kept = sum(noise.nbytes for noises in self._kept.values() for noise in noises)
+        keeps = bytes_kept + 4 * shape.numel() * self.time_steps <= MOST_KEPT
+        generator, drawn = torch.Generator().manual_seed(self.seed), []
+        for _ in range(self.time_steps):
+            noise = torch.randn(shape, generator=generator).to(device)
+            if keeps:
+                drawn.append(noise)
+            yield noise
+        if keeps:
+            self._kept[key] = drawn

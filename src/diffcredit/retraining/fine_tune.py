@@ -60,7 +60,7 @@ class FineTune:
         )
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
-        return Rehearsal(start, None, self.training(training))
+        return Rehearsal(start, None, self.training(training), together=True)
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         models = in_fleets(

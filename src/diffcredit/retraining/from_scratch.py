@@ -39,7 +39,7 @@ class FromScratch:
         return dataclasses.replace(base, steps=steps, warmup_steps=min(base.warmup_steps, steps - 1))
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
-        return Rehearsal(start, None, self.training(training))
+        return Rehearsal(start, None, self.training(training), together=True)
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         base = self._ground.base

@@ -47,7 +47,8 @@ class LoRA(FineTune):
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
         _check(start.network)
         rehearsal = rehearsal_of(start, training, self.sparse, coalition=self.training(training))
-        return Rehearsal(self._adapted(_frozen(rehearsal.model), seed=0), rehearsal.preparation, rehearsal.coalition)
+        adapted = self._adapted(_frozen(rehearsal.model), seed=0)
+        return Rehearsal(adapted, rehearsal.preparation, rehearsal.coalition, together=True)
 
     def begin(self, seed: int) -> DiffusionModel:
         return self._adapted(self._frozen, derive_seed(seed, "adapter"))

@@ -46,11 +46,13 @@ class Ground:
 @dataclass(frozen=True)
 class Rehearsal:
     """What a retraining would train, for foreseeing its cost: a model of the right shape, the settings of the
-    one preparation and those of each coalition; None: there is nothing to train."""
+    one preparation and those of each coalition; None: there is nothing to train. ``together``: whether it trains
+    several coalitions' models at once where a GPU has room."""
 
     model: DiffusionModel
     preparation: Training | None
     coalition: Training | None
+    together: bool = False
 
 
 class Retraining(Protocol):

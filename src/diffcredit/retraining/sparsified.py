@@ -19,4 +19,4 @@ class Sparsified(Sparsity, FineTune):
         self.start_from(self.model(ground), ground)
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
-        return Rehearsal(self.outline(start), self.recovery(training), self.training(training))
+        return Rehearsal(self.outline(start), self.recovery(training), self.training(training), together=True)

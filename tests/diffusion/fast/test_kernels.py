@@ -55,6 +55,9 @@ for what in [
         ]
     )
     compare(what, y, expected, [x, flat, bias])
+    more = torch.randn_like(expected).requires_grad_()
+    y = convolved(x, weight, bias, stride, padding, more)
+    compare(what, y, expected + more, [x, flat, bias, more])
     y = convolved(x, weight.detach(), None, stride, padding)  # frozen
     compare(what, y, expected - bias.repeat_interleave(images, 0)[:, :, None, None], [x])
 print("equal")
@@ -81,7 +84,13 @@ for norms.REGISTERS in (32768, 64):  # all pixels at once, and some at a time
         expected = torch.cat(
             [F.group_norm(own, groups, inputs[2][k], inputs[3][k]) for k, own in enumerate(moved.chunk(models))]
         )
-        compare(what, y, F.silu(expected) if silu else expected, [i for i in inputs if shifted or i is not shift])
+        expected = F.silu(expected) if silu else expected
+        inputs = [each for each in inputs if shifted or each is not shift]
+        compare(what, y, expected, inputs)
+        for first in (1, channels // 3 + 1):  # channels in two parts
+            one, other = x[:, :first], x[:, first:]
+            y = norms.normed(one, shift if shifted else None, *inputs[-2:], groups, 1e-5, silu=silu, other=other)
+            compare((what, first), y, expected, inputs)
 print("equal")
 """
 
@@ -110,8 +119,47 @@ for models in (1, 2):
 print("equal")
 """
 
+TRACED = """
+from diffcredit.diffusion import noises
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.fast import functional
+from diffcredit.diffusion.fast.compiling import traced
+from diffcredit.diffusion.fast.stacking import stacked
 
-@pytest.mark.parametrize("comparison", [CONVOLUTIONS, NORMS, NETWORK], ids=["convolutions", "norms", "network"])
+like, models, images, here = DDPM.create("tiny", 8, 0), 2, 2, torch.device("cpu")
+weights = {
+    name: torch.stack([weight.detach() + 0.01 * torch.randn_like(weight) for _ in range(models)])
+    for name, weight in like.network.named_parameters()
+}
+x, t, keys = torch.randn(models * images, 3, 8, 8), torch.tensor([3, 700, 20, 400]), torch.tensor([5, -6])
+flip = torch.tensor([True, False, False, True])
+tables = noises.counters(x[0].numel() * images, here), noises.quantiles(here)
+given = [*weights.values(), x, x.flip(3), flip, t, keys, *tables, None, None]
+
+def gradients():
+    return functional.Functions(like, models, torch.float32).gradients(list(weights), [], None, 1)
+
+expected = gradients()(*given)
+functional.stacked = lambda network, count, cuda: stacked(network, count, cuda=True)
+function = gradients()
+graph, constants = traced(lambda *some: function(*some, None, None), given[:-2])
+put_together = [node for node in graph.graph.nodes if str(node.target) == "aten.cat.default"]
+assert constants and not [node for node in put_together if node.meta["val"].ndim == 4]
+convolutions = [node for node in graph.graph.nodes if str(node.target) == "diffcredit.convolve.default"]
+assert len({node.args[1] for node in convolutions}) == len(convolutions)  # each is made once
+slopes = [node for node in graph.graph.nodes if str(node.target) == "diffcredit.norm_slopes.default"]
+assert sum(node.args[9] is not None for node in slopes) > len(slopes) / 3
+assert sum(node.args[2] is not None for node in slopes) > 1
+for name, one, other in zip(["losses", *weights], graph(*given[:-2], *constants), expected):
+    if not name.endswith("to_k.bias"):
+        assert (one - other).norm() < 1e-4 * other.norm(), name
+print("equal")
+"""
+
+
+@pytest.mark.parametrize(
+    "comparison", [CONVOLUTIONS, NORMS, NETWORK, TRACED], ids=["convolutions", "norms", "network", "traced"]
+)
 def test_kernels_and_their_gradients_are_torchs(comparison):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

@@ -65,7 +65,7 @@ def test_convolutions(side, stride, padding, bias):
 @pytest.mark.parametrize("shape", [(5,), (7, 5)])
 def test_linear_layers(shape, bias):
     singles = layers(lambda: nn.Linear(5, 8, bias=bias))
-    compare(singles, StackedLinear(singles[0]), images(*shape))
+    compare(singles, StackedLinear(singles[0], cuda=False), images(*shape))
 
 
 @pytest.mark.parametrize("shape", [(12, 6, 5), (12, 7)])

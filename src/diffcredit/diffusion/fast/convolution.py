@@ -17,41 +17,55 @@ from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.products import product
 from diffcredit.diffusion.fast.kernels.weights import weight_lines, weight_sums, weight_windows
-from diffcredit.diffusion.fast.tiles import over, power_of_2
+from diffcredit.diffusion.fast.tiles import PROCESSORS, over, power_of_2
 
-PROCESSORS = 132  # about as many as a large GPU has
 ROWS = 64  # that a step of the sums over pixels takes
 
 
-def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
-    """(K·b, in, h, w) and weights (K, out, r, r, in), r = 1 or 3, with biases (K, out) → (K·b, out, h', w')."""
-    each = weight if weight[0].is_contiguous() else weight.contiguous()
-    return _convolve(x.contiguous(memory_format=torch.channels_last), each, bias, stride, padding)
+def convolved(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, added: Tensor | None = None
+) -> Tensor:
+    """(K·b, in, h, w) and weights (K, out, r, r, in), r = 1 or 3, with biases (K, out) → (K·b, out, h', w'), plus what
+    is ``added``."""
+    each = weight if _readable(weight) else weight.contiguous()
+    images = x.contiguous(memory_format=torch.channels_last)
+    added = None if added is None else added.contiguous(memory_format=torch.channels_last)
+    return _convolve(images, each, bias, added, stride, padding)
+
+
+def _readable(weight: Tensor) -> bool:
+    """Whether taps follow each other at equal distances, as the kernels want them."""
+    _, _, line, tap, channel = weight.stride()
+    return channel == 1 and line == weight.shape[3] * tap
 
 
 @torch.library.custom_op("diffcredit::convolve", mutates_args=())
-def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
-    y = _empty(x, weight, bias, stride, padding)
-    _multiply(x, weight, bias, y, stride, padding, back=False)
+def _convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, added: Tensor | None, stride: int, padding: int
+) -> Tensor:
+    y = _empty(x, weight, bias, added, stride, padding)
+    _multiply(x, weight, bias, added, y, stride, padding, back=False)
     return y
 
 
 @_convolve.register_fake
-def _empty(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
+def _empty(x: Tensor, weight: Tensor, bias: Tensor | None, added: Tensor | None, stride: int, padding: int) -> Tensor:
     height, width = ((size + 2 * padding - weight.shape[2]) // stride + 1 for size in x.shape[2:])
     shape = x.shape[0], weight.shape[1], height, width
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
 
 
 @torch.library.custom_op("diffcredit::convolve_back", mutates_args=())
-def _convolve_back(slope: Tensor, weight: Tensor, like: Tensor, stride: int, padding: int) -> Tensor:
+def _convolve_back(
+    slope: Tensor, weight: Tensor, like: Tensor, added: Tensor | None, stride: int, padding: int
+) -> Tensor:
     x = torch.empty_like(like, memory_format=torch.channels_last)
-    _multiply(slope, weight, None, x, stride, padding, back=True)
+    _multiply(slope, weight, None, added, x, stride, padding, back=True)
     return x
 
 
 @_convolve_back.register_fake
-def _(slope: Tensor, weight: Tensor, like: Tensor, stride: int, padding: int) -> Tensor:
+def _(slope: Tensor, weight: Tensor, like: Tensor, added: Tensor | None, stride: int, padding: int) -> Tensor:
     return torch.empty_like(like, memory_format=torch.channels_last)
 
 
@@ -111,9 +125,9 @@ class _Sharing:
 def _sharing(x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int) -> _Sharing:
     columns, channels = slope.shape[1], x.shape[1]
     rows = slope.shape[0] // models * slope.shape[2] * slope.shape[3]
-    out, into = (min(64, max(16, power_of_2(size))) for size in (columns, channels))
+    out, into = (min(16 if _exact(x) else 64, max(16, power_of_2(size))) for size in (columns, channels))
     if side == 3 and stride == padding == 1:
-        kernel, into, programs = (weight_lines, min(32, into), 2) if out == 64 else (weight_windows, min(32, into), 4)
+        kernel, into, programs = weight_lines if out == 64 else weight_windows, min(32, into), 6
         tiles = over(columns, out) * over(channels, into)
     else:
         kernel, programs = weight_sums, 4
@@ -125,6 +139,11 @@ def _sharing(x: Tensor, slope: Tensor, models: int, side: int, stride: int, padd
 def _precision() -> str:
     """Of products of float32 numbers, as torch is asked for them."""
     return "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
+
+
+def _exact(x: Tensor) -> bool:
+    """Whether products are made without tensor cores, number by number: large tiles of such take minutes to compile."""
+    return x.dtype != torch.bfloat16 and _precision() == "ieee"
 
 
 def _stages(x: Tensor, numbers: int) -> int:
@@ -139,6 +158,7 @@ def _multiply(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
+    added: Tensor | None,
     y: Tensor,
     stride: int,
     padding: int,
@@ -149,13 +169,16 @@ def _multiply(
     _, columns, y_height, y_width = y.shape
     models, side = weight.shape[0], weight.shape[2]
     rows = images // models * y_height * y_width
-    terms = next((terms for terms in (64, 32, 16) if channels % terms == 0), 32)
-    tile = min(128, max(16, power_of_2(columns)))
+    tall, wide, terms = 128, 128, next((terms for terms in (64, 32, 16) if channels % terms == 0), 32)
+    if _exact(x):
+        tall, wide, terms = 32, 32, 16
+    tile = min(wide, max(16, power_of_2(columns)))
     of_out, _, of_tap, _ = weight.stride()[1:]
-    product[(over(rows, 128) * over(columns, tile), models)](
+    product[(over(rows, tall) * over(columns, tile), models)](
         x,
         weight,
         bias,
+        added,
         y,
         rows,
         weight.stride(0),
@@ -174,31 +197,33 @@ def _multiply(
         PADDING=padding,
         BACK=back,
         BIAS=bias is not None,
-        ROWS=128,
+        ADDED=added is not None,
+        ROWS=tall,
         COLUMNS=tile,
         TERMS=terms,
         PRECISION=_precision(),
-        num_warps=8 if tile == 128 else 4,
-        num_stages=_stages(x, terms * (128 + tile)),
+        num_warps=8 if tile >= 64 else 4,
+        num_stages=_stages(x, terms * (tall + tile)),
     )
 
 
 def _remember(ctx, inputs, output) -> None:
-    x, weight, bias, ctx.stride, ctx.padding = inputs
-    ctx.biased = bias is not None
+    x, weight, bias, added, ctx.stride, ctx.padding = inputs
+    ctx.biased, ctx.adds = bias is not None, added is not None
     ctx.save_for_backward(x, weight)
 
 
 def _slopes(ctx, slope: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     slope = slope.contiguous(memory_format=torch.channels_last)
-    back = _convolve_back(slope, weight, x, ctx.stride, ctx.padding) if ctx.needs_input_grad[0] else None
+    back = _convolve_back(slope, weight, x, None, ctx.stride, ctx.padding) if ctx.needs_input_grad[0] else None
+    added = slope if ctx.adds else None
     if not (ctx.needs_input_grad[1] or ctx.needs_input_grad[2]):
-        return back, None, None, None, None
+        return back, None, None, added, None, None
     shape = weight.shape[0], weight.shape[2], ctx.stride, ctx.padding
     weights, biases = _weight_slopes(x, slope, *shape, ctx.biased)
     weights = weights.sum(dim=0).to(weight.dtype)
-    return back, weights, biases.sum(dim=0).to(weight.dtype) if ctx.biased else None, None, None
+    return back, weights, biases.sum(dim=0).to(weight.dtype) if ctx.biased else None, added, None, None
 
 
 _convolve.register_autograd(_slopes, setup_context=_remember)

@@ -31,7 +31,6 @@ class Fleet:
     def __init__(
         self, like: UNetModel, functions: Functions, data: Batch, settings: Training, *, ascend: bool = False
     ) -> None:
-        self._sign = -1 if ascend else 1
         self.count, self.settings, self._functions, self._data = functions.count, settings, functions, data
         device = like.device
         weights = dict(like.network.named_parameters())
@@ -45,9 +44,10 @@ class Fleet:
         # what the network computes with: the weights themselves, or their roundings
         self._rounded = self._weights if functions.dtype == kind else self._weights.to(functions.dtype)
         views = self._layout.views(self._rounded)
-        self._parameters = [nn.Parameter(view if self.count > 1 else view[0]) for view in views]
         frozen = {name: weight.detach().to(functions.dtype) for name, weight in weights.items() if name not in trained}
-        self._given = functions.given(frozen | dict(zip(self._layout.names, self._parameters, strict=True)))
+        self._given = [*(view if self.count > 1 else view[0] for view in views), *frozen.values()]
+        sign = -1 if ascend else 1
+        self._slopes = functions.gradients(self._layout.names, list(frozen), settings.min_snr, sign)
         size, last = settings.batch_size, settings.steps - 1
         steps = range(max(settings.steps, WARM_UP))  # those of the warm-up are looked up too
         whole: dict[str, Any] = {"dtype": torch.int64, "device": device}
@@ -164,8 +164,8 @@ class Fleet:
             table.index_select(0, self._at).flatten() for table in (self._places, self._flips, self._times, self._keys)
         )
         data = self._data
-        losses = self._functions.losses(
-            self._given,
+        losses, *gradients = self._slopes(
+            *self._given,
             data.x.index_select(0, places),
             data.flipped.index_select(0, places),
             flip,
@@ -174,10 +174,8 @@ class Fleet:
             self._counters,
             self._quantiles,
             data.conditions_at(places),
-            self.settings.min_snr,
             self._table,
         )
-        gradients = torch.autograd.grad(self._sign * losses.sum(), self._parameters)
         with torch.no_grad():
             self._gather(gradients if self.count > 1 else [gradient[None] for gradient in gradients])
             if self.settings.gradient_clip is not None:
@@ -190,7 +188,7 @@ class Fleet:
                 self._rounded.copy_(self._weights)
             if self._average is not None:
                 self._average.lerp_(self._weights, self._shares.index_select(0, self._at)[0])
-            self._losses.index_copy_(0, self._at, losses.detach().to(self._losses.dtype)[None])
+            self._losses.index_copy_(0, self._at, losses.to(self._losses.dtype)[None])
             self._at += 1
 
     def _gather(self, gradients: Sequence[Tensor]) -> None:

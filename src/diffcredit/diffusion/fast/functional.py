@@ -1,21 +1,23 @@
-"""A model's loss and prediction as functions of its weights, compiled once for all models of one architecture."""
+"""A model's gradients and predictions as functions of its weights, compiled once for all models of one architecture."""
 
 import copy
-import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from diffcredit.artifacts import fingerprint
+from diffcredit.artifacts import fingerprint, fingerprint_arrays
 from diffcredit.diffusion.dropping import CountedDropout
+from diffcredit.diffusion.fast.compiling import Compiled
+from diffcredit.diffusion.fast.seams import Seams
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.noises import normals_of
 from diffcredit.diffusion.unet import UNetModel
 
+Function = Callable[..., Sequence[Tensor]]
 _made: dict[str, "Functions"] = {}
 
 
@@ -30,47 +32,71 @@ def functions_of(like: UNetModel, count: int, dtype: torch.dtype) -> "Functions"
 def architecture(like: UNetModel) -> str:
     """Fingerprint of all of ``like`` but its weights."""
     shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
-    return fingerprint([type(like).__name__, shapes, like.noise_schedule.config, repr(like.network)])
-
-
-def cache_folder() -> Path:
-    """For what other processes and later runs need not find out again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diffcredit"
+    buffers = {name: buffer.numpy(force=True) for name, buffer in like.network.named_buffers()}
+    parts = [type(like).__name__, shapes, like.noise_schedule.config, repr(like.network), fingerprint_arrays(buffers)]
+    return fingerprint(parts)
 
 
 class Functions:
-    """Loss and prediction of ``count`` models as ``like``, computed in ``dtype`` with weights given at each call."""
+    """Gradients and predictions of ``count`` models as ``like``, computed in ``dtype`` with weights given at each
+    call."""
 
     def __init__(self, like: UNetModel, count: int, dtype: torch.dtype) -> None:
         self.count, self.dtype = count, dtype
-        compiles = like.device.type == "cuda"
+        self._compiles = like.device.type == "cuda"
+        self._identity = [architecture(like), count, str(dtype)]
         self._model = copy.copy(like)
-        self._model.network = stacked(like.network, count, cuda=compiles)
+        self._model.network = stacked(like.network, count, cuda=self._compiles)
         self._model.network.register_forward_pre_hook(self._convert, with_kwargs=True)
         self._module = _Calls(self._model)
         self._dropouts = [module for module in self._model.network.modules() if isinstance(module, CountedDropout)]
-        # the schedule moves its table to the device at first use, which would make the compiler start again
+        # the schedule moves its table to the device at first use, which is not to be in a trace
         nothing = torch.zeros(1, 1, 1, 1, device=like.device)
         like.noise_schedule.add_noise(nothing, nothing, torch.zeros(1, dtype=torch.long, device=like.device))
-        self.losses: Callable[..., Tensor] = self._losses
-        self.prediction: Callable[..., Tensor] = self._prediction
-        if compiles:
-            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
-            self.losses = torch.compile(self._losses, dynamic=False, fullgraph=True)
-            self.prediction = torch.compile(self._prediction, dynamic=False, fullgraph=True)
+        self._known: dict[str, Function] = {}
 
     @property
     def drops(self) -> bool:
         """Whether the network drops out some of what it sees."""
         return bool(self._dropouts)
 
-    def given(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The network's ``weights``, each (K, …) or frozen, as the functions want them."""
-        return {f"network.{name}": weight for name, weight in weights.items()}
+    def gradients(self, trained: Sequence[str], frozen: Sequence[str], min_snr: float | None, sign: int) -> Function:
+        """Of the weights ``trained``, each (K, …), of the ``frozen`` ones, and of what :meth:`_losses` wants: the
+        models' losses (K,), and the gradients of ``sign`` times their sum for the trained weights."""
+
+        def function(*given: Any) -> tuple[Tensor, ...]:
+            names = [*trained, *frozen]
+            with torch.enable_grad(), Seams() if self.count > 1 else nullcontext():
+                leaves = [weight.detach().requires_grad_() for weight in given[: len(trained)]]
+                weights = dict(zip(names, [*leaves, *given[len(trained) : len(names)]], strict=True))
+                losses = self._losses(weights, *given[len(names) :], min_snr)
+                return losses.detach(), *torch.autograd.grad(sign * losses.sum(), leaves)
+
+        return self._ready(function, ["gradients", list(trained), list(frozen), min_snr, sign])
+
+    def prediction(self, names: Sequence[str]) -> Function:
+        """Of the weights ``names``, of images (K·b, c, h, w) and of their time steps (K·b,): what the network says."""
+
+        def function(*given: Any) -> tuple[Tensor]:
+            *weights, x, t = given
+            calls = ("predict", x, t, None, None)
+            with torch.no_grad():
+                return (
+                    functional_call(self._module, _named(dict(zip(names, weights, strict=True))), calls).to(x.dtype),
+                )
+
+        return self._ready(function, ["prediction", list(names)])
+
+    def _ready(self, function: Function, what: list[object]) -> Function:
+        """``function`` as it is called: on a GPU compiled, once for all who ask for ``what``."""
+        key = fingerprint(what)
+        if key not in self._known:
+            self._known[key] = Compiled(function, [*self._identity, what]) if self._compiles else function
+        return self._known[key]
 
     def _losses(
         self,
-        weights: dict[str, Tensor],
+        weights: Mapping[str, Tensor],
         x: Tensor,
         mirrored: Tensor,
         flip: Tensor,
@@ -79,8 +105,8 @@ class Functions:
         counters: Tensor,
         quantiles: Tensor,
         condition: Tensor | None,
-        min_snr: float | None,
         table: Tensor | None,
+        min_snr: float | None,
     ) -> Tensor:
         """The mean loss (K,) of each model on its images x (K·b, c, h, w), ``mirrored`` where ``flip`` (K·b,), at time
         steps t (K·b,), with the noises of its key of ``keys`` (K,); ``table`` has the counters for dropout."""
@@ -88,15 +114,12 @@ class Functions:
         noise = normals_of(keys, counters, quantiles)[:, : x.numel() // self.count].reshape(x.shape).to(x.dtype)
         for dropout in self._dropouts:
             dropout.keys, dropout.table = keys, table
-        losses = functional_call(self._module, weights, ("loss", x, t, noise, condition))
+        losses = functional_call(self._module, _named(weights), ("loss", x, t, noise, condition))
         for dropout in self._dropouts:
             dropout.keys = dropout.table = None
         if min_snr is not None:
             losses = losses * self._model.noise_schedule.min_snr_weights(t, min_snr)
         return losses.view(self.count, -1).mean(dim=1)
-
-    def _prediction(self, weights: dict[str, Tensor], x: Tensor, t: Tensor) -> Tensor:
-        return functional_call(self._module, weights, ("predict", x, t, None, None)).to(x.dtype)
 
     def _convert(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The network's inputs in this type of numbers, and channels last."""
@@ -107,6 +130,11 @@ class Functions:
             return value.to(self.dtype, memory_format=torch.channels_last if value.ndim == 4 else torch.preserve_format)
 
         return tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
+
+
+def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The network's weights by their names in :class:`_Calls`."""
+    return {f"network.{name}": weight for name, weight in weights.items()}
 
 
 class _Calls(nn.Module):

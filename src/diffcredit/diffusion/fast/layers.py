@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diffcredit.diffusion.fast.seams import can_add, parts
 from diffcredit.errors import DiffcreditError
+
+LEAST = 16  # channels that the kernels' tiles are made for
 
 
 class CannotStack(DiffcreditError):
@@ -33,16 +36,27 @@ class Doubled(nn.Module):
 class StackedLinear(nn.Module):
     """K linear layers, weights (K, o, i) and biases (K, o): (K·b, …, i) → (K·b, …, o)."""
 
-    def __init__(self, layer: nn.Linear) -> None:
+    def __init__(self, layer: nn.Linear, *, cuda: bool) -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
+        self.convolved = _kernel() if cuda and min(layer.in_features, layer.out_features) >= LEAST else None
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.convolved is not None and x.ndim == 3:
+            y = self._by_kernel(x)
+            return can_add(y, lambda more: self._by_kernel(x, more))
         rows = x.reshape(self.weight.shape[0], -1, x.shape[-1])
         y = torch.bmm(rows, self.weight.transpose(1, 2))
         if self.bias is not None:
             y = y + self.bias[:, None]  # baddbmm first copies the bias to all rows
         return y.reshape(*x.shape[:-1], -1)
+
+    def _by_kernel(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        """As a convolution of pictures one pixel wide, which adds biases, and more, as it goes."""
+        assert self.convolved is not None
+        weight = self.weight[:, :, None, None]
+        pictures = [None if each is None else each.transpose(1, 2).unsqueeze(3) for each in (x, added)]
+        return self.convolved(pictures[0], weight, self.bias, 1, 0, pictures[1]).squeeze(3).transpose(1, 2)
 
 
 class StackedConv(nn.Module):
@@ -57,11 +71,7 @@ class StackedConv(nn.Module):
         self.stride, self.padding = layer.stride, layer.padding
         self.adds_bias = True  # False: another layer does
         square = layer.kernel_size in ((1, 1), (3, 3)) and len({*self.stride}) == len({*self.padding}) == 1
-        self.convolved: Callable[..., Tensor] | None = None
-        if cuda and square:
-            from diffcredit.diffusion.fast.convolution import convolved  # which needs Triton
-
-            self.convolved = convolved
+        self.convolved = _kernel() if cuda and square else None
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.weight, self.bias if self.adds_bias else None
@@ -70,10 +80,28 @@ class StackedConv(nn.Module):
         if weight.ndim == 4:
             weight, bias = weight[None], None if bias is None else bias[None]
         if self.convolved is not None:
-            return self.convolved(x, weight.permute(0, 1, 3, 4, 2), bias, self.stride[0], self.padding[0])
+            return self._by_kernel(x, weight.permute(0, 1, 3, 4, 2), bias)
         each = x.unflatten(0, (weight.shape[0], -1))  # (K, b, i, h, w)
         biases = [None] * len(weight) if bias is None else bias
         return torch.cat([F.conv2d(*own, self.stride, self.padding) for own in zip(each, weight, biases, strict=True)])
+
+    def _by_kernel(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        assert self.convolved is not None
+        beside, options = parts(x), (self.stride[0], self.padding[0])
+        if beside is not None and weight.shape[2] == 1:
+            # of what was put together, the sum of the parts' products
+            first, second = beside
+            size = first.shape[1]
+            so_far = self.convolved(first, weight[..., :size], bias, *options)
+            return self.convolved(second, weight[..., size:], None, *options, so_far)
+        y = self.convolved(x, weight, bias, *options)
+        return can_add(y, lambda more: self.convolved(x, weight, bias, *options, more))  # ty: ignore[call-non-callable]
+
+
+def _kernel() -> Callable[..., Tensor]:
+    from diffcredit.diffusion.fast.convolution import convolved  # which needs Triton
+
+    return convolved
 
 
 def simple(layer: nn.Conv2d) -> bool:

@@ -1,23 +1,34 @@
 """Group normalisation of many networks' images in one kernel, with the shift before it and the SiLU after it."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.norms import norm, norm_slopes
-from diffcredit.diffusion.fast.tiles import over, power_of_2
+from diffcredit.diffusion.fast.tiles import PROCESSORS, over, power_of_2
 
 REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are read a second time
 
 
 def normed(
-    x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, groups: int, eps: float, *, silu: bool
+    x: Tensor,
+    shift: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    eps: float,
+    *,
+    silu: bool,
+    other: Tensor | None = None,
 ) -> Tensor:
     """Of K models' images x (K·b, c, …) channels last, to which ``shift`` (K·b, c) is added first: each image's groups
-    of channels with mean 0 and variance 1, times ``weight`` (K, c) plus ``bias`` (K, c); and SiLU of that."""
+    of channels with mean 0 and variance 1, times ``weight`` (K, c) plus ``bias`` (K, c); and SiLU of that. ``other``
+    has the images' last channels where x has only the first."""
     shift = None if shift is None else shift.contiguous()
-    return _norm(_channels_last(x), shift, weight.contiguous(), bias.contiguous(), groups, eps, silu)[0]
+    other = None if other is None else _channels_last(other)
+    return _norm(_channels_last(x), other, shift, weight.contiguous(), bias.contiguous(), groups, eps, silu)[0]
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -29,13 +40,21 @@ def _channels_last(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("diffcredit::norm", mutates_args=())
 def _norm(
-    x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, groups: int, eps: float, silu: bool
+    x: Tensor,
+    other: Tensor | None,
+    shift: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    eps: float,
+    silu: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    y, means, scales = _outline(x, shift, weight, bias, groups, eps, silu)
-    channels, pixels = x.shape[1], math.prod(x.shape[2:])
-    options, programs = _tiling(pixels, channels, groups)
+    y, means, scales = _outline(x, other, shift, weight, bias, groups, eps, silu)
+    channels, pixels = y.shape[1], math.prod(x.shape[2:])
+    options, programs = _tiling(len(x), pixels, channels, groups, back=False)
     norm[(programs, len(x))](
         x,
+        x if other is None else other,
         shift,
         weight,
         bias,
@@ -47,6 +66,7 @@ def _norm(
         groups,
         len(x) // len(weight),
         eps,
+        SPLIT=0 if other is None else x.shape[1],
         SHIFTED=shift is not None,
         SILU=silu,
         **options,
@@ -56,97 +76,128 @@ def _norm(
 
 @_norm.register_fake
 def _outline(
-    x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, groups: int, eps: float, silu: bool
+    x: Tensor,
+    other: Tensor | None,
+    shift: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    eps: float,
+    silu: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     means, scales = (x.new_empty(x.shape[0], groups, dtype=torch.float32) for _ in range(2))
-    return torch.empty_like(x), means, scales
+    if other is None:
+        return torch.empty_like(x), means, scales
+    shape = x.shape[0], x.shape[1] + other.shape[1], *x.shape[2:]
+    y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    return y, means, scales
 
 
 @torch.library.custom_op("diffcredit::norm_slopes", mutates_args=())
 def _norm_slopes(
     slope: Tensor,
     x: Tensor,
+    other: Tensor | None,
     shift: Tensor | None,
     weight: Tensor,
     bias: Tensor,
     means: Tensor,
     scales: Tensor,
     silu: bool,
-) -> tuple[Tensor, Tensor]:
-    """Of x, and of each image's weights, biases and shift (3, n, c)."""
-    back, sums = _slopes_outline(slope, x, shift, weight, bias, means, scales, silu)
-    channels, pixels, groups = x.shape[1], math.prod(x.shape[2:]), means.shape[1]
-    options, programs = _tiling(pixels, channels, groups)
+    added: Tensor | None,
+    other_added: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of x, plus what is ``added`` to it, of ``other`` likewise (empty if there is none), and of each image's weights,
+    biases and shift (3, n, c)."""
+    back, other_back, sums = _slopes_outline(
+        slope, x, other, shift, weight, bias, means, scales, silu, added, other_added
+    )
+    channels, pixels, groups = slope.shape[1], math.prod(x.shape[2:]), means.shape[1]
+    options, programs = _tiling(len(x), pixels, channels, groups, back=True)
     norm_slopes[(programs, len(x))](
         slope,
         x,
+        x if other is None else other,
         shift,
         weight,
         bias,
         means,
         scales,
+        added,
+        added if other is None else other_added,
         back,
+        other_back,
         sums,
         pixels,
         channels,
         groups,
         len(x) // len(weight),
+        SPLIT=0 if other is None else x.shape[1],
         SHIFTED=shift is not None,
         SILU=silu,
+        ADDED=added is not None,
         **options,
     )
-    return back, sums
+    return back, other_back, sums
 
 
 @_norm_slopes.register_fake
-def _slopes_outline(
-    slope: Tensor,
-    x: Tensor,
-    shift: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    means: Tensor,
-    scales: Tensor,
-    silu: bool,
-) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), x.new_empty(3, x.shape[0], x.shape[1], dtype=torch.float32)
+def _slopes_outline(slope: Tensor, x: Tensor, other: Tensor | None, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    back, other_back = torch.empty_like(x), x.new_empty(0) if other is None else torch.empty_like(other)
+    return back, other_back, x.new_empty(3, x.shape[0], slope.shape[1], dtype=torch.float32)
 
 
-def _tiling(pixels: int, channels: int, groups: int) -> tuple[dict[str, int | bool], int]:
-    """How an image is shared out: a kernel's tiles and warps, and how many programs an image has. Channels side by side
-    fill a sector of memory, or two where pixels are few."""
+def _tiling(images: int, pixels: int, channels: int, groups: int, *, back: bool) -> tuple[dict[str, int | bool], int]:
+    """How an image is shared out: a kernel's tiles and warps, and how many programs an image has, as measured on an
+    H200. Channels side by side fill a sector of memory or two. Images that do not stay in registers are read a second
+    time, from the caches, which with many of them is no loss."""
     each = channels // groups
-    span = min(32, max(16, power_of_2(8192 // pixels)))
-    some = 1
-    while some * 2 <= groups and some * 2 * each <= span:
-        some *= 2
+    narrow, wide = (_groups_of(span, each, groups) for span in (16, 32))
+    few = images * over(groups, wide) < 2 * PROCESSORS
+    fits = power_of_2(pixels) * power_of_2(narrow * each) <= REGISTERS
+    whole = fits and (few or (not back and pixels > 256 and narrow * each == 16))
+    some = narrow if whole else wide
     lanes = power_of_2(some * each)
-    whole = power_of_2(pixels) * lanes <= REGISTERS
-    rows = power_of_2(pixels) if whole else max(1, 4096 // lanes)
+    if whole:
+        rows = power_of_2(pixels)
+        warps = min(16, max(2, rows * lanes // 2048))
+    else:
+        rows = min(256, max(1, power_of_2(pixels) // 2 if back else power_of_2(pixels)), max(1, REGISTERS // lanes))
+        warps = min(4, max(1, rows * lanes // 1024))
     options: dict[str, int | bool] = {
         "EACH": each,
         "GROUPS": some,
         "CHANNELS": lanes,
         "PIXELS": rows,
-        "WHOLE": whole,
-        "num_warps": min(16, max(2, rows * lanes // 2048)),
+        "WHOLE": rows >= pixels,
+        "num_warps": warps,
     }
     return options, over(groups, some)
 
 
+def _groups_of(span: int, each: int, groups: int) -> int:
+    """How many groups of ``each`` channels are within ``span`` channels; at least one."""
+    some = 1
+    while some * 2 <= groups and some * 2 * each <= span:
+        some *= 2
+    return some
+
+
 def _remember(ctx, inputs, output) -> None:
-    x, shift, weight, bias, _, _, ctx.silu = inputs
+    x, other, shift, weight, bias, _, _, ctx.silu = inputs
     _, means, scales = output
     ctx.mark_non_differentiable(means, scales)
-    ctx.save_for_backward(x, shift, weight, bias, means, scales)
+    ctx.save_for_backward(x, other, shift, weight, bias, means, scales)
 
 
 def _back(ctx, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    x, shift, weight, bias, means, scales = ctx.saved_tensors
-    back, sums = _norm_slopes(_channels_last(slope), x, shift, weight, bias, means, scales, ctx.silu)
+    x, other, shift, weight, bias, means, scales = ctx.saved_tensors
+    back, other_back, sums = _norm_slopes(
+        _channels_last(slope), x, other, shift, weight, bias, means, scales, ctx.silu, None, None
+    )
     weights, biases = sums[:2].unflatten(1, (weight.shape[0], -1)).sum(dim=2).to(weight.dtype)
     shifts = None if shift is None else sums[2].to(shift.dtype)
-    return back, shifts, weights, biases, None, None, None
+    return back, None if other is None else other_back, shifts, weights, biases, None, None, None
 
 
 _norm.register_autograd(_back, setup_context=_remember)

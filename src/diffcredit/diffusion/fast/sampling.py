@@ -31,12 +31,12 @@ class FastSampler:
     """Samples models as ``like``, ``sampling.batch_size`` images at a time."""
 
     def __init__(self, like: UNetModel, functions: Functions, sampling: Sampling) -> None:
-        self._sampling, self._like, self._functions = sampling, like, functions
+        self._sampling, self._like = sampling, like
         device = like.device
         layout = Layout(dict(like.network.named_parameters()))
         weights = torch.zeros(1, layout.size, dtype=functions.dtype, device=device)
         self._weights = [view[0] for view in layout.views(weights)]
-        self._given = functions.given(dict(zip(layout.names, self._weights, strict=True)))
+        self._predict = functions.prediction(layout.names)
         self._size = min(sampling.batch_size, sampling.images)
         # every model starts from the same: drawn once
         self._noises = initial_noise(like.shape, sampling.seeds).to(device)
@@ -78,5 +78,6 @@ class FastSampler:
         sampler = self._like.noise_schedule.sampler(self._sampling.scheduler, self._sampling.steps)
         x = self._x
         for t, asked in zip(self._times, self._asked, strict=True):
-            x = sampler.step(self._functions.prediction(self._given, x, asked), t, x)
+            (prediction,) = self._predict(*self._weights, x, asked)
+            x = sampler.step(prediction, t, x)
         self._x.copy_(x)

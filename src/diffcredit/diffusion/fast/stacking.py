@@ -47,7 +47,7 @@ def _give_each_its_own(fleet: nn.Module, *, cuda: bool) -> None:
         if type(module) is nn.Conv2d and own:
             fleet.set_submodule(name, StackedConv(module, cuda=cuda))
         elif type(module) is nn.Linear and own:
-            fleet.set_submodule(name, StackedLinear(module))
+            fleet.set_submodule(name, StackedLinear(module, cuda=cuda))
         elif own and not isinstance(module, Norm):
             raise CannotStack(f"{name} is a {type(module).__name__}")
 

@@ -1,5 +1,7 @@
 """How many tiles there are, and how large one is."""
 
+PROCESSORS = 132  # about as many as a large GPU has
+
 
 def over(total: int, each: int) -> int:
     """⌈total / each⌉."""

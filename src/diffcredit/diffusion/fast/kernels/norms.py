@@ -1,6 +1,10 @@
 """Group normalisation of images channels last, with what comes before and after it in a residual block: a shift of each
 image's channels, and SiLU. Both directions read what they need once and are bound by the few operations of a number,
-so that constants of a channel are put together before its pixels are looked at."""
+so that constants of a channel are put together before its pixels are looked at.
+
+Images may come in two parts, the first ``SPLIT`` channels in one tensor and the rest in another, as they do where a
+network puts images of its way down beside those of its way up: then they need not be copied into one tensor first.
+"""
 
 import triton
 import triton.language as tl
@@ -29,8 +33,36 @@ def _over_groups(values, lane, EACH: tl.constexpr):
 
 
 @triton.jit
+def _pixels(x, other, start, pixel, channel, mask, channels, SPLIT: tl.constexpr):
+    """Images' numbers (pixels, channels) from the number ``start`` of pixels on, float32."""
+    if SPLIT == 0:
+        at = x + start * channels + (pixel[:, None] * channels + channel[None, :])
+        return tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    rest = channels - SPLIT
+    at = x + start * SPLIT + (pixel[:, None] * SPLIT + channel[None, :])
+    seen = tl.load(at, mask=mask & (channel < SPLIT)[None, :], other=0.0).to(tl.float32)
+    at = other + start * rest + (pixel[:, None] * rest + (channel - SPLIT)[None, :])
+    return seen + tl.load(at, mask=mask & (channel >= SPLIT)[None, :], other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _put(values, x, other, start, pixel, channel, mask, channels, SPLIT: tl.constexpr):
+    """Stores what :func:`_pixels` reads."""
+    values = values.to(x.dtype.element_ty)
+    if SPLIT == 0:
+        tl.store(x + start * channels + (pixel[:, None] * channels + channel[None, :]), values, mask=mask)
+    else:
+        rest = channels - SPLIT
+        at = x + start * SPLIT + (pixel[:, None] * SPLIT + channel[None, :])
+        tl.store(at, values, mask=mask & (channel < SPLIT)[None, :])
+        at = other + start * rest + (pixel[:, None] * rest + (channel - SPLIT)[None, :])
+        tl.store(at, values, mask=mask & (channel >= SPLIT)[None, :])
+
+
+@triton.jit
 def norm(
     x,
+    other,
     shift,
     weight,
     bias,
@@ -47,6 +79,7 @@ def norm(
     CHANNELS: tl.constexpr,
     PIXELS: tl.constexpr,
     WHOLE: tl.constexpr,
+    SPLIT: tl.constexpr,
     SHIFTED: tl.constexpr,
     SILU: tl.constexpr,
 ):
@@ -55,14 +88,13 @@ def norm(
     image = tl.program_id(1).to(tl.int64)
     lane, channel, known = _lanes(channels, EACH, GROUPS, CHANNELS)
     pixel = tl.arange(0, PIXELS)
-    start = image * pixels * channels
-    at = pixel[:, None] * channels + channel[None, :]
+    start = image * pixels
     total = tl.zeros((CHANNELS,), dtype=tl.float32)
     squares = tl.zeros((CHANNELS,), dtype=tl.float32)
     seen = tl.zeros((PIXELS, CHANNELS), dtype=tl.float32)
     for first in range(0, 1 if WHOLE else pixels, PIXELS):
         mask = known[None, :] & (first + pixel < pixels)[:, None]
-        seen = tl.load(x + start + first * channels + at, mask=mask, other=0.0).to(tl.float32)
+        seen = _pixels(x, other, start + first, pixel, channel, mask, channels, SPLIT)
         total += tl.sum(seen, axis=0)
         squares += tl.sum(seen * seen, axis=0)
     moved = tl.zeros((CHANNELS,), dtype=tl.float32)
@@ -83,17 +115,16 @@ def norm(
     for first in range(0, 1 if WHOLE else pixels, PIXELS):
         mask = known[None, :] & (first + pixel < pixels)[:, None]
         if not WHOLE:
-            seen = tl.load(x + start + first * channels + at, mask=mask, other=0.0).to(tl.float32)
+            seen = _pixels(x, other, start + first, pixel, channel, mask, channels, SPLIT)
         z = seen * factor[None, :] + constant[None, :]
         if SILU:
             z = z * _sigmoid(z)
-        tl.store(y + start + first * channels + at, z.to(y.dtype.element_ty), mask=mask)
+        _put(z, y, y, start + first, pixel, channel, mask, channels, 0)
 
 
 @triton.jit
 def _risen(slope, seen, factor, constant, SILU: tl.constexpr):
     """The slope before SiLU, from that after it."""
-    slope = slope.to(tl.float32)
     if SILU:
         z = seen * factor[None, :] + constant[None, :]
         gate = _sigmoid(z)
@@ -105,12 +136,16 @@ def _risen(slope, seen, factor, constant, SILU: tl.constexpr):
 def norm_slopes(
     slopes,
     x,
+    other,
     shift,
     weight,
     bias,
     means,
     scales,
+    added,
+    other_added,
     x_slopes,
+    other_slopes,
     sums,
     pixels,
     channels,
@@ -121,16 +156,17 @@ def norm_slopes(
     CHANNELS: tl.constexpr,
     PIXELS: tl.constexpr,
     WHOLE: tl.constexpr,
+    SPLIT: tl.constexpr,
     SHIFTED: tl.constexpr,
     SILU: tl.constexpr,
+    ADDED: tl.constexpr,
 ):
-    """From the slopes of y to those of x; and of each image's channels, in ``sums`` (3, n, channels), the slopes of the
-    weights, of the biases and of the shifts."""
+    """From the slopes of y to those of x, plus what is ``added`` to them; and of each image's channels, in ``sums``
+    (3, n, channels), the slopes of the weights, of the biases and of the shifts."""
     image = tl.program_id(1).to(tl.int64)
     lane, channel, known = _lanes(channels, EACH, GROUPS, CHANNELS)
     pixel = tl.arange(0, PIXELS)
-    start = image * pixels * channels
-    at = pixel[:, None] * channels + channel[None, :]
+    start = image * pixels
     own = (image // images) * channels + channel
     w = tl.load(weight + own, mask=known, other=0.0).to(tl.float32)
     of = image * groups + channel // EACH
@@ -147,8 +183,8 @@ def norm_slopes(
     slope = tl.zeros((PIXELS, CHANNELS), dtype=tl.float32)
     for first in range(0, 1 if WHOLE else pixels, PIXELS):
         mask = known[None, :] & (first + pixel < pixels)[:, None]
-        seen = tl.load(x + start + first * channels + at, mask=mask, other=0.0).to(tl.float32)
-        slope = tl.load(slopes + start + first * channels + at, mask=mask, other=0.0)
+        seen = _pixels(x, other, start + first, pixel, channel, mask, channels, SPLIT)
+        slope = _pixels(slopes, slopes, start + first, pixel, channel, mask, channels, 0)
         slope = _risen(slope, seen, factor, constant, SILU)
         alone += tl.sum(slope, axis=0)
         times += tl.sum(slope * seen, axis=0)
@@ -170,8 +206,10 @@ def norm_slopes(
     for first in range(0, 1 if WHOLE else pixels, PIXELS):
         mask = known[None, :] & (first + pixel < pixels)[:, None]
         if not WHOLE:
-            seen = tl.load(x + start + first * channels + at, mask=mask, other=0.0).to(tl.float32)
-            slope = tl.load(slopes + start + first * channels + at, mask=mask, other=0.0)
+            seen = _pixels(x, other, start + first, pixel, channel, mask, channels, SPLIT)
+            slope = _pixels(slopes, slopes, start + first, pixel, channel, mask, channels, 0)
             slope = _risen(slope, seen, factor, constant, SILU)
         down = slope * factor[None, :] + (seen * by_x[None, :] + rest[None, :])
-        tl.store(x_slopes + start + first * channels + at, down.to(x_slopes.dtype.element_ty), mask=mask)
+        if ADDED:
+            down += _pixels(added, other_added, start + first, pixel, channel, mask, channels, SPLIT)
+        _put(down, x_slopes, other_slopes, start + first, pixel, channel, mask, channels, SPLIT)

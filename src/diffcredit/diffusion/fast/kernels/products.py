@@ -29,6 +29,7 @@ def product(
     x,
     weight,
     bias,
+    added,
     y,
     rows,
     weight_model,
@@ -47,12 +48,14 @@ def product(
     PADDING: tl.constexpr,
     BACK: tl.constexpr,
     BIAS: tl.constexpr,
+    ADDED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     TERMS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One tile of y (rows, columns) of one model. ``BACK``: from the gradient of the output to that of the input."""
+    """One tile of y (rows, columns) of one model, plus what is ``added``. ``BACK``: from the gradient of the output to
+    that of the input."""
     model = tl.program_id(1).to(tl.int64)
     tiles: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
     row = (tl.program_id(0) // tiles) * ROWS + tl.arange(0, ROWS)
@@ -127,10 +130,10 @@ def product(
             )
             total = tl.dot(seen, tl.trans(factor), total, input_precision=PRECISION)
     if BIAS:
-        added = tl.load(bias + model * bias_model + column, mask=wanted, other=0.0)
-        total += added[None, :].to(tl.float32)
-    tl.store(
-        y + (model * rows + row)[:, None] * OUTPUTS + column[None, :],
-        total.to(y.dtype.element_ty),
-        mask=known[:, None] & wanted[None, :],
-    )
+        own = tl.load(bias + model * bias_model + column, mask=wanted, other=0.0)
+        total += own[None, :].to(tl.float32)
+    to = (model * rows + row)[:, None] * OUTPUTS + column[None, :]
+    mask = known[:, None] & wanted[None, :]
+    if ADDED:
+        total += tl.load(added + to, mask=mask, other=0.0).to(tl.float32)
+    tl.store(y + to, total.to(y.dtype.element_ty), mask=mask)

@@ -1,0 +1,144 @@
+"""Functions of tensors, traced and compiled once, and found again by other workers and later runs.
+
+A function is traced with tensors that have shapes but no numbers. What the trace sees beside its arguments, such as the
+noise schedule's table, is kept with what was compiled. A run that finds both need not trace, which takes longer than
+all else before a study's first evaluation. Like the compiler's own cache, the folder is for those alone who may run
+code as its owner.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import diffcredit.diffusion
+from diffcredit.artifacts import atomic_folder, fingerprint
+from diffcredit.diffusion.fast.rehearsing import have_compiled
+from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisions_by_one
+
+Function = Callable[..., Sequence[Tensor]]
+PATCHES = {"triton.autotune_at_compile_time": False}  # which makes kernels one after another, for minutes
+
+
+def cache_folder() -> Path:
+    """For what other processes and later runs need not find out again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diffcredit"
+
+
+class Compiled:
+    """``function`` of tensors that look the same at every call, or are None at every call, made ready at the first one;
+    ``identity`` tells it from other functions."""
+
+    def __init__(self, function: Function, identity: object) -> None:
+        self._function, self._identity = function, identity
+        self._ready: Function | None = None
+
+    def __call__(self, *given: Tensor | None) -> Sequence[Tensor]:
+        there = [each for each in given if each is not None]
+        if self._ready is None:
+            lacking = [place for place, each in enumerate(given) if each is None]
+
+            def function(*some: Tensor) -> Sequence[Tensor]:
+                all_of_them: list[Tensor | None] = list(some)
+                for place in lacking:
+                    all_of_them.insert(place, None)
+                return self._function(*all_of_them)
+
+            self._ready = _found_or_made(function, there, [self._identity, lacking])
+        return self._ready(*there)
+
+
+def _found_or_made(function: Function, given: Sequence[Tensor], identity: object) -> Function:
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    looks = [[list(each.shape), list(each.stride()), str(each.dtype), each.device.type] for each in given]
+    key = fingerprint([identity, looks, _surroundings(given[0].device)])
+    folder = cache_folder() / "functions" / key
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):  # of workers that start together one compiles
+        if folder.exists():
+            try:
+                return _read(folder, given[0].device)
+            except Exception:  # whatever is wrong with it, it can be made again
+                shutil.rmtree(folder)
+        graph, constants = traced(function, given)
+        have_compiled(graph.graph)
+        compiled = torch._inductor.standalone_compile(
+            graph, [*given, *constants], dynamic_shapes="from_example_inputs", options={"config_patches": PATCHES}
+        )
+        with suppress(RuntimeError, AssertionError), atomic_folder(folder) as temporary:
+            compiled.save(path=str(temporary / "compiled"))  # which not everything can be
+            save_file({str(place): constant for place, constant in enumerate(constants)}, temporary / "constants")
+    return _with(compiled, constants)
+
+
+def _read(folder: Path, device: torch.device) -> Function:
+    constants = load_file(folder / "constants", device=str(device))
+    compiled = torch._inductor.CompiledArtifact.load(path=str(folder / "compiled"))
+    return _with(compiled, [constants[str(place)] for place in range(len(constants))])
+
+
+def _with(compiled: Any, constants: list[Tensor]) -> Function:
+    return lambda *given: compiled(*given, *constants)
+
+
+def traced(function: Function, given: Sequence[Tensor]) -> tuple[GraphModule, list[Tensor]]:
+    """``function`` as a graph of the tensors ``given`` and of the constants that it sees beside them, and those."""
+    module = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
+    constants = _lift(module)
+    leave_out_divisions_by_one(module.graph)
+    add_in_kernels(module.graph)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module, constants
+
+
+def _lift(module: GraphModule) -> list[Tensor]:
+    """Makes arguments of the constants of ``module``, in place, and returns them."""
+    places: dict[Any, Any] = {}
+    last = [node for node in module.graph.nodes if node.op == "placeholder"][-1]
+    for node in [node for node in module.graph.nodes if node.op == "get_attr"]:
+        if node.target not in places:
+            with module.graph.inserting_after(last):
+                last = places[node.target] = module.graph.placeholder(f"constant_{len(places)}")
+            last.meta.update(node.meta)
+        node.replace_all_uses_with(places[node.target])
+        module.graph.erase_node(node)
+    constants = [getattr(module, name).detach().contiguous() for name in places]
+    for name in places:
+        delattr(module, name)  # else the compiler takes it for an argument once more
+    return constants
+
+
+def _surroundings(device: torch.device) -> list[object]:
+    """All that what is compiled depends on beside the function: code, versions, the device, its settings."""
+    kind = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
+    tf32 = [torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32]
+    return [_code(), platform.python_version(), torch.version.cuda, kind, tf32]
+
+
+@cache
+def _code() -> list[str]:
+    """Fingerprints of this package and of those that functions are traced through and compiled by."""
+    root = Path(diffcredit.diffusion.__file__).parent
+    own = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))).hexdigest()
+    return [own, *(f"{name} {_version(name)}" for name in ("torch", "triton", "diffusers", "peft"))]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

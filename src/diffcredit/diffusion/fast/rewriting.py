@@ -1,0 +1,110 @@
+"""What a trace is spared: sums that a kernel beside them can make, and divisions by one."""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+_aten: Any = torch.ops.aten
+_VIEWS = {
+    _aten.transpose.int,
+    _aten.view.default,
+    _aten._unsafe_view.default,
+    _aten.squeeze.dim,
+    _aten.unsqueeze.default,
+}
+
+
+def leave_out_divisions_by_one(graph: Graph) -> None:
+    """In place: diffusers' blocks end with one, which between two kernels would copy the images."""
+    for node in [node for node in graph.nodes if node.target is torch.ops.aten.div.Tensor and node.args[1] == 1.0]:
+        node.replace_all_uses_with(node.args[0])
+        graph.erase_node(node)
+
+
+def add_in_kernels(graph: Graph) -> None:
+    """In place: where images were used twice, the gradient from elsewhere is added while a norm's or a convolution's is
+    made, and need not be read and written once more."""
+    if not hasattr(torch.ops.diffcredit, "norm_slopes"):  # on the CPU, whose layers are torch's
+        return
+    ops: Any = torch.ops.diffcredit
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    for kernel in list(graph.nodes):
+        if kernel.target is ops.norm_slopes.default:
+            results = [_result(kernel, place) for place in range(1 if kernel.args[2] is None else 2)]
+            _add(graph, kernel, 9, [_sum_of(result, order[kernel], order) for result in results])
+        elif kernel.target is ops.convolve_back.default:
+            _add(graph, kernel, 3, [_sum_of(kernel, order[kernel], order)])
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """``total`` of a kernel's result, seen by ``views`` in turn, and of what is ``added``."""
+
+    views: list[Node]
+    added: Node
+    total: Node
+
+
+def _result(kernel: Node, place: int) -> Node | None:
+    return next((user for user in kernel.users if user.target is operator.getitem and user.args[1] == place), None)
+
+
+def _sum_of(result: Node | None, made: int, order: dict[Node, int]) -> _Sum | None:
+    """The sum that is the only use of ``result``, with a gradient that is there when ``result`` is ``made``."""
+    views: list[Node] = []
+    last = result
+    while last is not None and len(last.users) == 1:
+        user = next(iter(last.users))
+        if user.target in _VIEWS:
+            views.append(user)
+            last = user
+            continue
+        if user.target is not torch.ops.aten.add.Tensor or user.kwargs:
+            return None
+        added = user.args[1] if user.args[0] is last else user.args[0]
+        if isinstance(added, Node) and added is not last and order.get(added, made) < made and _alike(last, added):
+            return _Sum(views, added, user)
+        return None
+    return None
+
+
+def _alike(one: Node, other: Node) -> bool:
+    mine, theirs = one.meta["val"], other.meta["val"]
+    return mine.shape == theirs.shape and mine.dtype == theirs.dtype and mine.stride() == theirs.stride()
+
+
+def _add(graph: Graph, kernel: Node, place: int, sums: Sequence[_Sum | None]) -> None:
+    """If there is a sum for each result of ``kernel``: gives it what is added, from argument ``place`` on, and takes
+    the sums out."""
+    found = [each for each in sums if each is not None]
+    if len(found) < len(sums):
+        return
+    given = list(kernel.args)
+    with graph.inserting_before(kernel):
+        given[place : place + len(found)] = [_unseen(graph, each) for each in found]
+    kernel.args = tuple(given)
+    for each in found:
+        each.total.replace_all_uses_with(each.views[-1] if each.views else _own(each))
+        graph.erase_node(each.total)
+
+
+def _own(each: _Sum) -> Any:
+    """The kernel's result itself."""
+    return each.total.args[1] if each.total.args[0] is each.added else each.total.args[0]
+
+
+def _unseen(graph: Graph, each: _Sum) -> Node:
+    """What is added, as the kernel's result lies before its views."""
+    node = each.added
+    for view in reversed(each.views):
+        if view.target is torch.ops.aten.transpose.int:
+            node = graph.call_function(view.target, (node, *view.args[1:]))
+        else:
+            before: Any = view.args[0]
+            shape = list(before.meta["val"].shape)
+            node = graph.call_function(torch.ops.aten.view.default, (node, shape))
+    return node

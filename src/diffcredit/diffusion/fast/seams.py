@@ -1,0 +1,82 @@
+"""Where a network's own code puts tensors together, kernels of the fast path may take them apart, and the other way.
+
+diffusers' blocks write ``cat`` and ``+`` between layers. Within :class:`Seams`, a layer that is given a ``cat`` can ask
+what it was put together from, and a sum with the result of a layer is made by that layer's own kernel. The blocks' code
+runs as it is; what nobody needs any more is left out of the trace.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+_SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__}
+_MOVES = {torch.Tensor.transpose, torch.Tensor.reshape}
+_current: list["Seams"] = []
+
+Adding = Callable[[Tensor], Tensor]
+
+
+class Seams(TorchFunctionMode):
+    """Remembers, while a function is traced, which images were put together from two, and which can be added to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # by the results' identities; the results stay, so that no other has the same
+        self._parts: dict[int, tuple[Tensor, tuple[Tensor, Tensor]]] = {}
+        self._adding: dict[int, tuple[Tensor, Adding]] = {}
+
+    def __enter__(self) -> "Seams":
+        _current.append(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        super().__exit__(exc_type, exc_val, exc_tb)
+        _current.pop()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _SUMS and len(args) == 2 and not kwargs:
+            # the later one, since the other may be what was added to, and used, before
+            latest = next((each for each in reversed(self._adding) if each in map(id, args)), None)
+            if latest is not None:
+                result, more = args if id(args[0]) == latest else args[::-1]
+                if isinstance(more, Tensor) and more.shape == result.shape:
+                    return self._adding[latest][1](more)
+        found = func(*args, **kwargs)
+        if func in _MOVES and id(args[0]) in self._adding and not kwargs:
+            self._adding[id(found)] = found, _moved(self._adding[id(args[0])][1], func, args)
+        if func is torch.cat and _are_images(args[0]) and kwargs.get("dim", args[1] if len(args) > 1 else 0) == 1:
+            self._parts[id(found)] = found, (args[0][0], args[0][1])
+        return found
+
+
+def _moved(adding: Adding, move: Any, args: Any) -> Adding:
+    """What adds to the result of a ``move`` of what ``adding`` adds to."""
+    shape = args[0].shape
+
+    def add(more: Tensor) -> Tensor:
+        back = more.transpose(*args[1:]) if move is torch.Tensor.transpose else more.reshape(shape)
+        return move(adding(back), *args[1:])
+
+    return add
+
+
+def _are_images(tensors: Any) -> bool:
+    return len(tensors) == 2 and all(each.ndim == 4 for each in tensors)
+
+
+def parts(x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """What the images ``x`` were put together from, if that is known."""
+    found = _current[-1]._parts.get(id(x)) if _current else None
+    return None if found is None else found[1]
+
+
+def can_add(result: Tensor, adding: Adding) -> Tensor:
+    """``result``, of which the sum with another tensor of its shape is ``adding(other)``."""
+    if _current:
+        _current[-1]._adding[id(result)] = result, adding
+    return result

@@ -1,0 +1,87 @@
+"""What is compiled once is found again; on the CPU, whose compiler is another but whose cache is the same."""
+
+import shutil
+
+import pytest
+import torch
+
+from diffcredit.diffusion.fast import compiling
+from diffcredit.diffusion.fast.compiling import Compiled, traced
+from diffcredit.diffusion.fast.rehearsing import have_compiled
+
+TABLE = torch.linspace(0, 1, 7)
+
+
+def looked_up(x, t, more):
+    y = torch.tanh(x) * TABLE[t][:, None]
+    return y if more is None else y + more, y.sum(0)
+
+
+def never(*given):
+    raise AssertionError("traced again")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    return tmp_path / "diffcredit" / "functions"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_function_is_compiled_once(folder):
+    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
+    for function in (looked_up, never):  # the second time from the folder
+        for found, expected in zip(Compiled(function, "it")(x, t, None), looked_up(x, t, None), strict=True):
+            torch.testing.assert_close(found, expected)
+    assert len([each for each in folder.iterdir() if each.is_dir()]) == 1
+    for other in ((torch.randn(5, 3), torch.tensor([1] * 5), None), (x, t, x)):  # look otherwise
+        with pytest.raises(AssertionError, match="traced again"):
+            Compiled(never, "it")(*other)
+    with pytest.raises(AssertionError, match="traced again"):
+        Compiled(never, "another")(x, t, None)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_what_is_damaged_is_made_again(folder):
+    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
+    Compiled(looked_up, "it")(x, t, None)
+    (kept,) = (each for each in folder.iterdir() if each.is_dir())
+    (kept / "compiled").write_bytes(b"nothing")
+    torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, x)), list(looked_up(x, t, x)))
+    torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, None)), list(looked_up(x, t, None)))
+
+
+def test_other_code_or_settings_are_another_function(monkeypatch):
+    here = torch.device("cpu")
+    before = compiling._surroundings(here)
+    assert compiling._surroundings(here) == before
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32)
+    assert compiling._surroundings(here) != before
+
+
+def test_constants_become_arguments():
+    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
+    graph, constants = traced(lambda x, t: looked_up(x, t, None), [x, t])
+    assert [constant.tolist() for constant in constants] == [TABLE.tolist()]
+    assert not [node for node in graph.graph.nodes if node.op == "get_attr"]
+    torch.testing.assert_close(list(graph(x, t, 2 * TABLE)), [2 * each for each in looked_up(x, t, None)])
+
+
+def test_operations_are_called_once_for_what_they_are_given(monkeypatch):
+    seen = []
+
+    @torch.library.custom_op("diffcredit::doubled_for_a_test", mutates_args=())
+    def doubled(x: torch.Tensor, by: int) -> torch.Tensor:
+        seen.append((x.shape, x.stride(), x.device.type, by))
+        return by * x
+
+    doubled.register_fake(lambda x, by: torch.empty_like(x))
+
+    def function(x, y):
+        return doubled(doubled(x, 2), 3), doubled(doubled(y, 3), 3), doubled(y.t(), 3)
+
+    graph, _ = traced(function, [torch.ones(2, 3), torch.ones(2, 3)])
+    assert not seen  # a trace computes nothing
+    have_compiled(graph.graph)
+    assert sorted(seen) == [((2, 3), (3, 1), "cpu", 2), ((2, 3), (3, 1), "cpu", 3), ((3, 2), (1, 3), "cpu", 3)]
