@@ -1,7 +1,7 @@
 """What one coalition costs on a GPU, and what fleets of small models gain.
 
     python -m benchmarks gpu
-    CIFAR20=cifar20.npz python -m benchmarks.gpu.measure coalition fleets agreement
+    CIFAR20=cifar20.npz python -m benchmarks.gpu.measure coalition fleets agreement start
 
 Parts that are named are measured, or all; what was measured before stays. On a machine without a GPU nothing is
 measured, and the page is written again from the results.
@@ -24,6 +24,7 @@ import torch
 from benchmarks.gpu import floor, plain
 from benchmarks.gpu.page import write_page
 from benchmarks.gpu.profile import shares
+from benchmarks.gpu.start import start
 from benchmarks.gpu.subjects import images_for, paper, preset, weights
 from benchmarks.gpu.turns import Job, in_turns
 from diffcredit.diffusion.ddpm import DDPM
@@ -256,6 +257,7 @@ PARTS: dict[str, dict[str, Job]] = {
         **{f"{name} images": (images_of, (name,)) for name in FLEETS},
     },
     "agreement": {"agreement": (agreement, ())},
+    "start": {"start": (start, ())},
 }
 
 if __name__ == "__main__":

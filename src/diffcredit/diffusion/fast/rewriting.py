@@ -20,7 +20,7 @@ _VIEWS = {
 
 def leave_out_divisions_by_one(graph: Graph) -> None:
     """In place: diffusers' blocks end with one, which between two kernels would copy the images."""
-    for node in [node for node in graph.nodes if node.target is torch.ops.aten.div.Tensor and node.args[1] == 1.0]:
+    for node in [node for node in graph.nodes if node.target is _aten.div.Tensor and node.args[1] == 1.0]:
         node.replace_all_uses_with(node.args[0])
         graph.erase_node(node)
 
@@ -63,7 +63,7 @@ def _sum_of(result: Node | None, made: int, order: dict[Node, int]) -> _Sum | No
             views.append(user)
             last = user
             continue
-        if user.target is not torch.ops.aten.add.Tensor or user.kwargs:
+        if user.target is not _aten.add.Tensor or user.kwargs:
             return None
         added = user.args[1] if user.args[0] is last else user.args[0]
         if isinstance(added, Node) and added is not last and order.get(added, made) < made and _alike(last, added):
@@ -101,10 +101,12 @@ def _unseen(graph: Graph, each: _Sum) -> Node:
     """What is added, as the kernel's result lies before its views."""
     node = each.added
     for view in reversed(each.views):
-        if view.target is torch.ops.aten.transpose.int:
-            node = graph.call_function(view.target, (node, *view.args[1:]))
+        if view.target is _aten.transpose.int:
+            target, how = _aten.transpose.int, view.args[1:]
         else:
             before: Any = view.args[0]
-            shape = list(before.meta["val"].shape)
-            node = graph.call_function(torch.ops.aten.view.default, (node, shape))
+            target, how = _aten.view.default, (list(before.meta["val"].shape),)
+        value = target(node.meta["val"], *how)
+        node = graph.call_function(target, (node, *how))
+        node.meta["val"] = value
     return node
