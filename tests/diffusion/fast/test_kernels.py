@@ -1,6 +1,7 @@
 """The kernels against torch's own layers, run by Triton's interpreter where there is no GPU."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -123,38 +124,52 @@ TRACED = """
 from diffcredit.diffusion import noises
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import functional, rehearsing
-from diffcredit.diffusion.fast.compiling import traced
+from diffcredit.diffusion.fast.compiling import Compiled, traced
 from diffcredit.diffusion.fast.stacking import stacked
+from diffcredit.retraining.lora import LoRA, _frozen
 
-like, models, images, here = DDPM.create("tiny", 8, 0), 2, 2, torch.device("cpu")
-weights = {
-    name: torch.stack([weight.detach() + 0.01 * torch.randn_like(weight) for _ in range(models)])
-    for name, weight in like.network.named_parameters()
-}
+models, images, here = 2, 2, torch.device("cpu")
 x, t, keys = torch.randn(models * images, 3, 8, 8), torch.tensor([3, 700, 20, 400]), torch.tensor([5, -6])
 flip = torch.tensor([True, False, False, True])
 tables = noises.counters(x[0].numel() * images, here), noises.quantiles(here)
-given = [*weights.values(), x, x.flip(3), flip, t, keys, *tables, None, None]
-
-def gradients():
-    return functional.Functions(like, models, torch.float32).gradients(list(weights), [], None, 1)
-
-expected = gradients()(*given)
-functional.stacked = lambda network, count, cuda: stacked(network, count, cuda=True)
-function = gradients()
-graph, constants = traced(lambda *some: function(*some, None, None), given[:-2])
-put_together = [node for node in graph.graph.nodes if str(node.target) == "aten.cat.default"]
-assert constants and not [node for node in put_together if node.meta["val"].ndim == 4]
-convolutions = [node for node in graph.graph.nodes if str(node.target) == "diffcredit.convolve.default"]
-assert len({node.args[1] for node in convolutions}) == len(convolutions)  # each is made once
-slopes = [node for node in graph.graph.nodes if str(node.target) == "diffcredit.norm_slopes.default"]
-assert sum(node.args[9] is not None for node in slopes) > len(slopes) / 3
-assert sum(node.args[2] is not None for node in slopes) > 1
+base = DDPM.create("tiny", 8, 0)
 rehearsing.AT_ONCE = 1  # Triton's interpreter knows no threads
-rehearsing.have_compiled(graph.graph)
-for name, one, other in zip(["losses", *weights], graph(*given[:-2], *constants), expected):
-    if not name.endswith("to_k.bias"):
-        assert (one - other).norm() < 1e-4 * other.norm(), name
+COMPILES = False
+
+def of_kind(graph, kind):
+    return [node for node in graph.graph.nodes if str(node.target) == f"diffcredit.{kind}.default"]
+
+for like in (base, LoRA(rank=16, dropout=0.0)._adapted(_frozen(base), 0)):
+    weights = dict(like.network.named_parameters())
+    trained = {
+        name: torch.stack([weight.detach() + 0.01 * torch.randn_like(weight) for _ in range(models)])
+        for name, weight in weights.items()
+        if weight.requires_grad
+    }
+    frozen = {name: weight.detach() for name, weight in weights.items() if name not in trained}
+    given = [*trained.values(), *frozen.values(), x, x.flip(3), flip, t, keys, *tables]
+
+    def gradients():
+        functions = functional.Functions(like, models, torch.float32)
+        function = functions.gradients(list(trained), list(frozen), None, 1)
+        return lambda *some: function(*some, None, None)
+
+    functional.stacked = stacked
+    expected = gradients()(*given)
+    functional.stacked = lambda network, count, cuda: stacked(network, count, cuda=True)
+    graph, constants = traced(gradients(), given)
+    rehearsing.have_compiled(graph.graph)
+    convolutions, slopes = of_kind(graph, "convolve"), of_kind(graph, "norm_slopes")
+    assert constants and convolutions and len({node.args[1] for node in convolutions}) == len(convolutions)  # once each
+    if like is base:
+        put_together = [node for node in graph.graph.nodes if str(node.target) == "aten.cat.default"]
+        assert not [node for node in put_together if node.meta["val"].ndim == 4]
+        assert sum(node.args[9] is not None for node in slopes) > len(slopes) / 3
+        assert sum(node.args[2] is not None for node in slopes) > 1
+    found = Compiled(gradients(), "it")(*given) if COMPILES else graph(*given, *constants)
+    for name, one, other in zip(["losses", *trained], found, expected):
+        if not name.endswith("to_k.bias"):
+            assert (one - other).norm() < 1e-4 * other.norm(), name
 print("equal")
 """
 
@@ -163,12 +178,25 @@ print("equal")
     "comparison", [CONVOLUTIONS, NORMS, NETWORK, TRACED], ids=["convolutions", "norms", "network", "traced"]
 )
 def test_kernels_and_their_gradients_are_torchs(comparison):
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert interpreted(comparison) == "equal\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_also_where_all_around_them_is_compiled(tmp_path):
+    for _ in range(2):  # compiled, and found again
+        compiled = TRACED.replace("COMPILES = False", "COMPILES = True")
+        assert interpreted(compiled, XDG_CACHE_HOME=str(tmp_path)) == "equal\n"
+
+
+def interpreted(program: str, **environment: str) -> str:
+    """What ``program`` says, its kernels run by Triton's interpreter."""
     done = subprocess.run(
-        [sys.executable, "-c", BEGINNING + comparison],
-        env=environment,
+        [sys.executable, "-c", BEGINNING + program],
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
     )
-    assert done.stdout == "equal\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout

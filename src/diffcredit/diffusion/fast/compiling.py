@@ -63,7 +63,7 @@ class Compiled:
 
 def _found_or_made(function: Function, given: Sequence[Tensor], identity: object) -> Function:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
-    looks = [[list(each.shape), list(each.stride()), str(each.dtype), each.device.type] for each in given]
+    looks = [[list(each.shape), list(each.stride()), str(each.dtype), str(each.device)] for each in given]
     key = fingerprint([identity, looks, _surroundings(given[0].device)])
     folder = cache_folder() / "functions" / key
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 _SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__}
@@ -39,6 +40,9 @@ class Seams(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if _changes(func, args, kwargs):  # what was remembered may have been made from it
+            self._parts.clear()
+            self._adding.clear()
         if func in _SUMS and len(args) == 2 and not kwargs:
             # the later one, since the other may be what was added to, and used, before
             latest = next((each for each in reversed(self._adding) if each in map(id, args)), None)
@@ -52,6 +56,14 @@ class Seams(TorchFunctionMode):
         if func is torch.cat and _are_images(args[0]) and kwargs.get("dim", args[1] if len(args) > 1 else 0) == 1:
             self._parts[id(found)] = found, (args[0][0], args[0][1])
         return found
+
+
+def _changes(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a function may change a tensor that it is given: ``add_``, ``y[0] = …``, ``F.silu(y, inplace=True)``."""
+    name = getattr(func, "__name__", "")
+    in_place = name.endswith("_") and not name.endswith("__")
+    told = getattr(func, "__module__", None) == F.__name__ and any(each is True for each in (*args, *kwargs.values()))
+    return in_place or told or name == "__setitem__" or name.startswith("__i")
 
 
 def _moved(adding: Adding, move: Any, args: Any) -> Adding:
