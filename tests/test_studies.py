@@ -11,7 +11,7 @@ from diffcredit.properties import PROPERTIES
 from diffcredit.retraining import RETRAININGS
 
 STUDIES = Path(__file__).parent.parent / "studies"
-FILES = sorted(STUDIES.glob("*.yaml"))
+FILES = sorted([*STUDIES.glob("*.yaml"), *STUDIES.glob("cifar20-h200/*.yaml")])
 
 
 def test_the_papers_three_and_a_small_variant_of_each():
@@ -27,7 +27,7 @@ def test_every_option_is_understood(file):
         (config.retraining, config.retraining.method, RETRAININGS),
         *((section, section.name, PROPERTIES) for section in config.properties),
     ):
-        build(name, section.options, registry, where=str(file), beside=STUDIES)
+        build(name, section.options, registry, where=str(file), beside=file.parent)
 
 
 def retraining(study: str):
