@@ -52,6 +52,15 @@ def test_what_is_damaged_is_made_again(folder):
     torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, None)), list(looked_up(x, t, None)))
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # no folder
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
+    torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, None)), list(looked_up(x, t, None)))
+
+
 def test_other_code_or_settings_are_another_function(monkeypatch):
     here = torch.device("cpu")
     before = compiling._surroundings(here)

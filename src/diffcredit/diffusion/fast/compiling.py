@@ -62,26 +62,35 @@ class Compiled:
 
 
 def _found_or_made(function: Function, given: Sequence[Tensor], identity: object) -> Function:
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    kept = cache_folder()
+    with suppress(OSError):
+        (kept / "functions").mkdir(parents=True, exist_ok=True)
+    if not os.access(kept / "functions", os.W_OK):
+        return _with(*_made(function, given))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kept / "compiled"))
     looks = [[list(each.shape), list(each.stride()), str(each.dtype), str(each.device)] for each in given]
-    key = fingerprint([identity, looks, _surroundings(given[0].device)])
-    folder = cache_folder() / "functions" / key
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder = kept / "functions" / fingerprint([identity, looks, _surroundings(given[0].device)])
     with FileLock(f"{folder}.lock"):  # of workers that start together one compiles
         if folder.exists():
             try:
                 return _read(folder, given[0].device)
             except Exception:  # whatever is wrong with it, it can be made again
                 shutil.rmtree(folder)
-        graph, constants = traced(function, given)
-        have_compiled(graph.graph)
-        compiled = torch._inductor.standalone_compile(
-            graph, [*given, *constants], dynamic_shapes="from_example_inputs", options={"config_patches": PATCHES}
-        )
+        compiled, constants = _made(function, given)
         with suppress(RuntimeError, AssertionError), atomic_folder(folder) as temporary:
             compiled.save(path=str(temporary / "compiled"))  # which not everything can be
             save_file({str(place): constant for place, constant in enumerate(constants)}, temporary / "constants")
     return _with(compiled, constants)
+
+
+def _made(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
+    """``function`` compiled, and the constants that are to be given to it last."""
+    graph, constants = traced(function, given)
+    have_compiled(graph.graph)
+    compiled = torch._inductor.standalone_compile(
+        graph, [*given, *constants], dynamic_shapes="from_example_inputs", options={"config_patches": PATCHES}
+    )
+    return compiled, constants
 
 
 def _read(folder: Path, device: torch.device) -> Function:
