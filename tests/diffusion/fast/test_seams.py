@@ -24,7 +24,9 @@ def test_images_put_together_are_known_by_their_parts():
         assert found is not None
         assert found[0] is X
         assert found[1] is Y
-        assert parts(torch.cat([X, X], dim=0)) is None
+        assert parts(torch.cat(tensors=(X, Y), dim=1)) is not None
+        assert parts(torch.cat([X, X])) is None
+        assert parts(torch.cat([X, Y.double()], dim=1)) is None
         assert parts(torch.cat([X, X, Y], 1)) is None
         assert parts(X) is None
     assert parts(both) is None
@@ -87,6 +89,7 @@ def test_other_sums_are_as_ever():
     with Seams():
         y = layer(X, asked)
         assert torch.equal(y + 1, 2 * X + 1)
+        assert (y + X.double()).dtype == torch.double
         assert torch.equal(torch.add(y, X, alpha=2), 4 * X)
         assert torch.equal(y + torch.ones(2, 1, 2, 2), 2 * X + torch.ones(2, 1, 2, 2))
     assert not asked

@@ -48,13 +48,15 @@ class Seams(TorchFunctionMode):
             latest = next((each for each in reversed(self._adding) if each in map(id, args)), None)
             if latest is not None:
                 result, more = args if id(args[0]) == latest else args[::-1]
-                if isinstance(more, Tensor) and more.shape == result.shape:
+                if isinstance(more, Tensor) and more.shape == result.shape and more.dtype == result.dtype:
                     return self._adding[latest][1](more)
         found = func(*args, **kwargs)
         if func in _MOVES and id(args[0]) in self._adding and not kwargs:
             self._adding[id(found)] = found, _moved(self._adding[id(args[0])][1], func, args)
-        if func is torch.cat and _are_images(args[0]) and kwargs.get("dim", args[1] if len(args) > 1 else 0) == 1:
-            self._parts[id(found)] = found, (args[0][0], args[0][1])
+        if func is torch.cat:
+            tensors, dim = (*args, *kwargs.values(), 0)[:2]  # however they are named
+            if dim == 1 and _are_images(tensors):
+                self._parts[id(found)] = found, (tensors[0], tensors[1])
         return found
 
 
@@ -78,7 +80,7 @@ def _moved(adding: Adding, move: Any, args: Any) -> Adding:
 
 
 def _are_images(tensors: Any) -> bool:
-    return len(tensors) == 2 and all(each.ndim == 4 for each in tensors)
+    return len(tensors) == 2 and all(each.ndim == 4 and each.dtype == tensors[0].dtype for each in tensors)
 
 
 def parts(x: Tensor) -> tuple[Tensor, Tensor] | None:
