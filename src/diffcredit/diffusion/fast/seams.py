@@ -54,7 +54,8 @@ class Seams(TorchFunctionMode):
         if func in _MOVES and id(args[0]) in self._adding and not kwargs:
             self._adding[id(found)] = found, _moved(self._adding[id(args[0])][1], func, args)
         if func is torch.cat:
-            tensors, dim = (*args, *kwargs.values(), 0)[:2]  # however they are named
+            given: list[Any] = [*args, *kwargs.values(), 0]  # however they are named
+            tensors, dim = given[:2]
             if dim == 1 and _are_images(tensors):
                 self._parts[id(found)] = found, (tensors[0], tensors[1])
         return found
