@@ -2,7 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -30,8 +30,11 @@ def _look(node: Node) -> Any:
 
 def _call(node: Node) -> None:
     target: Any = node.target
-    with suppress(torch.OutOfMemoryError):  # then it is compiled when its turn comes
-        target(*map_arg(node.args, _whatever))
+    first: Any = node.args[0]
+    device = first.meta["val"].device
+    there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()  # which a thread does not know
+    with suppress(torch.OutOfMemoryError), there:
+        target(*map_arg(node.args, _whatever))  # without memory it is compiled when its turn comes
 
 
 def _whatever(node: Node) -> Any:
