@@ -49,7 +49,7 @@ def _norm(
     eps: float,
     silu: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    y, means, scales = _outline(x, other, shift, weight, bias, groups, eps, silu)
+    y, means, scales = _outline(x, other, shift, weight, bias, groups)
     channels, pixels = y.shape[1], math.prod(x.shape[2:])
     options, programs = _tiling(len(x), pixels, channels, groups, back=False)
     norm[(programs, len(x))](
@@ -76,14 +76,7 @@ def _norm(
 
 @_norm.register_fake
 def _outline(
-    x: Tensor,
-    other: Tensor | None,
-    shift: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    groups: int,
-    eps: float,
-    silu: bool,
+    x: Tensor, other: Tensor | None, shift: Tensor | None, weight: Tensor, bias: Tensor, groups: int, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     means, scales = (x.new_empty(x.shape[0], groups, dtype=torch.float32) for _ in range(2))
     if other is None:
@@ -109,9 +102,7 @@ def _norm_slopes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of x, plus what is ``added`` to it, of ``other`` likewise (empty if there is none), and of each image's weights,
     biases and shift (3, n, c)."""
-    back, other_back, sums = _slopes_outline(
-        slope, x, other, shift, weight, bias, means, scales, silu, added, other_added
-    )
+    back, other_back, sums = _slopes_outline(slope, x, other)
     channels, pixels, groups = slope.shape[1], math.prod(x.shape[2:]), means.shape[1]
     options, programs = _tiling(len(x), pixels, channels, groups, back=True)
     norm_slopes[(programs, len(x))](
