@@ -1,7 +1,7 @@
 """What one coalition costs on a GPU, and what fleets of small models gain.
 
     python -m benchmarks gpu
-    CIFAR20=cifar20.npz python -m benchmarks.gpu.measure coalition fleets agreement start
+    CIFAR20=cifar20.npz python -m benchmarks.gpu.measure coalition large-fleet fleets agreement start
 
 Parts that are named are measured, or all; what was measured before stays. On a machine without a GPU nothing is
 measured, and the page is written again from the results.
@@ -46,6 +46,7 @@ RESULTS = Path(__file__).parent / "results.json"
 STEPS, BATCH = 1000, 64  # of a coalition's fine-tuning, as in the paper
 IMAGES, SAMPLING_STEPS, SAMPLING_BATCH = 10_240, 100, 1024
 CHEAPER = Sampling(images=2_048, steps=20, scheduler="dpm", batch_size=1024)
+PAPER_FLEET = 4
 FLEETS = {"mini": (1, 4, 8, 16, 32), "light": (1, 4, 8, 16)}
 Measure = Callable[[], dict[str, Any]]
 TRAINING = Training(steps=STEPS, batch_size=BATCH, schedule="cosine", average_tail=0.25)
@@ -139,7 +140,7 @@ def our_coalition() -> Measure:
 
 def fleet_of(name: str, size: int) -> Measure:
     """Milliseconds of a training step of one model, and memory."""
-    like = preset(name)
+    like = paper() if name == "paper" else preset(name)
     data, _ = images_for(like)
     settings = dataclasses.replace(TRAINING, steps=60)
     fleet = Fleet(like, functions_of(like, size, torch.bfloat16), data, settings)
@@ -250,7 +251,11 @@ def _clocked(work: Any) -> float:
 
 
 PARTS: dict[str, dict[str, Job]] = {
-    "coalition": {"plain coalition": (plain_coalition, ()), "our coalition": (our_coalition, ())},
+    "coalition": {
+        "plain coalition": (plain_coalition, ()),
+        "our coalition": (our_coalition, ()),
+    },
+    "large-fleet": {f"paper {PAPER_FLEET}": (fleet_of, ("paper", PAPER_FLEET))},
     "fleets": {
         **{f"{name} {size}": (fleet_of, (name, size)) for name, sizes in FLEETS.items() for size in sizes},
         **{f"{name} undone": (undone, (name,)) for name in FLEETS},

@@ -1,13 +1,16 @@
 """Measurements that get ready side by side, which is mostly compiling on the CPU, and then measure one after another
-with the GPU to themselves."""
+with the GPU to themselves. One that takes far longer than the others is not waited for."""
 
 import multiprocessing
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+
+PATIENCE = 120  # seconds after which those who are ready begin
 
 Job = tuple[Callable[..., Callable[[], Any]], tuple[Any, ...]]
 """A function that gets ready and returns what measures, and its arguments."""
@@ -36,13 +39,14 @@ def in_turns(jobs: dict[str, Job], told: Callable[[str, Any], None]) -> None:
 
 
 def _work(name: str, prepare: Any, given: tuple[Any, ...], ready: Any, turn: Any, results: Any) -> None:
-    measure = None
+    measure, began = None, time.monotonic()
     try:
         measure = prepare(*given)
+        print(f"{name}: ready after {time.monotonic() - began:.0f} s", flush=True)
     except Exception:
         results.put((name, {"error": traceback.format_exc()}))
-    with suppress(threading.BrokenBarrierError):  # one has died; the others measure all the same
-        ready.wait()
+    with suppress(threading.BrokenBarrierError):  # one has died or is late; the others measure all the same
+        ready.wait(PATIENCE)
     if measure is not None:
         with turn:
             try:

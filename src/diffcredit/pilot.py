@@ -10,8 +10,10 @@ from contextlib import suppress
 from math import comb
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from diffcredit.coalitions import encode, make_design
-from diffcredit.config import StudyConfig
+from diffcredit.config import StudyConfig, ValidationSection
 from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT
 from diffcredit.credit.pilot import Pilot, read_pilot
@@ -20,6 +22,7 @@ from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.seeds import derive_seed
+from diffcredit.validation.correlations import correlation
 
 if TYPE_CHECKING:
     from diffcredit.study import Study
@@ -29,6 +32,7 @@ COALITIONS, REPLICATES = 4, 3
 FIRST_REPLICATE = 1_000_000
 
 QUIET_ENOUGH = 0.1  # signal/noise under which credits take too many evaluations
+LEAST_ALIKE = 4  # coalitions that a correlation is told of
 ENOUGH = 40  # evaluations that tell more than a pilot
 
 
@@ -57,6 +61,13 @@ def run_pilot(study: "Study", executor: Executor, coalitions: int, replicates: i
     yield from study.evaluate(executor, tasks, "evaluating the pilot")
 
 
+def others(study: "Study") -> list["Study"]:
+    """The study by each retraining that validation compares with its own, and last from scratch."""
+    validation = study.config.validation or ValidationSection()
+    sections = {section.recipe: section for section in (*validation.retrainings, validation.truth)}
+    return [study.by(section, 1) for name, section in sections.items() if name != study.recipe]
+
+
 def pilot_evaluations(study: "Study") -> list[Evaluation]:
     """The pilot's evaluations that are done; none where there is no ledger yet."""
     return study.evaluations(status="done", purpose="pilot")
@@ -64,20 +75,38 @@ def pilot_evaluations(study: "Study") -> list[Evaluation]:
 
 def pilots(study: "Study") -> dict[str, Pilot]:
     """What the pilot tells of each property; a property with too few values is left out."""
-    evaluations = sorted(pilot_evaluations(study), key=lambda e: (e.coalition, e.replicate))
-    values: dict[str, dict[str, list[float]]] = {}
     errors: dict[str, list[float]] = {}
-    for evaluation in evaluations:
+    for evaluation in pilot_evaluations(study):
         for value in evaluation.values:
-            if value.value is not None:
-                values.setdefault(value.property, {}).setdefault(evaluation.coalition, []).append(value.value)
             if value.standard_error is not None:
                 errors.setdefault(value.property, []).append(value.standard_error)
     found = {}
-    for name, groups in values.items():
+    for name, groups in _values(study).items():
         with suppress(UserError):
             found[name] = read_pilot(list(groups.values()), errors.get(name, ()))
     return found
+
+
+def likeness(study: "Study", truth: "Study") -> dict[str, float]:
+    """Each property's correlation, over the pilot's coalitions, of their mean values by the retrainings of both."""
+    found, true = _values(study), _values(truth)
+    alike = {}
+    for name in found.keys() & true.keys():
+        both = found[name].keys() & true[name].keys()
+        if len(both) >= LEAST_ALIKE:
+            means = [[np.mean(each[name][coalition]) for coalition in sorted(both)] for each in (found, true)]
+            alike[name] = correlation(*np.array(means), "pearson")
+    return alike
+
+
+def _values(study: "Study") -> dict[str, dict[str, list[float]]]:
+    """The pilot's values by property and coalition, in the order of their seeds."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for evaluation in sorted(pilot_evaluations(study), key=lambda e: (e.coalition, e.replicate)):
+        for value in evaluation.values:
+            if value.value is not None:
+                values.setdefault(value.property, {}).setdefault(evaluation.coalition, []).append(value.value)
+    return values
 
 
 def signals(study: "Study") -> dict[str, float]:

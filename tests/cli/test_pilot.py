@@ -32,7 +32,7 @@ def test_a_table_and_a_sentence_for_each_property(diffcredit, file, tmp_path):
     code, out, err = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
     assert (code, err) == (0, "")
     assert "evaluating the pilot: 6/6" in out
-    assert "Pilot: 6 evaluations of 3 coalitions of half the contributors" in out
+    assert "Pilot of fine_tune: 6 evaluations of 3 coalitions of half the contributors" in " ".join(out.split())
     within, images, _, ratio, low, to, high = row_of(out, "colourfulness")[1:]
     assert (float(within) > 0, float(images) > 0, to) == (True, True, "to")
     assert 0 <= float(low) <= float(ratio) <= float(high)
@@ -43,6 +43,32 @@ def test_a_table_and_a_sentence_for_each_property(diffcredit, file, tmp_path):
     assert code == 0
     assert "evaluating" not in again
     assert row_of(again, "colourfulness") == row_of(out, "colourfulness")
+
+
+def test_other_retrainings_and_from_scratch_beside_it(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    compared = [{"method": "fine_tune", "name": "longer", "steps": 2}]
+    file = write_study(tmp_path, {**SMALL, "validation": {"shares": [0.5], "retrainings": compared, "steps": 3}})
+    command = ("pilot", file, "--coalitions", 4, "--replicates", 2, "--workers", 1, "--compare")
+    code, out, err = diffcredit(*command)
+    assert (code, err) == (0, "")
+    recipes = re.findall(r"Pilot of (\S+): 8 evaluations", out)
+    assert recipes == ["fine_tune", "longer", "from_scratch"]
+    values = {
+        name: dict(
+            rows(
+                tmp_path,
+                "SELECT coalition, avg(value) FROM evaluations JOIN property_values ON evaluation_id = evaluations.id "
+                f"JOIN recipes ON recipe_id = recipes.id WHERE recipes.name = '{name}' GROUP BY coalition",
+            )
+        )
+        for name in recipes
+    }
+    told = [line.split() for line in out.splitlines() if line.split()[:1] == ["colourfulness"]]
+    for name, row in zip(recipes[:2], told[:2], strict=True):
+        means = [[values[each][coalition] for coalition in sorted(values[name])] for each in (name, "from_scratch")]
+        assert float(row[-1]) == pytest.approx(stats.pearsonr(*means).statistic, abs=0.0051)
+    assert len(told[2]) == len(told[0]) - 1  # not beside itself
 
 
 @pytest.mark.parametrize("option", ["--coalitions", "--replicates"])
@@ -56,7 +82,7 @@ def test_status_and_plan_do_not_count_it(diffcredit, file):
     code, out, err = diffcredit("plan", file, warned=True)
     assert code == 0
     assert "10 evaluations of 10, " in out
-    assert "Pilot: 12 evaluations of 4 coalitions" in out
+    assert "Pilot of fine_tune: 12 evaluations of 4 coalitions" in " ".join(out.split())
     assert ("warning: colourfulness: signal/noise" in err) == (float(row_of(out, "colourfulness")[4]) < 0.1)
 
 

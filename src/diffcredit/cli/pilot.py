@@ -21,25 +21,31 @@ def pilot(
     study: StudyArgument,
     coalitions: Annotated[int, typer.Option(min=2, help="Coalitions of half the contributors.")] = 4,
     replicates: Annotated[int, typer.Option(min=2, help="Seeds of each.")] = 3,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also by the retrainings under validation, and from scratch.")
+    ] = False,
     *,
     where: Where,
 ) -> None:
     """Measure noise and signal with a few evaluations, and foresee how many a study needs."""
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.pilot import run_pilot
+    from diffcredit.pilot import others, run_pilot
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
-        executor = make_executor(loaded, where)
-        tell_failures(run_pilot(loaded, executor, coalitions, replicates))
-    print_pilot(loaded)
+        studies = [loaded, *(others(loaded) if compare else ())]
+        for each in studies:
+            tell_failures(run_pilot(each, make_executor(each, where), coalitions, replicates))
+    for each in studies:
+        print_pilot(each, studies[-1] if compare and each is not studies[-1] else None)
 
 
-def print_pilot(study: "Study") -> None:
-    """What the pilot tells of each property; nothing where there was none."""
+def print_pilot(study: "Study", truth: "Study | None" = None) -> None:
+    """What the pilot tells of each property, and how its values go along with those of ``truth``; nothing where there
+    was none."""
     from rich.table import Table
     from rich.text import Text
 
-    from diffcredit.pilot import pilot_evaluations, pilots
+    from diffcredit.pilot import likeness, pilot_evaluations, pilots
 
     found = pilots(study)
     if not found:
@@ -47,12 +53,13 @@ def print_pilot(study: "Study") -> None:
     n = len(pilot_evaluations(study)[0].coalition)
     some = next(iter(found.values()))
     title = (
-        f"\nPilot: {some.evaluations} evaluations of {some.coalitions} coalitions of half the contributors; "
-        "standard deviations between"
+        f"\nPilot of {study.recipe}: {some.evaluations} evaluations of {some.coalitions} coalitions of half the "
+        "contributors; standard deviations between"
     )
     grid = Table(box=None, title=Text(title, "bold"), title_justify="left")
     grid.add_column("property", overflow="fold")
-    for column in ("seeds", "images", "coalitions", "signal/noise", "90% interval"):
+    alike = {} if truth is None else likeness(study, truth)
+    for column in ("seeds", "images", "coalitions", "signal/noise", "90% interval", *(["fidelity"] * bool(alike))):
         grid.add_column(column, justify="right", no_wrap=True)
     for name, told in found.items():
         grid.add_row(
@@ -62,6 +69,7 @@ def print_pilot(study: "Study") -> None:
             f"{told.between:.3g}",
             f"{told.ratio:.2g}",
             f"{told.low:.2g} to {told.high:.2g}",
+            *([f"{alike[name]:.2f}"] if name in alike else []),
         )
     console.print(grid)
     for name, told in found.items():
