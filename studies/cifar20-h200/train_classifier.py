@@ -38,7 +38,7 @@ def train(images: Tensor, labels: Tensor, epochs: int, batch: int, seed: int) ->
     steps = epochs * (len(images) // batch)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.2, momentum=0.9, nesterov=True, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=steps, pct_start=0.2)
-    average = torch.optim.swa_utils.AveragedModel(network, use_buffers=True)
+    average = torch.optim.swa_utils.AveragedModel(network, avg_fn=_mean, use_buffers=True)
     for step in range(steps):
         if step % (len(images) // batch) == 0:
             order = torch.randperm(len(images), generator=generator, device=device)
@@ -53,6 +53,11 @@ def train(images: Tensor, labels: Tensor, epochs: int, batch: int, seed: int) ->
         if step >= 0.75 * steps:
             average.update_parameters(network)
     return average.module.eval()
+
+
+def _mean(mean: Tensor, new: Tensor, count: Tensor | int) -> Tensor:
+    """Of ``count`` tensors and a new one. Norms count in whole numbers, which torch's own does not divide on a GPU."""
+    return mean + (new - mean) / (count + 1)
 
 
 @torch.no_grad()
