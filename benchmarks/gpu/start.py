@@ -22,7 +22,7 @@ STUDY = """
 name: start
 results: results
 contributions: {source: npz, path: images.npz, contributor: labels, heldout: split, resolution: 32}
-model: {family: ddpm, preset: mini, train: {steps: 1900, batch_size: 128, learning_rate: 4.0e-4, schedule: cosine}}
+model: {family: ddpm, preset: mini, train: {steps: 3000, batch_size: 64, learning_rate: 4.0e-4, schedule: cosine}}
 retraining: {method: fine_tune, steps: 300, learning_rate: 2.0e-4, schedule: cosine, average_tail: 0.25}
 sampling: {scheduler: dpm, steps: 20, images: 1024, batch_size: 1024}
 properties: [{name: colourfulness}, {name: heldout_loss}, {name: cluster_entropy, clusters: 20}]

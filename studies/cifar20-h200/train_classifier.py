@@ -84,7 +84,8 @@ def main() -> None:
     recalled = (table.diagonal() / table.sum(1)).tolist()
     print(f"accuracy on {int(test.sum()):,} test images: {table.diagonal().sum() / table.sum():.3f}")
     save_file({name: weight.half().contiguous() for name, weight in network.state_dict().items()}, WEIGHTS)
-    found = {"accuracy": sum(recalled) / CLASSES, "of each class": dict(zip(names, recalled, strict=True))}
+    each = {name: round(share, 4) for name, share in zip(names, recalled, strict=True)}
+    found = {"accuracy": round(sum(recalled) / CLASSES, 4), "of each class": each}
     WEIGHTS.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -279,5 +279,6 @@ def test_large_images_are_decoded_one_at_a_time(monkeypatch):
 
     monkeypatch.setattr(loading, "square_pixels", decode)
     monkeypatch.setattr(loading, "LARGE", 200)
+    monkeypatch.setattr(loading, "AT_A_TIME", 1)
     monkeypatch.setattr(loading.os, "cpu_count", lambda: 8)
     assert load_contributions(source=source).skipped == ()

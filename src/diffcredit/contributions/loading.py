@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -21,6 +22,7 @@ from diffcredit.errors import UserError
 from diffcredit.seeds import derive_seed
 
 RESOLUTIONS = range(4, 1025)
+AT_A_TIME = 8  # images that a thread is given: one by one costs more than small ones take
 LARGE = 8_000_000
 """Pixels of an image that is decoded while no other such is: the largest take over 1 GB each on the way."""
 
@@ -170,9 +172,13 @@ def _decode(
             return f"cannot be decoded ({type(error).__name__}: {error})"
         return None
 
+    def fill_some(first: int) -> list[str | None]:
+        return [fill(row) for row in range(first, min(first + AT_A_TIME, len(records)))]
+
     kept = []
     with without_pillows_warnings(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        for row, why in enumerate(pool.map(fill, range(len(records)))):
+        told = chain.from_iterable(pool.map(fill_some, range(0, len(records), AT_A_TIME)))
+        for row, why in enumerate(told):
             if why is None:
                 kept.append(row)
             elif stop:

@@ -20,7 +20,7 @@ from diffcredit.diffusion.stepwise import train_stepwise
 
 __all__ = ["TrainingDiverged", "train", "train_each"]
 
-WORTHWHILE = 2000  # steps; a shorter training, if there is only one, is over before it would be compiled
+WORTHWHILE = 1000  # steps; a shorter training, if there is only one, is over before it would be compiled
 
 
 def train(

@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -28,6 +29,7 @@ import diffcredit.diffusion
 from diffcredit.artifacts import atomic_folder, fingerprint
 from diffcredit.diffusion.fast.rehearsing import have_compiled
 from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisions_by_one
+from diffcredit.events import event
 
 Function = Callable[..., Sequence[Tensor]]
 PATCHES = {"triton.autotune_at_compile_time": False}  # which makes kernels one after another, for minutes
@@ -57,30 +59,33 @@ class Compiled:
                     all_of_them.insert(place, None)
                 return self._function(*all_of_them)
 
-            self._ready = _found_or_made(function, there, [self._identity, lacking])
+            clock = time.perf_counter()
+            self._ready, found = _found_or_made(function, there, [self._identity, lacking])
+            event("function ready", found=found, seconds=round(time.perf_counter() - clock, 3))
         return self._ready(*there)
 
 
-def _found_or_made(function: Function, given: Sequence[Tensor], identity: object) -> Function:
+def _found_or_made(function: Function, given: Sequence[Tensor], identity: object) -> tuple[Function, bool]:
+    """``function`` compiled, and whether that was found or made."""
     kept = cache_folder()
     with suppress(OSError):
         (kept / "functions").mkdir(parents=True, exist_ok=True)
     if not os.access(kept / "functions", os.W_OK):
-        return _with(*_made(function, given))
+        return _with(*_made(function, given)), False
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kept / "compiled"))
     looks = [[list(each.shape), list(each.stride()), str(each.dtype), str(each.device)] for each in given]
     folder = kept / "functions" / fingerprint([identity, looks, _surroundings(given[0].device)])
     with FileLock(f"{folder}.lock"):  # of workers that start together one compiles
         if folder.exists():
             try:
-                return _read(folder, given[0].device)
+                return _read(folder, given[0].device), True
             except Exception:  # whatever is wrong with it, it can be made again
                 shutil.rmtree(folder)
         compiled, constants = _made(function, given)
         with suppress(RuntimeError, AssertionError), atomic_folder(folder) as temporary:
             compiled.save(path=str(temporary / "compiled"))  # which not everything can be
             save_file({str(place): constant for place, constant in enumerate(constants)}, temporary / "constants")
-    return _with(compiled, constants)
+    return _with(compiled, constants), False
 
 
 def _made(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:

@@ -1,9 +1,12 @@
 """A GPU's work recorded once and replayed: the host says "again" in place of launching hundreds of kernels."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import torch
+
+from diffcredit.events import event
 
 WARM_UP = 2  # calls before the recording: what is compiled, tuned and allocated at first use must not be in it
 
@@ -19,6 +22,7 @@ class Replayed:
         """Records the work if that is still to be done; True: it was done a few times for that."""
         if self._graph is not None:
             return False
+        clock = time.perf_counter()
         graph = torch.cuda.CUDAGraph()
         with _repeatable():
             with torch.cuda.stream(self._stream):
@@ -29,6 +33,7 @@ class Replayed:
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._work()
         self._graph = graph
+        event("work recorded", seconds=round(time.perf_counter() - clock, 3))
         return True
 
     def __call__(self) -> None:

@@ -1,0 +1,94 @@
+"""The study's evaluations in pieces: as much as fits into some minutes, what matters most first. What is done is not
+done again, and a piece that would be cut off is not begun.
+
+python studies/cifar20-h200/work.py --minutes 9
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from diffcredit.cli.console import Bars, say
+from diffcredit.cli.opened import opened
+from diffcredit.contest import Contest, Work
+from diffcredit.execution import InProcess, Task
+
+STUDY = Path(__file__).with_name("study.yaml")
+FLEET = 16  # models that are made together
+MIDDLE = 0.5
+OTHERS = 50  # coalitions of each other share
+UNKNOWN = 200.0  # seconds that a fleet may take of which nothing is known yet
+
+
+def pieces(contest: Contest) -> Iterator[Work]:
+    """All that is evaluated, in order of importance."""
+    truth = contest.truth()
+    compared = {each.config.retraining.method: each for each in contest.compared}
+    yield replace(truth, tasks=shares(contest, truth.tasks, [MIDDLE]), what="truth, half of the labelers")
+    yield contest.design(contest.study)
+    yield contest.design(compared.pop("fine_tune"))
+    yield contest.design(contest.scratch)
+    others = [share for share in contest.settings.shares if share != MIDDLE]
+    yield replace(truth, tasks=shares(contest, truth.tasks, others), what="truth, other shares")
+    yield from map(contest.leave_one_out, [contest.study, *contest.compared])
+    yield from map(contest.design, compared.values())
+    yield contest.leave_one_out(contest.scratch)
+
+
+def shares(contest: Contest, tasks: Sequence[Task], wanted: Sequence[float]) -> list[Task]:
+    """Those of truth's ``tasks`` with such shares of the labelers, as many coalitions of each as are wanted."""
+    some = []
+    for share in wanted:
+        size = round(share * contest.n)
+        own = [task for task in tasks if task.coalition.count("1") == size]
+        most = len(own) if share == MIDDLE else OTHERS
+        coalitions = list(dict.fromkeys(task.coalition for task in own))[:most]
+        some += [task for task in own if task.coalition in coalitions]
+    return some
+
+
+def fitting(tasks: Sequence[Task], left: float, each: float | None) -> int:
+    """How many of ``tasks`` fit into the seconds that are ``left`` if one takes ``each``, in whole fleets."""
+    if each is None:
+        return min(len(tasks), FLEET) if left > UNKNOWN else 0
+    fleets = int(left / (each * FLEET)) if each > 0 else len(tasks)
+    return min(len(tasks), fleets * FLEET)
+
+
+def do(work: Work, until: float) -> int:
+    """Evaluates what there is time for; how many evaluations are left."""
+    missing, pace = work.missing(), None
+    while missing:
+        now = time.monotonic()
+        count = fitting(missing, until - now, pace)
+        if count == 0:
+            break
+        tasks = missing[:count]
+        for _ in work.study.evaluate(InProcess(work.study.config.threads), tasks, work.what):
+            pass
+        pace = (time.monotonic() - now) / count  # of the last ones: the first had to be compiled
+        left = work.missing()
+        if len(left) > len(missing) - count:  # some failed, and would again
+            return len(left)
+        missing = left
+    return len(missing)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--study", type=Path, default=STUDY)
+    options = parser.parse_args()
+    until = time.monotonic() + 60 * options.minutes
+    with Bars() as bars, opened(str(options.study), bars) as study:
+        study.prepare()
+        contest = Contest(study)
+        for work in pieces(contest):
+            left = do(work, until)
+            say(f"{work.what}: {len(work.tasks) - left} of {len(work.tasks)}")
+
+
+if __name__ == "__main__":
+    main()

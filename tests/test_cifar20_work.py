@@ -1,0 +1,98 @@
+"""The runner of studies/cifar20-h200, on a study that takes seconds."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from diffcredit.contest import Contest
+from diffcredit.study import Study
+from tiny_study import images_of, rows, write_study
+
+FOLDER = Path(__file__).parent.parent / "studies" / "cifar20-h200"
+NAMES = ["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]
+SMALL = {
+    "contributions": {"path": "images", "resolution": 16},
+    "properties": ["colourfulness"],
+    "stop.evaluations": 12,
+    "validation": {
+        "shares": [0.25, 0.5, 0.75],
+        "coalitions": 12,
+        "evaluations": 10,
+        "retrainings": [{"method": "fine_tune", "steps": 1}, {"method": "soup", "steps": 1}],
+    },
+}
+
+
+@pytest.fixture
+def work(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import work
+
+    monkeypatch.setattr(work, "OTHERS", 10)
+    yield work
+    sys.modules.pop("work", None)
+
+
+@pytest.fixture
+def file(tmp_path):
+    images_of(tmp_path / "images", NAMES)
+    return write_study(tmp_path, SMALL)
+
+
+def run(work, monkeypatch, file: Path, minutes: float) -> None:
+    monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--minutes", str(minutes)])
+    work.main()
+
+
+def test_what_matters_most_comes_first(work, file):
+    contest = Contest(Study.load(file))
+    first, own, fine_tuned, scratch, others, *rest = work.pieces(contest)
+    assert {task.coalition.count("1") for task in first.tasks} == {4}
+    assert len(first.tasks) == 12 * 2
+    assert Counter(task.coalition.count("1") for task in others.tasks) == {2: 10 * 2, 6: 10 * 2}
+    seeds = Counter(task.coalition for task in others.tasks)
+    assert set(seeds.values()) == {2}
+    assert [each.study.recipe for each in (own, fine_tuned, scratch)] == ["sparsified", "fine_tune", "from_scratch"]
+    left_out = ["sparsified", "fine_tune", "soup"]
+    assert [each.study.recipe for each in rest] == [*left_out, "soup", "from_scratch"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "left", "each", "count"),
+    [
+        (40, 201, None, 16),  # of which nothing is known: a fleet
+        (40, 199, None, 0),
+        (10, 201, None, 10),
+        (40, 33, 1.0, 32),  # whole fleets
+        (40, 15, 1.0, 0),
+        (40, 100, 1.0, 40),
+        (40, 0.5, 0.0, 40),
+        (40, -1, 1.0, 0),
+    ],
+)
+def test_as_many_as_there_is_time_for(work, tasks, left, each, count):
+    assert work.fitting([None] * tasks, left, each) == count
+
+
+def test_all_of_it_once(work, file, tmp_path, monkeypatch):
+    run(work, monkeypatch, file, 0)
+    assert rows(tmp_path, "SELECT count(*) FROM evaluations") == [(0,)]
+    run(work, monkeypatch, file, 60)
+    found = rows(
+        tmp_path,
+        "SELECT recipes.name, purpose, count(*) FROM evaluations JOIN recipes ON recipe_id = recipes.id "
+        "WHERE status = 'done' GROUP BY recipes.name, purpose",
+    )
+    recipes = ("sparsified", "fine_tune", "soup", "from_scratch")
+    assert sorted(found) == sorted(
+        [
+            *((name, "estimate", 12 if name == "sparsified" else 10) for name in recipes),
+            *((name, "endpoint", 2) for name in recipes),
+            *((name, "validation", 8) for name in recipes),
+            ("from_scratch", "truth", 12 * 2 + 2 * 10 * 2),
+        ]
+    )
+    run(work, monkeypatch, file, 60)
+    assert rows(tmp_path, "SELECT count(*) FROM evaluations") == [(sum(count for *_, count in found),)]
