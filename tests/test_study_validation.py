@@ -2,6 +2,7 @@
 
 import csv
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from diffcredit.baselines import BaselineCredits
 from diffcredit.coalitions import decode
 from diffcredit.contest import Contest
+from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.ledger import PropertyRecord
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
-from diffcredit.study_validation import PARTS, Validation, kept_sections
+from diffcredit.study_validation import PARTS, Validation, kept_sections, parts_of
 from validated_study import VALIDATION, WEIGHTS, additive, enter, planted, record, validated
 
 # neither images nor a model are needed for these
@@ -125,6 +127,36 @@ def test_runtime_tells_how_many_times_faster(tmp_path):
     said = Validation(contest.study).section("runtime").summary
     assert any("9 s of training and 1 s of sampling" in sentence for sentence in said)
     assert any("5 times as fast as from_scratch" in sentence for sentence in said)
+
+
+def test_a_surrogate_that_is_the_game_needs_no_evaluations(tmp_path):
+    """Of a property that is better low, F and the surrogates are turned round together."""
+    contest = planted(tmp_path, noise=0.5)
+    flat = np.ones(8)
+    known = {"pools": -WEIGHTS, "real_data": flat}
+    vars(contest.study)["surrogates"] = SimpleNamespace(
+        names=tuple(known),
+        ready=lambda: True,
+        standing_in=lambda prop: list(known) if prop == "heldout_loss" else [],
+        known=lambda prop, coalitions: (
+            [KnownSurrogate(coalitions @ each, each) for each in known.values()] if prop == "heldout_loss" else []
+        ),
+    )
+    validation = evaluated(contest, ["lds"])
+    with pytest.warns(DiffcreditWarning, match="colourfulness: no surrogate stands in for it"):
+        section = validation.section("surrogates")
+    (alone,) = (row for row in table(section, "surrogates") if row["surrogate"] == "pools" and row["evaluations"] == 0)
+    (every,) = (row for row in table(section, "surrogates") if row["surrogate"] == "pools" and row["evaluations"] == 30)
+    assert alone["LDS"].value > 0.95
+    assert every["LDS"].value == pytest.approx(alone["LDS"].value, abs=0.03)
+    assert "surrogates" in parts_of(contest.study)
+
+
+def test_a_study_without_surrogates_has_no_such_part(tmp_path):
+    contest = planted(tmp_path)
+    assert parts_of(contest.study) == [part for part in PARTS if part != "surrogates"]
+    with pytest.raises(UserError, match="no surrogate stands in"):
+        Validation(contest.study).section("surrogates")
 
 
 def test_only_the_properties_asked_for(tmp_path):

@@ -181,6 +181,7 @@ def images_of(name: str) -> Measure:
 def agreement() -> Measure:
     """How much the paths differ, beside how much another seed does: distances of the weights after a fine-tuning, over
     how far they moved, and the difference in a property of 1,024 images."""
+    torch.backends.cudnn.allow_tf32 = False  # which rounds otherwise, and not the same way in every kernel
     like = preset("mini")
     data, images = images_for(like)
     base = like.clone()

@@ -17,7 +17,7 @@ import numpy as np
 
 from diffcredit.coalitions import decode, encode, make_design
 from diffcredit.config import ValidationSection
-from diffcredit.credit import estimate
+from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
@@ -273,39 +273,48 @@ class Contest:
         seconds = [_seconds(one) for one in each.evaluations(status="done") if "1" in one.coalition]
         return float(np.mean(seconds)) if sum(seconds) > 0 else math.nan
 
+    def standing_in(self, prop: str, game: RecipeGame | None = None) -> dict[str, KnownSurrogate]:
+        """The surrogates of a property as helpfulness, with their values at the coalitions of ``game``; none where what
+        they need is not measured."""
+        surrogates = self.study.surrogates
+        if not surrogates.names or not surrogates.ready():
+            return {}
+        coalitions = np.zeros((0, self.n), dtype=np.bool_) if game is None else game.coalitions
+        higher = self.properties[prop].higher_is_better
+        return {
+            name: KnownSurrogate(
+                helpfulness(np.asarray(each.values), higher),
+                helpfulness(np.asarray(each.credits), higher),
+                each.standard_error,
+            )
+            for name, each in zip(surrogates.standing_in(prop), surrogates.known(prop, coalitions), strict=True)
+        }
+
     def _corrected(self, prop: str) -> list[Contender]:
         """The credits of the study's surrogates, corrected by its evaluations; their cost is not known."""
-        surrogates, game = self.study.surrogates, self.game(self.study, prop)
-        if game is None or not self._standing_in(prop):
+        game = self.game(self.study, prop)
+        known = {} if game is None else self.standing_in(prop, game)
+        if game is None or not known:
             return []
-        higher = self.properties[prop].higher_is_better
         with suppress(UserError):  # where the evaluations are too few
             credits = estimate(
                 game.coalitions,
-                helpfulness(game.values, higher),  # F again, as the surrogates are
-                empty=helpfulness(game.empty, higher).tolist(),
-                full=helpfulness(game.full, higher).tolist(),
+                game.values,
+                empty=game.empty,
+                full=game.full,
                 size_distribution=game.size_distribution,
-                surrogate=surrogates.known(prop, game.coalitions),
+                surrogate=list(known.values()),
             ).values
-            name = f"shapley with {', '.join(self._standing_in(prop))}, {self.study.recipe}"
-            return [Contender(name, DEFAULT, self.study.recipe, helpfulness(credits, higher), len(game.values))]
+            name = f"shapley with {', '.join(known)}, {self.study.recipe}"
+            return [Contender(name, DEFAULT, self.study.recipe, credits, len(game.values))]
         return []
 
     def _surrogates(self, prop: str) -> list[Contender]:
         """Each surrogate's own credits, which no evaluation corrects."""
-        names, nothing = self._standing_in(prop), np.zeros((0, self.n), dtype=np.bool_)
-        higher = self.properties[prop].higher_is_better
-        known = self.study.surrogates.known(prop, nothing) if names else []
         return [
-            Contender(f"surrogate {name}", "surrogate", "", helpfulness(np.asarray(each.credits), higher))
-            for name, each in zip(names, known, strict=True)
+            Contender(f"surrogate {name}", "surrogate", "", np.asarray(each.credits))
+            for name, each in self.standing_in(prop).items()
         ]
-
-    def _standing_in(self, prop: str) -> list[str]:
-        """The surrogates of a property, where all that they need is measured."""
-        surrogates = self.study.surrogates
-        return surrogates.standing_in(prop) if surrogates.names and surrogates.ready() else []
 
     def _left_one_out(self, each: "Study", prop: str, unit: float) -> list[Contender]:
         work = self.leave_one_out(each)

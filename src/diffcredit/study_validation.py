@@ -45,6 +45,7 @@ from diffcredit.validation.photographs import above_and_below, same_noises
 from diffcredit.validation.records import Contender, Estimate
 from diffcredit.validation.runtime import runtime, runtime_section
 from diffcredit.validation.sections import Photograph, Section
+from diffcredit.validation.surrogacy import surrogacy, surrogacy_section
 from diffcredit.validation.unlearning import UnlearningRecipe, unlearning, unlearning_section
 from diffcredit.validation.writing import SECTION, read_section, write_section
 
@@ -162,6 +163,15 @@ class Validation:
     def _with_baselines(self) -> None:
         if not kept_baselines(self.study):
             run_baselines(self.study)
+
+    def surrogates_section(self) -> Section:
+        def of(name: str) -> Any:
+            game = self.contest.game(self.study, name)
+            if game is None:
+                raise UserError(f"{self.study.recipe!r} has no evaluations yet; diffcredit run comes first")
+            return surrogacy(game, self.contest.standing_in(name, game), self.contest.truths(name))
+
+        return surrogacy_section(self.titled(self.by_property(of)))
 
     def convergence_work(self) -> list[Work]:
         return [self.contest.truth(), *map(self.contest.design, self.contest.compared)]
@@ -381,6 +391,7 @@ class Validation:
 
 PARTS = {
     "lds": Part(Validation.lds_work, Validation.lds_section),
+    "surrogates": Part(lambda validation: [validation.contest.truth()], Validation.surrogates_section),
     "counterfactual": Part(Validation.counterfactual_work, Validation.counterfactual_section),
     "fidelity": Part(Validation.fidelity_work, Validation.fidelity_section),
     "convergence": Part(Validation.convergence_work, Validation.convergence_section),
@@ -389,6 +400,11 @@ PARTS = {
     "unlearning": Part(Validation.unlearning_work, Validation.unlearning_section),
     "contributors": Part(lambda validation: (), Validation.contributors_section),
 }
+
+
+def parts_of(study: "Study") -> list[str]:
+    """The parts that a study may have."""
+    return [part for part in PARTS if part != "surrogates" or study.surrogates.names]
 
 
 def kept_sections(study: "Study") -> list[Section]:

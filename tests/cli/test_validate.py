@@ -115,7 +115,7 @@ def test_scores_are_of_all_that_was_evaluated(diffcredit, planted):
 def test_mistakes(diffcredit, planted):
     code, out, err = diffcredit("validate", planted, "--part", "luck")
     assert (code, out) == (2, "")
-    assert "--part 'luck': accepted: lds, counterfactual, fidelity, convergence, budget, runtime, unlearning, " in err
+    assert "--part 'luck': accepted: lds, surrogates, counterfactual, fidelity, convergence, budget, runtime, " in err
     code, out, err = diffcredit("validate", planted, "--property", "beauty")
     assert (code, out) == (2, "")
     assert "--property 'beauty': accepted: colourfulness, heldout_loss" in err

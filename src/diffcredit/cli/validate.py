@@ -24,8 +24,8 @@ PartOption = Annotated[
     list[str] | None,
     typer.Option(
         "--part",
-        help="lds, counterfactual, fidelity, convergence, budget, runtime, unlearning or contributors; may be "
-        "repeated. Default: all.",
+        help="lds, surrogates, counterfactual, fidelity, convergence, budget, runtime, unlearning or contributors; "
+        "may be repeated. Default: all.",
         show_default=False,
     ),
 ]
@@ -54,14 +54,14 @@ def validate(
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
     from diffcredit.cli.report import write_results
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.study_validation import PARTS, Validation
+    from diffcredit.study_validation import PARTS, Validation, parts_of
 
     for name in part or []:
         if name not in PARTS:
             raise UserError(f"--part {name!r}: accepted: {', '.join(PARTS)}")
-    parts = [name for name in PARTS if name in part] if part else list(PARTS)
     sections, reasons = [], {}
     with stopping_gently(), Bars() as bars, opened(study, bars, logged=not plan) as loaded:
+        parts = [name for name in PARTS if name in part] if part else parts_of(loaded)
         validation = Validation(loaded, prop or [])
         # foreseen by another, for this one's scores must be of what will be evaluated
         tell_work(Validation(loaded, prop or []), parts, where, evaluated=evaluated)

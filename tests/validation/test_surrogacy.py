@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from tests.validation.made_up import recipe_game, truth_of, uniform
+
+from diffcredit.credit import KnownSurrogate, estimate
+from diffcredit.errors import UserError
+from diffcredit.testing.games import additive, noisy
+from diffcredit.validation.statistics import linear_datamodeling_score
+from diffcredit.validation.surrogacy import ALL, NONE, surrogacy, surrogacy_section
+
+N, M = 12, 400
+WEIGHTS = np.random.default_rng(0).normal(size=N)
+JUNK = np.random.default_rng(1).normal(size=N)
+COALITIONS = uniform(N, M)
+
+
+def known(weights):
+    """A surrogate that is the additive game of ``weights``, its credits known exactly."""
+    return KnownSurrogate(COALITIONS @ weights, weights, np.zeros(N))
+
+
+def planted(deviation=2.0, surrogates=None, **about):
+    game = recipe_game(noisy(additive(WEIGHTS), deviation, 3), COALITIONS)
+    truth = truth_of(noisy(additive(WEIGHTS), 0.1, 5), N, 80, seeds=2)
+    some = {"pools": known(WEIGHTS), "real_data": known(JUNK)} if surrogates is None else surrogates
+    return game, truth, surrogacy(game, some, [truth], **about)
+
+
+def lds_of(credits, truth):
+    return linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))
+
+
+def test_every_score_is_that_of_the_credits_it_is_called_by():
+    game, truth, found = planted(counts=(30, 100))
+    assert found.share == 0.5
+    assert [(each.surrogate, each.evaluations) for each in found.worths] == [
+        *((NONE, count) for count in (30, 100, M)),
+        *(("pools", count) for count in (0, 30, 100, M)),
+        *(("real_data", count) for count in (0, 30, 100, M)),
+        *((ALL, count) for count in (30, 100, M)),
+    ]
+    used = {NONE: [], "pools": [WEIGHTS], "real_data": [JUNK], ALL: [WEIGHTS, JUNK]}
+    scores = {}
+    for each in found.worths:
+        rows = slice(each.evaluations)
+        if each.evaluations == 0:
+            credits = used[each.surrogate][0]
+        else:
+            some = [KnownSurrogate(COALITIONS[rows] @ w, w, np.zeros(N)) for w in used[each.surrogate]]
+            credits = estimate(
+                COALITIONS[rows], game.values[rows], empty=game.empty, full=game.full, surrogate=some or None
+            ).values
+        scores[each.surrogate, each.evaluations] = lds_of(credits, truth)
+        assert each.lds.value == pytest.approx(scores[each.surrogate, each.evaluations])
+        assert each.lds.low <= each.lds.value <= each.lds.high
+    for each in found.worths:
+        mine = scores[each.surrogate, each.evaluations]
+        if (each.surrogate, each.evaluations) == (NONE, M):
+            assert each.less_evaluated is None
+        else:
+            assert each.less_evaluated.value == pytest.approx(mine - scores[NONE, M])
+        if (each.surrogate, each.evaluations) == ("real_data", 0):
+            assert each.less_control is None
+        else:
+            assert each.less_control.value == pytest.approx(mine - scores["real_data", 0])
+
+
+def test_one_that_knows_the_game_passes_without_evaluations_and_junk_does_not():
+    _, _, found = planted()
+    assert found.of("pools")[0].lds.value > 0.97
+    assert found.passing("pools") is found.of("pools")[0]
+    assert found.passing("real_data") is None
+    assert found.evaluated.evaluations == M
+    section = surrogacy_section({"Colour": found})
+    assert len(section.summary) == 1
+    assert f"Colour: {M} evaluations alone reach an LDS of {found.evaluated.lds.value:.2f}" in section.summary[0]
+    assert "pools passes without any evaluation: " in section.summary[0]
+    assert "real_data passes" not in section.summary[0]
+    assert len(section.tables[0].rows) == len(found.worths)
+    assert "<svg" in section.figures[0].svg
+
+
+def test_junk_is_corrected_by_evaluations():
+    _, _, found = planted(deviation=0.2)
+    first, *_, last = found.of("real_data")
+    assert first.lds.value < 0.7 < 0.95 < last.lds.value
+
+
+def test_without_a_control_nothing_passes():
+    _, _, found = planted(surrogates={"pools": known(WEIGHTS)})
+    assert found.passing("pools") is None
+    assert ALL not in found.surrogates
+    assert "No surrogate passes." in surrogacy_section({"Colour": found}).summary[0]
+
+
+def test_nothing_to_compare():
+    game, truth, _ = planted()
+    with pytest.raises(UserError, match="no surrogate stands in"):
+        surrogacy(game, {}, [truth])
+    with pytest.raises(UserError, match="no truth"):
+        surrogacy(game, {"pools": known(WEIGHTS)}, [])
+    few = recipe_game(additive(WEIGHTS), COALITIONS[:2])
+    with pytest.raises(UserError, match="2 evaluations are too few"):
+        surrogacy(few, {"pools": KnownSurrogate(COALITIONS[:2] @ WEIGHTS, WEIGHTS, np.zeros(N))}, [truth])
