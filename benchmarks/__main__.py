@@ -16,6 +16,7 @@ BENCHMARKS = (
     "priors",
     "validation",
     "evidence",
+    "cifar20",
     "cluster",
     "scale",
     "fuzz",

@@ -1,5 +1,6 @@
 """The runner of studies/cifar20-h200, on a study that takes seconds."""
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ NAMES = ["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]
 SMALL = {
     "contributions": {"path": "images", "resolution": 16},
     "properties": ["colourfulness"],
+    "surrogates": ["real_data"],
     "stop.evaluations": 12,
     "validation": {
         "shares": [0.25, 0.5, 0.75],
@@ -41,8 +43,9 @@ def file(tmp_path):
     return write_study(tmp_path, SMALL)
 
 
-def run(work, monkeypatch, file: Path, minutes: float) -> None:
-    monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--minutes", str(minutes)])
+def run(work, monkeypatch, file: Path, minutes: float, part: str = "1/1") -> None:
+    options = {"--study": str(file), "--minutes": str(minutes), "--part": part}
+    monkeypatch.setattr(sys, "argv", ["work.py", *(each for option in options.items() for each in option)])
     work.main()
 
 
@@ -79,6 +82,9 @@ def test_as_many_as_there_is_time_for(work, tasks, left, each, count):
 def test_all_of_it_once(work, file, tmp_path, monkeypatch):
     run(work, monkeypatch, file, 0)
     assert rows(tmp_path, "SELECT count(*) FROM evaluations") == [(0,)]
+    run(work, monkeypatch, file, 60, "2/3")
+    ((some,),) = rows(tmp_path, "SELECT count(*) FROM evaluations WHERE purpose = 'truth'")
+    assert some == 12 * 2 / 3 + (2 * 10 * 2) // 3  # the second, fifth, … of each list
     run(work, monkeypatch, file, 60)
     found = rows(
         tmp_path,
@@ -94,5 +100,17 @@ def test_all_of_it_once(work, file, tmp_path, monkeypatch):
             ("from_scratch", "truth", 12 * 2 + 2 * 10 * 2),
         ]
     )
-    run(work, monkeypatch, file, 60)
+    monkeypatch.setattr(work.Contest, "standing_in", lambda *_: pytest.fail("measured again"))
+    known = json.loads(next((tmp_path / "results" / "models").glob("surrogate-*.json")).read_text(encoding="utf-8"))
+    evaluated = rows(tmp_path, "SELECT coalition FROM evaluations WHERE purpose = 'estimate' AND recipe_id = 1")
+    assert {coalition for (coalition,) in evaluated} <= known["values"].keys()
+    run(work, monkeypatch, file, 0)
     assert rows(tmp_path, "SELECT count(*) FROM evaluations") == [(sum(count for *_, count in found),)]
+
+
+def test_parts_that_there_are(work):
+    tasks = list(range(7))
+    assert [tasks[work.part_of(f"{number}/3")] for number in (1, 2, 3)] == [[0, 3, 6], [1, 4], [2, 5]]
+    for wrong in ("0/3", "4/3", "3", "a/b"):
+        with pytest.raises(ValueError, match=r".*"):
+            work.part_of(wrong)

@@ -10,14 +10,14 @@ from scipy.stats import t as student
 
 from benchmarks.evidence.figures import TITLES
 from benchmarks.evidence.findings import FIRST, Findings
+from benchmarks.markdown import MARKS, best_of, cell, difference_of, mark, marked, scores_of, table
 from diffcredit.validation.counterfactual import ACTIONS, RANDOM, Noise
-from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, Difference, Score
+from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, Score
 from diffcredit.validation.records import Estimate
 from diffcredit.validation.welch import satterthwaite_estimate
 from diffcredit.validation.wording import in_words
 
 PROPERTIES = tuple(TITLES)
-MARKS = {"worse": " ▽", "better": " △"}
 KINDS = {
     "leave-one-out": "leave-one-out, any retraining",
     "application": "application scores",
@@ -46,7 +46,7 @@ def scores_csv(found: Findings) -> str:
     writer.writerow(["run", "property", "method", "category", "retraining", "evaluations", *lds, *difference])
     for (run, name), result in found.scores.items():
         for score in result.scores:
-            contender, other = score.contender, _difference(result, score.contender.name)
+            contender, other = score.contender, difference_of(result, score.contender.name)
             cells = [*_numbers(other.spearman), other.verdict] if other else [""] * 4
             about = [run, name, contender.name, contender.category, contender.recipe, contender.evaluations or ""]
             writer.writerow([*about, *_numbers(score.spearman), *cells])
@@ -104,15 +104,15 @@ def _scores(found: Findings) -> list[str]:
     ]
     ceilings = [result.ceilings_at(result.middle).spearman for result in first]
     rows = [
-        [f"*{REPLICATES}*", "", *(_cell(each.replicates) for each in ceilings)],
-        [f"*{ADDITIVE}*", "", *(_cell(each.additive) for each in ceilings)],
+        [f"*{REPLICATES}*", "", *(cell(each.replicates) for each in ceilings)],
+        [f"*{ADDITIVE}*", "", *(cell(each.additive) for each in ceilings)],
     ]
     for name in _methods(first):
-        evaluations = next(score.contender.evaluations for result in first for score in _scores_of(result, name))
-        cells = [" ".join(_marked(result, score) for score in _scores_of(result, name)) or "–" for result in first]
+        evaluations = next(score.contender.evaluations for result in first for score in scores_of(result, name))
+        cells = [" ".join(marked(result, score) for score in scores_of(result, name)) or "–" for result in first]
         label = f"**{name}**" if name == FIRST else name
         rows.append([label, str(evaluations or "–"), *cells])
-    lines += _table(["method", "evaluations", *TITLES.values()], rows)
+    lines += table(["method", "evaluations", *TITLES.values()], rows)
     shapley = found.artefacts["heldout_loss"].agreement, found.artefacts["colourfulness"].agreement
     return [
         *lines,
@@ -138,16 +138,14 @@ def _rivals(found: Findings) -> list[str]:
     for kind, words in KINDS.items():
         cells = []
         for name in PROPERTIES:
-            best = _best(found.scores[1, name], kind)
-            other = best and _difference(found.scores[1, name], best.contender.name)
-            cells.append(
-                f"{best.contender.name}: {_signed(other.spearman)}{_mark(other)}" if best and other else "none"
-            )
+            best = best_of(found.scores[1, name], kind)
+            other = best and difference_of(found.scores[1, name], best.contender.name)
+            cells.append(f"{best.contender.name}: {_signed(other.spearman)}{mark(other)}" if best and other else "none")
         rows.append([words, *cells])
-    lines += _table(["kind", *TITLES.values()], rows)
+    lines += table(["kind", *TITLES.values()], rows)
     for name, title in TITLES.items():
         result = found.scores[1, name]
-        told = [_difference(result, best.contender.name) for kind in KINDS if (best := _best(result, kind))]
+        told = [difference_of(result, best.contender.name) for kind in KINDS if (best := best_of(result, kind))]
         words = {
             "behind, told apart": [each.contender for each in told if each and each.verdict == "worse"],
             "not told apart": [each.contender for each in told if each and each.verdict == "not told apart"],
@@ -177,7 +175,7 @@ def _diversity(found: Findings) -> list[str]:
         f"additive model that learns from retrained models reaches {in_words(additive)}. It is the retraining, and "
         "the noise that this leaves in the credits:",
         "",
-        *_table(
+        *table(
             [
                 "",
                 "deviation between coalitions of half: retrained",
@@ -229,7 +227,7 @@ def _repetition(found: Findings) -> list[str]:
         [
             method,
             *(
-                " ".join(in_words(score.spearman) for score in _scores_of(found.scores[run, name], method)) or "–"
+                " ".join(in_words(score.spearman) for score in scores_of(found.scores[run, name], method)) or "–"
                 for name in scored
                 for run in (1, 2)
             ),
@@ -245,7 +243,7 @@ def _repetition(found: Findings) -> list[str]:
         "know the base model, and colourfulness and held-out loss are the same property in both runs, so the truth "
         "of the first run serves both.",
         "",
-        *_table(["method", *(f"{TITLES[name]}, run {run}" for name in scored for run in (1, 2))], rows),
+        *table(["method", *(f"{TITLES[name]}, run {run}" for name in scored for run in (1, 2))], rows),
         "This shows that the numbers do not hang on the GPU's rounding. It is **no** replication with other seeds: "
         "initial weights, data order, coalitions and truth are the same, and the values of the study's recipe "
         f"correlate between runs by {repeated['colourfulness'].values:.3f} (colourfulness) and "
@@ -274,7 +272,7 @@ def _fidelity(found: Findings) -> list[str]:
         "without the four of one contributor; and Spearman's correlation of the Shapley values from these 40 "
         "evaluations of either.",
         "",
-        *_table(
+        *table(
             [
                 *(
                     "property",
@@ -299,8 +297,8 @@ def _fidelity(found: Findings) -> list[str]:
 
 
 def _unlearning(found: Findings) -> list[str]:
-    (table,) = found.unlearned.section.tables
-    cells = {row[2] or row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    (distances,) = found.unlearned.section.tables
+    cells = {row[2] or row[0]: dict(zip(distances.columns, row, strict=True)) for row in distances.rows}
     recipes = [name for name, row in cells.items() if row["recipe"]]
     closest = next(name for name in recipes if cells[name]["above the closest"] is None)
     told = [name for name in recipes if name != closest and cells[name]["above the closest"].low > 0]
@@ -329,9 +327,9 @@ def _unlearning(found: Findings) -> list[str]:
         "can be compared with distances in Inception's space. Means over coalitions with Student's 95 % intervals; "
         "those of differences are over the same coalitions' differences.",
         "",
-        *_table(
+        *table(
             ["recipe", "model", *shown],
-            [[name, row["model"] or "–", *(_cell(row[key], ".3f") for key in shown)] for name, row in cells.items()],
+            [[name, row["model"] or "–", *(cell(row[key], ".3f") for key in shown)] for name, row in cells.items()],
         ),
         f"- **What is told apart.** *{closest}* is closest, and told apart from {_named(told)}; not from "
         f"{_named(close)}. Each is judged by itself, and against the closest of {len(recipes)} by this very table, "
@@ -392,7 +390,7 @@ def _counterfactual(found: Findings) -> list[str]:
         f"more that were trained for other purposes have {_listed(found.everybody[len(result.before) :])}, so that "
         f"{before:.1f} is on the high side, and changes from it are overstated alike for all methods.",
         "",
-        *_table(["action", "by", "F after", "change", f"less {FIRST}"], rows),
+        *table(["action", "by", "F after", "change", f"less {FIRST}"], rows),
         "The two seeds of one coalition tell next to nothing of their noise. It is taken from all "
         f"{noise.coalitions} coalitions of this table together (a standard deviation of {noise.variance**0.5:.1f}), "
         "which supposes that it is the same for all. ▽: told apart, weaker than the study's credits; △: stronger.",
@@ -430,7 +428,7 @@ def _budget(found: Findings) -> list[str]:
         f"sampling ({found.budgets['colourfulness'].unit:.0f} s); first run, *from_scratch* of the second. "
         "Preparation (recovery) is counted where it is known, the base model is not: it is there anyway.",
         "",
-        *_table(
+        *table(
             ["property", "recipe", "one evaluation", "preparation", *map(str, BUDGETS), "all evaluations"],
             rows,
         ),
@@ -465,7 +463,7 @@ def _runtime(found: Findings) -> list[str]:
         "Seconds of one process while 15 or 16 share the GPU: means, of training with the standard deviation. First "
         "run, with the retrained models of both.",
         "",
-        *_table(["recipe", "steps", "evaluations", "training s", "sampling s", "times as fast as from scratch"], rows),
+        *table(["recipe", "steps", "evaluations", "training s", "sampling s", "times as fast as from scratch"], rows),
         f"Training grows by {growth.slope:.3f} s a step ({growth.method}, R² {growth.r_squared:.2f}), so that the "
         "ratio is that of the steps, 1,200 to 60, less sampling. Seconds vary with what else was running: retraining "
         f"took {found.runtime.recipes[0].training.deviation / found.runtime.recipes[0].training.mean:.0%} more or "
@@ -507,30 +505,8 @@ def _methods(results: Sequence[LDS]) -> list[str]:
     return [each.name for each in shown]
 
 
-def _scores_of(result: LDS, name: str) -> list[Score]:
-    """One, or none."""
-    return [score for score in result.at(result.middle) if score.contender.name == name]
-
-
 def _score(result: LDS, name: str) -> Score:
-    return _scores_of(result, name)[0]
-
-
-def _difference(result: LDS, name: str) -> Difference | None:
-    return next((each for each in result.differences if each.contender == name), None)
-
-
-def _best(result: LDS, kind: str) -> Score | None:
-    mine = [score for score in result.at(result.middle) if score.contender.category == kind]
-    return max(mine, key=lambda score: score.spearman.value, default=None)
-
-
-def _marked(result: LDS, score: Score) -> str:
-    return in_words(score.spearman) + _mark(_difference(result, score.contender.name))
-
-
-def _mark(difference: Difference | None) -> str:
-    return MARKS.get(difference.verdict, "") if difference else ""
+    return scores_of(result, name)[0]
 
 
 def _beyond(gap: Estimate, leave: bool) -> str:
@@ -542,10 +518,6 @@ def _beyond(gap: Estimate, leave: bool) -> str:
 
 def _plain(result: LDS, name: str) -> str:
     return in_words(_score(result, name).spearman)
-
-
-def _cell(estimate: Estimate | None, form: str = ".2f") -> str:
-    return "–" if estimate is None else in_words(estimate, form)
 
 
 def _named(recipes: Sequence[str]) -> str:
@@ -573,8 +545,3 @@ def _counted(sizes: Sequence[int]) -> str:
 
 def _or_unknown(number: float) -> str:
     return f"{number:.2f}" if isfinite(number) else "not known"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return [*(f"| {' | '.join(cells)} |" for cells in lines), ""]

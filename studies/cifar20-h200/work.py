@@ -2,6 +2,8 @@
 done again, and a piece that would be cut off is not begun.
 
 python studies/cifar20-h200/work.py --minutes 9
+
+Several may work side by side, each at its own part: --part 1/2 and --part 2/2. While one measures, the other trains.
 """
 
 import argparse
@@ -57,8 +59,9 @@ def fitting(tasks: Sequence[Task], left: float, each: float | None) -> int:
     return min(len(tasks), fleets * FLEET)
 
 
-def do(work: Work, until: float) -> int:
-    """Evaluates what there is time for; how many evaluations are left."""
+def do(work: Work, until: float, part: slice) -> int:
+    """Evaluates what there is time for of a ``part`` of the tasks; how many of these are left."""
+    work = replace(work, tasks=work.tasks[part])
     missing, pace = work.missing(), None
     while missing:
         now = time.monotonic()
@@ -76,18 +79,36 @@ def do(work: Work, until: float) -> int:
     return len(missing)
 
 
+def stand_in(contest: Contest) -> None:
+    """Measures the surrogates where their credits and the study's evaluations need them."""
+    contest.study.surrogates.prepare()
+    for name in contest.properties:
+        contest.standing_in(name, contest.game(contest.study, name))
+
+
+def part_of(text: str) -> slice:
+    """``2/3``: every third of the tasks, from the second on."""
+    number, parts = map(int, text.split("/"))
+    if not 1 <= number <= parts:
+        raise ValueError(text)
+    return slice(number - 1, None, parts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--study", type=Path, default=STUDY)
+    parser.add_argument("--part", type=part_of, default=slice(None))
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
     with Bars() as bars, opened(str(options.study), bars) as study:
         study.prepare()
         contest = Contest(study)
         for work in pieces(contest):
-            left = do(work, until)
-            say(f"{work.what}: {len(work.tasks) - left} of {len(work.tasks)}")
+            left = do(work, until, options.part)
+            say(f"{work.what}: {left} of {len(work.tasks[options.part])} left")
+        if study.surrogates.names and until - time.monotonic() > UNKNOWN:
+            stand_in(contest)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""From the record to the page."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cifar20 import tables
+from benchmarks.cifar20.record import LOOKING, SEEN
+from benchmarks.markdown import cell, table
+from diffcredit.contest import Contest
+from diffcredit.errors import UserError
+from diffcredit.study_validation import Validation
+from diffcredit.validation.sections import Cell, Estimate, Section, Table
+from diffcredit.validation.wording import worded
+from diffcredit.validation.writing import read_section, table_csv
+
+COMPUTED = ("surrogates", "convergence", "budget", "fidelity", "runtime")
+"""Parts that the ledger is enough for, beside the LDS."""
+MOST_ROWS = 24
+"""Of a table on the page; a longer one is in its file alone."""
+
+
+class Recorded(Validation):
+    """Of a record, whose images are black: its data are not compared with the ledger's, and no baseline is computed."""
+
+    def __init__(self, contest: Contest) -> None:
+        self.study, self.contest = contest.study, contest
+        self.names, self.some_asked = list(contest.properties), False
+
+    def _with_baselines(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Page:
+    """Its text, and the files beside it by their names."""
+
+    text: str
+    files: dict[str, bytes]
+
+
+def page(contest: Contest, record: Path, story: str) -> Page:
+    """``story`` is what a person wrote, and begins the page."""
+    validation = Recorded(contest)
+    results = validation.titled(validation.scores)
+    lines, files = [story.rstrip(), ""], {}
+    share = next(iter(results.values())).middle
+    lines += [
+        f"## Who foretells models of {share:g} of the labelers",
+        "",
+        f"The LDS of every method, with 95 % intervals over {_coalitions(contest)} coalitions; △ and ▽: told apart "
+        "from the study's credits (bold) over the same coalitions, better or worse.",
+        "",
+        *tables.scores(results),
+        "## What it cost",
+        "",
+        *tables.spending(tables.spent(contest)),
+    ]
+    for section in sections(validation, record):
+        lines += described(section)
+        files |= {f"{each.name}.csv": table_csv(each).encode() for each in section.tables}
+        files |= {f"{each.name}.svg": each.svg.encode() for each in section.figures}
+        files |= {f"{each.name}.png": each.png for each in section.photographs}
+    return Page("\n".join(lines).rstrip() + "\n", files)
+
+
+def sections(validation: Validation, record: Path) -> Iterator[Section]:
+    """Those that the record is enough for."""
+    for part in ("lds", *COMPUTED):
+        try:
+            yield validation.section(part)
+        except UserError as error:
+            print(f"cifar20: left out: {error}")
+    for part in LOOKING:
+        if (record / SEEN / part).exists():
+            yield read_section(record / SEEN / part)
+
+
+def described(section: Section) -> list[str]:
+    """A section as Markdown, its drawings, pictures and long tables in files of their own."""
+    lines = [f"## {section.title}", "", *(line for sentence in section.summary for line in (sentence, ""))]
+    for figure in (*section.figures, *section.photographs):
+        ending = "svg" if figure in section.figures else "png"
+        lines += [f"![{figure.title}](results/{figure.name}.{ending})", "", figure.caption, ""]
+    for each in section.tables:
+        if len(each.rows) <= MOST_ROWS:
+            lines += [f"**{each.title}**", "", *table(each.columns, [_cells(each, row) for row in each.rows])]
+        else:
+            lines += [f"{each.title}: [{len(each.rows):,} rows](results/{each.name}.csv).", ""]
+    return [*lines, *(f"- {caveat}" for caveat in section.caveats), *([""] if section.caveats else [])]
+
+
+def _cells(about: Table, row: tuple[Cell, ...]) -> list[str]:
+    return [_cell(each, about.decimals) for each in row]
+
+
+def _cell(value: Cell, decimals: int) -> str:
+    if isinstance(value, Estimate) or value is None:
+        return cell(value)
+    return worded(value, f".{decimals}f") if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _coalitions(contest: Contest) -> int:
+    name = next(iter(contest.properties))
+    truths = contest.truths(name)
+    return len(min(truths, key=lambda each: abs(each.share - 0.5)).coalitions)

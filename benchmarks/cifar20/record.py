@@ -1,0 +1,82 @@
+"""The study's record: what it takes to compute its tables again, without CIFAR-100's images and without a GPU.
+
+    python -m benchmarks.cifar20.record
+
+makes it anew from the study's results: the ledger as ``diffcredit export`` writes it, the baselines' credits, the
+surrogates' values, and those parts of the evidence that look at images.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import yaml
+
+from benchmarks.evidence.runs import baselines
+from diffcredit.cli.export import export
+from diffcredit.contest import Contest
+from diffcredit.ledger import Ledger
+from diffcredit.ledger.archive import read_archive
+from diffcredit.study import Study
+
+STUDY = Path(__file__).parents[2] / "studies" / "cifar20-h200" / "study.yaml"
+RECORD = STUDY.parent / "record"
+LEDGER, CREDITS, SURROGATES, SEEN = "ledger.zip", "baselines.csv", "surrogates", "validation"
+LOOKING = ("counterfactual", "unlearning", "contributors")
+"""Parts of the evidence that look at images."""
+
+
+def pack(study: Study, record: Path) -> None:
+    """Makes ``record`` hold what the results of ``study`` have."""
+    if record.exists():
+        shutil.rmtree(record)
+    (record / SURROGATES).mkdir(parents=True)
+    export(str(study.file), record / LEDGER)
+    if (study.folder / CREDITS).exists():
+        shutil.copy(study.folder / CREDITS, record / CREDITS)
+    for file in sorted((study.artifacts / "models").glob("surrogate-*.json")):
+        shutil.copy(file, record / SURROGATES / file.name)
+    for part in LOOKING:
+        if (study.folder / SEEN / part).exists():
+            shutil.copytree(study.folder / SEEN / part, record / SEEN / part)
+
+
+@contextmanager
+def recorded(record: Path) -> Iterator[Contest]:
+    """The contest of the study as it was recorded, in a folder of its own. Of its contributions there is one black
+    image each: tables ask only who took part."""
+    rows, head, settings = read_archive(record / LEDGER)
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        with Ledger.open(folder / "ledger.db") as ledger:
+            ledger.restore(rows, head)
+            contributors = ledger.studies()[settings["name"]]["contributors"]
+        names = np.array([int(name) if name.isdecimal() else name for name in contributors])
+        black = np.zeros((len(names), 8, 8, 3), np.uint8)
+        np.savez(folder / "black.npz", images=black, who=names)
+        contributions = {"source": "npz", "path": "black.npz", "contributor": "who", "resolution": 32}
+        settings |= {"contributions": contributions, "results": ".", "device": "cpu"}
+        (folder / "study.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+        for code in STUDY.parent.glob("*.py"):  # where properties may come from
+            shutil.copy(code, folder / code.name)
+        (folder / "models").mkdir()
+        for file in (record / SURROGATES).glob("*.json"):
+            shutil.copy(file, folder / "models" / file.name)
+        study = Study.load(folder)
+        kept = record / CREDITS
+        yield Contest(study, baselines(study, kept) if kept.exists() else [])
+
+
+def main() -> None:
+    study = Study.load(STUDY)
+    pack(study, RECORD)
+    for file in sorted(RECORD.rglob("*")):
+        if file.is_file():
+            print(f"{file.relative_to(RECORD)}: {file.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The page's own tables, each from the record alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.markdown import cell, marked, scores_of, table
+from diffcredit.contest import Contest
+from diffcredit.schedule import worker_seconds
+from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES
+
+KINDS = (
+    "shapley",
+    "banzhaf",
+    "datamodel",
+    "leave-one-out",
+    "surrogate",
+    "gradient",
+    "influence",
+    "similarity",
+    "application",
+    "control",
+    "floor",
+)
+
+
+def scores(results: Mapping[str, LDS]) -> list[str]:
+    """A row a method, by kind and then by its mean LDS; a column a property; above them the ceilings."""
+    ceilings = [result.ceilings_at(result.middle).spearman for result in results.values()]
+    rows = [
+        [f"*{REPLICATES}*", "", *(cell(each and each.replicates) for each in ceilings)],
+        [f"*{ADDITIVE}*", "", *(cell(each and each.additive) for each in ceilings)],
+    ]
+    own = next(iter(results.values())).against
+    for name in _methods(list(results.values())):
+        found = {title: scores_of(result, name) for title, result in results.items()}
+        evaluations = next(score.contender.evaluations for some in found.values() for score in some)
+        cells = [" ".join(marked(results[title], score) for score in some) or "–" for title, some in found.items()]
+        rows.append([f"**{name}**" if name == own else name, str(evaluations or "–"), *cells])
+    return table(["method", "evaluations", *results], rows)
+
+
+def _methods(results: Sequence[LDS]) -> list[str]:
+    every = {score.contender.name: score.contender for result in results for score in result.scores}
+
+    def mean(name: str) -> float:
+        some = [score.spearman.value for result in results for score in scores_of(result, name)]
+        return sum(some) / len(some) if some else -1.0
+
+    def kind(name: str) -> int:
+        category = every[name].category
+        return KINDS.index(category) if category in KINDS else len(KINDS)
+
+    return sorted(every, key=lambda name: (kind(name), -mean(name)))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of a GPU for ``models`` of one recipe, made for one purpose."""
+
+    recipe: str
+    purpose: str
+    models: int
+    seconds: float
+
+
+def spent(contest: Contest) -> list[Spent]:
+    """By recipe and purpose, what cost most first; what is prepared once is not in the ledger."""
+    found = []
+    with contest.study.ledger(create=False) as ledger:
+        for recipe in ledger.recipes(contest.study.name):
+            done = ledger.evaluations(contest.study.name, recipe.name, status="done")
+            for purpose in sorted({each.purpose for each in done}):
+                some = [each for each in done if each.purpose == purpose]
+                found.append(Spent(recipe.name, purpose, len(some), worker_seconds(some)))
+    return sorted(found, key=lambda each: -each.seconds)
+
+
+def spending(found: Sequence[Spent]) -> list[str]:
+    rows = [
+        [each.recipe, each.purpose, f"{each.models:,}", f"{each.seconds:,.0f} s", f"{each.seconds / each.models:.2f} s"]
+        for each in found
+    ]
+    models, seconds = sum(each.models for each in found), sum(each.seconds for each in found)
+    rows.append(["**all**", "", f"{models:,}", f"{seconds:,.0f} s", ""])
+    return table(["retraining", "for", "models", "GPU", "a model"], rows)

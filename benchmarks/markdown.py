@@ -1,0 +1,43 @@
+"""Tables of pages, and scores of an LDS as their cells."""
+
+from collections.abc import Iterable, Sequence
+
+from diffcredit.validation.lds import LDS, Difference, Score
+from diffcredit.validation.records import Estimate
+from diffcredit.validation.wording import in_words
+
+MARKS = {"worse": " ▽", "better": " △"}
+"""Of a method that is told apart from the study's credits."""
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return [*(f"| {' | '.join(cells)} |" for cells in lines), ""]
+
+
+def cell(estimate: Estimate | None, form: str = ".2f") -> str:
+    return "–" if estimate is None else in_words(estimate, form)
+
+
+def scores_of(result: LDS, name: str) -> list[Score]:
+    """A method's at the middle share: one, or none."""
+    return [score for score in result.at(result.middle) if score.contender.name == name]
+
+
+def difference_of(result: LDS, name: str) -> Difference | None:
+    """At the middle share."""
+    return next((each for each in result.differences if (each.contender, each.share) == (name, result.middle)), None)
+
+
+def best_of(result: LDS, kind: str) -> Score | None:
+    """The method of one category with the highest LDS at the middle share."""
+    mine = [score for score in result.at(result.middle) if score.contender.category == kind]
+    return max(mine, key=lambda score: score.spearman.value, default=None)
+
+
+def marked(result: LDS, score: Score) -> str:
+    return in_words(score.spearman) + mark(difference_of(result, score.contender.name))
+
+
+def mark(difference: Difference | None) -> str:
+    return MARKS.get(difference.verdict, "") if difference else ""

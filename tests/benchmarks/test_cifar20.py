@@ -1,0 +1,85 @@
+"""The page of studies/cifar20-h200: from a record of a study whose games are known."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from benchmarks.cifar20.page import page
+from benchmarks.cifar20.record import pack, recorded
+from scipy.stats import spearmanr
+
+from diffcredit.coalitions import decode
+from diffcredit.validation.lds import lds
+from tiny_study import rows
+from validated_study import planted
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    monkeypatch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A planted study, its record, and the page that is made of that."""
+    contest = planted(tmp_path / "study", noise=1.0)
+    names = list(contest.study.contributions.contributors)
+    with (contest.study.folder / "baselines.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["method", "aggregation", "options", "property", "contributor", "credit"])
+        writer.writerows(
+            ["image_count", "", "", "", name, credit] for name, credit in zip(names, range(8), strict=True)
+        )
+    record = tmp_path / "record"
+    pack(contest.study, record)
+    with recorded(record) as found:
+        return contest, found.study.name, page(found, record, "# The story\n")
+
+
+def row(text: str, begins: str) -> list[str]:
+    line = next(line for line in text.splitlines() if line.startswith(f"| {begins} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_scores_are_those_of_the_ledger_by_sql_and_scipy(made, tmp_path):
+    contest, _, found = made
+    truth = rows(
+        tmp_path / "study",
+        "SELECT coalition, avg(value) FROM evaluations JOIN property_values ON evaluation_id = evaluations.id "
+        "JOIN properties ON properties.id = property_id "
+        "WHERE purpose = 'truth' AND properties.name = 'colourfulness' GROUP BY coalition",
+    )
+    coalitions = np.array([decode(coalition) for coalition, _ in truth])
+    counted = spearmanr(coalitions @ np.arange(8), [value for _, value in truth]).statistic
+    assert float(re.match(r"[−\d.]+", row(found.text, "image_count")[2])[0].replace("−", "-")) == pytest.approx(
+        counted, abs=0.0051
+    )
+    expected = lds(contest.truths("colourfulness"), contest.contenders("colourfulness"))
+    own = next(score for score in expected.scores if score.contender.name == "shapley, sparsified")
+    assert row(found.text, "**shapley, sparsified**")[1:3] == [
+        "30",
+        f"{own.spearman.value:.2f} ({own.spearman.low:.2f} to {own.spearman.high:.2f})",
+    ]
+    assert own.spearman.value > 0.8
+
+
+def test_what_it_cost_is_what_the_ledger_says(made, tmp_path):
+    ((models, seconds),) = rows(
+        tmp_path / "study",
+        "SELECT count(*), sum(json_extract(seconds, '$.training') + json_extract(seconds, '$.sampling')) "
+        "FROM evaluations WHERE status = 'done'",
+    )
+    assert row(made[2].text, "**all**")[2:4] == [str(models), f"{seconds:,.0f} s"]
+
+
+def test_every_part_that_a_ledger_is_enough_for(made):
+    _, name, found = made
+    assert name == "tiny"
+    assert found.text.startswith("# The story\n")
+    for file in re.findall(r"\(results/([^)]+)\)", found.text):
+        assert file in found.files
+    titles = re.findall(r"^## (.+)$", found.text, re.MULTILINE)
+    for begins in ("Who foretells", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
+        assert any(title.startswith(begins) for title in titles), titles
+    assert {"lds-scores.csv", "convergence.csv"} <= found.files.keys()
