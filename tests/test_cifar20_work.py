@@ -63,20 +63,39 @@ def test_what_matters_most_comes_first(work, file):
 
 
 @pytest.mark.parametrize(
-    ("tasks", "left", "each", "count"),
+    ("tasks", "left", "each", "whole", "count"),
     [
-        (40, 201, None, 16),  # of which nothing is known: a fleet
-        (40, 199, None, 0),
-        (10, 201, None, 10),
-        (40, 33, 1.0, 32),  # whole fleets
-        (40, 15, 1.0, 0),
-        (40, 100, 1.0, 40),
-        (40, 0.5, 0.0, 40),
-        (40, -1, 1.0, 0),
+        (40, 201, None, False, 16),  # of which nothing is known: a fleet
+        (40, 199, None, False, 0),
+        (10, 201, None, False, 10),
+        (10, 201, None, True, 0),
+        (40, 33, 1.0, False, 32),  # whole fleets
+        (40, 15, 1.0, False, 0),
+        (40, 100, 1.0, False, 40),
+        (40, 100, 1.0, True, 32),
+        (40, 0.5, 0.0, False, 40),
+        (40, -1, 1.0, False, 0),
     ],
 )
-def test_as_many_as_there_is_time_for(work, tasks, left, each, count):
-    assert work.fitting([None] * tasks, left, each) == count
+def test_as_many_as_there_is_time_for(work, tasks, left, each, whole, count):
+    assert work.fitting([None] * tasks, left, each, whole=whole) == count
+
+
+def test_fleets_are_full_but_for_a_recipes_last(work, file, tmp_path, monkeypatch):
+    given = []
+    evaluate = Study.evaluate
+    monkeypatch.setattr(
+        Study,
+        "evaluate",
+        lambda study, executor, tasks, what: (
+            given.append((study.recipe, len(tasks))) or evaluate(study, executor, tasks, what)
+        ),
+    )
+    run(work, monkeypatch, file, 60)
+    for recipe in ("sparsified", "fine_tune", "soup", "from_scratch"):
+        counts = [count for name, count in given if name == recipe]
+        assert all(count % work.FLEET == 0 for count in counts[:-1])
+    assert sum(count for name, count in given if name == "from_scratch") == 24 + 12 + 40 + 8
 
 
 def test_all_of_it_once(work, file, tmp_path, monkeypatch):

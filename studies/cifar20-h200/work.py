@@ -51,21 +51,22 @@ def shares(contest: Contest, tasks: Sequence[Task], wanted: Sequence[float]) -> 
     return some
 
 
-def fitting(tasks: Sequence[Task], left: float, each: float | None) -> int:
-    """How many of ``tasks`` fit into the seconds that are ``left`` if one takes ``each``, in whole fleets."""
+def fitting(tasks: Sequence[Task], left: float, each: float | None, *, whole: bool) -> int:
+    """How many of ``tasks`` fit into the seconds that are ``left`` if one takes ``each``, a fleet after another;
+    ``whole``: no fleet with empty places, which cost as much."""
+    most = len(tasks) // FLEET * FLEET if whole else len(tasks)
     if each is None:
-        return min(len(tasks), FLEET) if left > UNKNOWN else 0
+        return min(most, FLEET) if left > UNKNOWN else 0
     fleets = int(left / (each * FLEET)) if each > 0 else len(tasks)
-    return min(len(tasks), fleets * FLEET)
+    return min(most, fleets * FLEET)
 
 
-def do(work: Work, until: float, part: slice) -> int:
-    """Evaluates what there is time for of a ``part`` of the tasks; how many of these are left."""
-    work = replace(work, tasks=work.tasks[part])
+def do(work: Work, until: float, *, whole: bool) -> list[Task]:
+    """Evaluates what there is time for; what is left."""
     missing, pace = work.missing(), None
     while missing:
         now = time.monotonic()
-        count = fitting(missing, until - now, pace)
+        count = fitting(missing, until - now, pace, whole=whole)
         if count == 0:
             break
         tasks = missing[:count]
@@ -74,9 +75,9 @@ def do(work: Work, until: float, part: slice) -> int:
         pace = (time.monotonic() - now) / count  # of the last ones: the first had to be compiled
         left = work.missing()
         if len(left) > len(missing) - count:  # some failed, and would again
-            return len(left)
+            return left
         missing = left
-    return len(missing)
+    return missing
 
 
 def stand_in(contest: Contest) -> None:
@@ -104,10 +105,16 @@ def main() -> None:
     with Bars() as bars, opened(str(options.study), bars) as study:
         study.prepare()
         contest = Contest(study)
-        for work in pieces(contest):
-            left = do(work, until, options.part)
-            say(f"{work.what}: {left} of {len(work.tasks[options.part])} left")
-        if study.surrogates.names and until - time.monotonic() > UNKNOWN:
+        every = [replace(work, tasks=work.tasks[options.part]) for work in pieces(contest)]
+        carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
+        for place, work in enumerate(every):
+            recipe = work.study.recipe
+            more = any(later.study.recipe == recipe for later in every[place + 1 :])
+            waiting = replace(work, tasks=[*carried.pop(recipe, ()), *work.tasks])
+            carried[recipe] = do(waiting, until, whole=more)
+            say(f"{work.what}: {len(work.missing())} of {len(work.tasks)} left")
+        first = not options.part.start  # of those side by side
+        if first and study.surrogates.names and until - time.monotonic() > UNKNOWN:
             stand_in(contest)
 
 
