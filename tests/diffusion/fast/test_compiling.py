@@ -1,6 +1,8 @@
 """What is compiled once is found again; on the CPU, whose compiler is another but whose cache is the same."""
 
+import os
 import shutil
+import time
 
 import pytest
 import torch
@@ -50,6 +52,23 @@ def test_what_is_damaged_is_made_again(folder):
     (kept / "compiled").write_bytes(b"nothing")
     torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, x)), list(looked_up(x, t, x)))
     torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, None)), list(looked_up(x, t, None)))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_what_was_not_asked_for_in_months_is_forgotten(folder):
+    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
+    long_ago = time.time() - 61 * 24 * 3600
+    for name in ("unused", "asked for"):
+        Compiled(looked_up, name)(x, t, None)
+    first, second = sorted((each for each in folder.iterdir() if each.is_dir()), key=lambda each: each.stat().st_mtime)
+    for each in (first, second):
+        os.utime(each, (long_ago, long_ago))
+    Compiled(never, "asked for")(x, t, None)
+    Compiled(looked_up, "new")(x, t, None)
+    assert not first.exists()
+    assert not first.with_name(f"{first.name}.lock").exists()
+    assert second.exists()
+    assert len([each for each in folder.iterdir() if each.is_dir()]) == 2
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")

@@ -32,6 +32,7 @@ from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisi
 from diffcredit.events import event
 
 Function = Callable[..., Sequence[Tensor]]
+UNUSED_DAYS = 60  # after which a function that was not asked for is forgotten: versions and code go on
 PATCHES = {"triton.autotune_at_compile_time": False}  # which makes kernels one after another, for minutes
 
 
@@ -78,14 +79,25 @@ def _found_or_made(function: Function, given: Sequence[Tensor], identity: object
     with FileLock(f"{folder}.lock"):  # of workers that start together one compiles
         if folder.exists():
             try:
+                os.utime(folder)
                 return _read(folder, given[0].device), True
             except Exception:  # whatever is wrong with it, it can be made again
                 shutil.rmtree(folder)
+        _forget_unused(folder.parent)
         compiled, constants = _made(function, given)
         with suppress(RuntimeError, AssertionError), atomic_folder(folder) as temporary:
             compiled.save(path=str(temporary / "compiled"))  # which not everything can be
             save_file({str(place): constant for place, constant in enumerate(constants)}, temporary / "constants")
     return _with(compiled, constants), False
+
+
+def _forget_unused(folder: Path) -> None:
+    oldest = time.time() - UNUSED_DAYS * 24 * 3600
+    for each in folder.iterdir():
+        with suppress(OSError):  # another process may be faster
+            if each.is_dir() and each.stat().st_mtime < oldest:
+                shutil.rmtree(each)
+                each.with_name(f"{each.name}.lock").unlink()
 
 
 def _made(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
