@@ -1,6 +1,7 @@
 """Tables of pages, and scores of an LDS as their cells."""
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 
 from diffcredit.validation.lds import LDS, Difference, Score
 from diffcredit.validation.records import Estimate
@@ -16,7 +17,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def cell(estimate: Estimate | None, form: str = ".2f") -> str:
-    return "–" if estimate is None else in_words(estimate, form)
+    return "–" if estimate is None or not isfinite(estimate.value) else in_words(estimate, form)
 
 
 def scores_of(result: LDS, name: str) -> list[Score]:
@@ -36,7 +37,7 @@ def best_of(result: LDS, kind: str) -> Score | None:
 
 
 def marked(result: LDS, score: Score) -> str:
-    return in_words(score.spearman) + mark(difference_of(result, score.contender.name))
+    return cell(score.spearman) + mark(difference_of(result, score.contender.name))
 
 
 def mark(difference: Difference | None) -> str:

@@ -9,6 +9,7 @@ surrogates' values, and those parts of the evidence that look at images.
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,12 +22,14 @@ from diffcredit.contest import Contest
 from diffcredit.ledger import Ledger
 from diffcredit.ledger.archive import read_archive
 from diffcredit.study import Study
+from diffcredit.validation.writing import read_section, write_section
 
 STUDY = Path(__file__).parents[2] / "studies" / "cifar20-h200" / "study.yaml"
 RECORD = STUDY.parent / "record"
 LEDGER, CREDITS, SURROGATES, SEEN = "ledger.zip", "baselines.csv", "surrogates", "validation"
-LOOKING = ("counterfactual", "unlearning", "contributors")
-"""Parts of the evidence that look at images."""
+GENERATED, GIVEN = ("counterfactual", "unlearning"), ("contributors",)
+"""Parts of the evidence that look at images: at models' own, and at contributors', which may not be passed on."""
+LOOKING = (*GENERATED, *GIVEN)
 
 
 def pack(study: Study, record: Path) -> None:
@@ -41,7 +44,8 @@ def pack(study: Study, record: Path) -> None:
         shutil.copy(file, record / SURROGATES / file.name)
     for part in LOOKING:
         if (study.folder / SEEN / part).exists():
-            shutil.copytree(study.folder / SEEN / part, record / SEEN / part)
+            section = read_section(study.folder / SEEN / part)
+            write_section(replace(section, photographs=()) if part in GIVEN else section, record / SEEN / part)
 
 
 @contextmanager

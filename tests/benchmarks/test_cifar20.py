@@ -11,6 +11,8 @@ from scipy.stats import spearmanr
 
 from diffcredit.coalitions import decode
 from diffcredit.validation.lds import lds
+from diffcredit.validation.sections import Photograph, Section
+from diffcredit.validation.writing import write_section
 from tiny_study import rows
 from validated_study import planted
 
@@ -24,6 +26,10 @@ def undrawn(monkeypatch):
 def made(tmp_path):
     """A planted study, its record, and the page that is made of that."""
     contest = planted(tmp_path / "study", noise=1.0)
+    for part in ("unlearning", "contributors"):
+        taken = Photograph(f"of-{part}", "A picture", "What it shows.", b"png")
+        section = Section(part, f"About {part}", ("Something.",), (), photographs=(taken,))
+        write_section(section, contest.study.folder / "validation" / part)
     names = list(contest.study.contributions.contributors)
     with (contest.study.folder / "baselines.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -83,3 +89,10 @@ def test_every_part_that_a_ledger_is_enough_for(made):
     for begins in ("Who foretells", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
         assert any(title.startswith(begins) for title in titles), titles
     assert {"lds-scores.csv", "convergence.csv"} <= found.files.keys()
+
+
+def test_contributors_images_are_not_passed_on(made):
+    found = made[2]
+    assert "## About contributors" in found.text
+    assert found.files["of-unlearning.png"] == b"png"
+    assert "of-contributors.png" not in found.files
