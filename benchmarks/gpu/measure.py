@@ -226,6 +226,7 @@ def agreement() -> Measure:
         }
         return {
             "images": images,
+            "tf32": torch.backends.cudnn.allow_tf32,
             "rows": {
                 name: {
                     "weights": float((weights(model) - weights(reference)).norm() / moved),

@@ -114,8 +114,9 @@ def agreement(found: dict[str, Any]) -> list[str]:
         "",
         "## How much the paths differ",
         "",
-        "The 1.1 M-parameter model fine-tuned for 300 steps: the distance of its weights from those of eager float32, "
-        "over how far these moved, and the mean colourfulness of 1,024 images.",
+        "The 1.1 M-parameter model fine-tuned for 300 steps: the distance of its weights from those of eager float32 "
+        f"({'with TF32 in convolutions' if found['tf32'] else 'without TF32'}), over how far these moved, and the mean "
+        "colourfulness of 1,024 images.",
         "",
         "| path | weights | colourfulness, float32 images | bf16 images |",
         "|" + " --- |" * 4,
