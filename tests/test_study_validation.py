@@ -155,8 +155,14 @@ def test_a_surrogate_that_is_the_game_needs_no_evaluations(tmp_path):
 def test_a_study_without_surrogates_has_no_such_part(tmp_path):
     contest = planted(tmp_path)
     assert parts_of(contest.study) == [part for part in PARTS if part != "surrogates"]
-    with pytest.raises(UserError, match="no surrogate stands in"):
-        Validation(contest.study).section("surrogates")
+    validation = Validation(contest.study)
+    for asked in (validation.work, validation.section):  # before anything is retrained for it
+        with pytest.raises(UserError, match="the study file names no surrogates"):
+            asked("surrogates")
+    vars(contest.study)["surrogates"] = SimpleNamespace(names=("pools",), ready=lambda: False)
+    for asked in (validation.work, validation.section):
+        with pytest.raises(UserError, match="pools: not measured yet; diffcredit run does that"):
+            asked("surrogates")
 
 
 def test_only_the_properties_asked_for(tmp_path):

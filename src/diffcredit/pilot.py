@@ -5,7 +5,7 @@ and never enter an estimate.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import comb
 from typing import TYPE_CHECKING
@@ -62,10 +62,16 @@ def run_pilot(study: "Study", executor: Executor, coalitions: int, replicates: i
 
 
 def others(study: "Study") -> list["Study"]:
-    """The study by each retraining that validation compares with its own, and last from scratch."""
+    """The study by each other retraining that validation compares with its own, and from scratch."""
     validation = study.config.validation or ValidationSection()
     sections = {section.recipe: section for section in (*validation.retrainings, validation.truth)}
     return [study.by(section, 1) for name, section in sections.items() if name != study.recipe]
+
+
+def truth_of(studies: Sequence["Study"]) -> "Study":
+    """That of ``studies``, a study with its :func:`others`, which retrains from scratch."""
+    validation = studies[0].config.validation or ValidationSection()
+    return next(each for each in studies if each.recipe == validation.truth.recipe)
 
 
 def pilot_evaluations(study: "Study") -> list[Evaluation]:

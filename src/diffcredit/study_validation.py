@@ -164,7 +164,20 @@ class Validation:
         if not kept_baselines(self.study):
             run_baselines(self.study)
 
+    def surrogates_work(self) -> list[Work]:
+        self._check_surrogates()  # before anything is retrained for nothing
+        return [self.contest.truth()]
+
+    def _check_surrogates(self) -> None:
+        surrogates = self.study.surrogates
+        if not surrogates.names:
+            raise UserError("the study file names no surrogates")
+        if not surrogates.ready():
+            raise UserError(f"{', '.join(surrogates.names)}: not measured yet; diffcredit run does that")
+
     def surrogates_section(self) -> Section:
+        self._check_surrogates()
+
         def of(name: str) -> Any:
             game = self.contest.game(self.study, name)
             if game is None:
@@ -391,7 +404,7 @@ class Validation:
 
 PARTS = {
     "lds": Part(Validation.lds_work, Validation.lds_section),
-    "surrogates": Part(lambda validation: [validation.contest.truth()], Validation.surrogates_section),
+    "surrogates": Part(Validation.surrogates_work, Validation.surrogates_section),
     "counterfactual": Part(Validation.counterfactual_work, Validation.counterfactual_section),
     "fidelity": Part(Validation.fidelity_work, Validation.fidelity_section),
     "convergence": Part(Validation.convergence_work, Validation.convergence_section),

@@ -71,6 +71,17 @@ def test_other_retrainings_and_from_scratch_beside_it(diffcredit, tmp_path):
     assert len(told[2]) == len(told[0]) - 1  # not beside itself
 
 
+def test_what_retrains_from_scratch_is_compared_with_wherever_it_stands(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
+    compared = [{"method": "fine_tune", "steps": 2}]
+    changes = {"retraining": {"method": "from_scratch"}, "validation": {"shares": [0.5], "retrainings": compared}}
+    file = write_study(tmp_path, {**SMALL, **changes})
+    _, out, _ = diffcredit("pilot", file, "--coalitions", 4, "--replicates", 2, "--workers", 1, "--compare")
+    assert re.findall(r"Pilot of (\S+): 8 evaluations", out) == ["from_scratch", "fine_tune"]
+    own, other = (line.split() for line in out.splitlines() if line.split()[:1] == ["colourfulness"])
+    assert len(own) == len(other) - 1  # the fidelity is that of fine-tuning
+
+
 @pytest.mark.parametrize("option", ["--coalitions", "--replicates"])
 def test_one_of_anything_tells_nothing(diffcredit, file, option):
     assert diffcredit("pilot", file, option, 1)[0] == 2

@@ -29,14 +29,15 @@ def pilot(
 ) -> None:
     """Measure noise and signal with a few evaluations, and foresee how many a study needs."""
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.pilot import others, run_pilot
+    from diffcredit.pilot import others, run_pilot, truth_of
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
         studies = [loaded, *(others(loaded) if compare else ())]
         for each in studies:
             tell_failures(run_pilot(each, make_executor(each, where), coalitions, replicates))
+    truth = truth_of(studies) if compare else None
     for each in studies:
-        print_pilot(each, studies[-1] if compare and each is not studies[-1] else None)
+        print_pilot(each, None if each is truth else truth)
 
 
 def print_pilot(study: "Study", truth: "Study | None" = None) -> None:
