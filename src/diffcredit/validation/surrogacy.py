@@ -148,8 +148,8 @@ def _summary(title: str, result: Surrogacy) -> list[str]:
     if not isfinite(everything.lds.value):
         return [f"{title}: the LDS is not defined, since retrained values or predictions are all equal."]
     sentences = [
-        f"{title}: {everything.evaluations} evaluations alone reach an LDS of {in_words(everything.lds)} (share "
-        f"{result.share:g})."
+        f"{title}: {everything.evaluations} evaluations alone reach an LDS of {in_words(everything.lds)} at "
+        f"share {result.share:g}."
     ]
     for name in result.surrogates:
         worth = result.passing(name)

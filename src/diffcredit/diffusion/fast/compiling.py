@@ -78,8 +78,9 @@ def _found_or_made(function: Function, given: Sequence[Tensor], identity: object
     folder = kept / "functions" / fingerprint([identity, looks, _surroundings(given[0].device)])
     with FileLock(f"{folder}.lock"):  # of workers that start together one compiles
         if folder.exists():
-            try:
+            with suppress(OSError):  # it may be another's
                 os.utime(folder)
+            try:
                 return _read(folder, given[0].device), True
             except Exception:  # whatever is wrong with it, it can be made again
                 shutil.rmtree(folder)
