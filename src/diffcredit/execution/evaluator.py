@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from diffcredit.coalitions import decode
+from diffcredit.diffusion.fast.sampling import expect
 from diffcredit.diffusion.generating import generate, sampling_numerics
 from diffcredit.diffusion.micro_batches import smallest_micro_batch
 from diffcredit.diffusion.protocol import DiffusionModel
@@ -50,6 +51,7 @@ class ModelEvaluator:
         return getattr(self.retraining, "at_once", 1)
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        expect(self.sampling)
         with ExitStack() as stack:
             aside = None
             unmeasured: deque[Future[Evaluation]] = deque()

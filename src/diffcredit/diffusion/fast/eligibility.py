@@ -31,7 +31,7 @@ def trains_fast(model: DiffusionModel, settings: Training) -> bool:
     return model.device.type == "cuda" and _tell("training", _obstacle(model) or _obstacle_in(settings))
 
 
-def samples_fast(model: DiffusionModel) -> bool:
+def samples_fast(model: DiffusionModel | UNetModel) -> bool:
     """Whether ``model`` is sampled on the fast path. Of a GPU that is not, one warning says why."""
     obstacle = _obstacle(model)
     if obstacle is None and getattr(type(model), "guided", None) is not UNetModel.guided:
@@ -48,7 +48,7 @@ def give_up(what: str, error: Exception) -> None:
     _tell(what, reason)
 
 
-def _obstacle(model: DiffusionModel) -> str | None:
+def _obstacle(model: DiffusionModel | UNetModel) -> str | None:
     if not isinstance(model, UNetModel):
         return f"{type(model).__name__} is no UNetModel"
     if find_spec("triton") is None:

@@ -1,5 +1,6 @@
 """A GPU's work recorded once and replayed: the host says "again" in place of launching hundreds of kernels."""
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -8,6 +9,7 @@ import torch
 
 from diffcredit.events import event
 
+_alone = threading.Lock()  # neither compilers nor what cuDNN is told know threads
 WARM_UP = 2  # calls before the recording: what is compiled, tuned and allocated at first use must not be in it
 
 
@@ -24,7 +26,7 @@ class Replayed:
             return False
         clock = time.perf_counter()
         graph = torch.cuda.CUDAGraph()
-        with _repeatable():
+        with _alone, _repeatable():
             with torch.cuda.stream(self._stream):
                 for _ in range(WARM_UP):
                     self._work()

@@ -1,11 +1,13 @@
 """Images of one model after another, all steps from the noises to the images in one recording."""
 
+import threading
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import torch
 
-from diffcredit.diffusion.fast.eligibility import dtype_of
+from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions, functions_of
 from diffcredit.diffusion.fast.replaying import Replayed
@@ -15,10 +17,39 @@ from diffcredit.diffusion.unet import UNetModel, check_finite, initial_noise
 
 _latest: list[tuple[list[object], "FastSampler"]] = []
 """The sampler that this process used last: another coalition's model differs in its weights alone."""
+_expected: list[Sampling] = []
+_coming: list[threading.Thread] = []
+
+
+def expect(sampling: Sampling) -> None:
+    """Says that models which are trained from now on will be sampled so: while the first are, the way to their images
+    is made ready."""
+    _expected[:] = [sampling]
+
+
+def prepare_beside(like: UNetModel) -> None:
+    """Begins to make ready, in a thread, the way to images of models as ``like``, if such are expected."""
+    whole = all(weight.requires_grad for weight in like.network.parameters())  # else what is sampled is another
+    if _expected and not _coming and whole and samples_fast(like):
+        sampling = _expected.pop()
+
+        def prepare() -> None:
+            there = torch.cuda.device(like.device) if like.device.type == "cuda" else nullcontext()
+            with suppress(Exception), there:  # whoever samples will meet it, and say so
+                _sampler_for(like, sampling).record()
+
+        _coming.append(threading.Thread(target=prepare, daemon=True))
+        _coming[0].start()
 
 
 def sampler_for(like: UNetModel, sampling: Sampling) -> "FastSampler":
     """A sampler of models as ``like``; the last one where it is such."""
+    while _coming:
+        _coming.pop().join()
+    return _sampler_for(like, sampling)
+
+
+def _sampler_for(like: UNetModel, sampling: Sampling) -> "FastSampler":
     functions = functions_of(like, 1, dtype_of(sampling.precision, like.device))
     key: list[object] = [functions, sampling]
     if not _latest or _latest[0][0] != key:

@@ -15,6 +15,7 @@ from diffcredit.diffusion.draws import Plan, plan
 from diffcredit.diffusion.fast.eligibility import dtype_of
 from diffcredit.diffusion.fast.fleet import Fleet
 from diffcredit.diffusion.fast.functional import functions_of
+from diffcredit.diffusion.fast.sampling import prepare_beside
 from diffcredit.diffusion.interruption import interruption
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
@@ -65,6 +66,7 @@ def sail(
 
     With a ``checkpoint`` the run of this ``identity`` saves itself and continues, as ``train`` says.
     """
+    prepare_beside(models[0])
     steps = fleet.settings.steps
     mark = fingerprint([identity, fleet.shape, repr(fleet.settings)])
     done = 0
