@@ -78,7 +78,7 @@ def test_what_matters_most_comes_first(work, file):
     ],
 )
 def test_as_many_as_there_is_time_for(work, tasks, left, each, whole, count):
-    assert work.fitting([None] * tasks, left, each, whole=whole) == count
+    assert work.fitting([None] * tasks, left, each, 200.0, whole=whole) == count
 
 
 def test_fleets_are_full_but_for_a_recipes_last(work, file, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ STUDY = Path(__file__).with_name("study.yaml")
 FLEET = 16  # models that are made together
 MIDDLE = 0.5
 OTHERS = 50  # coalitions of each other share
-UNKNOWN = 200.0  # seconds that a fleet may take of which nothing is known yet
+UNKNOWN, QUICK = 200.0, 50.0  # seconds that a first fleet may take: of models from scratch, of fine-tuned ones
 
 
 def pieces(contest: Contest) -> Iterator[Work]:
@@ -51,28 +51,28 @@ def shares(contest: Contest, tasks: Sequence[Task], wanted: Sequence[float]) -> 
     return some
 
 
-def fitting(tasks: Sequence[Task], left: float, each: float | None, *, whole: bool) -> int:
-    """How many of ``tasks`` fit into the seconds that are ``left`` if one takes ``each``, a fleet after another;
-    ``whole``: no fleet with empty places, which cost as much."""
+def fitting(tasks: Sequence[Task], left: float, each: float | None, first: float, *, whole: bool) -> int:
+    """How many of ``tasks`` fit into the seconds that are ``left`` if one takes ``each``, a fleet after another, or
+    where that is not known the ``first`` fleet so long; ``whole``: no fleet with empty places, which cost as much."""
     most = len(tasks) // FLEET * FLEET if whole else len(tasks)
     if each is None:
-        return min(most, FLEET) if left > UNKNOWN else 0
+        return min(most, FLEET) if left > first else 0
     fleets = int(left / (each * FLEET)) if each > 0 else len(tasks)
     return min(most, fleets * FLEET)
 
 
-def do(work: Work, until: float, *, whole: bool) -> list[Task]:
-    """Evaluates what there is time for; what is left."""
-    missing, pace = work.missing(), None
+def do(work: Work, until: float, paces: dict[str, float], first: float, *, whole: bool) -> list[Task]:
+    """Evaluates what there is time for; what is left. ``paces``: seconds of one evaluation, by recipe."""
+    missing, recipe = work.missing(), work.study.recipe
     while missing:
         now = time.monotonic()
-        count = fitting(missing, until - now, pace, whole=whole)
+        count = fitting(missing, until - now, paces.get(recipe), first, whole=whole)
         if count == 0:
             break
         tasks = missing[:count]
         for _ in work.study.evaluate(InProcess(work.study.config.threads), tasks, work.what):
             pass
-        pace = (time.monotonic() - now) / count  # of the last ones: the first had to be compiled
+        paces[recipe] = (time.monotonic() - now) / count  # of the last ones: the first had to be compiled
         left = work.missing()
         if len(left) > len(missing) - count:  # some failed, and would again
             return left
@@ -107,14 +107,16 @@ def main() -> None:
         contest = Contest(study)
         every = [replace(work, tasks=work.tasks[options.part]) for work in pieces(contest)]
         carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
+        paces: dict[str, float] = {}
         for place, work in enumerate(every):
             recipe = work.study.recipe
             more = any(later.study.recipe == recipe for later in every[place + 1 :])
             waiting = replace(work, tasks=[*carried.pop(recipe, ()), *work.tasks])
-            carried[recipe] = do(waiting, until, whole=more)
+            first = UNKNOWN if recipe == contest.scratch.recipe else QUICK
+            carried[recipe] = do(waiting, until, paces, first, whole=more)
             say(f"{work.what}: {len(work.missing())} of {len(work.tasks)} left")
-        first = not options.part.start  # of those side by side
-        if first and study.surrogates.names and until - time.monotonic() > UNKNOWN:
+        leads = not options.part.start  # those side by side
+        if leads and study.surrogates.names and until - time.monotonic() > UNKNOWN:
             stand_in(contest)
 
 
