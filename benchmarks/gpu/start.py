@@ -77,8 +77,9 @@ def _run(folder: Path, evaluations: int, cache: Path) -> float:
     """Runs the study as a user does, with what is compiled kept in ``cache``; when it began."""
     _write_study(folder, evaluations)
     places = {"XDG_CACHE_HOME": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
+    known = {key: value for key, value in os.environ.items() if key != "TORCHINDUCTOR_CACHE_DIR"}  # of the plan's
     began = time.time()
-    subprocess.run([sys.executable, "-m", "diffcredit", "run", str(folder)], env=os.environ | places, check=True)
+    subprocess.run([sys.executable, "-m", "diffcredit", "run", str(folder)], env=known | places, check=True)
     return began
 
 

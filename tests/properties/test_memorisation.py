@@ -67,6 +67,22 @@ def test_blocks_change_nothing(monkeypatch):
     np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
 
 
+def test_the_same_images_are_looked_for_once(monkeypatch):
+    searched = []
+    search = memorisation.nearest_distances
+    monkeypatch.setattr(memorisation, "nearest_distances", lambda *given: searched.append(1) or search(*given))
+    monkeypatch.setattr(memorisation, "_latest", [])
+    training, images = pictures(30, seed=1), pictures(20, seed=2)
+    for prop in (distance(training), memorised(training, ratio=0.9)):
+        prop.measure_features(seen(images))
+        prop.standard_error(seen(images))
+    assert len(searched) == 1
+    for known, shown in ((training, images[:10]), (training[:10], images)):  # neither of which is the same
+        nearest = np.array([distances[0] for distances in brute_force(shown, known)]).mean()
+        assert distance(known).measure_features(seen(shown)) == pytest.approx(nearest / math.sqrt(8 * 8 * 3), rel=1e-6)
+    assert len(searched) == 3
+
+
 def test_copies_have_no_distance_even_far_from_the_origin():
     """Where ‖x‖² − 2x·y + ‖y‖² cancels to rounding errors."""
     rng = np.random.default_rng(0)

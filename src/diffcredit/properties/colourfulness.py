@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from diffcredit.properties.bootstrap import mean_error, resamples
 from diffcredit.properties.protocol import Images
 
+BLOCK = 2**18  # pixels at once: what fits into a processor's cache is done in a third of the time
+
 
 @dataclass
 class Colourfulness:
@@ -55,6 +57,11 @@ def colourfulness(images: Images) -> NDArray[np.float64]:
     With rg = R − G and yb = (R + G)/2 − B over an image's pixels, on the scale 0 to 255:
     M3 = √(σ_rg² + σ_yb²) + 0.3 √(μ_rg² + μ_yb²).
     """
+    some = max(BLOCK // (images.shape[1] * images.shape[2]), 1)
+    return np.concatenate([_of_some(images[start : start + some]) for start in range(0, len(images), some)])
+
+
+def _of_some(images: Images) -> NDArray[np.float64]:
     red, green, blue = np.moveaxis(images.astype(np.float64), -1, 0)
     opponents = np.stack([red - green, (red + green) / 2 - blue]).reshape(2, len(images), -1)
     spread = np.sqrt(opponents.var(axis=-1).sum(axis=0))

@@ -11,7 +11,7 @@ from diffcredit.features import Features, FeaturesOption
 from diffcredit.features.extractors import label_of
 from diffcredit.properties.bootstrap import jackknife_error
 
-BLOCK = 4096  # images whose class probabilities are held at once
+BLOCK = 128  # images whose class probabilities are held at once: a processor's cache holds them
 
 
 @dataclass

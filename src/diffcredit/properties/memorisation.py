@@ -56,7 +56,7 @@ class NearestDistance:
         return mean_error(self._distances(features))
 
     def _distances(self, features: Features) -> NDArray[np.float64]:
-        nearest = nearest_distances(features.vectors, self._training, 1)[:, 0]
+        nearest = _two_nearest(features.vectors, self._training)[:, 0]
         return nearest / np.sqrt(features.vectors.shape[1])
 
 
@@ -109,7 +109,7 @@ class MemorisedShare:
 
     def _memorised(self, features: Features) -> NDArray[np.float64]:
         """1 of each image that is memorised, 0 of others, (m,)."""
-        nearest, second = nearest_distances(features.vectors, self._training, 2).T
+        nearest, second = _two_nearest(features.vectors, self._training).T
         return (nearest < self.ratio * second).astype(np.float64)
 
 
@@ -125,6 +125,21 @@ def _training_vectors(context: Context, option: FeaturesOption) -> NDArray[np.fl
     """The features of the distinct training images, (n, d)."""
     images = context.contributions.images
     return context.extractors.kept(option, images, "the training images").vectors[distinct_images(images)]
+
+
+_latest: list[tuple[list[object], NDArray[np.float64]]] = []
+
+
+def _two_nearest(vectors: NDArray[np.float32], training: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(m, 2) as :func:`nearest_distances`, or (m, 1) where there is one training image. The search takes long, and both
+    properties ask for it twice, for a value and its error: the last answer is kept."""
+    both = (vectors, training)
+    key: list[object] = [(each.shape, hashlib.sha256(each.tobytes()).digest()) for each in both]
+    kept = next((distances for known, distances in _latest if known == key), None)
+    if kept is None:
+        kept = nearest_distances(vectors, training, min(2, len(training)))
+        _latest[:] = [(key, kept)]
+    return kept
 
 
 def nearest_distances(vectors: NDArray[np.float32], training: NDArray[np.float32], count: int) -> NDArray[np.float64]:
