@@ -22,7 +22,11 @@ SMALL = {
         "shares": [0.25, 0.5, 0.75],
         "coalitions": 12,
         "evaluations": 10,
-        "retrainings": [{"method": "fine_tune", "steps": 1}, {"method": "soup", "steps": 1}],
+        "retrainings": [
+            {"method": "fine_tune", "steps": 1},
+            {"method": "soup", "steps": 1},
+            {"method": "sparsified", "name": "longer", "steps": 3, "parameters": 0.5, "recover_steps": 1},
+        ],
     },
 }
 
@@ -59,7 +63,7 @@ def test_what_matters_most_comes_first(work, file):
     assert set(seeds.values()) == {2}
     assert [each.study.recipe for each in (own, fine_tuned, scratch)] == ["sparsified", "fine_tune", "from_scratch"]
     left_out = ["sparsified", "fine_tune", "soup"]
-    assert [each.study.recipe for each in rest] == [*left_out, "soup", "from_scratch"]
+    assert [each.study.recipe for each in rest] == [*left_out, "soup", "longer", "from_scratch"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_fleets_are_full_but_for_a_recipes_last(work, file, tmp_path, monkeypatc
         ),
     )
     run(work, monkeypatch, file, 60)
-    for recipe in ("sparsified", "fine_tune", "soup", "from_scratch"):
+    for recipe in ("sparsified", "fine_tune", "soup", "longer", "from_scratch"):
         counts = [count for name, count in given if name == recipe]
         assert all(count % work.FLEET == 0 for count in counts[:-1])
     assert sum(count for name, count in given if name == "from_scratch") == 24 + 12 + 40 + 8
@@ -117,6 +121,8 @@ def test_all_of_it_once(work, file, tmp_path, monkeypatch):
             *((name, "endpoint", 2) for name in recipes),
             *((name, "validation", 8) for name in recipes),
             ("from_scratch", "truth", 12 * 2 + 2 * 10 * 2),
+            ("longer", "endpoint", 2),
+            ("longer", "estimate", 10),
         ]
     )
     monkeypatch.setattr(work.Contest, "standing_in", lambda *_: pytest.fail("measured again"))

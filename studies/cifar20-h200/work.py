@@ -26,16 +26,17 @@ UNKNOWN, QUICK = 200.0, 50.0  # seconds that a first fleet may take: of models f
 
 def pieces(contest: Contest) -> Iterator[Work]:
     """All that is evaluated, in order of importance."""
-    truth = contest.truth()
-    compared = {each.config.retraining.method: each for each in contest.compared}
+    truth, own = contest.truth(), contest.study
+    same = [each for each in contest.compared if each.config.retraining.method == own.config.retraining.method]
+    fine_tuned, *rest = [each for each in contest.compared if each not in same]
     yield replace(truth, tasks=shares(contest, truth.tasks, [MIDDLE]), what="truth, half of the labelers")
-    yield contest.design(contest.study)
-    yield contest.design(compared.pop("fine_tune"))
+    yield contest.design(own)
+    yield contest.design(fine_tuned)
     yield contest.design(contest.scratch)
     others = [share for share in contest.settings.shares if share != MIDDLE]
     yield replace(truth, tasks=shares(contest, truth.tasks, others), what="truth, other shares")
-    yield from map(contest.leave_one_out, [contest.study, *contest.compared])
-    yield from map(contest.design, compared.values())
+    yield from map(contest.leave_one_out, [own, fine_tuned, *rest])
+    yield from map(contest.design, [*rest, *same])  # those with other numbers of steps at last
     yield contest.leave_one_out(contest.scratch)
 
 
