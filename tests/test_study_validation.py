@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from diffcredit import study_validation
 from diffcredit.baselines import BaselineCredits
 from diffcredit.coalitions import decode
 from diffcredit.contest import Contest
 from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.execution import Task
 from diffcredit.ledger import PropertyRecord
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
@@ -289,3 +291,18 @@ def test_each_rival_stands_for_its_category(tmp_path):
     without_top = np.ones(8, bool)
     without_top[top[:2]] = False
     assert any(np.array_equal(decode(each), without_top) for each in coalitions)
+
+
+def test_convergence_is_computed_once_for_what_there_is(tmp_path, monkeypatch):
+    contest = planted(tmp_path, noise=0.5)
+    computed = []
+    compute = study_validation.convergence
+    monkeypatch.setattr(study_validation, "convergence", lambda *given: computed.append(1) or compute(*given))
+    validation = Validation(contest.study, ["colourfulness"])
+    validation.section("convergence")
+    validation.section("budget")
+    assert len(computed) == 1
+    more = [Task("10000001", 7, "estimate")]
+    record(contest.study, more, {"colourfulness": lambda coalition: 3.0})
+    validation.section("budget")
+    assert len(computed) == 2

@@ -189,9 +189,17 @@ class Validation:
     def convergence_work(self) -> list[Work]:
         return [self.contest.truth(), *map(self.contest.design, self.contest.compared)]
 
+    @cached_property
+    def _converged(self) -> dict[tuple[str, int], Any]:
+        return {}
+
     def _convergence(self, name: str) -> Any:
-        games, scratch = self.contest.games(name), self.contest.game(self.contest.scratch, name)
-        return convergence(games, self.contest.truths(name), scratch)
+        """Of the evaluations that there are. It takes long, and two sections tell of it."""
+        known = name, sum(len(each.evaluations()) for each in self.contest.recipes)
+        if known not in self._converged:
+            games, scratch = self.contest.games(name), self.contest.game(self.contest.scratch, name)
+            self._converged[known] = convergence(games, self.contest.truths(name), scratch)
+        return self._converged[known]
 
     def convergence_section(self) -> Section:
         return self._by_evaluations_alone(convergence_section(self.titled(self.by_property(self._convergence))))
