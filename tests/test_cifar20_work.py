@@ -125,12 +125,17 @@ def test_all_of_it_once(work, file, tmp_path, monkeypatch):
             ("longer", "estimate", 10),
         ]
     )
-    monkeypatch.setattr(work.Contest, "standing_in", lambda *_: pytest.fail("measured again"))
-    known = json.loads(next((tmp_path / "results" / "models").glob("surrogate-*.json")).read_text(encoding="utf-8"))
-    evaluated = rows(tmp_path, "SELECT coalition FROM evaluations WHERE purpose = 'estimate' AND recipe_id = 1")
-    assert {coalition for (coalition,) in evaluated} <= known["values"].keys()
     run(work, monkeypatch, file, 0)
     assert rows(tmp_path, "SELECT count(*) FROM evaluations") == [(sum(count for *_, count in found),)]
+
+
+def test_surrogates_before_anything_is_evaluated(work, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--surrogates"])
+    work.main()
+    known = json.loads(next((tmp_path / "results" / "models").glob("surrogate-*.json")).read_text(encoding="utf-8"))
+    run(work, monkeypatch, file, 60)
+    evaluated = rows(tmp_path, "SELECT coalition FROM evaluations WHERE purpose = 'estimate' AND recipe_id = 1")
+    assert {coalition for (coalition,) in evaluated} <= known["values"].keys()
 
 
 def test_parts_that_there_are(work):

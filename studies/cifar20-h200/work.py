@@ -4,6 +4,7 @@ done again, and a piece that would be cut off is not begun.
 python studies/cifar20-h200/work.py --minutes 9
 
 Several may work side by side, each at its own part: --part 1/2 and --part 2/2. While one measures, the other trains.
+Beside them, --surrogates measures what stands in for evaluations.
 """
 
 import argparse
@@ -12,8 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from diffcredit.cli.console import Bars, say
 from diffcredit.cli.opened import opened
+from diffcredit.coalitions import decode
 from diffcredit.contest import Contest, Work
 from diffcredit.execution import InProcess, Task
 
@@ -82,10 +86,12 @@ def do(work: Work, until: float, paces: dict[str, float], first: float, *, whole
 
 
 def stand_in(contest: Contest) -> None:
-    """Measures the surrogates where their credits and the study's evaluations need them."""
-    contest.study.surrogates.prepare()
-    for name in contest.properties:
-        contest.standing_in(name, contest.game(contest.study, name))
+    """Measures the surrogates at all coalitions of the study's design, and where their own credits need them."""
+    study = contest.study
+    study.surrogates.prepare()
+    design = np.array([decode(task.coalition) for task in contest.design(study).tasks if task.purpose == "estimate"])
+    for prop in study.properties:
+        study.surrogates.known(prop.name, design)
 
 
 def part_of(text: str) -> slice:
@@ -101,11 +107,15 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--study", type=Path, default=STUDY)
     parser.add_argument("--part", type=part_of, default=slice(None))
+    parser.add_argument("--surrogates", action="store_true", help="measure these instead; Ctrl-C keeps what is done")
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
     with Bars() as bars, opened(str(options.study), bars) as study:
         study.prepare()
         contest = Contest(study)
+        if options.surrogates:
+            stand_in(contest)
+            return
         every = [replace(work, tasks=work.tasks[options.part]) for work in pieces(contest)]
         carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
         paces: dict[str, float] = {}
@@ -116,9 +126,6 @@ def main() -> None:
             first = UNKNOWN if recipe == contest.scratch.recipe else QUICK
             carried[recipe] = do(waiting, until, paces, first, whole=more)
             say(f"{work.what}: {len(work.missing())} of {len(work.tasks)} left")
-        leads = not options.part.start  # those side by side
-        if leads and study.surrogates.names and until - time.monotonic() > UNKNOWN:
-            stand_in(contest)
 
 
 if __name__ == "__main__":

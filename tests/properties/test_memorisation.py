@@ -67,20 +67,34 @@ def test_blocks_change_nothing(monkeypatch):
     np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
 
 
-def test_the_same_images_are_looked_for_once(monkeypatch):
+def test_images_are_looked_for_once(monkeypatch):
     searched = []
     search = memorisation.nearest_distances
-    monkeypatch.setattr(memorisation, "nearest_distances", lambda *given: searched.append(1) or search(*given))
-    monkeypatch.setattr(memorisation, "_latest", [])
+    monkeypatch.setattr(
+        memorisation,
+        "nearest_distances",
+        lambda vectors, *given: searched.append(len(vectors)) or search(vectors, *given),
+    )
+    monkeypatch.setattr(memorisation, "_known", {})
     training, images = pictures(30, seed=1), pictures(20, seed=2)
+
+    def check(known: np.ndarray, shown: np.ndarray) -> None:
+        nearest = np.array([distances[0] for distances in brute_force(shown, known)]).mean()
+        assert distance(known).measure_features(seen(shown)) == pytest.approx(nearest / math.sqrt(8 * 8 * 3), rel=1e-6)
+
     for prop in (distance(training), memorised(training, ratio=0.9)):
         prop.measure_features(seen(images))
         prop.standard_error(seen(images))
-    assert len(searched) == 1
-    for known, shown in ((training, images[:10]), (training[:10], images)):  # neither of which is the same
-        nearest = np.array([distances[0] for distances in brute_force(shown, known)]).mean()
-        assert distance(known).measure_features(seen(shown)) == pytest.approx(nearest / math.sqrt(8 * 8 * 3), rel=1e-6)
-    assert len(searched) == 3
+    assert searched == [20]
+    check(training, np.concatenate([images[5:10], images[:5], pictures(3, seed=3), images[:2]]))  # some of them new
+    assert searched == [20, 3]
+    check(training[:10], images)  # the same among others
+    assert searched == [20, 3, 20]
+    monkeypatch.setattr(memorisation, "MOST_KNOWN", 30)
+    check(training, pictures(12, seed=4))
+    assert len(memorisation._known) == 12
+    check(training, images)
+    assert searched == [20, 3, 20, 12, 20]
 
 
 def test_copies_have_no_distance_even_far_from_the_origin():

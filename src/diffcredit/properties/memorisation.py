@@ -127,19 +127,28 @@ def _training_vectors(context: Context, option: FeaturesOption) -> NDArray[np.fl
     return context.extractors.kept(option, images, "the training images").vectors[distinct_images(images)]
 
 
-_latest: list[tuple[list[object], NDArray[np.float64]]] = []
+MOST_KNOWN = 200_000  # images whose neighbours are remembered
+_known: dict[tuple[bytes, bytes], NDArray[np.float64]] = {}
 
 
 def _two_nearest(vectors: NDArray[np.float32], training: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(m, 2) as :func:`nearest_distances`, or (m, 1) where there is one training image. The search takes long, and both
-    properties ask for it twice, for a value and its error: the last answer is kept."""
-    both = (vectors, training)
-    key: list[object] = [(each.shape, hashlib.sha256(each.tobytes()).digest()) for each in both]
-    kept = next((distances for known, distances in _latest if known == key), None)
-    if kept is None:
-        kept = nearest_distances(vectors, training, min(2, len(training)))
-        _latest[:] = [(key, kept)]
-    return kept
+    """(m, 2) as :func:`nearest_distances`, or (m, 1) where there is one training image.
+
+    The search takes long, and images come again: for a value and its error, for both properties, in the pools of many
+    coalitions. So what was found is remembered.
+    """
+    among = hashlib.sha256(training.tobytes()).digest()
+    keys = [(among, hashlib.sha256(vector.tobytes()).digest()) for vector in vectors]
+    found = {key: distances for key in keys if (distances := _known.get(key)) is not None}
+    missing = list({key: row for row, key in enumerate(keys) if key not in found}.values())
+    if missing:
+        nearest = nearest_distances(vectors[missing], training, min(2, len(training)))
+        new = {keys[row]: distances for row, distances in zip(missing, nearest, strict=True)}
+        if len(_known) + len(new) > MOST_KNOWN:
+            _known.clear()
+        _known.update(new)
+        found |= new
+    return np.array([found[key] for key in keys])
 
 
 def nearest_distances(vectors: NDArray[np.float32], training: NDArray[np.float32], count: int) -> NDArray[np.float64]:
