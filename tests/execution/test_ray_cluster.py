@@ -373,7 +373,7 @@ def test_gpus_are_shared_or_not_as_asked(cluster, workers, tmp_path, gpus, count
 
 @pytest.mark.slow
 def test_prometheus_is_told_how_many_evaluations_there_were(workers):
-    pytest.importorskip("aiohttp", reason="Ray exports metrics only with ray[default]")
+    pytest.importorskip("aiohttp_cors", reason="Ray exports metrics only with ray[default]")
     import ray
 
     def told() -> dict[str, float]:
