@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from diffcredit.contest import Contest
+from diffcredit.execution import Task
+from diffcredit.execution.tasks import failed_evaluation, utc_now
 from diffcredit.study import Study
 from tiny_study import images_of, rows, write_study
 
@@ -136,6 +138,28 @@ def test_surrogates_before_anything_is_evaluated(work, file, tmp_path, monkeypat
     run(work, monkeypatch, file, 60)
     evaluated = rows(tmp_path, "SELECT coalition FROM evaluations WHERE purpose = 'estimate' AND recipe_id = 1")
     assert {coalition for (coalition,) in evaluated} <= known["values"].keys()
+
+
+def test_only_one_trains_at_a_time_and_measures_while_another_does(work, tmp_path):
+    turn = work.FileLock(tmp_path / "turn")
+    failed = failed_evaluation(Task("01", 1, "truth"), "no memory", "w", utc_now())
+
+    class Evaluator:
+        at_once = 3
+
+        def sampled(self, tasks):
+            for task in tasks:
+                assert turn.is_locked
+                yield failed if task.replicate else task.coalition
+
+        def measured(self, sampled):
+            assert not turn.is_locked
+            return f"measured {sampled}"
+
+    shared = work.InTurn(Evaluator(), turn)
+    assert shared.at_once == 3
+    tasks = [Task("10", 0, "truth"), Task("01", 1, "truth"), Task("11", 0, "truth")]
+    assert list(shared.evaluate(tasks)) == ["measured 10", failed, "measured 11"]
 
 
 def test_parts_that_there_are(work):

@@ -3,25 +3,30 @@ done again, and a piece that would be cut off is not begun.
 
 python studies/cifar20-h200/work.py --minutes 9
 
-Several may work side by side, each at its own part: --part 1/2 and --part 2/2. While one measures, the other trains.
-Beside them, --surrogates measures what stands in for evaluations.
+Several may work side by side, each at its own part: --part 1/2 and --part 2/2. While one measures, the other trains
+with the GPU to itself, so that its seconds count. Beside them, --surrogates measures what stands in for evaluations.
 """
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from diffcredit.cli.console import Bars, say
 from diffcredit.cli.opened import opened
 from diffcredit.coalitions import decode
 from diffcredit.contest import Contest, Work
 from diffcredit.execution import InProcess, Task
+from diffcredit.ledger import Evaluation
 
 STUDY = Path(__file__).with_name("study.yaml")
+TURN = Path(gettempdir()) / "cifar20-h200.turn"
 FLEET = 16  # models that are made together
 MIDDLE = 0.5
 OTHERS = 50  # coalitions of each other share
@@ -66,6 +71,31 @@ def fitting(tasks: Sequence[Task], left: float, each: float | None, first: float
     return min(most, fleets * FLEET)
 
 
+@dataclass(frozen=True)
+class InTurn:
+    """An evaluator whose models are trained and sampled in ``turn`` with others', and measured while others are."""
+
+    evaluator: Any
+    turn: FileLock
+
+    @property
+    def at_once(self) -> int:
+        return self.evaluator.at_once
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        with self.turn:
+            made = list(self.evaluator.sampled(tasks))
+        for each in made:
+            yield each if isinstance(each, Evaluation) else self.evaluator.measured(each)
+
+
+class Sharing(InProcess):
+    """Evaluates in this process, beside others that use the same GPU."""
+
+    def run(self, factory: Any, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
+        return super().run(lambda: InTurn(factory(), FileLock(TURN)), tasks)
+
+
 def do(work: Work, until: float, paces: dict[str, float], first: float, *, whole: bool) -> list[Task]:
     """Evaluates what there is time for; what is left. ``paces``: seconds of one evaluation, by recipe."""
     missing, recipe = work.missing(), work.study.recipe
@@ -75,7 +105,7 @@ def do(work: Work, until: float, paces: dict[str, float], first: float, *, whole
         if count == 0:
             break
         tasks = missing[:count]
-        for _ in work.study.evaluate(InProcess(work.study.config.threads), tasks, work.what):
+        for _ in work.study.evaluate(Sharing(work.study.config.threads), tasks, work.what):
             pass
         paces[recipe] = (time.monotonic() - now) / count  # of the last ones: the first had to be compiled
         left = work.missing()

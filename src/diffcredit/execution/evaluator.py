@@ -51,11 +51,10 @@ class ModelEvaluator:
         return getattr(self.retraining, "at_once", 1)
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-        expect(self.sampling)
         with ExitStack() as stack:
             aside = None
             unmeasured: deque[Future[Evaluation]] = deque()
-            for sampled in self._sampled(tasks):
+            for sampled in self.sampled(tasks):
                 if isinstance(sampled, Evaluation):  # a failed one
                     yield from (each.result() for each in _taken(unmeasured))
                     yield sampled
@@ -66,11 +65,12 @@ class ModelEvaluator:
                     if len(unmeasured) > 1:
                         yield unmeasured.popleft().result()
                 else:
-                    yield self._measured(sampled)
+                    yield self.measured(sampled)
             yield from (each.result() for each in _taken(unmeasured))
 
-    def _sampled(self, tasks: Sequence[Task]) -> Iterator["_Sampled | Evaluation"]:
+    def sampled(self, tasks: Sequence[Task]) -> Iterator["Sampled | Evaluation"]:
         """Of each task, its model's images, or how that failed."""
+        expect(self.sampling)
         remaining = deque(tasks)
         while remaining:
             models = self._models(list(remaining))
@@ -89,7 +89,7 @@ class ModelEvaluator:
                 except Exception as error:
                     yield _failure(task, error, started)
                 else:
-                    yield _Sampled(task, Observation(self.extractors, images, model), seconds, started)
+                    yield Sampled(task, Observation(self.extractors, images, model), seconds, started)
 
     def _models(self, tasks: Sequence[Task]) -> Iterator[tuple[DiffusionModel, float]]:
         """Each task's model, and the seconds that its training took: of those made together, equal shares."""
@@ -104,11 +104,12 @@ class ModelEvaluator:
                 share = (time.perf_counter() - clock) / min(self.at_once, len(tasks) - place)
             yield model, share
 
-    def _measured_beside(self, sampled: "_Sampled") -> Evaluation:
+    def _measured_beside(self, sampled: "Sampled") -> Evaluation:
         with torch.cuda.stream(torch.cuda.Stream(sampled.observation.model.device)):
-            return self._measured(sampled)
+            return self.measured(sampled)
 
-    def _measured(self, sampled: "_Sampled") -> Evaluation:
+    def measured(self, sampled: "Sampled") -> Evaluation:
+        """The evaluation that it makes."""
         task, observation = sampled.task, sampled.observation
         try:
             clock = time.perf_counter()
@@ -134,7 +135,7 @@ class ModelEvaluator:
 
 
 @dataclass(frozen=True)
-class _Sampled:
+class Sampled:
     """A task whose model and images are there, and the seconds that they took."""
 
     task: Task
