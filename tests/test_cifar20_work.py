@@ -87,15 +87,17 @@ def test_as_many_as_there_is_time_for(work, tasks, left, each, whole, count):
     assert work.fitting([None] * tasks, left, each, 200.0, whole=whole) == count
 
 
-def test_fleets_are_full_but_for_a_recipes_last(work, file, tmp_path, monkeypatch):
-    given = []
-    evaluate = Study.evaluate
+def test_fleets_are_full_but_for_a_recipes_last(work, file, monkeypatch):
+    given, done = [], set()
+
+    def evaluate(study, executor, tasks, what):
+        given.append((study.recipe, len(tasks)))
+        done.update((study.recipe, task) for task in tasks)
+        return iter(())
+
+    monkeypatch.setattr(Study, "evaluate", evaluate)
     monkeypatch.setattr(
-        Study,
-        "evaluate",
-        lambda study, executor, tasks, what: (
-            given.append((study.recipe, len(tasks))) or evaluate(study, executor, tasks, what)
-        ),
+        work.Work, "missing", lambda self: [task for task in self.tasks if (self.study.recipe, task) not in done]
     )
     run(work, monkeypatch, file, 60)
     for recipe in ("sparsified", "fine_tune", "soup", "longer", "from_scratch"):
@@ -135,9 +137,10 @@ def test_surrogates_before_anything_is_evaluated(work, file, tmp_path, monkeypat
     monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--surrogates"])
     work.main()
     known = json.loads(next((tmp_path / "results" / "models").glob("surrogate-*.json")).read_text(encoding="utf-8"))
-    run(work, monkeypatch, file, 60)
-    evaluated = rows(tmp_path, "SELECT coalition FROM evaluations WHERE purpose = 'estimate' AND recipe_id = 1")
-    assert {coalition for (coalition,) in evaluated} <= known["values"].keys()
+    study = Study.load(file)
+    tasks = Contest(study).design(study).tasks
+    assert {task.coalition for task in tasks if task.purpose == "estimate"} <= known["values"].keys()
+    assert study.evaluations() == []
 
 
 def test_only_one_trains_at_a_time_and_measures_while_another_does(work, tmp_path):

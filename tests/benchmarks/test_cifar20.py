@@ -17,14 +17,10 @@ from tiny_study import rows
 from validated_study import planted
 
 
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    monkeypatch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
-
-
-@pytest.fixture
-def made(tmp_path):
-    """A planted study, its record, and the page that is made of that."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A planted study, its record, and the page that is made of that, without figures."""
+    tmp_path = tmp_path_factory.mktemp("cifar20")
     contest = planted(tmp_path / "study", noise=1.0)
     for part in ("unlearning", "contributors"):
         taken = Photograph(f"of-{part}", "A picture", "What it shows.", b"png")
@@ -39,7 +35,8 @@ def made(tmp_path):
         )
     record = tmp_path / "record"
     pack(contest.study, record)
-    with recorded(record) as found:
+    with pytest.MonkeyPatch.context() as patch, recorded(record) as found:
+        patch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
         return contest, found.study.name, page(found, record, "# The story\n")
 
 
@@ -48,10 +45,10 @@ def row(text: str, begins: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_scores_are_those_of_the_ledger_by_sql_and_scipy(made, tmp_path):
+def test_scores_are_those_of_the_ledger_by_sql_and_scipy(made):
     contest, _, found = made
     truth = rows(
-        tmp_path / "study",
+        made[0].study.folder.parent,
         "SELECT coalition, avg(value) FROM evaluations JOIN property_values ON evaluation_id = evaluations.id "
         "JOIN properties ON properties.id = property_id "
         "WHERE purpose = 'truth' AND properties.name = 'colourfulness' GROUP BY coalition",
@@ -70,9 +67,9 @@ def test_scores_are_those_of_the_ledger_by_sql_and_scipy(made, tmp_path):
     assert own.spearman.value > 0.8
 
 
-def test_what_it_cost_is_what_the_ledger_says(made, tmp_path):
+def test_what_it_cost_is_what_the_ledger_says(made):
     ((models, seconds),) = rows(
-        tmp_path / "study",
+        made[0].study.folder.parent,
         "SELECT count(*), sum(json_extract(seconds, '$.training') + json_extract(seconds, '$.sampling')) "
         "FROM evaluations WHERE status = 'done'",
     )
