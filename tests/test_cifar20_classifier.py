@@ -21,7 +21,7 @@ def modules(monkeypatch):
     import train_classifier
 
     yield classifier, train_classifier
-    for name in ("classifier", "train_classifier"):
+    for name in ("classifier", "train_classifier", "try_training"):
         sys.modules.pop(name, None)
 
 
@@ -68,3 +68,17 @@ def test_images_are_moved_and_mirrored_but_not_changed(modules):
         windows = padded[place % 2].unfold(1, 6, 1).unfold(2, 6, 1).permute(1, 2, 0, 3, 4).reshape(-1, 3, 6, 6)
         assert (windows == image).all(dim=(1, 2, 3)).any() or (windows == image.flip(2)).all(dim=(1, 2, 3)).any()
     assert len({tuple(image.flatten().tolist()) for image in found}) > 10
+
+
+def test_what_images_are_worth(modules, monkeypatch):
+    import try_training
+
+    monkeypatch.setattr(try_training, "ROWS", 2)
+    known, _ = coloured(400, 1)
+    same, paler = (try_training.worth(images, known, "cpu") for images in (known, known // 2))
+    assert abs(same["fid"]) < 1e-3 * paler["fid"]
+    assert paler["colourfulness"] == pytest.approx(same["colourfulness"] / 2, rel=0.02)
+    assert sum(same["of each class"]) == 400
+    assert 1 <= same["inception score"] <= 20
+    assert try_training.picture(known).size == (16 * 8, 2 * 8)
+    assert np.asarray(try_training.picture(known))[8:16, 16:24].tolist() == known[16 + 2].tolist()
