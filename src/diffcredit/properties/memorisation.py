@@ -17,6 +17,7 @@ from diffcredit.properties.bootstrap import mean_error
 from diffcredit.properties.protocol import Context, State
 
 BLOCK = 1 << 22  # numbers of float64 at a time: 32 MiB
+MOST_KNOWN = 200_000  # images whose neighbours are remembered
 
 
 @dataclass
@@ -127,7 +128,6 @@ def _training_vectors(context: Context, option: FeaturesOption) -> NDArray[np.fl
     return context.extractors.kept(option, images, "the training images").vectors[distinct_images(images)]
 
 
-MOST_KNOWN = 200_000  # images whose neighbours are remembered
 _known: dict[tuple[bytes, bytes], NDArray[np.float64]] = {}
 
 
