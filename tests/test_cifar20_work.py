@@ -68,23 +68,18 @@ def test_what_matters_most_comes_first(work, file):
     assert [each.study.recipe for each in rest] == [*left_out, "soup", "longer", "from_scratch"]
 
 
-@pytest.mark.parametrize(
-    ("tasks", "left", "each", "whole", "count"),
-    [
-        (40, 201, None, False, 16),  # of which nothing is known: a fleet
-        (40, 199, None, False, 0),
-        (10, 201, None, False, 10),
-        (10, 201, None, True, 0),
-        (40, 33, 1.0, False, 32),  # whole fleets
-        (40, 15, 1.0, False, 0),
-        (40, 100, 1.0, False, 40),
-        (40, 100, 1.0, True, 32),
-        (40, 0.5, 0.0, False, 40),
-        (40, -1, 1.0, False, 0),
-    ],
-)
-def test_as_many_as_there_is_time_for(work, tasks, left, each, whole, count):
-    assert work.fitting([None] * tasks, left, each, 200.0, whole=whole) == count
+def test_a_fleet_is_begun_only_if_it_will_be_done(work, tmp_path):
+    clock = work.time.monotonic()
+    turns = work.Turns(work.FileLock(tmp_path / "turn"), until=clock + 100)
+    with turns.turn("short", first=50):
+        pass
+    for recipe, first in (("unknown", 150), ("long", 0)):
+        turns.paces |= {"long": 200.0}
+        with pytest.raises(work.TimeIsUp), turns.turn(recipe, first):
+            pytest.fail("begun")
+        assert not turns.lock.is_locked
+    with turns.turn("short", first=150):  # known by now to take no time
+        assert turns.lock.is_locked
 
 
 def test_fleets_are_full_but_for_a_recipes_last(work, file, monkeypatch):
@@ -159,7 +154,7 @@ def test_only_one_trains_at_a_time_and_measures_while_another_does(work, tmp_pat
             assert not turn.is_locked
             return f"measured {sampled}"
 
-    shared = work.InTurn(Evaluator(), turn)
+    shared = work.InTurn(Evaluator(), lambda: turn)
     assert shared.at_once == 3
     tasks = [Task("10", 0, "truth"), Task("01", 1, "truth"), Task("11", 0, "truth")]
     assert list(shared.evaluate(tasks)) == ["measured 10", failed, "measured 11"]

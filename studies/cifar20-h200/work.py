@@ -9,8 +9,10 @@ with the GPU to itself, so that its seconds count. Beside them, --surrogates mea
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -30,7 +32,7 @@ TURN = Path(gettempdir()) / "cifar20-h200.turn"
 FLEET = 16  # models that are made together
 MIDDLE = 0.5
 OTHERS = 50  # coalitions of each other share
-UNKNOWN, QUICK = 200.0, 50.0  # seconds that a first fleet may take: of models from scratch, of fine-tuned ones
+UNKNOWN, QUICK = 110.0, 50.0  # seconds that a first fleet may take: of models from scratch, of fine-tuned ones
 
 
 def pieces(contest: Contest) -> Iterator[Work]:
@@ -61,55 +63,71 @@ def shares(contest: Contest, tasks: Sequence[Task], wanted: Sequence[float]) -> 
     return some
 
 
-def fitting(tasks: Sequence[Task], left: float, each: float | None, first: float, *, whole: bool) -> int:
-    """How many of ``tasks`` fit into the seconds that are ``left`` if one takes ``each``, a fleet after another, or
-    where that is not known the ``first`` fleet so long; ``whole``: no fleet with empty places, which cost as much."""
-    most = len(tasks) // FLEET * FLEET if whole else len(tasks)
-    if each is None:
-        return min(most, FLEET) if left > first else 0
-    fleets = int(left / (each * FLEET)) if each > 0 else len(tasks)
-    return min(most, fleets * FLEET)
+class TimeIsUp(BaseException):
+    """There is none left for a fleet. Like Ctrl-C it is nobody's failure."""
+
+
+@dataclass
+class Turns:
+    """One process at a time has the GPU, ``until`` then, if a fleet is foreseen to be done before; ``paces``: seconds
+    that the last fleet of a recipe took, the first of which had to be compiled."""
+
+    lock: FileLock
+    until: float
+    paces: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def turn(self, recipe: str, first: float) -> Iterator[None]:
+        """``first``: seconds of a fleet of which nothing is known."""
+        with self.lock:
+            began = time.monotonic()
+            if began + self.paces.get(recipe, first) > self.until:
+                raise TimeIsUp
+            yield
+            self.paces[recipe] = time.monotonic() - began
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """An evaluator whose models are trained and sampled in ``turn`` with others', and measured while others are."""
+    """An evaluator whose models are trained and sampled in a ``turn`` of their own, and measured while others are."""
 
     evaluator: Any
-    turn: FileLock
+    turn: Callable[[], AbstractContextManager[None]]
 
     @property
     def at_once(self) -> int:
         return self.evaluator.at_once
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-        with self.turn:
+        with self.turn():
             made = list(self.evaluator.sampled(tasks))
         for each in made:
             yield each if isinstance(each, Evaluation) else self.evaluator.measured(each)
 
 
+@dataclass(frozen=True)
 class Sharing(InProcess):
     """Evaluates in this process, beside others that use the same GPU."""
 
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext
+
     def run(self, factory: Any, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        return super().run(lambda: InTurn(factory(), FileLock(TURN)), tasks)
+        return super().run(lambda: InTurn(factory(), self.turn), tasks)
 
 
-def do(work: Work, until: float, paces: dict[str, float], first: float, *, whole: bool) -> list[Task]:
-    """Evaluates what there is time for; what is left. ``paces``: seconds of one evaluation, by recipe."""
-    missing, recipe = work.missing(), work.study.recipe
-    while missing:
-        now = time.monotonic()
-        count = fitting(missing, until - now, paces.get(recipe), first, whole=whole)
-        if count == 0:
+def do(work: Work, turns: Turns, first: float, *, whole: bool) -> list[Task]:
+    """Evaluates what there is time for, a fleet after another; what is left. ``whole``: no fleet with empty places,
+    which cost as much."""
+    study, missing = work.study, work.missing()
+    executor = Sharing(study.config.threads, turn=partial(turns.turn, study.recipe, first))
+    while missing and not (whole and len(missing) < FLEET):
+        try:
+            for _ in study.evaluate(executor, missing[:FLEET], work.what):
+                pass
+        except TimeIsUp:
             break
-        tasks = missing[:count]
-        for _ in work.study.evaluate(Sharing(work.study.config.threads), tasks, work.what):
-            pass
-        paces[recipe] = (time.monotonic() - now) / count  # of the last ones: the first had to be compiled
         left = work.missing()
-        if len(left) > len(missing) - count:  # some failed, and would again
+        if len(left) > max(0, len(missing) - FLEET):  # some failed, and would again
             return left
         missing = left
     return missing
@@ -139,7 +157,7 @@ def main() -> None:
     parser.add_argument("--part", type=part_of, default=slice(None))
     parser.add_argument("--surrogates", action="store_true", help="measure these instead; Ctrl-C keeps what is done")
     options = parser.parse_args()
-    until = time.monotonic() + 60 * options.minutes
+    turns = Turns(FileLock(TURN), until=time.monotonic() + 60 * options.minutes)
     with Bars() as bars, opened(str(options.study), bars) as study:
         study.prepare()
         contest = Contest(study)
@@ -148,13 +166,12 @@ def main() -> None:
             return
         every = [replace(work, tasks=work.tasks[options.part]) for work in pieces(contest)]
         carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
-        paces: dict[str, float] = {}
         for place, work in enumerate(every):
             recipe = work.study.recipe
             more = any(later.study.recipe == recipe for later in every[place + 1 :])
             waiting = replace(work, tasks=[*carried.pop(recipe, ()), *work.tasks])
             first = UNKNOWN if recipe == contest.scratch.recipe else QUICK
-            carried[recipe] = do(waiting, until, paces, first, whole=more)
+            carried[recipe] = do(waiting, turns, first, whole=more)
             say(f"{work.what}: {len(work.missing())} of {len(work.tasks)} left")
 
 
