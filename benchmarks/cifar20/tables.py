@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from benchmarks.markdown import cell, marked, scores_of, table
 from diffcredit.contest import Contest
-from diffcredit.schedule import worker_seconds
 from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES
 
 KINDS = (
@@ -24,7 +24,11 @@ KINDS = (
 
 
 def scores(results: Mapping[str, LDS]) -> list[str]:
-    """A row a method, by kind and then by its mean LDS; a column a property; above them the ceilings."""
+    """A row a method, by kind and then by its mean LDS; a column a property whose values differ; above them the
+    ceilings."""
+    results = {
+        title: each for title, each in results.items() if any(isfinite(score.spearman.value) for score in each.scores)
+    }
     ceilings = [result.ceilings_at(result.middle).spearman for result in results.values()]
     rows = [
         [f"*{REPLICATES}*", "", *(cell(each and each.replicates) for each in ceilings)],
@@ -53,14 +57,22 @@ def _methods(results: Sequence[LDS]) -> list[str]:
     return sorted(every, key=lambda name: (kind(name), -mean(name)))
 
 
+STAGES = ("training", "sampling", "measuring")
+
+
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of a GPU for ``models`` of one recipe, made for one purpose."""
+    """Seconds of each stage for ``models`` of one recipe, made for one purpose."""
 
     recipe: str
     purpose: str
     models: int
-    seconds: float
+    seconds: tuple[float, ...]
+
+    @property
+    def own(self) -> float:
+        """During which a model has the GPU for itself or with its fleet: it is measured beside the next one's."""
+        return sum(self.seconds[:2])
 
 
 def spent(contest: Contest) -> list[Spent]:
@@ -70,16 +82,21 @@ def spent(contest: Contest) -> list[Spent]:
         for recipe in ledger.recipes(contest.study.name):
             done = ledger.evaluations(contest.study.name, recipe.name, status="done")
             for purpose in sorted({each.purpose for each in done}):
-                some = [each for each in done if each.purpose == purpose]
-                found.append(Spent(recipe.name, purpose, len(some), worker_seconds(some)))
-    return sorted(found, key=lambda each: -each.seconds)
+                some = [each.seconds for each in done if each.purpose == purpose]
+                seconds = tuple(sum(each.get(stage, 0.0) for each in some) for stage in STAGES)
+                found.append(Spent(recipe.name, purpose, len(some), seconds))
+    return sorted(found, key=lambda each: -each.own)
 
 
 def spending(found: Sequence[Spent]) -> list[str]:
     rows = [
-        [each.recipe, each.purpose, f"{each.models:,}", f"{each.seconds:,.0f} s", f"{each.seconds / each.models:.2f} s"]
+        [each.recipe, each.purpose, f"{each.models:,}", *map(_seconds, each.seconds), f"{each.own / each.models:.2f} s"]
         for each in found
     ]
-    models, seconds = sum(each.models for each in found), sum(each.seconds for each in found)
-    rows.append(["**all**", "", f"{models:,}", f"{seconds:,.0f} s", ""])
-    return table(["retraining", "for", "models", "GPU", "a model"], rows)
+    sums = [sum(stage) for stage in zip(*(each.seconds for each in found), strict=True)]
+    rows.append(["**all**", "", f"{sum(each.models for each in found):,}", *map(_seconds, sums), ""])
+    return table(["retraining", "for", "models", *STAGES, "training and sampling of a model"], rows)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s"

@@ -68,12 +68,22 @@ def test_scores_are_those_of_the_ledger_by_sql_and_scipy(made):
 
 
 def test_what_it_cost_is_what_the_ledger_says(made):
+    ((models, *seconds),) = rows(
+        made[0].study.folder.parent,
+        "SELECT count(*), sum(json_extract(seconds, '$.training')), sum(json_extract(seconds, '$.sampling')) "
+        "FROM evaluations WHERE status = 'done'",
+    )
+    assert row(made[2].text, "**all**")[2:5] == [str(models), *(f"{stage:,.0f} s" for stage in seconds)]
     ((models, seconds),) = rows(
         made[0].study.folder.parent,
         "SELECT count(*), sum(json_extract(seconds, '$.training') + json_extract(seconds, '$.sampling')) "
-        "FROM evaluations WHERE status = 'done'",
+        "FROM evaluations WHERE purpose = 'truth'",
     )
-    assert row(made[2].text, "**all**")[2:4] == [str(models), f"{seconds:,.0f} s"]
+    assert row(made[2].text, "from_scratch | truth")[2:] == [
+        str(models),
+        *row(made[2].text, "from_scratch | truth")[3:6],
+        f"{seconds / models:.2f} s",
+    ]
 
 
 def test_every_part_that_a_ledger_is_enough_for(made):

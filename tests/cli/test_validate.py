@@ -25,7 +25,7 @@ def planted(tmp_path, monkeypatch):
         found = [StudyBaseline("counted", "control", None, counted)]
         monkeypatch.setattr(f"diffcredit.{place}.kept_baselines", lambda study, found=found: found)
     monkeypatch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
-    monkeypatch.setattr("diffcredit.cli.report.write_results", lambda study: ())
+    monkeypatch.setattr("diffcredit.cli.report.write_results", lambda study, retrain: ())
 
     def evaluate(study, executor, tasks, what):
         record(study, Work(study, tasks, what).missing(), GAMES, lower=["heldout_loss"])

@@ -153,6 +153,25 @@ def test_a_picture_that_cannot_be_made_does_not_cost_the_report(tmp_path):
     assert "Without the top contributor" not in page.text
 
 
+def test_pictures_that_are_not_kept_are_left_out_where_nothing_may_be_retrained(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, SMALL)
+    run_here(file)
+    kept = report_of(tmp_path).text
+    study = Study.load(file)
+    write_results(study, retrain=False)
+    assert Page((tmp_path / "results/report.html").read_text(encoding="utf-8")).text.count("Everybody") == kept.count(
+        "Everybody"
+    )
+    for pictures in (tmp_path / "results/models").glob("pictures-*"):
+        pictures.unlink()
+    write_results(study, retrain=False)
+    page = Page((tmp_path / "results/report.html").read_text(encoding="utf-8"))
+    assert "The base model" in page.text
+    assert "Everybody" not in page.text
+    assert not list((tmp_path / "results/models").glob("pictures-*"))
+
+
 def test_a_property_that_left_the_study_file(finished):
     """What was measured stays in the ledger, and in the report, under its plain name."""
     write_study(finished, {"properties": ["colourfulness"]})

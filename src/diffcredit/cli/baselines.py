@@ -42,7 +42,7 @@ def baselines(study: StudyArgument, method: MethodOption = None) -> None:
         file = loaded.folder / "baselines.csv"
         write_baselines_csv(kept_baselines(loaded), loaded.contributions.contributors, file)  # earlier runs' too
         with suppress(UserError):  # no credits yet to stand beside
-            write_results(loaded)
+            write_results(loaded, retrain=False)
     print_baselines(loaded, found)
     say(f"\nTable: {file}")
 

@@ -163,7 +163,7 @@ def _show(study: "Study", names: list[str]) -> None:
     from diffcredit.cli.report import write_results
 
     try:
-        tables = write_results(study)
+        tables = write_results(study, retrain=False)
     except UserError as error:  # too few evaluations yet
         say(str(error))
         return

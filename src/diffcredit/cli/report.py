@@ -20,12 +20,13 @@ def report(study: StudyArgument) -> None:
     say(f"Report: {loaded.folder / 'report.html'}")
 
 
-def write_results(study: "Study") -> "tuple[CreditTable, ...]":
-    """Writes the study's report.html and credits.csv; its credit tables."""
+def write_results(study: "Study", *, retrain: bool = True) -> "tuple[CreditTable, ...]":
+    """Writes the study's report.html and credits.csv; its credit tables. ``retrain``: also a model whose images the
+    report shows, if they are not kept from before."""
     from diffcredit.report import write_credits_csv, write_report
     from diffcredit.report.composing import compose
 
-    filled = compose(study)
+    filled = compose(study, retrain=retrain)
     write_credits_csv(filled.tables, study.folder / "credits.csv")
     write_report(filled, study.folder / "report.html")
     return filled.tables

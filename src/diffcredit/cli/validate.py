@@ -78,7 +78,7 @@ def validate(
                     reasons[name] = error
         if sections:
             try:
-                write_results(loaded)
+                write_results(loaded, retrain=False)
             except UserError as error:  # the sections are kept all the same
                 reasons["report"] = error
     for section in sections:

@@ -4,7 +4,7 @@ import dataclasses
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.coalitions import decode
 from diffcredit.contributions.records import Duplicate
 from diffcredit.diffusion.generating import generate
+from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.threads import limited_threads
@@ -38,8 +39,9 @@ STRIP_IMAGES, STRIP_PIXELS = 8, 32
 TOP_SHARE = 0.2
 
 
-def compose(study: "Study") -> Report:
-    """The report of all evaluations so far. Retrains one model, without the top contributors, unless kept."""
+def compose(study: "Study", *, retrain: bool = True) -> Report:
+    """The report of all evaluations so far, with images of models with everybody and without the top contributors, as
+    far as they are kept; ``retrain``: made if they are not."""
     tables = tuple(_worded(table, study) for table in credit_tables(study))
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe)
@@ -52,7 +54,7 @@ def compose(study: "Study") -> Report:
         created=f"{utc_now()[:16].replace('T', ' ')} UTC",
         version=package_versions().get("diffcredit", "unknown"),
         tables=tables,
-        samples=tuple(_samples(study, tables[0])),
+        samples=tuple(_samples(study, tables[0], retrain=retrain)),
         thumbnails=_thumbnails(study),
         settings={**recipe.settings, "properties": {name: record.settings for name, record in records.items()}},
         cost=_cost(evaluations),
@@ -84,9 +86,9 @@ def _worded(table: CreditTable, study: "Study") -> CreditTable:
     return dataclasses.replace(table, **words)
 
 
-def _samples(study: "Study", table: CreditTable) -> list[Picture]:
+def _samples(study: "Study", table: CreditTable, *, retrain: bool) -> list[Picture]:
     """Grids from the same initial noises: the base model; everybody; without the top contributors, where some credits
-    are higher than others."""
+    are higher than others; the latter two if they are kept, or else by retraining."""
     places = standings(table)
     order = [row.contributor for row in places]
     top = order[: max(1, round(TOP_SHARE * len(order)))]
@@ -109,7 +111,8 @@ def _samples(study: "Study", table: CreditTable) -> list[Picture]:
     ]
     for title, caption, coalition in models if places[-1].rank > 1 else models[:1]:
         try:
-            pictures.append(Picture(title, caption, _grid(coalition_images(study, coalition))))
+            if retrain or _pictures_file(study, coalition).exists():
+                pictures.append(Picture(title, caption, _grid(coalition_images(study, coalition))))
         except Exception as error:  # a retraining that fails for one coalition must not cost the report
             warnings.warn(f"{title}: no picture ({error})", DiffcreditWarning, stacklevel=2)
     return pictures
@@ -117,18 +120,27 @@ def _samples(study: "Study", table: CreditTable) -> list[Picture]:
 
 def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
     """Images of a coalition's model (its first replicate), (m, h, w, 3), kept once made."""
-    sampling = dataclasses.replace(study.config.sampling, images=min(GRID_IMAGES, study.config.sampling.images))
-    identity = fingerprint([study.retraining.weights, study.recipe, coalition, dataclasses.asdict(sampling)])
-    file = study.folder / "models" / f"pictures-{identity[:12]}.safetensors"
+    file = _pictures_file(study, coalition)
     if not file.exists():
         study.progress("retraining for the pictures", 0, 1)
         seed = derive_seed(study.config.seed, coalition, 0)
         with limited_threads(study.config.threads):
             (model,) = study.retraining.models_for(decode(coalition)[None], [seed])
-            images = generate(model, sampling)
+            images = generate(model, _few(study))
         write_arrays(file, {"images": images})
         study.progress("retraining for the pictures", 1, 1)
     return read_arrays(file)["images"]
+
+
+def _pictures_file(study: "Study", coalition: str) -> Path:
+    """Where a coalition's images are kept."""
+    identity = fingerprint([study.retraining.weights, study.recipe, coalition, dataclasses.asdict(_few(study))])
+    return study.folder / "models" / f"pictures-{identity[:12]}.safetensors"
+
+
+def _few(study: "Study") -> Sampling:
+    """The study's sampling, of as many images as a grid shows."""
+    return dataclasses.replace(study.config.sampling, images=min(GRID_IMAGES, study.config.sampling.images))
 
 
 def _grid(images: NDArray[np.uint8]) -> bytes:
