@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from diffcredit.cli.report import write_results
 from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import Evaluation, Value
@@ -259,6 +260,13 @@ def test_only_a_run_prepares_them(tmp_path):
     np.testing.assert_array_equal(credits.values, plain.values)
     Study.load(tmp_path).schedule().catch_up()
     assert files_below(tmp_path / "results") == before
+    models = files_below(tmp_path / "results/models")
+    with pytest.warns(DiffcreditWarning, match=r"surrogates \(pools\): not measured yet"):
+        write_results(Study.load(tmp_path), retrain=False)
+    (made,) = files_below(tmp_path / "results/models") - models
+    assert made.startswith("generated-")  # images of the base model, nothing trained
+    report = (tmp_path / "results/report.html").read_text(encoding="utf-8")
+    assert "These surrogates are not measured yet: pools. The credits are those of the evaluations alone." in report
     assert run_here(tmp_path / "study.yaml") == []
     assert "anchor_1" in Study.load(tmp_path).credits()["colourfulness"].diagnostics
 

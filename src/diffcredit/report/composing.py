@@ -197,10 +197,13 @@ def _scope(study: "Study") -> tuple[str, ...]:
 def _surrogates(study: "Study") -> tuple[str, ...]:
     if not study.surrogates.names:
         return ()
+    names = ", ".join(study.surrogates.names)
+    if not study.surrogates.ready():
+        return (f"These surrogates are not measured yet: {names}. The credits are those of the evaluations alone.",)
     without = study.surrogates.without()
     beside = f" None stands in for {', '.join(without)}, credited by the evaluations alone." if without else ""
     return (
-        f"These surrogates: {', '.join(study.surrogates.names)}. Their own credits, scaled to fit, are corrected by "
+        f"These surrogates: {names}. Their own credits, scaled to fit, are corrected by "
         f"the evaluations, and the intervals are those of the corrected credits.{beside}",
     )
 
