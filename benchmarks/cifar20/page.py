@@ -1,14 +1,17 @@
 """From the record to the page."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.cifar20 import tables
-from benchmarks.cifar20.record import LOOKING, SEEN
+from benchmarks.cifar20.record import CLASSES, LOOKING, SEEN
 from benchmarks.markdown import cell, table
 from diffcredit.contest import Contest
 from diffcredit.errors import UserError
+from diffcredit.report.records import CreditTable
+from diffcredit.report.tables import credit_tables
 from diffcredit.study_validation import Validation
 from diffcredit.validation.sections import Cell, Estimate, Section, Table
 from diffcredit.validation.wording import worded
@@ -52,6 +55,12 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         "from the study's credits (bold) over the same coalitions, better or worse.",
         "",
         *tables.scores(results),
+        "## Who helps with what",
+        "",
+        "Ranks (1 helps most) and credits by the study's own method, with 95 % intervals: the three labelers who help "
+        "most in bold, the three who help least in italics.",
+        "",
+        *tables.labelers(_credits(validation), _called()),
         "## What it cost",
         "",
         *tables.spending(tables.spent(contest)),
@@ -98,6 +107,18 @@ def _cell(value: Cell, decimals: int) -> str:
     if isinstance(value, Estimate) or value is None:
         return cell(value)
     return worded(value, f".{decimals}f") if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _credits(validation: Validation) -> list[CreditTable]:
+    """Of the properties that the study file names."""
+    every = credit_tables(validation.study)
+    return [replace(each, title=validation.title(each.property)) for each in every if each.property in validation.names]
+
+
+def _called() -> dict[str, str]:
+    """What a labeler's images show, by its number."""
+    names = json.loads(CLASSES.read_text(encoding="utf-8"))["of each class"]
+    return {str(place): name.replace("_", " ") for place, name in enumerate(names)}
 
 
 def _coalitions(contest: Contest) -> int:

@@ -26,8 +26,10 @@ from diffcredit.validation.writing import read_section, write_section
 
 STUDY = Path(__file__).parents[2] / "studies" / "cifar20-h200" / "study.yaml"
 RECORD = STUDY.parent / "record"
+CLASSES = STUDY.parent / "classifier.json"
+"""What contributors' images show, in the order of their numbers, and how well the classifier knows it."""
 LEDGER, CREDITS, SURROGATES, SEEN = "ledger.zip", "baselines.csv", "surrogates", "validation"
-GENERATED, GIVEN = ("counterfactual", "unlearning"), ("contributors",)
+GENERATED, GIVEN = ("images", "counterfactual", "unlearning"), ("contributors",)
 """Parts of the evidence that look at images: at models' own, and at contributors', which may not be passed on."""
 LOOKING = (*GENERATED, *GIVEN)
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite, log10
 
 from benchmarks.markdown import cell, marked, scores_of, table
 from diffcredit.contest import Contest
+from diffcredit.report.records import CreditTable
+from diffcredit.report.standings import standings
 from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES
+from diffcredit.validation.wording import worded
 
 KINDS = (
     "shapley",
@@ -21,6 +24,7 @@ KINDS = (
     "control",
     "floor",
 )
+SOME = 3  # contributors at either end
 
 
 def scores(results: Mapping[str, LDS]) -> list[str]:
@@ -55,6 +59,30 @@ def _methods(results: Sequence[LDS]) -> list[str]:
         return KINDS.index(category) if category in KINDS else len(KINDS)
 
     return sorted(every, key=lambda name: (kind(name), -mean(name)))
+
+
+def labelers(tables: Sequence[CreditTable], called: Mapping[str, str]) -> list[str]:
+    """A row a contributor, in the order of what they are ``called``; a column a property: the rank, 1 helps most, and
+    the credit with its interval; the three that help most are bold, the three that help least in italics."""
+    tables = [each for each in tables if len(set(each.credit)) > 1]
+    columns = [_credited(each) for each in tables]
+    known = tables[0].contributors if tables else ()
+    order = [name for name in called if name in known] + [name for name in known if name not in called]
+    rows = [[called.get(name, name), *(column[name] for column in columns)] for name in order]
+    return table(["labeler of", *(each.title for each in tables)], rows)
+
+
+def _credited(credits: CreditTable) -> dict[str, str]:
+    """Of each contributor."""
+    places = standings(credits)
+    narrowest = min(each.high - each.low for each in places)
+    form, last = f".{max(0, 2 - ceil(log10(narrowest)))}f", len(places) - SOME
+    found = {}
+    for each in places:
+        credit, low, high = (worded(value, form) for value in (each.credit, each.low, each.high))
+        mark = "**" if each.rank <= SOME else "*" if each.rank > last else ""
+        found[each.contributor] = f"{mark}{each.rank}{mark}: {credit} ({low} to {high})"
+    return found
 
 
 STAGES = ("training", "sampling", "measuring")

@@ -5,11 +5,15 @@ import re
 
 import numpy as np
 import pytest
+from benchmarks.cifar20.images import _retrained, noisy
+from benchmarks.cifar20.measure import PAGE
 from benchmarks.cifar20.page import page
-from benchmarks.cifar20.record import pack, recorded
+from benchmarks.cifar20.record import RECORD, pack, recorded
+from benchmarks.cifar20.tables import labelers
 from scipy.stats import spearmanr
 
 from diffcredit.coalitions import decode
+from diffcredit.report.tables import credit_tables
 from diffcredit.validation.lds import lds
 from diffcredit.validation.sections import Photograph, Section
 from diffcredit.validation.writing import write_section
@@ -96,6 +100,53 @@ def test_every_part_that_a_ledger_is_enough_for(made):
     for begins in ("Who foretells", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
         assert any(title.startswith(begins) for title in titles), titles
     assert {"lds-scores.csv", "convergence.csv"} <= found.files.keys()
+
+
+def test_the_page_is_what_its_record_says():
+    """One property of the study's own record, computed again."""
+    text = PAGE.read_text(encoding="utf-8")
+    with recorded(RECORD) as contest:
+        found = lds(contest.truths("colourfulness"), contest.contenders("colourfulness"))
+    column = row(text, "method").index("Colourfulness")
+    for name, begins in (("shapley, sparsified", "**shapley, sparsified**"), ("pixel_similarity (mean)",) * 2):
+        score = next(each.spearman for each in found.at(0.5) if each.contender.name == name)
+        expected = f"{score.value:.2f} ({score.low:.2f} to {score.high:.2f})".replace("-", "−")
+        assert row(text, begins)[column].rstrip(" △▽") == expected
+
+
+def test_labelers_by_what_they_are_called(made):
+    contest = made[0]
+    tables = credit_tables(contest.study)
+    (first, second, *_), called = contest.study.contributions.contributors, {}
+    called[second] = "roses"
+    lines = labelers(tables, called)
+    assert lines[2].startswith("| roses | ")
+    assert lines[3].startswith(f"| {first} | ")
+    credits = contest.study.credits()["colourfulness"].values
+    best = contest.study.contributions.contributors[int(np.argmax(credits))]
+    column = ["labeler of", *(each.title for each in tables)].index("colourfulness")
+    assert row("\n".join(lines), called.get(best, best))[column].startswith("**1**: ")
+    assert sum("**" in line for line in lines[2:]) >= 3
+
+
+def test_noise_has_the_deviation_that_is_asked_for():
+    grey = np.full((40, 32, 32, 3), 128, np.uint8)
+    found = noisy(grey, 16).astype(float)
+    assert found.std() == pytest.approx(16, rel=0.02)
+    assert found.mean() == pytest.approx(128, abs=0.2)
+    assert noisy(np.zeros_like(grey), 64).max() > 0
+
+
+def test_retrained_models_of_half_of_the_labelers(made):
+    ((models, mean),) = rows(
+        made[0].study.folder.parent,
+        "SELECT count(*), avg(value) FROM evaluations JOIN property_values ON evaluation_id = evaluations.id "
+        "JOIN properties ON properties.id = property_id WHERE purpose = 'truth' "
+        "AND properties.name = 'colourfulness' AND length(replace(coalition, '0', '')) = 4",
+    )
+    average, _ = _retrained(made[0])
+    assert average[0] == f"images of {models} models retrained on half of the labelers: mean"
+    assert average[1] == pytest.approx(mean)
 
 
 def test_contributors_images_are_not_passed_on(made):
