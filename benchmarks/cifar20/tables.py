@@ -25,6 +25,7 @@ KINDS = (
     "floor",
 )
 SOME = 3  # contributors at either end
+STAGES = ("training", "sampling", "measuring")
 
 
 def scores(results: Mapping[str, LDS]) -> list[str]:
@@ -83,9 +84,6 @@ def _credited(credits: CreditTable) -> dict[str, str]:
         mark = "**" if each.rank <= SOME else "*" if each.rank > last else ""
         found[each.contributor] = f"{mark}{each.rank}{mark}: {credit} ({low} to {high})"
     return found
-
-
-STAGES = ("training", "sampling", "measuring")
 
 
 @dataclass(frozen=True)
