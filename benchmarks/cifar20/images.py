@@ -7,7 +7,7 @@ the study's data and results; what it finds is a section beside those of ``diffc
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ def section(study: Study) -> Section:
     sets |= {f"held-out images, noise of {noise}": noisy(heldout, noise) for noise in NOISES}
     sets["images of the base model"] = generated
     rows: list[tuple[Cell, ...]] = [(name, *_values(study, images)) for name, images in sets.items()]
-    rows += _retrained(Contest(study))
+    rows += retrained(Contest(study), [prop.name for prop in study.properties])
     values = Table(
         "images-values",
         "What the properties say of images",
@@ -65,14 +65,15 @@ def _values(study: Study, images: Images) -> list[Cell]:
     return [each.value for each in found]
 
 
-def _retrained(contest: Contest) -> Iterator[tuple[Cell, ...]]:
+def retrained(contest: Contest, properties: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
     """Of the models that were retrained from scratch on half of the labelers: the mean, and how far they differ."""
     done = contest.scratch.evaluations(status="done", purpose="truth")
     half = [each for each in done if each.coalition.count("1") == contest.n // 2]
     if half:
-        values = np.array([[value.value for value in each.values] for each in half], dtype=np.float64)
-        yield f"images of {len(half)} models retrained on half of the labelers: mean", *values.mean(axis=0)
-        yield "their standard deviation", *values.std(axis=0, ddof=1)
+        known = [{value.property: value.value for value in each.values} for each in half]
+        values = np.array([[each.get(name) for name in properties] for each in known], dtype=np.float64)
+        yield f"images of {len(half)} models retrained on half of the labelers: mean", *np.nanmean(values, axis=0)
+        yield "their standard deviation", *np.nanstd(values, axis=0, ddof=1)
 
 
 def _classes(study: Study, generated: Images) -> Table:

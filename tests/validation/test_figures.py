@@ -82,6 +82,17 @@ def test_panels_without_anything_say_so(count):
         assert words(figure.svg).count("no value") == count
 
 
+def test_a_height_means_the_same_in_all_panels():
+    def line(*values):
+        return [Series("a", (1.0, 2.0), tuple(map(Estimate, values)))]
+
+    panels = {"low": line(0.0, 0.5), "high": line(0.5, 1.0), "nothing": line(math.nan, math.nan)}
+    none, half, also_half, one = (y for _, y in places(curves("c", "C", "", panels, "x", "y").svg))
+    assert half == pytest.approx(also_half)
+    assert none - half == pytest.approx(half - one, rel=1e-4)
+    assert none > half
+
+
 def test_points_below_the_reach_of_a_logarithm_are_left_out():
     line = Series("s", (0.0, 10.0, 100.0, 1000.0), tuple(Estimate(float(i)) for i in range(4)))
     svg = curves("c", "", "", {"p": [line]}, "evaluations", "y", log_x=True).svg

@@ -134,7 +134,8 @@ def curves(
 ) -> Figure:
     """A panel per key; in it a line per series with its intervals as bars and, where there are few, as a band.
 
-    A label looks the same in all panels. Estimates that are not finite are left out, as are x ≤ 0 with ``log_x``.
+    A label looks the same in all panels, and so does a height. Estimates that are not finite are left out, as are
+    x ≤ 0 with ``log_x``.
     """
     for each in (series for listed in panels.values() for series in listed):
         if len(each.x) != len(each.y):
@@ -142,11 +143,15 @@ def curves(
     labels = _union({series.label: series for series in listed} for listed in panels.values())
     with _drawing(name, panels):
         canvas, axes = _plane_panels(panels, x_axis, y_axis, legend=labels)
+        filled = []
         for listed, ax in zip(panels.values(), axes, strict=True):
             seen = [
                 _curve(ax, series, labels.index(series.label), log_x, len(listed) <= MOST_BANDS) for series in listed
             ]
-            _finish_plane_panel(ax, np.concatenate(seen) if seen else np.empty(0), log_x)
+            x = np.concatenate(seen) if seen else np.empty(0)
+            _finish_plane_panel(ax, x, log_x)
+            filled += [ax] if x.size else []
+        _level(filled)
         _legend(canvas, [(label, *_line_look(i)) for i, label in enumerate(labels)])
         return Figure(name, title, caption, _svg(canvas, title))
 
@@ -380,6 +385,13 @@ def _finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
     )
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}" if value >= 10 else f"{value:g}"))
     ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _level(axes: Sequence["Axes"]) -> None:
+    """Gives all panels the y axis that has room for each."""
+    limits = [ax.get_ylim() for ax in axes]
+    for ax in axes:
+        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _room(ax: "Axes") -> int:
