@@ -285,6 +285,25 @@ def test_a_property_without_corrected_credits_has_its_other_contenders(contest):
     assert [each.name for each in contest.contenders("heldout_loss")] == ["surrogate pools"]
 
 
+@pytest.mark.parametrize(
+    ("names", "seconds", "evaluations"),
+    [
+        # 2 s an evaluation, a quarter of it sampling; 8 contributors, 20 coalitions of a table, 30 of the design
+        (["pools"], {"training": 1.5, "sampling": 0.5}, 8),
+        (["soup"], {"training": 1.5, "sampling": 0.5}, (8 * 1.5 + (1 + 20 + 30) * 0.5) / 2),
+        (["pools", "soup"], {"training": 1.5, "sampling": 0.5}, (8 * 1.5 + (8 + 1 + 20 + 30) * 0.5) / 2),
+        (["real_data"], {"training": 1.5, "sampling": 0.5}, 0),
+        (["pools", "real_data"], {}, 8),
+    ],
+)
+def test_what_surrogates_cost_in_evaluations(tmp_path, names, seconds, evaluations):
+    some = [{"name": name, "coalitions": 20} for name in ("pools", "soup", "real_data")]
+    contest = Contest(Study.load(validated(tmp_path, {"surrogates": some})), baselines=[])
+    record(contest.study, contest.design(contest.study).tasks, GAMES, seconds=seconds)
+    game = contest.game(contest.study, "colourfulness")
+    assert contest.price(game, names) == pytest.approx(evaluations)
+
+
 # Designs.
 @pytest.mark.parametrize(
     ("distribution", "first", "evaluations"),

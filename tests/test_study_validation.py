@@ -18,6 +18,7 @@ from diffcredit.ledger import PropertyRecord
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
 from diffcredit.study_validation import PARTS, Validation, kept_sections, parts_of
+from diffcredit.surrogates import Work
 from validated_study import VALIDATION, WEIGHTS, additive, enter, planted, record, validated
 
 # neither images nor a model are needed for these
@@ -143,6 +144,7 @@ def test_a_surrogate_that_is_the_game_needs_no_evaluations(tmp_path):
         known=lambda prop, coalitions: (
             [KnownSurrogate(coalitions @ each, each) for each in known.values()] if prop == "heldout_loss" else []
         ),
+        work=lambda n, evaluations, names: Work(3 * ("pools" in names), 3 * ("pools" in names)),
     )
     validation = evaluated(contest, ["lds"])
     with pytest.warns(DiffcreditWarning, match="colourfulness: no surrogate stands in for it"):
@@ -150,6 +152,7 @@ def test_a_surrogate_that_is_the_game_needs_no_evaluations(tmp_path):
     (alone,) = (row for row in table(section, "surrogates") if row["surrogate"] == "pools" and row["evaluations"] == 0)
     (every,) = (row for row in table(section, "surrogates") if row["surrogate"] == "pools" and row["evaluations"] == 30)
     assert alone["LDS"].value > 0.95
+    assert (alone["cost in evaluations"], every["cost in evaluations"]) == (3, 33)
     assert every["LDS"].value == pytest.approx(alone["LDS"].value, abs=0.03)
     assert "surrogates" in parts_of(contest.study)
 

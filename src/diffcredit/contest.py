@@ -290,6 +290,15 @@ class Contest:
             for name, each in zip(surrogates.standing_in(prop), surrogates.known(prop, coalitions), strict=True)
         }
 
+    def price(self, game: RecipeGame, surrogates: Sequence[str]) -> float:
+        """How many evaluations of ``game`` cost as much as what these surrogates fine-tune and sample together; where
+        seconds are not known, an evaluation for each model that is fine-tuned."""
+        work = self.study.surrogates.work(self.n, len(game.values), surrogates)
+        training, sampling = mean_of_known(game.training_seconds), mean_of_known(game.sampling_seconds)
+        if not training + sampling > 0:
+            return float(work.fine_tunings)
+        return (work.fine_tunings * training + work.samplings * sampling) / (training + sampling)
+
     def _corrected(self, prop: str) -> list[Contender]:
         """The credits of the study's surrogates, corrected by its evaluations; their cost is not known."""
         game = self.game(self.study, prop)

@@ -3,6 +3,7 @@
 Values that are kept are read without torch; a surrogate is prepared only for those that are missing.
 """
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ class StudySurrogates:
         self._study = study
         self.names = tuple(section.name for section in study.config.surrogates)
         self._credits: dict[tuple[str, str], Credits] = {}
+        self._ready = False
 
     def check(self, contributions: Contributions, retraining: Any) -> None:
         """Finds what cannot be, before anything is trained."""
@@ -84,16 +86,20 @@ class StudySurrogates:
     def ready(self) -> bool:
         """Whether all that the surrogates' own credits need is measured."""
         n = len(self._ledger["contributors"])
-        return all(
+        self._ready = self._ready or all(  # what is measured stays so
             not values.lacks(prop, tabulated(n, surrogate.coalitions, self._seed)[0])
             for values, surrogate in zip(self._values, self._built, strict=True)
             for prop in self._properties
         )
+        return self._ready
 
-    def work(self, n: int, evaluations: int) -> Work:
-        """What the surrogates cost beside ``evaluations``; the contributors' models are fine-tuned once for all."""
+    def work(self, n: int, evaluations: int, names: Collection[str] | None = None) -> Work:
+        """What the surrogates cost beside ``evaluations``, or those of these ``names``; the contributors' models are
+        fine-tuned once for all."""
         works = []
-        for surrogate in self._built:
+        for name, surrogate in zip(self.names, self._built, strict=True):
+            if names is not None and name not in names:
+                continue
             table = len(tabulated(n, surrogate.coalitions, self._seed)[0])
             works.append(surrogate.work(n, 1 + table + evaluations))  # and everybody
         return Work(max((work.fine_tunings for work in works), default=0), sum(work.samplings for work in works))

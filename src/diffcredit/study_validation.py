@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,7 +182,8 @@ class Validation:
             game = self.contest.game(self.study, name)
             if game is None:
                 raise UserError(f"{self.study.recipe!r} has no evaluations yet; diffcredit run comes first")
-            return surrogacy(game, self.contest.standing_in(name, game), self.contest.truths(name))
+            known, truths = self.contest.standing_in(name, game), self.contest.truths(name)
+            return surrogacy(game, known, truths, partial(self.contest.price, game))
 
         return surrogacy_section(self.titled(self.by_property(of)))
 

@@ -19,11 +19,16 @@ def known(weights):
     return KnownSurrogate(COALITIONS @ weights, weights, np.zeros(N))
 
 
+def price(names):
+    """Ten evaluations pay for pools, nothing for real data, and eleven for both together."""
+    return 1.0 + 10.0 * ("pools" in names) if len(names) > 1 else 10.0 * ("pools" in names)
+
+
 def planted(deviation=2.0, surrogates=None, **about):
     game = recipe_game(noisy(additive(WEIGHTS), deviation, 3), COALITIONS)
     truth = truth_of(noisy(additive(WEIGHTS), 0.1, 5), N, 80, seeds=2)
     some = {"pools": known(WEIGHTS), "real_data": known(JUNK)} if surrogates is None else surrogates
-    return game, truth, surrogacy(game, some, [truth], **about)
+    return game, truth, surrogacy(game, some, [truth], **({"price": price} | about))
 
 
 def lds_of(credits, truth):
@@ -74,10 +79,22 @@ def test_one_that_knows_the_game_passes_without_evaluations_and_junk_does_not():
     section = surrogacy_section({"Colour": found})
     assert len(section.summary) == 1
     assert f"Colour: {M} evaluations alone reach an LDS of {found.evaluated.lds.value:.2f}" in section.summary[0]
-    assert "pools passes without any evaluation: " in section.summary[0]
+    assert "pools passes without any evaluation, at the cost of 10: " in section.summary[0]
     assert "real_data passes" not in section.summary[0]
     assert len(section.tables[0].rows) == len(found.worths)
     assert "<svg" in section.figures[0].svg
+
+
+def test_what_a_surrogate_takes_to_prepare_is_part_of_its_cost():
+    _, _, found = planted(counts=(30,))
+    assert [each.cost for each in found.of(NONE)] == [30, M]
+    assert [each.cost for each in found.of("pools")] == [10, 40, 10 + M]
+    assert [each.cost for each in found.of("real_data")] == [0, 30, M]
+    assert [each.cost for each in found.of(ALL)] == [41, 11 + M]
+    _, _, just = planted(price=lambda names: 0.1 * M)
+    assert just.passing("pools") is just.of("pools")[0]
+    _, _, dear = planted(price=lambda names: 0.1 * M + 1)
+    assert dear.passing("pools") is None  # though it knows the game
 
 
 def test_junk_is_corrected_by_evaluations():
@@ -96,9 +113,9 @@ def test_without_a_control_nothing_passes():
 def test_nothing_to_compare():
     game, truth, _ = planted()
     with pytest.raises(UserError, match="no surrogate stands in"):
-        surrogacy(game, {}, [truth])
+        surrogacy(game, {}, [truth], price)
     with pytest.raises(UserError, match="no truth"):
-        surrogacy(game, {"pools": known(WEIGHTS)}, [])
+        surrogacy(game, {"pools": known(WEIGHTS)}, [], price)
     few = recipe_game(additive(WEIGHTS), COALITIONS[:2])
     with pytest.raises(UserError, match="2 evaluations are too few"):
-        surrogacy(few, {"pools": KnownSurrogate(COALITIONS[:2] @ WEIGHTS, WEIGHTS, np.zeros(N))}, [truth])
+        surrogacy(few, {"pools": KnownSurrogate(COALITIONS[:2] @ WEIGHTS, WEIGHTS, np.zeros(N))}, [truth], price)

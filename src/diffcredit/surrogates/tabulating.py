@@ -1,6 +1,7 @@
 """A surrogate's values where its own credits need them."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,11 @@ def tabulate(surrogate: Surrogate, n: int, most: int, seed: int = 0) -> Surrogat
     return SurrogateTable(coalitions, surrogate(coalitions), float(full), design)
 
 
+@lru_cache(maxsize=16)  # whether all of them are measured is asked often, and spreading them takes its time
 def tabulated(n: int, most: int, seed: int = 0) -> tuple[BoolArray, str]:
-    """The coalitions of such a table, (m, n), and the name of their design."""
+    """The coalitions of such a table, (m, n), not to be written to, and the name of their design."""
     everything = n <= LARGEST and 2**n - 2 <= most
     design = "exhaustive" if everything else "uniform"
-    return make_design(design, seed).draw(n, 0, 2**n - 2 if everything else most), design
+    coalitions = make_design(design, seed).draw(n, 0, 2**n - 2 if everything else most)
+    coalitions.flags.writeable = False
+    return coalitions, design

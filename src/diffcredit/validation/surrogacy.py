@@ -1,7 +1,7 @@
 """What surrogates are worth: the LDS of their own credits, and of credits that evaluations correct, beside that of
 evaluations alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -21,18 +21,19 @@ NONE, ALL = "no surrogate", "all surrogates"
 CONTROL = "real_data"
 """The property of the coalition's own training images: a surrogate that is no better needs no model."""
 NEAR, SHARE = 0.05, 0.1
-"""A surrogate passes that is told apart from the control, and whose LDS is so near to that of all evaluations, with
-such a share of them."""
+"""A surrogate passes that is told apart from the control, and whose LDS is so near to that of all evaluations, at such
+a share of their cost."""
 
 
 @dataclass(frozen=True)
 class Worth:
-    """Credits of one ``surrogate``, :data:`ALL` or :data:`NONE`, with so many ``evaluations``: their LDS, less that of
-    all evaluations without a surrogate, and less that of the control's own credits (None: there is no control, or this
-    is it), over the same coalitions."""
+    """Credits of one ``surrogate``, :data:`ALL` or :data:`NONE`, with so many ``evaluations``: what they cost, in
+    evaluations, the surrogate's preparation among it; their LDS, less that of all evaluations without a surrogate, and
+    less that of the control's own credits (None: there is no control, or this is it), over the same coalitions."""
 
     surrogate: str
     evaluations: int
+    cost: float
     lds: Estimate
     less_evaluated: Estimate | None
     less_control: Estimate | None
@@ -62,7 +63,7 @@ class Surrogacy:
     def passing(self, surrogate: str) -> Worth | None:
         """With the fewest evaluations that make a surrogate pass; None: it does not."""
         for each in self.of(surrogate):
-            few = each.evaluations <= SHARE * self.evaluations
+            few = each.cost <= SHARE * self.evaluations
             told = each.less_control is not None and each.less_control.low > 0
             near = each.less_evaluated is not None and each.less_evaluated.value >= -NEAR
             if few and told and near:
@@ -71,10 +72,15 @@ class Surrogacy:
 
 
 def surrogacy(
-    game: RecipeGame, known: Mapping[str, KnownSurrogate], truths: Sequence[Truth], counts: Sequence[int] = COUNTS
+    game: RecipeGame,
+    known: Mapping[str, KnownSurrogate],
+    truths: Sequence[Truth],
+    price: Callable[[Sequence[str]], float],
+    counts: Sequence[int] = COUNTS,
 ) -> Surrogacy:
     """Of ``known`` surrogates, whose values are those at the game's coalitions, with none and ``counts`` of the game's
-    evaluations. What the estimator refuses is left out. Raises UserError where nothing is to be compared."""
+    evaluations. ``price``: how many evaluations it would take to pay for surrogates, by their names, all together.
+    What the estimator refuses is left out. Raises UserError where nothing is to be compared."""
     if not known:
         raise UserError("no surrogate stands in for it")
     if not truths:
@@ -82,6 +88,7 @@ def surrogacy(
     every = len(game.values)
     steps = [*(count for count in counts if count < every), every]
     sets = {NONE: (), **{name: (name,) for name in known}, **({ALL: tuple(known)} if len(known) > 1 else {})}
+    prices = {label: price(names) if names else 0.0 for label, names in sets.items()}
     found: dict[tuple[str, int], FloatArray] = {}
     for label, names in sets.items():
         if len(names) == 1:
@@ -98,7 +105,7 @@ def surrogacy(
     less_control = _differences(lds([truth], contenders, against=control)) if (CONTROL, 0) in found else {}
     scores = {each.contender.name: each.spearman for each in lds([truth], contenders).scores}
     worths = [
-        Worth(*key, scores[name], less_evaluated.get(name), less_control.get(name))
+        Worth(*key, prices[key[0]] + key[1], scores[name], less_evaluated.get(name), less_control.get(name))
         for key, name in ((key, _name(*key)) for key in found)
     ]
     return Surrogacy(truth.share, every, tuple(worths))
@@ -134,11 +141,11 @@ def surrogacy_section(results: Mapping[str, Surrogacy]) -> Section:
         (_table(results),),
         (_figure(results),),
         caveats=(
-            "With 0 evaluations credits are a surrogate's own. What a surrogate costs beside evaluations is not "
-            "counted: a fine-tuning for each contributor, or nothing.",
-            f"A surrogate passes if, with at most {100 * SHARE:.0f} % of the evaluations, it is told apart from "
-            f"{CONTROL} as better and its LDS is at most {NEAR:g} below that of all evaluations. Each is judged by "
-            "itself.",
+            "With 0 evaluations credits are a surrogate's own. Costs are in evaluations, and count the models that a "
+            "surrogate fine-tunes and samples, one for each contributor or none, not what it takes to measure images.",
+            f"A surrogate passes if, for at most {100 * SHARE:.0f} % of what all evaluations cost, it is told apart "
+            f"from {CONTROL} as better and its LDS is at most {NEAR:g} below that of all evaluations. Each is judged "
+            "by itself.",
         ),
     )
 
@@ -155,7 +162,7 @@ def _summary(title: str, result: Surrogacy) -> list[str]:
         worth = result.passing(name)
         if worth is not None:
             how = f"with {worth.evaluations} evaluations" if worth.evaluations else "without any evaluation"
-            sentences.append(f"{name} passes {how}: {in_words(worth.lds)}.")
+            sentences.append(f"{name} passes {how}, at the cost of {worth.cost:.0f}: {in_words(worth.lds)}.")
     if len(sentences) == 1:
         sentences.append("No surrogate passes.")
     return [" ".join(sentences)]
@@ -165,9 +172,17 @@ def _table(results: Mapping[str, Surrogacy]) -> Table:
     return Table(
         "surrogates",
         "LDS of surrogates, alone and corrected by evaluations",
-        ("property", "surrogate", "evaluations", "LDS", "less all evaluations alone", f"less {CONTROL} alone"),
+        (
+            "property",
+            "surrogate",
+            "evaluations",
+            "cost in evaluations",
+            "LDS",
+            "less all evaluations alone",
+            f"less {CONTROL} alone",
+        ),
         tuple(
-            (title, each.surrogate, each.evaluations, each.lds, each.less_evaluated, each.less_control)
+            (title, each.surrogate, each.evaluations, each.cost, each.lds, each.less_evaluated, each.less_control)
             for title, result in results.items()
             for each in result.worths
         ),
