@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from diffcredit.config import read_config
 from diffcredit.contest import Contest
 from diffcredit.execution import Task
 from diffcredit.execution.tasks import failed_evaluation, utc_now
@@ -136,6 +137,24 @@ def test_surrogates_before_anything_is_evaluated(work, file, tmp_path, monkeypat
     tasks = Contest(study).design(study).tasks
     assert {task.coalition for task in tasks if task.purpose == "estimate"} <= known["values"].keys()
     assert study.evaluations() == []
+
+
+def test_of_a_design_nothing_else_is_evaluated(work, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--design"])
+    work.main()
+    found = rows(tmp_path, "SELECT purpose, count(*) FROM evaluations WHERE status = 'done' GROUP BY purpose")
+    assert sorted(found) == [("endpoint", 2), ("estimate", 12)]
+
+
+def test_the_papers_draws_are_all_that_is_other_there():
+    own, drawn = (read_config(FOLDER / name) for name in ("study.yaml", "paper.yaml"))
+    for part in ("contributions", "model", "retraining", "sampling", "properties", "seed"):
+        assert getattr(own, part) == getattr(drawn, part)
+    assert drawn.design.distribution == "kernel"
+    assert drawn.validation is not None and own.validation is not None
+    for setting in ("shares", "coalitions", "seeds"):  # so that no truth is among them
+        assert getattr(own.validation, setting) == getattr(drawn.validation, setting)
+    assert drawn.artifacts == str(own.results)
 
 
 def test_only_one_trains_at_a_time_and_measures_while_another_does(work, tmp_path):

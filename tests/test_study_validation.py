@@ -15,6 +15,7 @@ from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import PropertyRecord
+from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
 from diffcredit.study_validation import PARTS, Validation, kept_sections, parts_of
@@ -309,3 +310,18 @@ def test_convergence_is_computed_once_for_what_there_is(tmp_path, monkeypatch):
     record(contest.study, more, {"colourfulness": lambda coalition: 3.0})
     validation.section("budget")
     assert len(computed) == 2
+
+
+def test_what_single_images_have_is_called_by_its_own_name(tmp_path, monkeypatch):
+    """As minus the entropy of an image's classes is no Inception Score."""
+    contest = planted(tmp_path, noise=0.5)
+    noises = np.random.default_rng(7).integers(0, 256, (8, 16, 16, 3), dtype=np.uint8)
+    for place in ("study_validation", "study_baselines"):
+        monkeypatch.setattr(f"diffcredit.{place}.generated_images", lambda study: noises)
+    monkeypatch.setattr(Colourfulness, "title_of_each", "Colours of one image", raising=False)
+    vars(contest.study)["properties"] = [Colourfulness()]
+    section = Validation(contest.study, ["colourfulness"]).section("contributors")
+    measures = {row["measure"] for row in table(section, "contributors-correlation")}
+    assert {"Colours of one image", "nearness to the base model's clusters"} <= measures
+    assert "Colourfulness" not in measures
+    assert all("Colours of one image" in each.caption for each in section.photographs)

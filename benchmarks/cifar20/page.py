@@ -58,7 +58,7 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         "## Who helps with what",
         "",
         "Ranks (1 helps most) and credits by the study's own method, with 95 % intervals: the three labelers who help "
-        "most in bold, the three who help least in italics.",
+        "most in bold, the three who help least in italics. Figures know labelers by their numbers.",
         "",
         *tables.labelers(_credits(validation), _called()),
         "## What it cost",
@@ -116,9 +116,9 @@ def _credits(validation: Validation) -> list[CreditTable]:
 
 
 def _called() -> dict[str, str]:
-    """What a labeler's images show, by its number."""
+    """What a labeler's images show, by the number, which figures call them by."""
     names = json.loads(CLASSES.read_text(encoding="utf-8"))["of each class"]
-    return {str(place): name.replace("_", " ") for place, name in enumerate(names)}
+    return {str(place): f"{name.replace('_', ' ')} ({place})" for place, name in enumerate(names)}
 
 
 def _coalitions(contest: Contest) -> int:

@@ -5,8 +5,9 @@
 
 The models that the study kept (``keep: model``) are sampled again with each setting; fewer images are the first of all,
 from the same seeds, so that one sampling gives all numbers of images. Nothing is trained. The study is the one beside
-this file, or the file or folder in DIFFCREDIT_STUDY; results of several studies are kept side by side. Each model's
-values are written as soon as they are there, and a run that was cut off goes on from them.
+this file, or the file or folder in DIFFCREDIT_STUDY; results of several studies are kept side by side.
+DIFFCREDIT_COALITIONS says how many of the design's first coalitions take part, if not all. Each model's values are
+written as soon as they are there, and a run that was cut off goes on from them.
 """
 
 import json
@@ -14,7 +15,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import product
+from itertools import islice, product
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ RESULTS = HERE / "results.json"
 
 def main() -> None:
     study = Study.load(os.environ.get("DIFFCREDIT_STUDY", HERE / "study.yaml"))
-    evaluations = [each for each in study.evaluations("done") if each.purpose in ("estimate", "endpoint")]
+    most = os.environ.get("DIFFCREDIT_COALITIONS")
+    evaluations = chosen(study, int(most) if most else None)
     if not evaluations:
         print(f"benchmarks sampling: {study.file} has no evaluations; diffcredit run makes them")
         return
@@ -76,6 +78,15 @@ def main() -> None:
     found["agreement"] = {prop.name: table(study, evaluations, found["values"], prop.name) for prop in properties}
     write_text(RESULTS, json.dumps(results, indent=0) + "\n")
     write_page(results, RESULTS.with_suffix(".md"))
+
+
+def chosen(study: Study, most: int | None) -> list[Evaluation]:
+    """What is done of the endpoints and of the design's first ``most`` coalitions; None: of all."""
+    done = [each for each in study.evaluations("done") if each.purpose in ("estimate", "endpoint")]
+    if most is None:
+        return done
+    first = {(task.coalition, task.replicate) for task in islice(study.schedule().coalitions(), most)}
+    return [each for each in done if each.purpose == "endpoint" or (each.coalition, each.replicate) in first]
 
 
 def table(study: Study, evaluations: Sequence[Evaluation], values: Values, prop: str) -> dict[str, Any]:

@@ -391,7 +391,8 @@ class Validation:
             ]
             owner, who = contributions.owner, contributions.contributors
             results[self.title(name)] = contributors(scores, owner, who, estimates)
-            measure = next((title for title in scores if title == self.title(name)), next(iter(scores)))
+            of_each = self._title_of_each(self.property(name))
+            measure = of_each if of_each in scores else next(iter(scores))
             if results[self.title(name)].top:
                 photographs += strips(
                     f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
@@ -404,11 +405,15 @@ class Validation:
         scores = {}
         for prop in self.study.properties:
             if hasattr(prop, "of_each"):
-                scores[self.title(prop.name)] = ApplicationScores().scores(study_evidence(self.study, prop))
+                scores[self._title_of_each(prop)] = ApplicationScores().scores(study_evidence(self.study, prop))
         count = min(20, len(generated_images(self.study)) // 2)
         near = ClusterDistance(clusters=max(2, count))
         scores["nearness to the base model's clusters"] = near.scores(study_evidence(self.study))
         return scores
+
+    def _title_of_each(self, prop: Any) -> str:
+        """What the number of a single image is called."""
+        return getattr(prop, "title_of_each", None) or self.title(prop.name)
 
 
 PARTS = {

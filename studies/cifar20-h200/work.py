@@ -5,6 +5,7 @@ python studies/cifar20-h200/work.py --minutes 9
 
 Several may work side by side, each at its own part: --part 1/2 and --part 2/2. While one measures, the other trains
 with the GPU to itself, so that its seconds count. Beside them, --surrogates measures what stands in for evaluations.
+With --design a study's own coalitions are all that is evaluated, as those of paper.yaml.
 """
 
 import argparse
@@ -155,6 +156,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--study", type=Path, default=STUDY)
     parser.add_argument("--part", type=part_of, default=slice(None))
+    parser.add_argument("--design", action="store_true", help="only what the study's own credits rest on")
     parser.add_argument("--surrogates", action="store_true", help="measure these instead; Ctrl-C keeps what is done")
     options = parser.parse_args()
     turns = Turns(FileLock(TURN), until=time.monotonic() + 60 * options.minutes)
@@ -164,7 +166,8 @@ def main() -> None:
         if options.surrogates:
             stand_in(contest)
             return
-        every = [replace(work, tasks=work.tasks[options.part]) for work in pieces(contest)]
+        wanted = [contest.design(study)] if options.design else pieces(contest)
+        every = [replace(work, tasks=work.tasks[options.part]) for work in wanted]
         carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
         for place, work in enumerate(every):
             recipe = work.study.recipe

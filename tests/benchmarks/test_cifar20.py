@@ -37,8 +37,10 @@ def made(tmp_path_factory):
         writer.writerows(
             ["image_count", "", "", "", name, credit] for name, credit in zip(names, range(8), strict=True)
         )
+    drawn = {"name": "drawn", "design": {"distribution": "kernel"}, "stop": {"evaluations": 120}}
+    paper = planted(tmp_path / "paper", drawn, noise=0.3)
     record = tmp_path / "record"
-    pack(contest.study, record)
+    pack(contest.study, record, paper.study)
     with pytest.MonkeyPatch.context() as patch, recorded(record) as found:
         patch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
         return contest, found.study.name, page(found, record, "# The story\n")
@@ -107,11 +109,22 @@ def test_the_page_is_what_its_record_says():
     text = PAGE.read_text(encoding="utf-8")
     with recorded(RECORD) as contest:
         found = lds(contest.truths("colourfulness"), contest.contenders("colourfulness"))
+        own = contest.contenders("colourfulness")[0].name
     column = row(text, "method").index("Colourfulness")
-    for name, begins in (("shapley, sparsified", "**shapley, sparsified**"), ("pixel_similarity (mean)",) * 2):
+    for name, begins in ((own, f"**{own}**"), ("pixel_similarity (mean)",) * 2):
         score = next(each.spearman for each in found.at(0.5) if each.contender.name == name)
         expected = f"{score.value:.2f} ({score.low:.2f} to {score.high:.2f})".replace("-", "−")
         assert row(text, begins)[column].rstrip(" △▽") == expected
+
+
+def test_the_papers_own_draws_are_credited_by_its_estimator(made):
+    """Of a property that is better low too, credits are the right way round."""
+    lines = made[2].text
+    for count in (100, 120):
+        for score in row(lines, f"kernelshap, {count} of its own draws")[2:]:
+            assert float(score.split()[0]) > 0.8
+    assert not re.search(r"kernelshap, (?!100|120)\d+ of its own draws", lines)
+    assert row(lines, "kernelshap, sparsified")  # by the study's
 
 
 def test_labelers_by_what_they_are_called(made):

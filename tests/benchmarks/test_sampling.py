@@ -1,16 +1,18 @@
 """The table of sampling settings on planted values: what is known of each setting comes out."""
 
 import math
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import pytest
 from benchmarks.sampling.agreement import agreement, key
+from benchmarks.sampling.measure import chosen
 from benchmarks.sampling.settings import Setting
 from scipy.stats import pearsonr, spearmanr
 
 from diffcredit.config import read_config
 from diffcredit.ledger import Evaluation
+from validated_study import planted as planted_study
 
 N = 4
 REFERENCE = Setting("ddim", 100)
@@ -98,3 +100,13 @@ def test_a_value_that_is_lacking_is_not_compared(config):
     assert math.isnan(found.pearson)
     assert math.isnan(found.spearman)
     assert found.full == 15
+
+
+def test_the_first_coalitions_of_a_design(tmp_path):
+    study = planted_study(tmp_path).study
+    every = chosen(study, None)
+    assert len(every) == 30 + 2
+    first = [task.coalition for task in islice(study.schedule().coalitions(), 5)]
+    some = chosen(study, 5)
+    assert sorted(each.coalition for each in some if each.purpose == "estimate") == sorted(first)
+    assert sum(each.purpose == "endpoint" for each in some) == 2

@@ -130,6 +130,18 @@ def test_the_ends_of_long_names_stay():
     assert [(word[-1], len(word)) for word in shown] == [("5", 44), ("7", 44)]
 
 
+def test_a_long_title_of_a_panel_has_lines_above_it():
+    long = "Distance to the nearest training image (Cifar20Classifier): shapley"
+    line = (Series("one", (1.0, 2.0), (Estimate(1.0),) * 2),)
+    figure = curves("f", "", "", {"short": line, long: line, "third": line}, "across", "up")
+    lines = [word for word in words(figure.svg) if word and word in long]
+    assert " ".join(lines) == long
+    assert len(lines) == 4
+    plain = curves("f", "", "", {"short": line, "second": line, "third": line}, "across", "up")
+    heights = [float(ET.fromstring(each.svg).get("height").removesuffix("pt")) for each in (figure, plain)]
+    assert heights[0] > heights[1]  # panels are as high, and titles have room
+
+
 def test_a_figure_is_the_same_text_each_time_and_changes_no_settings():
     def draw():
         return curves("c", "t", "", {"p": [Series("s", (1.0, 2.0), (Estimate(1, 0, 2), Estimate(2)))]}, "x", "y").svg

@@ -44,6 +44,10 @@ class InceptionScore:
     def title(self) -> str:
         return f"Inception Score ({label_of(self.features)})"
 
+    @property
+    def title_of_each(self) -> str:
+        return f"Certainty of an image's class, −entropy ({label_of(self.features)})"
+
     def least(self, dimensions: int) -> int:
         return self.splits
 

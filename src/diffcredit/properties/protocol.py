@@ -38,7 +38,8 @@ class Property(Protocol):
     number of generated images; ``check_prompts`` is given the prompts that images are generated for (None: the model
     follows no text). One that can tell how much its value would change with other generated images has
     ``standard_error``, in its own units, of the images or the features; from it ``plan`` learns how to split a budget.
-    One that a single image has by itself has ``of_each``, of the images or the features: a number of each, (m,).
+    One that a single image has by itself has ``of_each``, of the images or the features: a number of each, (m,); where
+    that is something else than the property, ``title_of_each`` says what.
     """
 
     name: str

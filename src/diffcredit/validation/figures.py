@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from textwrap import wrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ INK, FAINT, MARKED = "#333333", "#d9d9d9", "#000000"
 BOLD = 1.15  # times as wide as plain letters, at most
 
 # in inches, of which the page shows 96 pixels
-WIDTH, ROW, TITLE, AXIS, GAP, LEGEND_ROW, MARGIN = 10.0, 0.22, 0.34, 0.55, 0.4, 0.16, 0.08
+WIDTH, ROW, TITLE, TITLE_LINE, AXIS, GAP, LEGEND_ROW, MARGIN = 10.0, 0.22, 0.34, 0.17, 0.55, 0.4, 0.16, 0.08
 PER_LINE = 3
 FONT = 8.5  # points
 LONGEST_LABEL = 44  # characters
@@ -228,6 +229,11 @@ def _shown(text: str, longest: int = LONGEST_LABEL) -> str:
     return f"{line[:head]}…{line[head + 1 - longest :]}"
 
 
+def _title(text: str, longest: int) -> str:
+    """A panel's, on as many lines as it takes, but not for ever."""
+    return "\n".join(wrap(_shown(text, 4 * longest), longest))
+
+
 def _beyond_xml(char: str) -> bool:
     """Control characters, surrogates and non-characters."""
     return unicodedata.category(char) in ("Cc", "Cs") or ord(char) & 0xFFFE == 0xFFFE
@@ -306,16 +312,19 @@ def _panels(
     # one panel needs no whole page
     width = WIDTH if columns > 1 else label_width + 6.0
     panel = (width - 2 * MARGIN - label_width - columns * (tick_width + GAP)) / columns
-    line = TITLE + height + AXIS
+    longest = max(12, int(panel / _text_width("x") / 1.25))
+    titles = [_title(key, longest) for key in panels]
+    title = TITLE + TITLE_LINE * max(text.count("\n") for text in titles)
+    line = title + height + AXIS
     total = lines * line + _legend_height(legend, width) + MARGIN
     canvas = Canvas(figsize=(width, total), facecolor="white")
     axes = []
-    for index, key in enumerate(panels):
+    for index, text in enumerate(titles):
         row, column = divmod(index, PER_LINE)
         left = MARGIN + label_width + tick_width + column * (panel + tick_width + GAP)
-        bottom = total - row * line - TITLE - height
+        bottom = total - row * line - title - height
         ax = canvas.add_axes((left / width, bottom / total, panel / width, height / total))
-        ax.set_title(_shown(key, max(12, int(panel / _text_width("x") / 1.25))), loc="left")
+        ax.set_title(text, loc="left")
         axes.append(ax)
     return canvas, axes
 
