@@ -146,12 +146,22 @@ def test_of_a_design_nothing_else_is_evaluated(work, file, tmp_path, monkeypatch
     assert sorted(found) == [("endpoint", 2), ("estimate", 12)]
 
 
+def test_of_evidence_what_it_rests_on(work, file, tmp_path, monkeypatch):
+    Study.load(file).prepare()
+    monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--evidence", "unlearning"])
+    work.main()
+    contest = Contest(Study.load(file))
+    assert all(contest.unlearning(each).missing() == [] for each in contest.recipes)
+    assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("validation",)]
+
+
 def test_the_papers_draws_are_all_that_is_other_there():
     own, drawn = (read_config(FOLDER / name) for name in ("study.yaml", "paper.yaml"))
     for part in ("contributions", "model", "retraining", "sampling", "properties", "seed"):
         assert getattr(own, part) == getattr(drawn, part)
     assert drawn.design.distribution == "kernel"
-    assert drawn.validation is not None and own.validation is not None
+    assert drawn.validation is not None
+    assert own.validation is not None
     for setting in ("shares", "coalitions", "seeds"):  # so that no truth is among them
         assert getattr(own.validation, setting) == getattr(drawn.validation, setting)
     assert drawn.artifacts == str(own.results)

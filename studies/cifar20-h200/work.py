@@ -5,7 +5,8 @@ python studies/cifar20-h200/work.py --minutes 9
 
 Several may work side by side, each at its own part: --part 1/2 and --part 2/2. While one measures, the other trains
 with the GPU to itself, so that its seconds count. Beside them, --surrogates measures what stands in for evaluations.
-With --design a study's own coalitions are all that is evaluated, as those of paper.yaml.
+With --design a study's own coalitions are all that is evaluated, as those of paper.yaml; with --evidence what a part of
+diffcredit validate rests on, which may depend on all that is done before.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from diffcredit.coalitions import decode
 from diffcredit.contest import Contest, Work
 from diffcredit.execution import InProcess, Task
 from diffcredit.ledger import Evaluation
+from diffcredit.study_validation import Validation
 
 STUDY = Path(__file__).with_name("study.yaml")
 TURN = Path(gettempdir()) / "cifar20-h200.turn"
@@ -157,6 +159,7 @@ def main() -> None:
     parser.add_argument("--study", type=Path, default=STUDY)
     parser.add_argument("--part", type=part_of, default=slice(None))
     parser.add_argument("--design", action="store_true", help="only what the study's own credits rest on")
+    parser.add_argument("--evidence", choices=("counterfactual", "unlearning"), help="only what this part rests on")
     parser.add_argument("--surrogates", action="store_true", help="measure these instead; Ctrl-C keeps what is done")
     options = parser.parse_args()
     turns = Turns(FileLock(TURN), until=time.monotonic() + 60 * options.minutes)
@@ -166,7 +169,10 @@ def main() -> None:
         if options.surrogates:
             stand_in(contest)
             return
-        wanted = [contest.design(study)] if options.design else pieces(contest)
+        if options.evidence:
+            wanted = Validation(study).work(options.evidence)
+        else:
+            wanted = [contest.design(study)] if options.design else pieces(contest)
         every = [replace(work, tasks=work.tasks[options.part]) for work in wanted]
         carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
         for place, work in enumerate(every):

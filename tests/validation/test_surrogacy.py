@@ -97,6 +97,25 @@ def test_what_a_surrogate_takes_to_prepare_is_part_of_its_cost():
     assert dear.passing("pools") is None  # though it knows the game
 
 
+@pytest.mark.parametrize(("deviation", "fewest"), [(0.2, 30), (0.5, 30), (3.0, M)])
+def test_how_many_evaluations_are_as_good_alone(deviation, fewest):
+    game, truth, found = planted(deviation, counts=(15, 30, 100))
+    assert found.enough.evaluations == fewest
+    assert f"; from {fewest} on they are within 0.05 of it." in surrogacy_section({"Colour": found}).summary[0]
+    scores = [
+        lds_of(estimate(COALITIONS[:m], game.values[:m], empty=game.empty, full=game.full).values, truth)
+        for m in (15, 30, 100, M)
+    ]
+    near = [score >= scores[-1] - 0.05 for score in scores]
+    place = (15, 30, 100, M).index(fewest)
+    assert all(near[place:])
+    assert not any(near[max(0, place - 1) : place])
+
+
+def test_the_fewest_may_be_enough():
+    assert planted(0.2, counts=(100,))[2].enough.evaluations == 100
+
+
 def test_junk_is_corrected_by_evaluations():
     _, _, found = planted(deviation=0.2)
     first, *_, last = found.of("real_data")
@@ -108,6 +127,16 @@ def test_without_a_control_nothing_passes():
     assert found.passing("pools") is None
     assert ALL not in found.surrogates
     assert "No surrogate passes." in surrogacy_section({"Colour": found}).summary[0]
+
+
+def test_a_control_that_orders_nothing_is_chance():
+    flat = np.ones(N)  # all coalitions of a size are alike to it
+    _, _, found = planted(surrogates={"pools": known(WEIGHTS), "other": known(-WEIGHTS), "real_data": known(flat)})
+    (alone, *_) = found.of("pools")
+    assert alone.less_control == alone.lds
+    assert found.passing("pools") is alone
+    assert found.passing("other").evaluations > 0  # which turn it round
+    assert found.of("real_data")[0].less_control is None
 
 
 def test_nothing_to_compare():

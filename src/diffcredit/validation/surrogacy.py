@@ -60,15 +60,25 @@ class Surrogacy:
         """All evaluations, without a surrogate."""
         return self.of(NONE)[-1]
 
+    @property
+    def enough(self) -> Worth:
+        """The fewest evaluations from which on credits without a surrogate are near to those of all."""
+        every = self.of(NONE)
+        far = [place for place, each in enumerate(every[:-1]) if not _near(each)]
+        return every[far[-1] + 1 if far else 0]
+
     def passing(self, surrogate: str) -> Worth | None:
         """With the fewest evaluations that make a surrogate pass; None: it does not."""
         for each in self.of(surrogate):
             few = each.cost <= SHARE * self.evaluations
             told = each.less_control is not None and each.less_control.low > 0
-            near = each.less_evaluated is not None and each.less_evaluated.value >= -NEAR
-            if few and told and near:
+            if few and told and _near(each):
                 return each
         return None
+
+
+def _near(worth: Worth) -> bool:
+    return worth.less_evaluated is not None and worth.less_evaluated.value >= -NEAR
 
 
 def surrogacy(
@@ -104,6 +114,8 @@ def surrogacy(
     less_evaluated = _differences(lds([truth], contenders, against=evaluated))
     less_control = _differences(lds([truth], contenders, against=control)) if (CONTROL, 0) in found else {}
     scores = {each.contender.name: each.spearman for each in lds([truth], contenders).scores}
+    if (CONTROL, 0) in found and not isfinite(scores[control].value):
+        less_control = {name: score for name, score in scores.items() if name != control}  # it orders nothing: chance
     worths = [
         Worth(*key, prices[key[0]] + key[1], scores[name], less_evaluated.get(name), less_control.get(name))
         for key, name in ((key, _name(*key)) for key in found)
@@ -145,7 +157,7 @@ def surrogacy_section(results: Mapping[str, Surrogacy]) -> Section:
             "surrogate fine-tunes and samples, one for each contributor or none, not what it takes to measure images.",
             f"A surrogate passes if, for at most {100 * SHARE:.0f} % of what all evaluations cost, it is told apart "
             f"from {CONTROL} as better and its LDS is at most {NEAR:g} below that of all evaluations. Each is judged "
-            "by itself.",
+            f"by itself. {CONTROL} that says the same of all coalitions orders none of them, and counts as chance, 0.",
         ),
     )
 
@@ -156,7 +168,7 @@ def _summary(title: str, result: Surrogacy) -> list[str]:
         return [f"{title}: the LDS is not defined, since retrained values or predictions are all equal."]
     sentences = [
         f"{title}: {everything.evaluations} evaluations alone reach an LDS of {in_words(everything.lds)} at "
-        f"share {result.share:g}."
+        f"share {result.share:g}; from {result.enough.evaluations} on they are within {NEAR:g} of it."
     ]
     for name in result.surrogates:
         worth = result.passing(name)
