@@ -55,6 +55,10 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         "from the study's credits (bold) over the same coalitions, better or worse.",
         "",
         *tables.scores(results),
+        "How many evaluations it takes, by the study's own method without surrogates and by the paper's estimator from "
+        "the same evaluations:",
+        "",
+        *tables.by_count(contest, {name: validation.title(name) for name in validation.names}),
         "## Who helps with what",
         "",
         "Ranks (1 helps most) and credits by the study's own method, with 95 % intervals: the three labelers who help "

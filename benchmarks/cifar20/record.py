@@ -20,11 +20,11 @@ from benchmarks.evidence.runs import baselines
 from diffcredit.baselines import BaselineCredits
 from diffcredit.cli.export import export
 from diffcredit.contest import Contest
-from diffcredit.credit import estimate
 from diffcredit.ledger import Ledger
 from diffcredit.ledger.archive import read_archive
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline, helpfulness
+from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.writing import read_section, write_section
 
 STUDY = Path(__file__).parents[2] / "studies" / "cifar20-h200" / "study.yaml"
@@ -34,6 +34,8 @@ RECORD = STUDY.parent / "record"
 CLASSES = STUDY.parent / "classifier.json"
 """What contributors' images show, in the order of their numbers, and how well the classifier knows it."""
 LEDGER, DRAWN, CREDITS, SURROGATES, SEEN = "ledger.zip", "paper.zip", "baselines.csv", "surrogates", "validation"
+PAPERS = "the paper's"
+"""The kind of credits by its own draws."""
 GENERATED, GIVEN = ("images", "counterfactual", "unlearning"), ("contributors",)
 """Parts of the evidence that look at images: at models' own, and at contributors', which may not be passed on."""
 LOOKING = (*GENERATED, *GIVEN)
@@ -98,22 +100,11 @@ def papers_own(contest: Contest) -> list[StudyBaseline]:
             continue
         every = len(game.values)
         for count in (*range(100, every, 100), every):
-            credits = estimate(
-                game.coalitions[:count],
-                game.values[:count],
-                empty=game.empty,
-                full=game.full,
-                method="kernelshap",
-                size_distribution=game.size_distribution,
-            ).values
             # of the property itself, as a baseline's: the game's values are helpfulness
-            own = BaselineCredits(
-                f"kernelshap, {count} of its own draws",
-                "",
-                helpfulness(credits, about.higher_is_better),
-                seconds=float(np.nansum(game.seconds[:count])),
-            )
-            found.append(StudyBaseline("The paper's", "the paper's", prop, own, about.higher_is_better))
+            credits = helpfulness(credits_of(game, "kernelshap", slice(count)), about.higher_is_better)
+            seconds = float(np.nansum(game.seconds[:count]))
+            own = BaselineCredits(f"kernelshap, {count} of its own draws", "", credits, seconds=seconds)
+            found.append(StudyBaseline("The paper's", PAPERS, prop, own, about.higher_is_better))
     return found
 
 

@@ -1,18 +1,25 @@
 """The page's own tables, each from the record alone."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from math import ceil, isfinite, log10
 
+from benchmarks.cifar20.record import PAPERS
 from benchmarks.markdown import cell, marked, scores_of, table
 from diffcredit.contest import Contest
+from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
 from diffcredit.report.standings import standings
-from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES
+from diffcredit.validation.crediting import credits_of
+from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, lds
+from diffcredit.validation.records import Contender
 from diffcredit.validation.wording import worded
 
 KINDS = (
     "shapley",
+    PAPERS,
     "banzhaf",
     "datamodel",
     "leave-one-out",
@@ -24,6 +31,9 @@ KINDS = (
     "control",
     "floor",
 )
+COUNTS = (50, 100, 200, 300, 400)
+"""Evaluations, beside all."""
+ESTIMATORS = {"shapley": "ours", "kernelshap": "the paper's estimator"}
 SOME = 3  # contributors at either end
 STAGES = ("training", "sampling", "measuring")
 
@@ -60,6 +70,31 @@ def _methods(results: Sequence[LDS]) -> list[str]:
         return KINDS.index(category) if category in KINDS else len(KINDS)
 
     return sorted(every, key=lambda name: (kind(name), -mean(name)))
+
+
+def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """A row an estimator and number of the study's first evaluations, a column a property of ``titles``, by its name:
+    the LDS at the share nearest to ½."""
+    columns: dict[str, dict[tuple[str, int], str]] = {}
+    for prop, title in titles.items():
+        game, truths = contest.game(contest.study, prop), contest.truths(prop)
+        if game is None or not truths:
+            continue
+        every = len(game.values)
+        contenders = {}
+        for estimator, count in product(ESTIMATORS, (*(count for count in COUNTS if count < every), every)):
+            with suppress(UserError):  # too few
+                credits = credits_of(game, estimator, slice(count))
+                contenders[estimator, count] = Contender(f"{estimator}, {count}", "", "", credits)
+        found = lds([min(truths, key=lambda each: abs(each.share - 0.5))], list(contenders.values()))
+        known = {each.contender.name: cell(each.spearman) for each in found.scores}
+        columns[title] = {key: known[each.name] for key, each in contenders.items()}
+    keys = dict.fromkeys(key for column in columns.values() for key in column)
+    rows = [
+        [str(count), ESTIMATORS[estimator], *(column.get((estimator, count), "–") for column in columns.values())]
+        for estimator, count in sorted(keys, key=lambda key: (key[1], list(ESTIMATORS).index(key[0])))
+    ]
+    return table(["evaluations", "credits by", *columns], rows)
 
 
 def labelers(tables: Sequence[CreditTable], called: Mapping[str, str]) -> list[str]:

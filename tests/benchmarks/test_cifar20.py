@@ -117,6 +117,17 @@ def test_the_page_is_what_its_record_says():
         assert row(text, begins)[column].rstrip(" △▽") == expected
 
 
+def test_scores_from_the_first_evaluations(made):
+    """The last row is of all, as in the table of all methods."""
+    text = made[2].text
+    begin = text.index("| evaluations | credits by |")
+    lines = text[begin : text.index("\n\n", begin)].splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [each[:2] for each in cells[-2:]] == [["30", "ours"], ["30", "the paper's estimator"]]
+    for mine, method in zip(cells[-2:], ("**shapley, sparsified**", "kernelshap, sparsified"), strict=True):
+        assert mine[2:] == [cell.rstrip(" △▽") for cell in row(text, method)[2:]]
+
+
 def test_the_papers_own_draws_are_credited_by_its_estimator(made):
     """Of a property that is better low too, credits are the right way round."""
     lines = made[2].text
