@@ -30,8 +30,8 @@ READING = {
         "1.000 and 1.000 for colourfulness, .983 and .987 for cluster entropy) for a fifth of the cost, 10 do so for a "
         "tenth (.999, .999; .996, .996), and 5 order coalitions nearly as well (.992, .967).",
         "- Images are not, where a property counts kinds: of cluster entropy a half of the images still tells "
-        "coalitions apart (.92 by ddim 100), a quarter hardly (.66), an eighth does not. Colourfulness keeps its order with an "
-        "eighth (.99), though F(all) itself moves by 8, since the first images are others.",
+        "coalitions apart (.92 by ddim 100), a quarter hardly (.66), an eighth does not. Colourfulness keeps its "
+        "order with an eighth (.99), though F(all) itself moves by 8, since the first images are others.",
         "- Credits jump more than values do. With a quarter of the images values of colourfulness agree by .995 and "
         "credits by .80, with an eighth by .990 and .98: with 24 evaluations how far credits are shrunk, and how they "
         "are adjusted for size, is itself uncertain, and a small change may tip it.",
