@@ -112,7 +112,7 @@ def values_of(
     model: DiffusionModel, sampling: Sampling, setting: Setting, properties: list[Any], extractors: Extractors
 ) -> dict[str, dict[str, float | None]]:
     """Each property's value of each share of the images; None where there are too few for it."""
-    images = generate(model, replace(sampling, scheduler=setting.scheduler, steps=setting.steps))
+    images = generate(model, replace(sampling, scheduler=setting.scheduler, steps=setting.steps), often=True)
     whole = Observation(extractors, images)
     for prop in properties:
         if needs_features(prop):
