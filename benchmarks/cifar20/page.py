@@ -1,7 +1,7 @@
 """From the record to the page."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,21 +48,26 @@ def page(contest: Contest, record: Path, story: str) -> Page:
     results = validation.titled(validation.scores)
     lines, files = [story.rstrip(), ""], {}
     share = next(iter(results.values())).middle
+    titles = {name: validation.title(name) for name in validation.names}
     lines += [
         f"## Who foretells models of {share:g} of the labelers",
         "",
         f"The LDS of every method, with 95 % intervals over {_coalitions(contest)} coalitions; △ and ▽: told apart "
-        "from the study's credits (bold) over the same coalitions, better or worse.",
+        "from the study's credits (bold) over the same coalitions, better or worse. Sums over a labeler's images are "
+        "left out where they say what means do.",
         "",
         *tables.scores(results),
         "How many evaluations it takes, by the study's own method without surrogates and by the paper's estimator from "
-        "the same evaluations:",
+        "the same evaluations (▽: told apart from ours, worse):",
         "",
-        *tables.by_count(contest, {name: validation.title(name) for name in validation.names}),
+        *tables.by_count(contest, titles),
+        *_sizes(contest, titles),
         "## Who helps with what",
         "",
         "Ranks (1 helps most) and credits by the study's own method, with 95 % intervals: the three labelers who help "
-        "most in bold, the three who help least in italics. Figures know labelers by their numbers.",
+        "most in bold, the three who help least in italics. Figures know labelers by their numbers. Credits of a "
+        "property sum to F(all) − F(none), and F(none) is an untrained network's: where that is far away, everybody's "
+        "credit has the same sign, and it is the differences that tell labelers apart.",
         "",
         *tables.labelers(_credits(validation), _called()),
         "## What it cost",
@@ -75,6 +80,19 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         files |= {f"{each.name}.svg": each.svg.encode() for each in section.figures}
         files |= {f"{each.name}.png": each.png for each in section.photographs}
     return Page("\n".join(lines).rstrip() + "\n", files)
+
+
+def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """Whether the paper's estimator suffers from coalitions that it did not draw."""
+    if contest.study.config.design.distribution != "uniform":
+        return []
+    return [
+        "Is it that the paper draws other sizes of coalitions? From evaluations that are thinned at random until their "
+        f"sizes are those of its kernel, beside as many as they were drawn; means over {tables.THINNINGS} thinnings, "
+        "± standard deviations:",
+        "",
+        *tables.thinned(contest, titles),
+    ]
 
 
 def sections(validation: Validation, record: Path) -> Iterator[Section]:

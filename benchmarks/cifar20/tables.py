@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, isfinite, log10
 
+import numpy as np
+
 from benchmarks.cifar20.record import PAPERS
 from benchmarks.markdown import cell, marked, scores_of, table
+from diffcredit.coalitions import make_design
 from diffcredit.contest import Contest
 from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
@@ -15,6 +18,7 @@ from diffcredit.report.standings import standings
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, lds
 from diffcredit.validation.records import Contender
+from diffcredit.validation.statistics import linear_datamodeling_score
 from diffcredit.validation.wording import worded
 
 KINDS = (
@@ -34,6 +38,7 @@ KINDS = (
 COUNTS = (50, 100, 200, 300, 400)
 """Evaluations, beside all."""
 ESTIMATORS = {"shapley": "ours", "kernelshap": "the paper's estimator"}
+THINNINGS = 20
 SOME = 3  # contributors at either end
 STAGES = ("training", "sampling", "measuring")
 
@@ -54,6 +59,8 @@ def scores(results: Mapping[str, LDS]) -> list[str]:
         found = {title: scores_of(result, name) for title, result in results.items()}
         evaluations = next(score.contender.evaluations for some in found.values() for score in some)
         cells = [" ".join(marked(results[title], score) for score in some) or "–" for title, some in found.items()]
+        if rows[-1][1:] == [str(evaluations or "–"), *cells] and name.endswith("(sum)"):
+            continue  # where all have as many images, sums are means
         rows.append([f"**{name}**" if name == own else name, str(evaluations or "–"), *cells])
     return table(["method", "evaluations", *results], rows)
 
@@ -74,7 +81,7 @@ def _methods(results: Sequence[LDS]) -> list[str]:
 
 def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     """A row an estimator and number of the study's first evaluations, a column a property of ``titles``, by its name:
-    the LDS at the share nearest to ½."""
+    the LDS at the share nearest to ½; the paper's estimator is marked where it is told apart from ours."""
     columns: dict[str, dict[tuple[str, int], str]] = {}
     for prop, title in titles.items():
         game, truths = contest.game(contest.study, prop), contest.truths(prop)
@@ -86,15 +93,52 @@ def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
             with suppress(UserError):  # too few
                 credits = credits_of(game, estimator, slice(count))
                 contenders[estimator, count] = Contender(f"{estimator}, {count}", "", "", credits)
-        found = lds([min(truths, key=lambda each: abs(each.share - 0.5))], list(contenders.values()))
-        known = {each.contender.name: cell(each.spearman) for each in found.scores}
-        columns[title] = {key: known[each.name] for key, each in contenders.items()}
+        truth = min(truths, key=lambda each: abs(each.share - 0.5))
+        columns[title] = {}
+        for count in dict.fromkeys(count for _, count in contenders):  # the first is ours, and marks are against it
+            some = {key: each for key, each in contenders.items() if key[1] == count}
+            found = lds([truth], list(some.values()))
+            columns[title] |= {
+                key: marked(found, score) for key, each in some.items() for score in scores_of(found, each.name)
+            }
     keys = dict.fromkeys(key for column in columns.values() for key in column)
     rows = [
         [str(count), ESTIMATORS[estimator], *(column.get((estimator, count), "–") for column in columns.values())]
         for estimator, count in sorted(keys, key=lambda key: (key[1], list(ESTIMATORS).index(key[0])))
     ]
     return table(["evaluations", "credits by", *columns], rows)
+
+
+def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """The paper's estimator from evaluations of a uniform design that are thinned at random until their sizes are the
+    Shapley kernel's, as the paper draws them, beside as many that are weighted: means and standard deviations of the
+    LDS over thinnings."""
+    rows: dict[str, list[str]] = {"thinned to the kernel's sizes": [], "as many as drawn, weighted": []}
+    numbers = []
+    for prop in titles:
+        game, truths = contest.game(contest.study, prop), contest.truths(prop)
+        assert game is not None
+        truth = min(truths, key=lambda each: abs(each.share - 0.5))
+        wanted, retrained = make_design("kernel").size_probabilities(contest.n), truth.values.mean(axis=1)
+        kept = (wanted / wanted.max())[game.coalitions.sum(axis=1) - 1]
+        scores = []
+        for seed in range(THINNINGS):
+            random = np.random.default_rng(seed)
+            some = np.flatnonzero(random.random(len(kept)) < kept)
+            numbers.append(len(some))
+            pair = []
+            for design, places in (("kernel", some), ("uniform", random.permutation(len(kept))[: len(some)])):
+                own = replace(
+                    game, coalitions=game.coalitions[places], values=game.values[places], size_distribution=design
+                )
+                pair.append(linear_datamodeling_score(credits_of(own, "kernelshap"), truth.coalitions, retrained))
+            scores.append(pair)
+        for cells, mean, deviation in zip(
+            rows.values(), np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1), strict=True
+        ):
+            cells.append(f"{worded(float(mean), '.2f')} ± {worded(float(deviation), '.2f')}")
+    about = f"{round(np.mean(numbers))} evaluations"
+    return table([about, *titles.values()], [[name, *cells] for name, cells in rows.items()])
 
 
 def labelers(tables: Sequence[CreditTable], called: Mapping[str, str]) -> list[str]:

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from benchmarks.cifar20 import tables
 from benchmarks.cifar20.images import noisy, retrained
 from benchmarks.cifar20.measure import PAGE
 from benchmarks.cifar20.page import page
@@ -128,6 +129,27 @@ def test_scores_from_the_first_evaluations(made):
         assert mine[2:] == [cell.rstrip(" △▽") for cell in row(text, method)[2:]]
 
 
+def test_thinned_evaluations_have_the_kernels_sizes(made, monkeypatch):
+    contest, given = made[0], []
+    real = tables.credits_of
+
+    def spied(game, estimator):
+        given.append((game.size_distribution, game.coalitions.sum(axis=1)))
+        return real(game, estimator)
+
+    monkeypatch.setattr(tables, "credits_of", spied)
+    monkeypatch.setattr(tables, "THINNINGS", 200)
+    lines = tables.thinned(contest, {"colourfulness": "Colour"})
+    sizes = {name: np.concatenate([each for design, each in given if design == name]) for name in ("kernel", "uniform")}
+    assert len(sizes["kernel"]) == len(sizes["uniform"])
+    drawn = contest.game(contest.study, "colourfulness").coalitions.sum(axis=1)
+    expected = np.array([sum(1 / (k * (8 - k)) for k in drawn if k == size) for size in range(1, 8)])
+    counts = np.bincount(sizes["kernel"], minlength=8)[1:8]
+    assert counts / counts.sum() == pytest.approx(expected / expected.sum(), abs=0.03)
+    assert lines[0].endswith("evaluations | Colour |")
+    assert all("±" in line for line in lines[2:4])
+
+
 def test_the_papers_own_draws_are_credited_by_its_estimator(made):
     """Of a property that is better low too, credits are the right way round."""
     lines = made[2].text
@@ -140,15 +162,15 @@ def test_the_papers_own_draws_are_credited_by_its_estimator(made):
 
 def test_labelers_by_what_they_are_called(made):
     contest = made[0]
-    tables = credit_tables(contest.study)
+    credited = credit_tables(contest.study)
     (first, second, *_), called = contest.study.contributions.contributors, {}
     called[second] = "roses"
-    lines = labelers(tables, called)
+    lines = labelers(credited, called)
     assert lines[2].startswith("| roses | ")
     assert lines[3].startswith(f"| {first} | ")
     credits = contest.study.credits()["colourfulness"].values
     best = contest.study.contributions.contributors[int(np.argmax(credits))]
-    column = ["labeler of", *(each.title for each in tables)].index("colourfulness")
+    column = ["labeler of", *(each.title for each in credited)].index("colourfulness")
     assert row("\n".join(lines), called.get(best, best))[column].startswith("**1**: ")
     assert sum("**" in line for line in lines[2:]) >= 3
 

@@ -285,7 +285,8 @@ def _value_table(results: Mapping[str, Fidelity]) -> Table:
         rows += [
             (
                 *(title, row.recipe, row.method, row.steps, len(row.values)),
-                *(row.pearson, row.spearman, row.size_adjusted, row.freed_of_noise),
+                *(row.pearson, row.spearman, row.size_adjusted),
+                row.freed_of_noise if isfinite(row.attainable) else None,
                 *((row.credits.pearson, row.credits.spearman) if row.credits else (None, None)),
             )
             for row in result.recipes
