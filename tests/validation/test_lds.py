@@ -246,3 +246,17 @@ def test_seeds_that_do_not_agree_tell_no_ceiling():
     rows = {row[1]: row[4] for row in section.tables[0].rows}
     assert rows[REPLICATES] is None
     assert rows[ADDITIVE].value > 0.5
+
+
+def test_what_chance_does_to_a_ranking_at_random():
+    """By simulation: the LDS of shuffled credits against an additive truth."""
+    n, random = 12, np.random.default_rng(0)
+    weights = random.normal(size=n)
+    rows = np.array([random.permutation(n) < n // 2 for _ in range(60)])
+    scores = [spearmanr(rows @ random.permutation(n), rows @ weights).statistic for _ in range(1500)]
+    assert np.std(scores) == pytest.approx(1 / np.sqrt(n - 1), rel=0.1)
+    one = truth()
+    ours, drawn = contender("ours", BETA), contender("random_ranking", SHUFFLED, "floor")
+    said, unsaid = (" ".join(lds_section({"F": lds([one], some)}).caveats) for some in ([ours, drawn], [ours]))
+    assert f"over {N} contributors the score of such has a standard deviation of about {1 / np.sqrt(N - 1):.2f}" in said
+    assert "random_ranking" not in unsaid

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import isfinite
+from math import isfinite, sqrt
 
 import numpy as np
 
@@ -31,6 +31,8 @@ NAMED = 3  # methods that a sentence lists
 
 REPLICATES = "ceiling: F without noise"
 ADDITIVE = "ceiling: additive model of the truth"
+RANDOM = "random_ranking"
+"""The baseline that is one draw of chance."""
 
 
 @dataclass(frozen=True)
@@ -247,8 +249,22 @@ def lds_section(results: Mapping[str, LDS]) -> Section:
             "interval is somewhat short.",
             "Each difference is judged by itself: among twenty methods that are as good as the one they are compared "
             "with, one is likely to be called better or worse by chance.",
+            *_at_random(results),
         ),
     )
+
+
+def _at_random(results: Mapping[str, LDS]) -> list[str]:
+    """What chance does to a ranking at random, where there is one: the credits of n contributors, put in any order,
+    correlate with others by 0 ± 1/√(n − 1)."""
+    contenders = (each.contender for result in results.values() for each in result.scores)
+    counts = {len(each.credits) for each in contenders if each.name == RANDOM}
+    return [
+        f"{RANDOM} is one draw: over {n} contributors the score of such has a standard deviation of about "
+        f"{1 / sqrt(n - 1):.2f} about 0, and its interval, over coalitions, says nothing of that."
+        for n in sorted(counts)
+        if n > 1
+    ]
 
 
 def _score_table(results: Mapping[str, LDS]) -> Table:
