@@ -102,6 +102,7 @@ def test_fleets_are_full_but_for_a_recipes_last(work, file, monkeypatch):
     assert sum(count for name, count in given if name == "from_scratch") == 24 + 12 + 40 + 8
 
 
+@pytest.mark.slow
 def test_all_of_it_once(work, file, tmp_path, monkeypatch):
     run(work, monkeypatch, file, 0)
     assert rows(tmp_path, "SELECT count(*) FROM evaluations") == [(0,)]
@@ -146,7 +147,9 @@ def test_of_a_design_nothing_else_is_evaluated(work, file, tmp_path, monkeypatch
     assert sorted(found) == [("endpoint", 2), ("estimate", 12)]
 
 
-def test_of_evidence_what_it_rests_on(work, file, tmp_path, monkeypatch):
+def test_of_evidence_what_it_rests_on(work, tmp_path, monkeypatch):
+    images_of(tmp_path / "images", NAMES)
+    file = write_study(tmp_path, SMALL | {"validation": {"shares": [0.5], "coalitions": 12}})
     Study.load(file).prepare()
     monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--evidence", "unlearning"])
     work.main()

@@ -14,12 +14,14 @@ from benchmarks.cifar20.tables import labelers
 from scipy.stats import spearmanr
 
 from diffcredit.coalitions import decode
+from diffcredit.contest import Contest
 from diffcredit.report.tables import credit_tables
+from diffcredit.study import Study
 from diffcredit.validation.lds import lds
 from diffcredit.validation.sections import Photograph, Section
 from diffcredit.validation.writing import write_section
 from tiny_study import rows
-from validated_study import planted
+from validated_study import additive, planted, record, validated
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +41,15 @@ def made(tmp_path_factory):
             ["image_count", "", "", "", name, credit] for name, credit in zip(names, range(8), strict=True)
         )
     drawn = {"name": "drawn", "design": {"distribution": "kernel"}, "stop": {"evaluations": 120}}
-    paper = planted(tmp_path / "paper", drawn, noise=0.3)
-    record = tmp_path / "record"
-    pack(contest.study, record, paper.study)
-    with pytest.MonkeyPatch.context() as patch, recorded(record) as found:
+    paper = Contest(Study.load(validated(tmp_path / "paper", drawn)))
+    games = {name: additive(noise=0.3, seed=place) for place, name in enumerate(contest.properties)}
+    record(paper.study, paper.design(paper.study).tasks, games, lower=["heldout_loss"])
+    folder = tmp_path / "record"
+    pack(contest.study, folder, paper.study)
+    with pytest.MonkeyPatch.context() as patch, recorded(folder) as found:
         patch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
-        return contest, found.study.name, page(found, record, "# The story\n")
+        patch.setattr(tables, "THINNINGS", 3)
+        return contest, found.study.name, page(found, folder, "# The story\n")
 
 
 def row(text: str, begins: str) -> list[str]:

@@ -27,6 +27,7 @@ def test_the_default_finds_any_game_as_all_coalitions_are_replicated(game):
     assert errors[2] < 0.15 * truth.std()
 
 
+@pytest.mark.slow
 def test_more_replicates_of_one_coalition_are_worth_less_than_more_coalitions():
     # Half of the variance is interaction: five replicates of one coalition do not make five coalitions.
     n, simulations = 12, 120

@@ -231,7 +231,7 @@ def test_the_stein_step_finds_the_shapley_value_where_slopes_depend_on_the_size(
         ("learning", 12, 60, 1.0),
         pytest.param("learning", 12, 200, 3.0, marks=pytest.mark.slow),
         pytest.param("additive", 20, 200, 2.0, marks=pytest.mark.slow),
-        ("additive", 16, 60, 4.0),
+        pytest.param("additive", 16, 60, 4.0, marks=pytest.mark.slow),
     ],
 )
 def test_intervals_cover_at_their_rate(kind, n, m, deviation):

@@ -91,9 +91,9 @@ def test_what_a_surrogate_takes_to_prepare_is_part_of_its_cost():
     assert [each.cost for each in found.of("pools")] == [10, 40, 10 + M]
     assert [each.cost for each in found.of("real_data")] == [0, 30, M]
     assert [each.cost for each in found.of(ALL)] == [41, 11 + M]
-    _, _, just = planted(price=lambda names: 0.1 * M)
+    _, _, just = planted(price=lambda names: 0.1 * M, counts=())
     assert just.passing("pools") is just.of("pools")[0]
-    _, _, dear = planted(price=lambda names: 0.1 * M + 1)
+    _, _, dear = planted(price=lambda names: 0.1 * M + 1, counts=())
     assert dear.passing("pools") is None  # though it knows the game
 
 
@@ -140,7 +140,7 @@ def test_a_control_that_orders_nothing_is_chance():
 
 
 def test_nothing_to_compare():
-    game, truth, _ = planted()
+    game, truth, _ = planted(counts=())
     with pytest.raises(UserError, match="no surrogate stands in"):
         surrogacy(game, {}, [truth], price)
     with pytest.raises(UserError, match="no truth"):

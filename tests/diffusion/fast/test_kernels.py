@@ -180,7 +180,13 @@ LIKES = [base, LoRA(rank=16, dropout=0.0)._adapted(_frozen(base), 0)]
 
 
 @pytest.mark.parametrize(
-    "comparison", [CONVOLUTIONS, NORMS, NETWORK, TRACED], ids=["convolutions", "norms", "network", "traced"]
+    "comparison",
+    [
+        pytest.param(CONVOLUTIONS, id="convolutions"),
+        pytest.param(NORMS, id="norms"),
+        pytest.param(NETWORK, id="network", marks=pytest.mark.slow),  # all of whose layers are traced, too
+        pytest.param(TRACED, id="traced"),
+    ],
 )
 def test_kernels_and_their_gradients_are_torchs(comparison):
     assert interpreted(comparison) == "equal\n"
