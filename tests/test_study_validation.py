@@ -325,3 +325,8 @@ def test_what_single_images_have_is_called_by_its_own_name(tmp_path, monkeypatch
     assert {"Colours of one image", "nearness to the base model's clusters"} <= measures
     assert "Colourfulness" not in measures
     assert all("Colours of one image" in each.caption for each in section.photographs)
+    other = Colourfulness()
+    other.name = "heldout_loss"  # another that is called alike
+    vars(contest.study)["properties"] = [Colourfulness(), other]
+    section = Validation(contest.study, ["colourfulness"]).section("contributors")
+    assert len({row["measure"] for row in table(section, "contributors-correlation")}) == len(measures) + 1

@@ -412,8 +412,11 @@ class Validation:
         return scores
 
     def _title_of_each(self, prop: Any) -> str:
-        """What the number of a single image is called."""
-        return getattr(prop, "title_of_each", None) or self.title(prop.name)
+        """What the number of a single image is called: as the property is where that says no other name, or not for
+        it alone."""
+        names = [getattr(each, "title_of_each", None) for each in self.study.properties]
+        mine = getattr(prop, "title_of_each", None)
+        return mine if mine is not None and names.count(mine) == 1 else self.title(prop.name)
 
 
 PARTS = {
