@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -270,3 +271,67 @@ def test_real_models_give_the_same_values_again_and_other_ones_for_another_repli
     assert results(tasks[::-1]) == [nobody, replicate, first]
     assert results(tasks[:1]) == [first]
     assert len({first, replicate, nobody}) == 3
+
+
+class OnGPU(Canvas):
+    device = torch.device("cuda")
+
+
+class Fleets(Painting):
+    """Two models at once, on what calls itself a GPU; ``begun`` is set when the second fleet is trained."""
+
+    at_once = 2
+
+    def __init__(self, *about) -> None:
+        super().__init__(*about)
+        self.begun = threading.Event()
+
+    def models_for(self, coalitions, seeds):
+        if self.seeds:
+            self.begun.set()
+        return (OnGPU(model.brightness) for model in super().models_for(coalitions, seeds))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Streams, and what a GPU is called, are left out."""
+    monkeypatch.setattr(ModelEvaluator, "_measured_beside", ModelEvaluator.measured)
+    monkeypatch.setattr("diffcredit.execution.evaluator.numerics", lambda model, sampling: {})
+    images = lambda model, sampling, often: model.sample(sampling.seeds, sampling.steps, 2, "ddim", None)  # noqa: E731
+    monkeypatch.setattr("diffcredit.execution.evaluator.generate", images)
+
+
+def in_turn(batches):
+    """What ``more`` gives: one batch after the other, then none."""
+    left = iter(batches)
+    return lambda: next(left, ())
+
+
+def test_a_fleet_is_measured_while_the_next_is_trained(gpu):
+    retraining = Fleets()
+
+    class Waiting(Brightness):
+        def measure(self, images):
+            assert retraining.begun.wait(20), "the next fleet waits for this"
+            return super().measure(images)
+
+    one = evaluator(retraining, [Waiting()])
+    results = list(one.evaluate_on(TASKS[:2], in_turn([TASKS[2:]])))
+    assert [Task(item.coalition, item.replicate, item.purpose) for item in results] == TASKS
+    assert values(results) == [110, 11, 101, 10]
+
+
+def test_trouble_over_a_fleet_leaves_the_last_one_its_results(gpu):
+    retraining = Fleets("101")
+    retraining.error = torch.OutOfMemoryError("CUDA out of memory")
+    made = evaluator(retraining).evaluate_on(TASKS[:2], in_turn([TASKS[2:]]))
+    assert values([next(made), next(made)]) == [110, 11]
+    with pytest.raises(torch.OutOfMemoryError):
+        next(made)
+
+
+def test_on_a_cpu_one_batch_is_done_before_the_next_is_asked_for():
+    asked = []
+    results = list(evaluator().evaluate_on(TASKS[:2], lambda: asked.append(1) or TASKS[2:]))
+    assert len(results) == 2
+    assert not asked

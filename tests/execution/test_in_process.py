@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import torch
 from toy_evaluators import (
+    Ahead,
     CannotBuild,
     Closed,
+    OutOfMemoryError,
     Raising,
     Threads,
     Together,
@@ -176,3 +178,45 @@ def test_closing_the_run_leaves_the_rest_of_a_batch(tmp_path):
     next(run)
     run.close()
     assert {file.name for file in tmp_path.iterdir()} == {"0000", "closed"}
+
+
+def test_the_next_tasks_are_given_before_the_last_are_answered(tmp_path):
+    seen, known = [], []
+
+    def tasks():
+        for task in TEN:
+            known.append(len(seen))
+            yield task
+
+    for item in InProcess().run(Ahead(tmp_path), tasks()):
+        seen.append(item.coalition)
+    assert seen == [task.coalition for task in TEN]
+    assert batches(tmp_path) == [seen[:3], seen[3:6], seen[6:9], seen[9:]]
+    assert known == [0, 0, 0, 2, 2, 2, 5, 5, 5, 8]  # one was still owed each time
+
+
+def test_where_memory_does_not_hold_the_next_only_they_are_repeated(tmp_path):
+    """What was owed from before is answered, and given once."""
+    with pytest.warns(DiffcreditWarning, match="given 1 instead of 3 tasks at once"):
+        results = list(InProcess().run(Ahead(tmp_path, room=2), TEN))
+    assert sorted(item.coalition for item in results) == [task.coalition for task in TEN]
+    assert {item.status for item in results} == {"done"}
+    given = batches(tmp_path)
+    assert all(len(some) == 1 for some in given[1:])
+    assert len([name for some in given[1:] for name in some]) == 10
+
+
+def test_what_memory_held_before_is_not_repeated(tmp_path):
+    class Shrinking(Ahead):
+        def evaluate(self, tasks):
+            (self.folder / f"{len(batches(self.folder)):020d}").write_text(" ".join(each.coalition for each in tasks))
+            if len(batches(self.folder)) == 2:
+                raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+            return iter([self.one(task) for task in tasks])
+
+    with pytest.warns(DiffcreditWarning, match="given 1 instead of 3 tasks at once"):
+        results = list(InProcess().run(Shrinking(tmp_path), TEN))
+    assert sorted(item.coalition for item in results) == [task.coalition for task in TEN]
+    first, second, *repeated = batches(tmp_path)
+    assert (first, second) == ([task.coalition for task in TEN[:3]], [task.coalition for task in TEN[3:6]])
+    assert {name for some in repeated for name in some} == {task.coalition for task in TEN[3:]}

@@ -91,7 +91,7 @@ def foresee(study: "Study", workers: int | None) -> Foreseen:
         if not trained:
             base, images = time_training(start, training), time_sampling(start, sampling)
         study.progress(what, 2, 2)
-    total = foreseen_total(schedule, timed.time.seconds, side_by_side)
+    total = foreseen_total(schedule, timed.time.each(side_by_side), side_by_side)
     left = max(0, total.evaluations - schedule.finished)
     stages = [
         Stage(
@@ -116,8 +116,8 @@ def foresee(study: "Study", workers: int | None) -> Foreseen:
         )
     what = (
         f"{left:,} evaluations of {'' if total.certain else 'about '}{total.evaluations:,}, "
-        f"{duration(timed.time.seconds)} each ({steps:,} steps, {sampling.images:,} images{_measured(timed)}), "
-        f"{side_by_side} at a time"
+        f"{duration(timed.time.each(side_by_side))} each ({steps:,} steps, {sampling.images:,} images"
+        f"{_measured(timed)}), {side_by_side} at a time"
     )
     stages.append(Stage(what, timed.time.of_all(left, side_by_side), done=left <= 0))
     compiling = sum(each.compiling for each in (timed, base, images, preparation))

@@ -138,7 +138,7 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
         seconds = each.of_all(missing, side_by_side)
         total += seconds
         up_to = "up to " if work.unforeseen else ""
-        grid.add_row(Text(what), f"{up_to}{missing:,}", duration(each.seconds), duration(seconds))
+        grid.add_row(Text(what), f"{up_to}{missing:,}", duration(each.each(side_by_side)), duration(seconds))
     models = sum(missing for _, missing in lacking.values())
     up_to = "up to " if any(work.unforeseen for work, _ in lacking.values()) else ""
     grid.add_row("in all", f"{up_to}{models:,}", "", duration(total), style="bold")

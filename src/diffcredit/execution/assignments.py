@@ -115,6 +115,11 @@ class Bundle:
         self._add(first)
 
     @property
+    def alone(self) -> bool:
+        """Whether its one assignment is given to nobody who has others."""
+        return self._assignments[0].alone
+
+    @property
     def tasks(self) -> tuple[Task, ...]:
         return tuple(assignment.task for assignment in self._assignments)
 
@@ -124,8 +129,7 @@ class Bundle:
 
     def fill(self, todo: Assignments, most: int) -> None:
         """Adds what is to be had now, until there are ``most``; one that is given alone stays so."""
-        alone = self._assignments[0].alone
-        while not alone and len(self._assignments) < most and (another := todo.next(among_others=True)):
+        while not self.alone and len(self._assignments) < most and (another := todo.next(among_others=True)):
             self._add(another)
 
     def answered(self, evaluation: Evaluation, seconds: float) -> None:

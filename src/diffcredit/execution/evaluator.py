@@ -4,7 +4,7 @@ import platform
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -51,22 +51,31 @@ class ModelEvaluator:
         return getattr(self.retraining, "at_once", 1)
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        return self.evaluate_on(tasks, tuple)
+
+    def evaluate_on(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
+        """Of these tasks and, where models are made in fleets, of those that ``more`` gives, until it gives none: a GPU
+        makes the next models and their images while the last ones' are measured."""
+        fleets, unmeasured = self.at_once > 1, deque[Future[Evaluation]]()
         with ExitStack() as stack:
             aside = None
-            unmeasured: deque[Future[Evaluation]] = deque()
-            for sampled in self.sampled(tasks):
-                if isinstance(sampled, Evaluation):  # a failed one
-                    yield from (each.result() for each in _taken(unmeasured))
-                    yield sampled
-                elif len(tasks) > 1 and sampled.observation.model.device.type == "cuda":
-                    # a GPU makes the next model's images while these are measured
-                    aside = aside or stack.enter_context(ThreadPoolExecutor(1))
-                    unmeasured.append(aside.submit(self._measured_beside, sampled))
-                    if len(unmeasured) > 1:
-                        yield unmeasured.popleft().result()
-                else:
-                    yield self.measured(sampled)
-            yield from (each.result() for each in _taken(unmeasured))
+            while tasks:
+                try:
+                    for sampled in self.sampled(tasks):
+                        if isinstance(sampled, Evaluation):  # a failed one
+                            yield from _taken(unmeasured)
+                            yield sampled
+                        elif fleets and sampled.observation.model.device.type == "cuda":
+                            aside = aside or stack.enter_context(ThreadPoolExecutor(1))
+                            unmeasured.append(aside.submit(self._measured_beside, sampled))
+                            yield from _taken(unmeasured, down_to=self.at_once)
+                        else:
+                            yield self.measured(sampled)
+                except Exception:  # of the machine: what has its images is no part of that
+                    yield from _taken(unmeasured)
+                    raise
+                tasks = more() if unmeasured else ()
+            yield from _taken(unmeasured)
 
     def sampled(self, tasks: Sequence[Task]) -> Iterator["Sampled | Evaluation"]:
         """Of each task, its model's images, or how that failed."""
@@ -151,9 +160,10 @@ def _failure(task: Task, error: Exception, started: str) -> Evaluation:
     return failed_evaluation(task, "".join(traceback.format_exception(error)), worker_name(), started)
 
 
-def _taken(futures: deque[Future[Evaluation]]) -> Iterator[Future[Evaluation]]:
-    while futures:
-        yield futures.popleft()
+def _taken(futures: deque[Future[Evaluation]], down_to: int = 0) -> Iterator[Evaluation]:
+    """The results of the first, until so many are left, and of those after them that are there already."""
+    while futures and (len(futures) > down_to or futures[0].done()):
+        yield futures.popleft().result()
 
 
 def value_of(measurement: Measurement) -> Value:

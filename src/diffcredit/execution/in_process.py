@@ -3,6 +3,7 @@
 import gc
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -55,20 +56,33 @@ class InProcess:
     def _evaluate(
         self, evaluator: Evaluator, bundle: Bundle, todo: Assignments, portion: Portion
     ) -> Iterator[Evaluation]:
-        clock = time.perf_counter()
-        evaluations = evaluate_all(evaluator, bundle.tasks)
+        """Of a bundle, and of those that follow while its last are being measured; one that is given alone stays so."""
+        clock, bundles = time.perf_counter(), deque([bundle])
+
+        def more() -> tuple[Task, ...]:
+            assignment = todo.next(among_others=True)
+            if assignment is None:
+                return ()
+            bundles.append(Bundle(worker_name(), assignment))
+            bundles[-1].fill(todo, portion.of(at_once(evaluator)))
+            return bundles[-1].tasks
+
+        evaluations = evaluate_all(evaluator, bundle.tasks, None if bundle.alone else more)
         try:
-            while bundle.unanswered:
+            while bundles:
                 with limited_threads(self.threads):
                     evaluation = next(evaluations)
-                bundle.answered(evaluation, time.perf_counter() - clock)
+                bundles[0].answered(evaluation, time.perf_counter() - clock)
+                if not bundles[0].unanswered:
+                    bundles.popleft()
                 yield evaluation
             return
         except MachineTrouble as trouble:
             loss = Loss(bundle.worker, trouble.trouble, str(trouble))
         _free_memory()
-        portion.learn(loss, bundle)
-        yield from bundle.lost(loss, time.perf_counter() - clock, todo, self.retries)
+        for lost in bundles:
+            portion.learn(loss, lost)
+            yield from lost.lost(loss, time.perf_counter() - clock, todo, self.retries)
 
 
 def _free_memory() -> None:

@@ -33,7 +33,9 @@ class Task:
 
 class Evaluator(Protocol):
     """What a worker builds once and calls for each batch of tasks. It may have an attribute ``at_once``: how many tasks
-    it evaluates best at once; 1 where it has none."""
+    it evaluates best at once; 1 where it has none. It may have a method ``evaluate_on(tasks, more)``, which does as
+    ``evaluate``, and asks ``more()`` for other tasks, () if there are none, when it could begin with them though not
+    all so far are answered."""
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
         """One evaluation for each task, in order. What fails within becomes a failed evaluation, or is raised: a
@@ -52,7 +54,7 @@ class Executor(Protocol):
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
         """One evaluation for each task, as they come, in any order.
 
-        A task is taken from ``tasks`` only when a worker is free for it, after all results so far have been
+        A task is taken from ``tasks`` only when a worker can begin with it, after all results so far have been
         yielded: the tasks may depend on the results. A worker whose evaluator evaluates several at once is given as
         many, or as many as are to be had now. None among them says that there is nothing to be had now, though there
         may be soon: the executor serves its busy workers and asks again after :data:`ASK_AGAIN` seconds. No evaluator
@@ -66,12 +68,21 @@ def at_once(evaluator: Evaluator) -> int:
     return getattr(evaluator, "at_once", 1)
 
 
-def evaluate_all(evaluator: Evaluator, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+def evaluate_all(
+    evaluator: Evaluator, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] | None = None
+) -> Iterator[Evaluation]:
     """One evaluation for each task, in order; those that the evaluator does not answer, since it raises or answers too
-    few, and that it answers with another task's, or with too many, are failed ones. Raises MachineTrouble where the
-    machine is to blame."""
+    few, and that it answers with another task's, or with too many, are failed ones. ``more`` is asked for further
+    tasks by an evaluator that can begin with them before. Raises MachineTrouble where the machine is to blame."""
     started, unanswered = utc_now(), deque(tasks)
-    answers = _as_many(evaluator, tasks)
+
+    def another() -> Sequence[Task]:
+        found = more() if more is not None else ()
+        unanswered.extend(found)
+        return found
+
+    evaluate_on = getattr(evaluator, "evaluate_on", None)
+    answers = _as_many(evaluator, tasks) if evaluate_on is None or more is None else evaluate_on(tasks, another)
     trouble, error = None, ""
     while unanswered:
         try:
