@@ -44,7 +44,7 @@ class Painting:
     """A retraining without training: the brightness tells who takes part. ``bad`` coalitions raise."""
 
     weights = ""
-    error: Exception = ValueError("the loss is NaN")
+    error: BaseException = ValueError("the loss is NaN")
 
     def __init__(self, bad: str = "", short: bool = False) -> None:
         self.bad, self.short, self.seeds = bad, short, {}
@@ -321,13 +321,36 @@ def test_a_fleet_is_measured_while_the_next_is_trained(gpu):
     assert values(results) == [110, 11, 101, 10]
 
 
-def test_trouble_over_a_fleet_leaves_the_last_one_its_results(gpu):
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), KeyboardInterrupt()], ids=repr)
+def test_trouble_over_a_fleet_leaves_the_last_one_its_results(gpu, error):
     retraining = Fleets("101")
-    retraining.error = torch.OutOfMemoryError("CUDA out of memory")
+    retraining.error = error
     made = evaluator(retraining).evaluate_on(TASKS[:2], in_turn([TASKS[2:]]))
     assert values([next(made), next(made)]) == [110, 11]
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(type(error)):
         next(made)
+
+
+def test_a_second_interrupt_measures_no_other_model(gpu, monkeypatch):
+    retraining, measured, cancelled = Fleets("101"), [], threading.Event()
+    retraining.error = KeyboardInterrupt()
+
+    class Noting(Brightness):
+        def measure(self, images):
+            measured.append(images)
+            assert cancelled.wait(20)
+            return super().measure(images)
+
+    def interrupted(futures, down_to=0):
+        if retraining.begun.is_set():
+            futures[-1].add_done_callback(lambda future: cancelled.set())
+            raise KeyboardInterrupt
+        yield from ()
+
+    monkeypatch.setattr("diffcredit.execution.evaluator._taken", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(evaluator(retraining, [Noting()]).evaluate_on(TASKS[:2], in_turn([TASKS[2:]])))
+    assert len(measured) == 1
 
 
 def test_on_a_cpu_one_batch_is_done_before_the_next_is_asked_for():

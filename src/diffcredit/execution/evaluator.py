@@ -66,12 +66,12 @@ class ModelEvaluator:
                             yield from _taken(unmeasured)
                             yield sampled
                         elif fleets and sampled.observation.model.device.type == "cuda":
-                            aside = aside or stack.enter_context(ThreadPoolExecutor(1))
+                            aside = aside or _one_thread(stack)
                             unmeasured.append(aside.submit(self._measured_beside, sampled))
                             yield from _taken(unmeasured, down_to=self.at_once)
                         else:
                             yield self.measured(sampled)
-                except Exception:  # of the machine: what has its images is no part of that
+                except (Exception, KeyboardInterrupt):  # what has its images is no part of that
                     yield from _taken(unmeasured)
                     raise
                 tasks = more() if unmeasured else ()
@@ -158,6 +158,13 @@ def _failure(task: Task, error: Exception, started: str) -> Evaluation:
     if told(error):
         raise error
     return failed_evaluation(task, "".join(traceback.format_exception(error)), worker_name(), started)
+
+
+def _one_thread(stack: ExitStack) -> ThreadPoolExecutor:
+    """Ends with the stack, whatever is still to be done then."""
+    pool = ThreadPoolExecutor(1)
+    stack.callback(pool.shutdown, cancel_futures=True)
+    return pool
 
 
 def _taken(futures: deque[Future[Evaluation]], down_to: int = 0) -> Iterator[Evaluation]:
