@@ -64,7 +64,7 @@ def agreement(
     return Agreement(
         full,
         full - other_full,
-        float(np.std(game.values, ddof=1)),
+        float(np.std(game.values, ddof=1)) if len(game.values) > 1 else nan,
         *values_scores,
         *credit_scores,
         cost=setting.steps / REFERENCES[0].steps / share,
