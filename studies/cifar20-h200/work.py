@@ -123,8 +123,13 @@ def do(work: Work, turns: Turns, first: float, *, whole: bool) -> list[Task]:
     which cost as much."""
     study, missing = work.study, work.missing()
     executor = Sharing(study.config.threads, turn=partial(turns.turn, study.recipe, first))
+    prepared = False
     while missing and not (whole and len(missing) < FLEET):
         try:
+            if not prepared:
+                with turns.turn(f"preparing {study.recipe}", QUICK):  # the next process finds it made
+                    study.prepare()
+                prepared = True
             for _ in study.evaluate(executor, missing[:FLEET], work.what):
                 pass
         except TimeIsUp:
