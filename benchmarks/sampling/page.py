@@ -49,8 +49,8 @@ READING = {
         "it:",
         "",
         "- 20 dpm steps, the study's own setting, do what 100 ddim steps do: values agree by .98 (class coverage) to "
-        "1.00, credits by .95 to 1.00. That is about as near as 50 ddim steps are to 100 (.94 to 1.00), so that most of "
-        "what is left is other images rather than worse ones.",
+        "1.00, credits by .95 to 1.00. That is about as near as 50 ddim steps are to 100 (.94 to 1.00), so that most "
+        "of what is left is other images rather than worse ones.",
         "- 10 dpm steps, a tenth of the cost, still order coalitions (values .98 to 1.00), and credits of four "
         "properties (.90 to 1.00); those of class coverage suffer (.71). With 5 steps, or with 10 of ddim, images are "
         "worse by the Fréchet distance (7.6 and 6.8 in place of 5.5), and credits by it and by nearest distance no "
