@@ -13,6 +13,7 @@ from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
 from diffcredit.report.tables import credit_tables
 from diffcredit.study_validation import Validation
+from diffcredit.validation.lds import LDS
 from diffcredit.validation.sections import Cell, Estimate, Section, Table
 from diffcredit.validation.wording import worded
 from diffcredit.validation.writing import read_section, table_csv
@@ -62,6 +63,7 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         "",
         *tables.by_count(contest, titles),
         *_sizes(contest, titles),
+        *_other_shares(results),
         "## Who helps with what",
         "",
         "Ranks (1 helps most) and credits by the study's own method, with 95 % intervals: the three labelers who help "
@@ -80,6 +82,22 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         files |= {f"{each.name}.svg": each.svg.encode() for each in section.figures}
         files |= {f"{each.name}.png": each.png for each in section.photographs}
     return Page("\n".join(lines).rstrip() + "\n", files)
+
+
+def _other_shares(results: Mapping[str, LDS]) -> list[str]:
+    """The best of each kind where more or fewer labelers take part."""
+    first, lines = next(iter(results.values())), []
+    for ceilings in first.ceilings:
+        if ceilings.share != first.middle:
+            lines += [
+                f"## And models of {ceilings.share:g} of the labelers",
+                "",
+                f"The same over {ceilings.coalitions} coalitions: the study's credits, and of each kind of method the "
+                "one with the highest mean over properties.",
+                "",
+                *tables.scores(tables.at_share(results, ceilings.share), best=True),
+            ]
+    return lines
 
 
 def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:

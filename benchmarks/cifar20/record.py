@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,7 +36,7 @@ CLASSES = STUDY.parent / "classifier.json"
 """What contributors' images show, in the order of their numbers, and how well the classifier knows it."""
 LEDGER, DRAWN, CREDITS, SURROGATES, SEEN = "ledger.zip", "paper.zip", "baselines.csv", "surrogates", "validation"
 PAPERS = "the paper's"
-"""The kind of credits by its own draws."""
+"""The kind of credits by its own draws and its own estimator."""
 GENERATED, GIVEN = ("images", "counterfactual", "unlearning"), ("contributors",)
 """Parts of the evidence that look at images: at models' own, and at contributors', which may not be passed on."""
 LOOKING = (*GENERATED, *GIVEN)
@@ -92,19 +93,21 @@ def restored(archive: Path, folder: Path) -> Study:
 
 
 def papers_own(contest: Contest) -> list[StudyBaseline]:
-    """The paper's credits by its own draws: the first hundred, two hundred, and so on up to all."""
+    """Credits by the paper's own draws, the first hundred, two hundred, and so on up to all: by its estimator, and by
+    ours, which tells what is the draws' and what is the estimator's."""
     found = []
     for prop, about in contest.properties.items():
         game = contest.game(contest.study, prop)
         if game is None:
             continue
         every = len(game.values)
-        for count in (*range(100, every, 100), every):
+        for estimator, count in product(("kernelshap", "shapley"), (*range(100, every, 100), every)):
             # of the property itself, as a baseline's: the game's values are helpfulness
-            credits = helpfulness(credits_of(game, "kernelshap", slice(count)), about.higher_is_better)
+            credits = helpfulness(credits_of(game, estimator, slice(count)), about.higher_is_better)
             seconds = float(np.nansum(game.seconds[:count]))
-            own = BaselineCredits(f"kernelshap, {count} of its own draws", "", credits, seconds=seconds)
-            found.append(StudyBaseline("The paper's", PAPERS, prop, own, about.higher_is_better))
+            own = BaselineCredits(f"{estimator}, {count} of the paper's draws", "", credits, seconds=seconds)
+            kind = PAPERS if estimator == "kernelshap" else "shapley"
+            found.append(StudyBaseline("The paper's", kind, prop, own, about.higher_is_better))
     return found
 
 

@@ -43,9 +43,9 @@ SOME = 3  # contributors at either end
 STAGES = ("training", "sampling", "measuring")
 
 
-def scores(results: Mapping[str, LDS]) -> list[str]:
-    """A row a method, by kind and then by its mean LDS; a column a property whose values differ; above them the
-    ceilings."""
+def scores(results: Mapping[str, LDS], *, best: bool = False) -> list[str]:
+    """A row a method, by kind and then by its mean LDS, or of each kind the ``best`` beside what others are compared
+    with; a column a property whose values differ; above them the ceilings."""
     results = {
         title: each for title, each in results.items() if any(isfinite(score.spearman.value) for score in each.scores)
     }
@@ -55,7 +55,7 @@ def scores(results: Mapping[str, LDS]) -> list[str]:
         [f"*{ADDITIVE}*", "", *(cell(each and each.additive) for each in ceilings)],
     ]
     own = next(iter(results.values())).against
-    for name in _methods(list(results.values())):
+    for name in _methods(list(results.values()), best=best):
         found = {title: scores_of(result, name) for title, result in results.items()}
         evaluations = next(score.contender.evaluations for some in found.values() for score in some)
         cells = [" ".join(marked(results[title], score) for score in some) or "–" for title, some in found.items()]
@@ -65,7 +65,7 @@ def scores(results: Mapping[str, LDS]) -> list[str]:
     return table(["method", "evaluations", *results], rows)
 
 
-def _methods(results: Sequence[LDS]) -> list[str]:
+def _methods(results: Sequence[LDS], *, best: bool) -> list[str]:
     every = {score.contender.name: score.contender for result in results for score in result.scores}
 
     def mean(name: str) -> float:
@@ -76,7 +76,24 @@ def _methods(results: Sequence[LDS]) -> list[str]:
         category = every[name].category
         return KINDS.index(category) if category in KINDS else len(KINDS)
 
-    return sorted(every, key=lambda name: (kind(name), -mean(name)))
+    order = sorted(every, key=lambda name: (kind(name), -mean(name)))
+    if not best:
+        return order
+    first = {kind(name): name for name in reversed(order)}.values()
+    return [name for name in order if name in (results[0].against, *first)]
+
+
+def at_share(results: Mapping[str, LDS], share: float) -> dict[str, LDS]:
+    """What they say of coalitions of this ``share`` alone."""
+    return {
+        title: replace(
+            each,
+            scores=each.at(share),
+            ceilings=(each.ceilings_at(share),),
+            differences=tuple(difference for difference in each.differences if difference.share == share),
+        )
+        for title, each in results.items()
+    }
 
 
 def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:

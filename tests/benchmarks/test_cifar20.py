@@ -2,6 +2,7 @@
 
 import csv
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from diffcredit.contest import Contest
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import Study
 from diffcredit.validation.lds import lds
+from diffcredit.validation.records import Contender, Truth
 from diffcredit.validation.sections import Photograph, Section
 from diffcredit.validation.writing import write_section
 from tiny_study import rows
@@ -155,13 +157,32 @@ def test_thinned_evaluations_have_the_kernels_sizes(made, monkeypatch):
     assert all("±" in line for line in lines[2:4])
 
 
-def test_the_papers_own_draws_are_credited_by_its_estimator(made):
+def test_of_another_share_the_best_of_each_kind_is_told():
+    random = np.random.default_rng(0)
+    truths, worth = [], {0.5: np.arange(8.0), 0.25: -np.arange(8.0)}
+    for share, credits in worth.items():
+        members = np.array([random.permutation(8) < 8 * share for _ in range(30)])
+        truths.append(Truth(share, members, (members @ credits)[:, None] + random.normal(0, 0.1, (30, 2))))
+    contenders = [
+        Contender("own", "shapley", "", worth[0.5]),
+        Contender("other", "shapley", "", worth[0.25]),
+        Contender("near", "banzhaf", "", worth[0.5] + random.normal(0, 0.1, 8)),
+        Contender("far", "banzhaf", "", worth[0.25] + random.normal(0, 0.1, 8)),
+    ]
+    found = {"Colour": lds(truths, contenders, against="own")}
+    names = [line.split("|")[1].strip() for line in tables.scores(tables.at_share(found, 0.25), best=True)[4:-1]]
+    assert names == ["other", "**own**", "far"]
+    assert row("\n".join(tables.scores(tables.at_share(found, 0.25), best=True)), "other")[2].endswith("△")
+    assert row("\n".join(tables.scores(found)), "other")[2].endswith("▽")
+
+
+def test_the_papers_draws_are_credited_by_its_estimator_and_by_ours(made):
     """Of a property that is better low too, credits are the right way round."""
     lines = made[2].text
-    for count in (100, 120):
-        for score in row(lines, f"kernelshap, {count} of its own draws")[2:]:
+    for estimator, count in product(("kernelshap", "shapley"), (100, 120)):
+        for score in row(lines, f"{estimator}, {count} of the paper's draws")[2:]:
             assert float(score.split()[0]) > 0.8
-    assert not re.search(r"kernelshap, (?!100|120)\d+ of its own draws", lines)
+    assert not re.search(r"kernelshap, (?!100|120)\d+ of the paper's draws", lines)
     assert row(lines, "kernelshap, sparsified")  # by the study's
 
 
