@@ -146,26 +146,27 @@ def restricted_likelihood(
     constant = 2 * float(np.log(np.abs(np.diag(fit.triangle))).sum()) + log_variances
     typical = float(information.mean())
 
-    def explained(ridge: float) -> float:
+    # Of one λ, or of several (g, 1).
+    def explained(ridge: FloatArray | float) -> FloatArray:
         # All values equal: any positive number serves, and the likelihood then asks for the largest λ.
-        return max(float((squares * ridge / (ridge + information)).sum()) + unexplained, 1e-200)
+        return np.maximum((squares * ridge / (ridge + information)).sum(axis=-1) + unexplained, 1e-200)
 
-    def deviance(ridge: float) -> float:
-        likelihood = float(np.log1p(information / ridge).sum()) + freedom * np.log(explained(ridge) / freedom)
-        return likelihood + float(np.log1p(typical / ridge)) + constant
+    def deviance(ridge: FloatArray | float) -> FloatArray:
+        likelihood = np.log1p(information / ridge).sum(axis=-1) + freedom * np.log(explained(ridge) / freedom)
+        return likelihood + np.sum(np.log1p(typical / ridge), axis=-1) + constant
 
     def slope(ridge: float) -> float:
         """λ times the derivative of the deviance."""
         change = float((squares * ridge * information / (ridge + information) ** 2).sum())
         penalty = typical / (ridge + typical)
-        return freedom * change / explained(ridge) - float((information / (ridge + information)).sum()) - penalty
+        return freedom * change / float(explained(ridge)) - float((information / (ridge + information)).sum()) - penalty
 
     # A grid first, since the deviance may have two minima; then halvings by its slope, which fix λ to the
     # last digits where its values could not.
     grid = np.geomspace(1e-10 * information.mean(), information.sum() / 2, 101)
-    best = int(np.argmin([deviance(float(ridge)) for ridge in grid]))
+    best = int(np.argmin(deviance(grid[:, None])))
     low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 100)])
     for _ in range(60):
         middle = (low * high) ** 0.5
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return VarianceComponents(explained(high) / freedom, high, deviance(high), freedom)
+    return VarianceComponents(float(explained(high)) / freedom, high, float(deviance(high)), freedom)
