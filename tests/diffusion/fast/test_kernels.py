@@ -11,10 +11,16 @@ import pytest
 pytest.importorskip("triton", reason="needs Triton")
 
 BEGINNING = """
+from functools import cache
+
 import torch
 from torch.nn import functional as F
+from triton.runtime import interpreter
 
 torch.manual_seed(0)
+# made fit for kernels once and for all, not with every call of a function
+interpreter._patch_lang = cache(interpreter._patch_lang)
+interpreter._LangPatchScope.restore = lambda self: None
 
 def compare(what, y, expected, inputs):
     slope = torch.randn_like(expected)
@@ -61,7 +67,6 @@ for what in [
     compare(what, y, expected + more, [x, flat, bias, more])
     y = convolved(x, weight.detach(), None, stride, padding)  # frozen
     compare(what, y, expected - bias.repeat_interleave(images, 0)[:, :, None, None], [x])
-print("equal")
 """
 
 NORMS = """
@@ -72,7 +77,7 @@ for norms.REGISTERS in (32768, 256):  # all pixels at once, and some at a time
     for what in [
         (2, 2, 5, 24, 4, True, True),
         (1, 2, 6, 32, 16, False, False),
-        (2, 2, 6, 96, 32, True, True),
+        (2, 2, 3, 48, 16, True, True),
         (2, 2, 4, 6, 3, True, False),
         (1, 2, 4, 5, 1, False, True),
     ]:
@@ -91,7 +96,6 @@ for norms.REGISTERS in (32768, 256):  # all pixels at once, and some at a time
         one, other = x[:, : channels // 3 + 1], x[:, channels // 3 + 1 :]  # channels in two parts
         y = norms.normed(one, shift if shifted else None, *inputs[-2:], groups, 1e-5, silu=silu, other=other)
         compare(what, y, expected, inputs)
-print("equal")
 """
 
 NETWORK = """
@@ -116,7 +120,6 @@ for models in (1, 2):
     )
     # the gradient of keys' biases is zero but for rounding
     compare(models, y, expected, [weight for name, weight in weights.items() if not name.endswith("to_k.bias")])
-print("equal")
 """
 
 TRACED = """
@@ -169,7 +172,6 @@ for like in LIKES:
     for name, one, other in zip(["losses", *trained], found, expected):
         if not name.endswith("to_k.bias"):
             assert (one - other).norm() < 1e-4 * other.norm(), name
-print("equal")
 """
 
 WITH_ADAPTERS = """
@@ -182,14 +184,13 @@ LIKES = [base, LoRA(rank=16, dropout=0.0)._adapted(_frozen(base), 0)]
 @pytest.mark.parametrize(
     "comparison",
     [
-        pytest.param(CONVOLUTIONS, id="convolutions"),
-        pytest.param(NORMS, id="norms"),
+        pytest.param(CONVOLUTIONS + NORMS, id="layers"),
         pytest.param(NETWORK, id="network", marks=pytest.mark.slow),  # all of whose layers are traced, too
         pytest.param(TRACED, id="traced"),
     ],
 )
 def test_kernels_and_their_gradients_are_torchs(comparison):
-    assert interpreted(comparison) == "equal\n"
+    interpreted(comparison)
 
 
 @pytest.mark.slow
@@ -197,17 +198,17 @@ def test_kernels_and_their_gradients_are_torchs(comparison):
 def test_also_where_all_around_them_is_compiled(tmp_path):
     for _ in range(2):  # compiled, and found again
         compiled = TRACED.replace("COMPILES = False", "COMPILES = True").replace("LIKES = [base]", WITH_ADAPTERS)
-        assert interpreted(compiled, XDG_CACHE_HOME=str(tmp_path)) == "equal\n"
+        interpreted(compiled, XDG_CACHE_HOME=str(tmp_path))
 
 
-def interpreted(program: str, **environment: str) -> str:
-    """What ``program`` says, its kernels run by Triton's interpreter."""
+def interpreted(program: str, **environment: str) -> None:
+    """Runs ``program`` to its end, its kernels by Triton's interpreter."""
     done = subprocess.run(
-        [sys.executable, "-c", BEGINNING + program],
+        [sys.executable, "-c", BEGINNING + program + 'print("equal")'],
         env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.stdout == "equal\n"
