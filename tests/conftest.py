@@ -1,5 +1,6 @@
 """What several rooms' tests share."""
 
+import gc
 import os
 import shutil
 import signal
@@ -10,6 +11,16 @@ import pytest
 
 from postgres_server import Server, binaries, running_server
 from tiny_study import run_here, write_study
+
+
+def pytest_collection() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    # All that was imported stays: nobody need look through it for garbage again and again.
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
