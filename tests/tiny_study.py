@@ -21,7 +21,7 @@ CONFIG: dict[str, Any] = {
     "retraining": {"method": "sparsified", "recover_steps": 2, "steps": 1},
     "sampling": {"steps": 2, "images": 4},
     "properties": [
-        {"name": "heldout_loss", "time_steps": 2},
+        {"name": "heldout_loss", "time_steps": 1},
         {"name": "colourfulness"},
         {"name": "cluster_entropy", "clusters": 2},
     ],
