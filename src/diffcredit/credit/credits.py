@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from diffcredit.artifacts import write_text
 from diffcredit.credit import interop
@@ -152,7 +151,8 @@ class Credits:
 
     def rank(self, higher_is_better: bool = True) -> IntArray:
         """(n,): 1 for the most helpful contributor; equal credits share the better rank."""
-        return rankdata(-self.rounded if higher_is_better else self.rounded, method="min").astype(np.intp)
+        worse = -self.rounded if higher_is_better else self.rounded
+        return np.searchsorted(np.sort(worse), worse) + 1
 
     @property
     def rounded(self) -> FloatArray:
@@ -209,7 +209,7 @@ def half_width(variance: FloatArray, bias: FloatArray, degrees: float, confidenc
     """(n,): half of an interval around an estimate with this sampling variance and root mean square bias."""
     # Student's t for the normal distribution: the noise's variance is itself estimated, the bias's is a bound.
     level = (1 + confidence) / 2
-    spread = np.sqrt(variance) * student.ppf(level, degrees) / student.ppf(level, np.inf)
+    spread = np.sqrt(variance) * stdtrit(degrees, level) / stdtrit(np.inf, level)
     m2 = np.divide(bias**2, spread**2, out=np.zeros_like(variance), where=variance > 0)
     # Of a bias alone no more than its second moment is known: Chebyshev, which is also cva's limit.
     return np.where(variance > 0, robust_critical_value(m2, confidence) * spread, bias / np.sqrt(1 - confidence))

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from diffcredit.coalitions import BoolArray, decode, encode
 from diffcredit.credit.mixed_model import MixedModel
@@ -79,7 +79,7 @@ def residual_of(row: int, model: MixedModel, values: FloatArray, degrees: float)
     studentised = float(studentised_residuals(model, values)[row])
     fit = model.regression.fit(model.components.ridge)
     deleted = float(fit.residuals(values)[row] / max(1 - fit.leverages[row], LEAST_FREE))
-    p = min(1.0, 2 * len(values) * float(student.sf(abs(studentised), degrees)))
+    p = min(1.0, 2 * len(values) * float(stdtr(degrees, -abs(studentised))))
     return Residual(row, deleted / float(fit.regression.root[row]), studentised, p)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import f as fisher
+from scipy.special import fdtrc
 
 from diffcredit.credit.regression import Regression, regress
 from diffcredit.credit.shape import Shape, likeliest_shape
@@ -82,7 +82,7 @@ def misfit_p(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Sha
     if between <= 0:
         return {"misfit_p": 1.0}
     ratio = between / freedom / (within / replicates) if within > 0 else np.inf
-    return {"misfit_p": float(fisher.sf(ratio, freedom, replicates))}
+    return {"misfit_p": float(fdtrc(freedom, replicates, ratio))}
 
 
 def with_parameters_of(other: MixedModel, table: Table, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtri
-from scipy.stats import f as f_distribution
+from scipy.special import fdtri, ndtri
 
 from diffcredit.coalitions import size_probabilities
 from diffcredit.errors import UserError
@@ -110,7 +109,7 @@ def ratio_interval(groups: Sequence[FloatArray], confidence: float) -> tuple[flo
         return float(brentq(lambda theta: statistic(theta) - quantile, 0.0, FARTHEST, xtol=1e-12, rtol=1e-12))
 
     degrees = len(groups) - 1, int(sizes.sum()) - len(groups)
-    low, high = (f_distribution.ppf(p, *degrees) for p in ((1 + confidence) / 2, (1 - confidence) / 2))
+    low, high = (fdtri(*degrees, p) for p in ((1 + confidence) / 2, (1 - confidence) / 2))
     return solved(float(low)), solved(float(high))
 
 

@@ -6,7 +6,7 @@ contributor's differences at once therefore cover its rank at the same rate.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -48,7 +48,7 @@ def rank_intervals(
         return low, high
     values, half_width, influence, bias = values[known], half_width[known], influence[known], bias[known]
     deviation = np.sqrt((influence**2).sum(axis=1) + bias**2)
-    expected = student.ppf((1 + confidence) / 2, degrees) * deviation
+    expected = stdtrit(degrees, (1 + confidence) / 2) * deviation
     scale = np.divide(half_width, expected, out=np.zeros_like(expected), where=expected > 0)
     influence, bias = influence * scale[:, None], bias * scale
     deviations = _difference_deviations(influence, bias)

@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.numbers import read_numbers
@@ -61,7 +61,7 @@ class SizeDistribution:
         seen, wanted = np.bincount(group, counts), np.bincount(group, expected)
         seen, wanted = seen[wanted > 0], wanted[wanted > 0]
         statistic = ((seen - wanted) ** 2 / wanted).sum()
-        if len(wanted) > 1 and chi2.sf(statistic, len(wanted) - 1) < LEAST_PROBABILITY:
+        if len(wanted) > 1 and chdtrc(len(wanted) - 1, statistic) < LEAST_PROBABILITY:
             raise UserError(
                 f"size_distribution {self.name}: contradicts the coalitions' sizes (chi-square {statistic:.0f} with "
                 f"{len(wanted) - 1} degrees of freedom); name the design they were drawn with, or give the "
