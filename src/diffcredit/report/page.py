@@ -7,6 +7,7 @@ all scripts and styles only the two whose hashes it names take effect, whatever 
 import base64
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -136,11 +137,8 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def render(report: Report) -> str:
-    """The page's HTML. Every text of ``report`` is escaped; none of it reaches the script or the style."""
-    templates = files("diffcredit.report") / "templates"
-    script = (templates / "report.js").read_text(encoding="utf-8")
-    style = (templates / "report.css").read_text(encoding="utf-8")
+@cache
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("diffcredit.report"),
         autoescape=True,
@@ -158,12 +156,20 @@ def render(report: Report) -> str:
         "png": lambda png: data_uri(png, "image/png"),
         "svg": lambda svg: data_uri(svg.encode(), "image/svg+xml"),
     }
+    return environment.get_template("report.html.jinja")
+
+
+def render(report: Report) -> str:
+    """The page's HTML. Every text of ``report`` is escaped; none of it reaches the script or the style."""
+    templates = files("diffcredit.report") / "templates"
+    script = (templates / "report.js").read_text(encoding="utf-8")
+    style = (templates / "report.css").read_text(encoding="utf-8")
     images = {
         contributor: count
         for table in report.tables
         for contributor, count in zip(table.contributors, table.images, strict=True)
     }
-    return environment.get_template("report.html.jinja").render(
+    return _template().render(
         report=report,
         views=[_view(table) for table in report.tables],
         strips=_strips(report),
