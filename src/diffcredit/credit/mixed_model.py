@@ -157,9 +157,10 @@ def restricted_likelihood(
 
     def slope(ridge: float) -> float:
         """λ times the derivative of the deviance."""
-        change = float((squares * ridge * information / (ridge + information) ** 2).sum())
-        penalty = typical / (ridge + typical)
-        return freedom * change / float(explained(ridge)) - float((information / (ridge + information)).sum()) - penalty
+        both, shrunk = ridge + information, squares * ridge
+        sums = np.array([shrunk * information / both**2, shrunk / both, information / both]).sum(axis=1)
+        change, left, share = sums.tolist()
+        return freedom * change / max(left + unexplained, 1e-200) - share - typical / (ridge + typical)
 
     # A grid first, since the deviance may have two minima; then halvings by its slope, which fix λ to the
     # last digits where its values could not.
