@@ -122,8 +122,10 @@ def test_plan_trains_nothing_and_leaves_nothing(diffcredit, tmp_path):
 
 
 def test_plan_turns_hours_and_money_into_evaluations(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+
     def foreseen(stop):
-        out = diffcredit("plan", write_study(tmp_path, {"stop": stop}), "--workers", 2)[1]
+        out = diffcredit("plan", write_study(tmp_path, {**SMALL, "stop": stop}), "--workers", 2)[1]
         assert "Splitting the budget: told after 40 evaluations; there are 0." in out
         (line,) = [line for line in out.splitlines() if " evaluations of " in line]
         return line.strip().partition(",  ")[0]
@@ -529,7 +531,7 @@ def few_steps(file: Path, *, prune: bool) -> None:
         "retraining": {**content["retraining"], "recover_steps": 2, "steps": 1},
         "sampling.images": 20,
         "sampling.steps": 2,
-        "stop.evaluations": 12,
+        "stop.evaluations": 6,
         "design": CONFIG["design"],
     }
     if not prune:
