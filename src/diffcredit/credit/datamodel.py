@@ -7,7 +7,6 @@ differences of β exist, and the weights sum to 0. Endpoints are not used.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from diffcredit.credit.credits import Credits, unit_sums
 from diffcredit.credit.mixed_model import restricted_likelihood
@@ -130,6 +129,8 @@ def _regression(table: Table, method: str) -> Regression:
 def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
     """λ with the least RSS(λ)·(m/(m − tr H))², the sum of squared leave-one-out errors with all leverages at their
     mean (Golub, Heath and Wahba 1979), and that sum."""
+    from scipy.optimize import minimize_scalar
+
     information, squares = regression.information, regression.scores(values) ** 2
     m, unexplained = len(values), regression.unexplained(values)
     spare = m - regression.nuisance.shape[1] - len(information)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import fdtri, ndtri
 
 from diffcredit.coalitions import size_probabilities
@@ -91,6 +90,8 @@ def ratio_interval(groups: Sequence[FloatArray], confidence: float) -> tuple[flo
     m − k degrees of freedom at the true θ, and falls with θ. With r seeds each: θ = (MS_b/MS_w/F_q − 1)/r. Ends
     below 0 are 0.
     """
+    from scipy.optimize import brentq
+
     sizes, means = np.array([len(group) for group in groups]), np.array([group.mean() for group in groups])
     within = _within(groups)
     if within == 0:
