@@ -23,6 +23,15 @@ def never(*given):
     raise AssertionError("traced again")
 
 
+@pytest.fixture(autouse=True)
+def _plainly():
+    """The compiler looks for no vector instructions and prepares no headers, which takes longer than all else."""
+    from torch._inductor import config
+
+    with config.patch({"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}):
+        yield
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
