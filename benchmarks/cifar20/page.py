@@ -101,7 +101,7 @@ def _other_shares(results: Mapping[str, LDS]) -> list[str]:
 
 
 def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
-    """Whether the paper's estimator suffers from coalitions that it did not draw."""
+    """Whether the paper's estimator suffers from coalitions that it did not draw, or from F(∅)."""
     if contest.study.config.design.distribution != "uniform":
         return []
     return [
@@ -110,6 +110,10 @@ def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
         "± standard deviations:",
         "",
         *tables.thinned(contest, titles),
+        "Or is it F(∅), through which its line must go? What one labeler is worth more than another does not depend on "
+        "it; its estimator, from all evaluations:",
+        "",
+        *tables.levelled(contest, titles),
     ]
 
 

@@ -158,6 +158,21 @@ def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return table([about, *titles.values()], [[name, *cells] for name, cells in rows.items()])
 
 
+def levelled(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """The LDS of the paper's estimator from all evaluations, with F(∅) as it was measured and with F(N) in its place.
+    What one contributor is worth more than another does not depend on F(∅): it cancels in every difference."""
+    rows: dict[str, list[str]] = {"F(∅) as measured": [], "F(N) in its place": []}
+    for prop in titles:
+        game, truths = contest.game(contest.study, prop), contest.truths(prop)
+        assert game is not None
+        truth = min(truths, key=lambda each: abs(each.share - 0.5))
+        for cells, empty in zip(rows.values(), (game.empty, game.full), strict=True):
+            credits = credits_of(replace(game, empty=empty), "kernelshap")
+            score = linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))
+            cells.append(worded(score, ".2f"))
+    return table(["", *titles.values()], [[name, *cells] for name, cells in rows.items()])
+
+
 def labelers(tables: Sequence[CreditTable], called: Mapping[str, str]) -> list[str]:
     """A row a contributor, in the order of what they are ``called``; a column a property: the rank, 1 helps most, and
     the credit with its interval; the three that help most are bold, the three that help least in italics."""

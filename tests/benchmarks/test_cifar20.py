@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -24,6 +25,8 @@ from diffcredit.validation.sections import Photograph, Section
 from diffcredit.validation.writing import write_section
 from tiny_study import rows
 from validated_study import additive, planted, record, validated
+
+LEVELS = "F(∅) as measured", "F(N) in its place"
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +158,18 @@ def test_thinned_evaluations_have_the_kernels_sizes(made, monkeypatch):
     assert counts / counts.sum() == pytest.approx(expected / expected.sum(), abs=0.03)
     assert lines[0].endswith("evaluations | Colour |")
     assert all("±" in line for line in lines[2:4])
+
+
+def test_where_nobody_trained_is_far_off_the_papers_estimator_is_freed_of_it(made, monkeypatch):
+    contest, prop = made[0], "colourfulness"
+    game, worth = contest.game(contest.study, prop), 3.5 - np.arange(8)  # no sum depends on the size
+    far = replace(game, values=game.coalitions @ worth, full=(0.0,), empty=(1e3,))
+    monkeypatch.setattr(contest, "game", lambda study, prop: far)
+    measured, freed = (row("\n".join(tables.levelled(contest, {prop: "Colour"})), name)[1] for name in LEVELS)
+    (truth,) = contest.truths(prop)
+    expected = spearmanr(truth.coalitions @ worth, truth.values.mean(axis=1)).statistic
+    assert float(freed) == pytest.approx(expected, abs=0.0051)
+    assert float(measured.replace("−", "-")) < float(freed) - 0.3
 
 
 def test_of_another_share_the_best_of_each_kind_is_told():
