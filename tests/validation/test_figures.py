@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from diffcredit.errors import UserError
-from diffcredit.validation.figures import Series, boxes, curves, forest, scatter
+from diffcredit.validation.figures import Series, beside, boxes, curves, forest, scatter
 from diffcredit.validation.records import Estimate
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -91,6 +91,14 @@ def test_a_height_means_the_same_in_all_panels():
     assert half == pytest.approx(also_half)
     assert none - half == pytest.approx(half - one, rel=1e-4)
     assert none > half
+
+
+@pytest.mark.parametrize(("together", "lines"), [(1, [3, 3, 2]), (2, [2, 2, 2, 2]), (4, [4, 4]), (5, [3, 3, 2])])
+def test_panels_that_belong_together_are_in_one_line(together, lines):
+    panels = {str(i): [Series("a", (1.0,), (Estimate(0.5),))] for i in range(8)}
+    svg = curves("f", "", "", panels, "x", "y", per_line=beside(together)).svg
+    heights = [round(y) for _, y in places(svg)]
+    assert [heights.count(height) for height in dict.fromkeys(heights)] == lines
 
 
 def test_points_below_the_reach_of_a_logarithm_are_left_out():

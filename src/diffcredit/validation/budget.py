@@ -7,7 +7,7 @@ from math import floor, isfinite
 from diffcredit.errors import UserError
 from diffcredit.validation.convergence import Convergence
 from diffcredit.validation.crediting import credits_of
-from diffcredit.validation.figures import Series, curves
+from diffcredit.validation.figures import Series, beside, curves
 from diffcredit.validation.monotone import first_reaching
 from diffcredit.validation.records import Estimate, RecipeGame, Truth
 from diffcredit.validation.scores import lds_of
@@ -228,4 +228,5 @@ def _figure(results: Mapping[str, Budget]) -> Figure:
         "cost in retrainings",
         "LDS",
         log_x=True,
+        per_line=beside(len({curve.estimator for result in results.values() for curve in result.curves})),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from diffcredit.errors import UserError
 from diffcredit.validation.crediting import credits_of
-from diffcredit.validation.figures import Series, curves
+from diffcredit.validation.figures import Series, beside, curves
 from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, Truth
 from diffcredit.validation.scores import Score, score
 from diffcredit.validation.sections import Figure, Section, Table
@@ -227,6 +227,11 @@ def _panels(
     return panels or {title: [] for title in results}
 
 
+def _estimators(results: Mapping[str, Convergence]) -> int:
+    """Panels in a line: a property's."""
+    return beside(len({estimator for result in results.values() for _, estimator in result.curves}))
+
+
 def _lds_figure(results: Mapping[str, Convergence]) -> Figure:
     def shown(result: Convergence, each: Score) -> Estimate:
         if result.middle is None:
@@ -243,6 +248,7 @@ def _lds_figure(results: Mapping[str, Convergence]) -> Figure:
         "evaluations",
         "LDS",
         log_x=True,
+        per_line=_estimators(results),
     )
 
 
@@ -257,4 +263,5 @@ def _correlation_figure(
         "evaluations",
         "Pearson's correlation",
         log_x=True,
+        per_line=_estimators(results),
     )

@@ -34,7 +34,8 @@ BOLD = 1.15  # times as wide as plain letters, at most
 
 # in inches, of which the page shows 96 pixels
 WIDTH, ROW, TITLE, TITLE_LINE, AXIS, GAP, LEGEND_ROW, MARGIN = 10.0, 0.22, 0.34, 0.17, 0.55, 0.4, 0.16, 0.08
-PER_LINE = 3
+LEAST_PANEL = 3.0  # with what is beside it
+PER_LINE, MOST_PER_LINE = 3, 4
 FONT = 8.5  # points
 LONGEST_LABEL = 44  # characters
 MOST_BANDS = 4  # of a panel: more would hide each other
@@ -132,8 +133,10 @@ def curves(
     x_axis: str,
     y_axis: str,
     log_x: bool = False,
+    per_line: int = PER_LINE,
 ) -> Figure:
-    """A panel per key; in it a line per series with its intervals as bars and, where there are few, as a band.
+    """A panel per key, ``per_line`` in a line; in it a line per series with its intervals as bars and, where there are
+    few, as a band.
 
     A label looks the same in all panels, and so does a height. Estimates that are not finite are left out, as are
     x ≤ 0 with ``log_x``.
@@ -143,7 +146,7 @@ def curves(
             raise UserError(f"figure {name!r}: {each.label!r} has {len(each.x)} x for {len(each.y)} estimates")
     labels = _union({series.label: series for series in listed} for listed in panels.values())
     with _drawing(name, panels):
-        canvas, axes = _plane_panels(panels, x_axis, y_axis, legend=labels)
+        canvas, axes = _plane_panels(panels, x_axis, y_axis, labels, per_line)
         filled = []
         for listed, ax in zip(panels.values(), axes, strict=True):
             seen = [
@@ -155,6 +158,11 @@ def curves(
         _level(filled)
         _legend(canvas, [(label, *_line_look(i)) for i, label in enumerate(labels)])
         return Figure(name, title, caption, _svg(canvas, title))
+
+
+def beside(count: int) -> int:
+    """How many panels to put in a line where ``count`` of them belong together."""
+    return count if 1 < count <= MOST_PER_LINE else PER_LINE
 
 
 def scatter(
@@ -288,12 +296,12 @@ def _row_panels(
 
 
 def _plane_panels(
-    panels: Mapping[str, Any], x_axis: str, y_axis: str, legend: Sequence[str]
+    panels: Mapping[str, Any], x_axis: str, y_axis: str, legend: Sequence[str], per_line: int = PER_LINE
 ) -> tuple["Canvas", list["Axes"]]:
-    canvas, axes = _panels(panels, 0.0, 0.62, 2.9 if len(panels) > 1 else 3.4, legend)
+    canvas, axes = _panels(panels, 0.0, 0.62, 2.9 if len(panels) > 1 else 3.4, legend, per_line)
     for index, ax in enumerate(axes):
         ax.set_xlabel(_shown(x_axis, 60))
-        if index % PER_LINE == 0:
+        if index % per_line == 0:
             ax.set_ylabel(_shown(y_axis, 60))
         ax.grid(color=FAINT, linewidth=0.6)
         ax.set_axisbelow(True)
@@ -301,16 +309,21 @@ def _plane_panels(
 
 
 def _panels(
-    panels: Mapping[str, Any], label_width: float, tick_width: float, height: float, legend: Sequence[str]
+    panels: Mapping[str, Any],
+    label_width: float,
+    tick_width: float,
+    height: float,
+    legend: Sequence[str],
+    per_line: int = PER_LINE,
 ) -> tuple["Canvas", list["Axes"]]:
-    """An empty canvas with a titled panel per key, ``PER_LINE`` in a line. All lengths are in inches:
+    """An empty canvas with a titled panel per key, ``per_line`` in a line. All lengths are in inches:
     ``label_width`` stands once before each line of panels, ``tick_width`` before each panel."""
     from matplotlib.figure import Figure as Canvas
 
-    columns = min(len(panels), PER_LINE)
-    lines = -(-len(panels) // PER_LINE)
-    # one panel needs no whole page
-    width = WIDTH if columns > 1 else label_width + 6.0
+    columns = min(len(panels), per_line)
+    lines = -(-len(panels) // per_line)
+    # one panel needs no whole page, and many are shown smaller
+    width = max(WIDTH, columns * LEAST_PANEL) if columns > 1 else label_width + 6.0
     panel = (width - 2 * MARGIN - label_width - columns * (tick_width + GAP)) / columns
     longest = max(12, int(panel / _text_width("x") / 1.25))
     titles = [_title(key, longest) for key in panels]
@@ -320,7 +333,7 @@ def _panels(
     canvas = Canvas(figsize=(width, total), facecolor="white")
     axes = []
     for index, text in enumerate(titles):
-        row, column = divmod(index, PER_LINE)
+        row, column = divmod(index, per_line)
         left = MARGIN + label_width + tick_width + column * (panel + tick_width + GAP)
         bottom = total - row * line - title - height
         ax = canvas.add_axes((left / width, bottom / total, panel / width, height / total))
