@@ -17,7 +17,7 @@ from diffcredit.report.records import CreditTable
 from diffcredit.report.standings import standings
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, lds
-from diffcredit.validation.records import Contender
+from diffcredit.validation.records import Contender, Truth
 from diffcredit.validation.statistics import linear_datamodeling_score
 from diffcredit.validation.wording import worded
 
@@ -110,7 +110,7 @@ def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
             with suppress(UserError):  # too few
                 credits = credits_of(game, estimator, slice(count))
                 contenders[estimator, count] = Contender(f"{estimator}, {count}", "", "", credits)
-        truth = min(truths, key=lambda each: abs(each.share - 0.5))
+        truth = _nearest_half(truths)
         columns[title] = {}
         for count in dict.fromkeys(count for _, count in contenders):  # the first is ours, and marks are against it
             some = {key: each for key, each in contenders.items() if key[1] == count}
@@ -135,7 +135,7 @@ def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     for prop in titles:
         game, truths = contest.game(contest.study, prop), contest.truths(prop)
         assert game is not None
-        truth = min(truths, key=lambda each: abs(each.share - 0.5))
+        truth = _nearest_half(truths)
         wanted, retrained = make_design("kernel").size_probabilities(contest.n), truth.values.mean(axis=1)
         kept = (wanted / wanted.max())[game.coalitions.sum(axis=1) - 1]
         scores = []
@@ -158,6 +158,10 @@ def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return table([about, *titles.values()], [[name, *cells] for name, cells in rows.items()])
 
 
+def _nearest_half(truths: Sequence[Truth]) -> Truth:
+    return min(truths, key=lambda each: abs(each.share - 0.5))
+
+
 def levelled(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     """The LDS of the paper's estimator from all evaluations, with F(∅) as it was measured and with F(N) in its place.
     What one contributor is worth more than another does not depend on F(∅): it cancels in every difference."""
@@ -165,7 +169,7 @@ def levelled(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     for prop in titles:
         game, truths = contest.game(contest.study, prop), contest.truths(prop)
         assert game is not None
-        truth = min(truths, key=lambda each: abs(each.share - 0.5))
+        truth = _nearest_half(truths)
         for cells, empty in zip(rows.values(), (game.empty, game.full), strict=True):
             credits = credits_of(replace(game, empty=empty), "kernelshap")
             score = linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))

@@ -45,8 +45,7 @@ READING = {
     ),
     "cifar20-h200-paper": (
         "Photographs: the first 24 coalitions, drawn as the paper draws them, of the CIFAR-20 study "
-        "(`studies/cifar20-h200`), whose pruned models have half a million parameters and 32-pixel images. How to read "
-        "it:",
+        "(`studies/cifar20-h200`), whose pruned models have 0.6 M parameters, with 32-pixel images. How to read it:",
         "",
         "- 20 dpm steps, the study's own setting, do what 100 ddim steps do: values agree by .98 (class coverage) to "
         "1.00, credits by .95 to 1.00. That is about as near as 50 ddim steps are to 100 (.94 to 1.00), so that most "
