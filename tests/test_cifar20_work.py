@@ -158,6 +158,19 @@ def test_of_evidence_what_it_rests_on(work, tmp_path, monkeypatch):
     assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("validation",)]
 
 
+def test_what_is_one_fleet_stays_together(work):
+    tasks = [Task("10", replicate, "validation") for replicate in range(40)]
+    whole = [work.Work(None, tasks[:9], name) for name in "abc"]
+    every = [work.Work(None, tasks, "large"), *whole, work.Work(None, tasks[:24], "last")]
+    first, second = (work.shared_out(every, work.part_of(part)) for part in ("1/2", "2/2"))
+    assert [each.what for each in first] == ["large", "a", "c", "last"]
+    assert [each.what for each in second] == ["large", "b", "last"]
+    assert [len(each.tasks) for each in first] == [20, 9, 9, 12]
+    for own, other, all_of_it in ((first[0], second[0], every[0]), (first[-1], second[-1], every[-1])):
+        assert sorted([*own.tasks, *other.tasks], key=lambda task: task.replicate) == all_of_it.tasks
+    assert [each.tasks for each in work.shared_out(every, slice(None))] == [each.tasks for each in every]
+
+
 def test_the_papers_draws_are_all_that_is_other_there():
     own, drawn = (read_config(FOLDER / name) for name in ("study.yaml", "paper.yaml"))
     for part in ("contributions", "model", "retraining", "sampling", "properties", "seed"):

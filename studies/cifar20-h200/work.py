@@ -5,8 +5,8 @@ python studies/cifar20-h200/work.py --minutes 9
 
 Several may work side by side, each at its own part: --part 1/2 and --part 2/2. While one measures, the other trains
 with the GPU to itself, so that its seconds count. Beside them, --surrogates measures what stands in for evaluations.
-With --design a study's own coalitions are all that is evaluated, as those of paper.yaml; with --evidence what a part of
-diffcredit validate rests on, which may depend on all that is done before.
+With --design a study's own coalitions are all that is evaluated, as those of paper.yaml; with --evidence what parts of
+diffcredit validate rest on, which may depend on all that is done before.
 """
 
 import argparse
@@ -158,13 +158,25 @@ def part_of(text: str) -> slice:
     return slice(number - 1, None, parts)
 
 
+def shared_out(every: Sequence[Work], part: slice) -> list[Work]:
+    """What is for a ``part`` to do: its tasks of every piece; the pieces that are one fleet go round as they are, for
+    a fleet with empty places costs as much."""
+    fleets = [work for work in every if len(work.tasks) <= FLEET][part]
+    return [
+        work if work in fleets else replace(work, tasks=work.tasks[part])
+        for work in every
+        if work in fleets or len(work.tasks) > FLEET
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--study", type=Path, default=STUDY)
     parser.add_argument("--part", type=part_of, default=slice(None))
     parser.add_argument("--design", action="store_true", help="only what the study's own credits rest on")
-    parser.add_argument("--evidence", choices=("counterfactual", "unlearning"), help="only what this part rests on")
+    evidence = ("counterfactual", "unlearning")
+    parser.add_argument("--evidence", choices=evidence, nargs="+", default=[], help="only what these parts rest on")
     parser.add_argument("--surrogates", action="store_true", help="measure these instead; Ctrl-C keeps what is done")
     options = parser.parse_args()
     turns = Turns(FileLock(TURN), until=time.monotonic() + 60 * options.minutes)
@@ -175,10 +187,11 @@ def main() -> None:
             stand_in(contest)
             return
         if options.evidence:
-            wanted = Validation(study).work(options.evidence)
+            validation = Validation(study)
+            wanted = [work for part in options.evidence for work in validation.work(part)]
         else:
             wanted = [contest.design(study)] if options.design else pieces(contest)
-        every = [replace(work, tasks=work.tasks[options.part]) for work in wanted]
+        every = shared_out(list(wanted), options.part)
         carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
         for place, work in enumerate(every):
             recipe = work.study.recipe
