@@ -1,6 +1,7 @@
 """The runner of studies/cifar20-h200, on a study that takes seconds."""
 
 import json
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -156,6 +157,12 @@ def test_of_evidence_what_it_rests_on(work, tmp_path, monkeypatch):
     contest = Contest(Study.load(file))
     assert all(contest.unlearning(each).missing() == [] for each in contest.recipes)
     assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("validation",)]
+    recorded = rows(tmp_path, "SELECT count(*) FROM evaluations")
+    shutil.rmtree(tmp_path / "results" / "kept")  # the images lay on a machine that is gone
+    assert contest.unlearning(contest.study).unseen()
+    work.main()
+    assert all(contest.unlearning(each).unseen() == [] for each in contest.recipes)
+    assert rows(tmp_path, "SELECT count(*) FROM evaluations") == recorded
 
 
 def test_what_is_one_fleet_stays_together(work):

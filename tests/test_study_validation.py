@@ -15,7 +15,9 @@ from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import PropertyRecord
+from diffcredit.preparation import recorded_keeper
 from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.properties.measuring import Observation
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
 from diffcredit.study_validation import PARTS, Validation, kept_sections, parts_of
@@ -330,3 +332,28 @@ def test_what_single_images_have_is_called_by_its_own_name(tmp_path, monkeypatch
     vars(contest.study)["properties"] = [Colourfulness(), other]
     section = Validation(contest.study, ["colourfulness"]).section("contributors")
     assert len({row["measure"] for row in table(section, "contributors-correlation")}) == len(measures) + 1
+
+
+def test_a_recipe_whose_images_are_lost_is_left_out_of_unlearning(tmp_path, monkeypatch):
+    compared = VALIDATION | {"retrainings": [{"method": "fine_tune", "steps": 1}]}
+    contest = planted(tmp_path, {"validation": compared})
+    validation, random = evaluated(contest, ["unlearning"]), np.random.default_rng(0)
+
+    def images():
+        return random.integers(0, 256, (12, 16, 16, 3), np.uint8)
+
+    monkeypatch.setattr(study_validation, "generated_images", lambda study: images())
+    vars(validation.study)["properties"] = [Colourfulness()]
+    scratch, lost = validation.contest.scratch.recipe, "fine_tune"
+    with pytest.raises(UserError, match=rf"unlearning: images of \d+ of \d+ models of '{scratch}' are not there"):
+        validation.section("unlearning")
+    for work in validation.work("unlearning"):
+        assert work.unseen() == work.tasks
+        keeper = recorded_keeper(work.study)
+        for task in work.tasks if work.study.recipe != lost else work.tasks[1:]:
+            keeper.keep(task, Observation(work.study.extractors, images()))
+        assert work.unseen() == (work.tasks[:1] if work.study.recipe == lost else [])
+    section = validation.section("unlearning")
+    recipes = [row["recipe"] for row in table(section, "unlearning")]
+    assert recipes == [contest.study.recipe, None, None]
+    assert any(f"{lost} is left out: images of 1 of" in caveat for caveat in section.caveats)

@@ -22,7 +22,7 @@ from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
-from diffcredit.preparation import start_and_rehearsal
+from diffcredit.preparation import recorded_keeper, start_and_rehearsal
 from diffcredit.schedule import studied
 from diffcredit.seeds import derive_seed
 from diffcredit.study_baselines import StudyBaseline, helpfulness, kept_baselines
@@ -50,17 +50,31 @@ UNLEARNED = 10  # coalitions whose images are compared with those of retrained m
 @dataclass(frozen=True, eq=False)
 class Work:
     """Evaluations of one recipe that a part of the validation rests on: ``tasks``, and at most so many more that are
-    ``unforeseen`` until another part is there."""
+    ``unforeseen`` until another part is there. The part looks at the images of those that are ``seen``."""
 
     study: "Study"
     tasks: Sequence[Task]
     what: str
     unforeseen: int = 0
+    seen: Sequence[Task] = ()
 
     def missing(self) -> list[Task]:
         """Those of the tasks that the ledger lacks."""
-        done = {(each.coalition, each.replicate) for each in self.study.evaluations(status="done")}
+        done = self._done()
         return [task for task in self.tasks if (task.coalition, task.replicate) not in done]
+
+    def unseen(self) -> list[Task]:
+        """Those that are done, but whose images, which are to be looked at, are not there: they were not kept, or lie
+        on a machine that is gone."""
+        keeper = recorded_keeper(self.study) if self.seen else None
+        if keeper is None:
+            return []
+        done = self._done()
+        there = [task for task in self.seen if (task.coalition, task.replicate) in done]
+        return [task for task in there if "images" not in keeper.kept(task)]
+
+    def _done(self) -> set[tuple[str, int]]:
+        return {(each.coalition, each.replicate) for each in self.study.evaluations(status="done")}
 
 
 class Contest:
@@ -125,7 +139,7 @@ class Contest:
             for seed in range(seeds)
             for coalition in coalitions
         ]
-        return Work(keeping, tasks, f"unlearning by {each.recipe}")
+        return Work(keeping, tasks, f"unlearning by {each.recipe}", seen=tasks)
 
     # What came of it.
     @cached_property

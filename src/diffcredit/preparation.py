@@ -496,6 +496,17 @@ def study_keeper(study: "Study", recipe: Recipe) -> Keeper:
     return Keeper(study.artifacts / "kept" / recipe.fingerprint[:12], study.config.keep, study.store)
 
 
+def recorded_keeper(study: "Study") -> Keeper | None:
+    """Where what the ledger has of the study's recipe was kept, whether or not its models are there; None where it has
+    nothing."""
+    with suppress(NoLedger), study.ledger(create=False) as ledger:
+        if study.name in ledger.studies():
+            for recipe in ledger.recipes(study.name):
+                if recipe.name == study.recipe:
+                    return study_keeper(study, recipe)
+    return None
+
+
 def check_not_lost(study: "Study", ledger: Ledger) -> None:
     """Refuses to train a base model once more that recorded evaluations start from, where that gives another."""
     weights = {recipe.name: recipe.weights for recipe in ledger.recipes(study.name)}.get(study.recipe)

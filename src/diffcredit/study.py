@@ -7,7 +7,7 @@ can be cut off at any moment and taken up again.
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -141,6 +141,15 @@ class Study:
                 made = sum((task.coalition, task.replicate) in tried for task in tasks)
                 self.progress(what, made, len(tasks))
                 yield evaluation
+
+    def keep_again(self, executor: Executor, tasks: Sequence[Task], what: str) -> Iterator[Evaluation]:
+        """Makes the models of evaluations that are done once more, to keep what is to be kept of them; what is recorded
+        of them stands, and nothing is added."""
+        self.prepare()
+        self.progress(what, 0, len(tasks))
+        for made, evaluation in enumerate(executor.run(partial(self.evaluator, ()), iter(tasks)), 1):
+            self.progress(what, made, len(tasks))
+            yield evaluation
 
     def prepare(self) -> None:
         """Makes what every evaluation starts from, and enters it in the ledger, or checks that it is what was there."""

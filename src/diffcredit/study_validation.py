@@ -21,8 +21,7 @@ from diffcredit.preparation import (
     generated_images,
     model_loader,
     recipe_settings,
-    study_keeper,
-    study_recipe,
+    recorded_keeper,
 )
 from diffcredit.properties import Images
 from diffcredit.properties.measuring import needs_features
@@ -118,17 +117,18 @@ class Validation:
         write_section(section, self.folder(part))
         return section
 
-    @cached_property
-    def scores(self) -> dict[str, LDS]:
-        """The LDS of everybody, by property, from the evaluations that there are when it is first asked for."""
-
-        def of(name: str) -> LDS:
+    def score(self, name: str) -> LDS:
+        """The LDS of everybody, from the evaluations that there are when it is first asked for."""
+        if name not in self._scores:
             truths = self.contest.truths(name)
             if not truths:
                 raise UserError(self.contest.lacking_truth(name))
-            return lds(truths, self.contest.contenders(name))
+            self._scores[name] = lds(truths, self.contest.contenders(name))
+        return self._scores[name]
 
-        return self.by_property(of)
+    @cached_property
+    def _scores(self) -> dict[str, LDS]:
+        return {}
 
     def by_property(self, result: Callable[[str], Any]) -> dict[str, Any]:
         """``result`` of each property that has one; a property without is left out with a warning, all an error."""
@@ -158,7 +158,7 @@ class Validation:
 
     def lds_section(self) -> Section:
         self._with_baselines()
-        return lds_section(self.titled(self.scores))
+        return lds_section(self.titled(self.by_property(self.score)))
 
     def _with_baselines(self) -> None:
         if not kept_baselines(self.study):
@@ -252,12 +252,11 @@ class Validation:
         if not everybody or everybody[0].recipe != self.study.recipe:
             raise UserError(f"{name}: {self.study.recipe!r} has no credits yet; diffcredit run comes first")
         scores: dict[str, float] = {}
-        with suppress(UserError, KeyError):
-            shares = sorted({score.share for score in self.scores[name].scores})
+        with suppress(UserError):
+            found = self.score(name).scores
+            shares = sorted({score.share for score in found})
             middle = shares[len(shares) // 2]
-            scores = {
-                each.contender.name: each.spearman.value for each in self.scores[name].scores if each.share == middle
-            }
+            scores = {each.contender.name: each.spearman.value for each in found if each.share == middle}
         others = [each for each in everybody[1:] if each.category not in NO_RIVALS]
         return [everybody[0], *best_of_categories(others, scores)]
 
@@ -275,9 +274,10 @@ class Validation:
             rows = counterfactual_coalitions(some, draws=RANDOM_RANKINGS, seed=self.study.config.seed)
             coalitions |= dict.fromkeys(encode(row) for row in rows)
         tasks = [truth_task(each, seed) for seed in range(self.contest.settings.seeds) for each in coalitions]
+        seen = dict.fromkeys(task for some in rivals for task in self._pictured(some[0]).values())
         scratch = self.contest.scratch
         keeping = scratch.by(scratch.config.retraining, self.contest.evaluations, keep="images")
-        return Work(keeping, tasks, "retraining from scratch: counterfactual", unforeseen)
+        return Work(keeping, tasks, "retraining from scratch: counterfactual", unforeseen, list(seen))
 
     def _counterfactual_at_most(self) -> Work:
         """The models of the study's own credits and of random rankings; who else is a rival, the LDS will tell, and at
@@ -303,11 +303,16 @@ class Validation:
             photographs += self._before_and_after(index, name, rivals[0])
         return counterfactual_section(results, photographs)
 
+    def _pictured(self, ours: Contender) -> dict[str, Task]:
+        """The retrained models whose images are shown, by what was done: everybody's, and those of each removal."""
+        actions = removals(ours.credits, self.study.config.seed)
+        coalitions = {"everybody": "1" * self.contest.n, **{key: encode(row) for key, row in actions.items()}}
+        return {key: truth_task(each, 0) for key, each in coalitions.items()}
+
     def _before_and_after(self, index: int, name: str, ours: Contender) -> list[Photograph]:
         """Images from the same noises of everybody's retrained model, and of those without the top contributors."""
-        title, actions = self.title(name), removals(ours.credits, self.study.config.seed)
-        coalitions = {"everybody": "1" * self.contest.n, **{key: encode(row) for key, row in actions.items()}}
-        images = {key: self._kept(self.contest.scratch, truth_task(each, 0)) for key, each in coalitions.items()}
+        title = self.title(name)
+        images = {key: self._kept(self.contest.scratch, task) for key, task in self._pictured(ours).items()}
         there = {key: some for key, some in images.items() if some is not None}
         if "everybody" not in there or len(there) < 2:
             return []
@@ -336,20 +341,22 @@ class Validation:
             found = [self._kept(work.study, task) for task in tasks]
             lacking = sum(each is None for each in found)
             if lacking:
-                raise UserError(
-                    f"images of {lacking} of {len(tasks)} models of {work.study.recipe!r} are not there yet"
-                )
+                raise UserError(f"images of {lacking} of {len(tasks)} models of {work.study.recipe!r} are not there")
             return [each for each in found if each is not None]
 
         def vectors(some: Sequence[Images]) -> list[Any]:
             return [self.study.extractors.extract(option, each).vectors for each in some]
 
-        by_recipe = {
-            self._unlearning_recipe(each): images(works[each.recipe], works[each.recipe].tasks)
-            for each in self.contest.recipes
-            if each.recipe != self.contest.scratch.recipe
-        }
         truth = images(scratch, scratch.tasks[:count])
+        by_recipe, lacking = {}, []
+        for each in self.contest.recipes:
+            if each.recipe != self.contest.scratch.recipe:
+                try:
+                    by_recipe[self._unlearning_recipe(each)] = images(works[each.recipe], works[each.recipe].tasks)
+                except UserError as error:  # the others are compared all the same
+                    lacking.append(f"{each.recipe} is left out: {error}.")
+        if not by_recipe:
+            raise UserError(" ".join(lacking))
         base = generated_images(self.study)
         result = unlearning(
             {recipe: vectors(some) for recipe, some in by_recipe.items()},
@@ -359,7 +366,8 @@ class Validation:
         )
         first = {"retrained": truth[0], **{each.name: some[0] for each, some in by_recipe.items()}, "base model": base}
         rows = same_noises("unlearned", f"Coalition {scratch.tasks[0].coalition}, seen by {option_name(option)}", first)
-        return unlearning_section(result, [rows])
+        section = unlearning_section(result, [rows])
+        return replace(section, caveats=(*section.caveats, *lacking))
 
     def _unlearning_recipe(self, each: "Study") -> UnlearningRecipe:
         section = each.config.retraining
@@ -371,8 +379,8 @@ class Validation:
         return next((prop.features for prop in self.study.properties if needs_features(prop)), "layout")
 
     def _kept(self, each: "Study", task: Task) -> Images | None:
-        keeper = study_keeper(each, study_recipe(each))
-        found = keeper.find(task, self.study.extractors, model_loader(self.study))
+        keeper = recorded_keeper(each)
+        found = None if keeper is None else keeper.find(task, self.study.extractors, model_loader(self.study))
         return None if found is None else found.images
 
     # Contributors: what goes with high credits.

@@ -26,6 +26,7 @@ from diffcredit.cli.console import Bars, say
 from diffcredit.cli.opened import opened
 from diffcredit.coalitions import decode
 from diffcredit.contest import Contest, Work
+from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.study_validation import Validation
@@ -119,26 +120,34 @@ class Sharing(InProcess):
 
 
 def do(work: Work, turns: Turns, first: float, *, whole: bool) -> list[Task]:
-    """Evaluates what there is time for, a fleet after another; what is left. ``whole``: no fleet with empty places,
-    which cost as much."""
-    study, missing = work.study, work.missing()
+    """Evaluates what there is time for, a fleet after another, and then makes images once more that are to be seen and
+    are not there; what is left to evaluate. ``whole``: no fleet with empty places, which cost as much."""
+    study = work.study
     executor = Sharing(study.config.threads, turn=partial(turns.turn, study.recipe, first))
     prepared = False
-    while missing and not (whole and len(missing) < FLEET):
-        try:
-            if not prepared:
-                with turns.turn(f"preparing {study.recipe}", QUICK):  # the next process finds it made
-                    study.prepare()
-                prepared = True
-            for _ in study.evaluate(executor, missing[:FLEET], work.what):
-                pass
-        except TimeIsUp:
-            break
-        left = work.missing()
-        if len(left) > max(0, len(missing) - FLEET):  # some failed, and would again
-            return left
-        missing = left
-    return missing
+
+    def fleets(lacking: Callable[[], list[Task]], make: Callable[..., Iterable[Any]], *, whole: bool) -> list[Task]:
+        nonlocal prepared
+        missing = lacking()
+        while missing and not (whole and len(missing) < FLEET):
+            try:
+                if not prepared:
+                    with turns.turn(f"preparing {study.recipe}", QUICK):  # the next process finds it made
+                        study.prepare()
+                    prepared = True
+                for _ in make(executor, missing[:FLEET], work.what):
+                    pass
+            except TimeIsUp:
+                break
+            left = lacking()
+            if len(left) > max(0, len(missing) - FLEET):  # some failed, and would again
+                return left
+            missing = left
+        return missing
+
+    left = fleets(work.missing, study.evaluate, whole=whole)
+    fleets(work.unseen, study.keep_again, whole=False)
+    return left
 
 
 def stand_in(contest: Contest) -> None:
@@ -163,7 +172,7 @@ def shared_out(every: Sequence[Work], part: slice) -> list[Work]:
     a fleet with empty places costs as much."""
     fleets = [work for work in every if len(work.tasks) <= FLEET][part]
     return [
-        work if work in fleets else replace(work, tasks=work.tasks[part])
+        work if work in fleets else replace(work, tasks=work.tasks[part], seen=work.seen[part])
         for work in every
         if work in fleets or len(work.tasks) > FLEET
     ]
@@ -198,8 +207,13 @@ def main() -> None:
             more = any(later.study.recipe == recipe for later in every[place + 1 :])
             waiting = replace(work, tasks=[*carried.pop(recipe, ()), *work.tasks])
             first = UNKNOWN if recipe == contest.scratch.recipe else QUICK
-            carried[recipe] = do(waiting, turns, first, whole=more)
-            say(f"{work.what}: {len(work.missing())} of {len(work.tasks)} left")
+            try:
+                carried[recipe] = do(waiting, turns, first, whole=more)
+            except UserError as error:  # as of a recipe whose models are lost; the others can be had
+                say(f"{work.what}: left out: {error}")
+                continue
+            left = len(work.missing()) + len(work.unseen())
+            say(f"{work.what}: {left} of {len(work.tasks)} left")
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 import gc
 import pkgutil
+import shutil
 
 import numpy as np
 import pytest
 
 from diffcredit.baselines import BASELINES, BaselineCredits
 from diffcredit.contest import Contest, Work
+from diffcredit.preparation import recorded_keeper
+from diffcredit.properties.measuring import Observation
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
-from diffcredit.study_validation import kept_sections
+from diffcredit.study_validation import Validation, kept_sections
 from tiny_study import files_below, images_of, rows, write_study
 from validated_study import additive, record, validated
 
@@ -31,7 +34,16 @@ def planted(tmp_path, monkeypatch):
         record(study, Work(study, tasks, what).missing(), GAMES, lower=["heldout_loss"])
         return iter(())
 
+    def keep_again(study, executor, tasks, what):
+        keeper = recorded_keeper(study)
+        assert keeper is not None
+        for task in tasks:
+            keeper.keep(task, Observation(study.extractors, np.full((40, 16, 16, 3), 128, np.uint8)))
+        return iter(())
+
     monkeypatch.setattr(Study, "evaluate", evaluate)
+    monkeypatch.setattr(Study, "keep_again", keep_again)
+    monkeypatch.setattr(Validation, "_before_and_after", lambda *_: [])
     monkeypatch.setattr("diffcredit.cli.console.console._width", 160)
     contest = Contest(Study.load(validated(tmp_path)))
     record(contest.study, contest.design(contest.study).tasks, GAMES, lower=["heldout_loss"])
@@ -174,5 +186,18 @@ def test_from_a_run_to_a_report(diffcredit, tmp_path, monkeypatch):
     assert "<b>ann" not in page
     code, out, _ = diffcredit("validate", tmp_path, *parts, "--workers", 1, warned=True)
     assert code == 0
+    assert "Evaluations that the evidence lacks" not in out
     assert rows(tmp_path, "SELECT count(*) FROM evaluations") == recorded
     assert files_below(tmp_path / "results" / "validation") == files
+    # images that are lost are made once more, and nothing else
+    picture = tmp_path / "results" / "validation" / "counterfactual" / "noises-1.png"
+    seen = picture.read_bytes()
+    shutil.rmtree(tmp_path / "results" / "kept")
+    for option, there in (("--evaluated", False), ("--workers=2", True)):
+        code, out, _ = diffcredit("validate", tmp_path, "--part=counterfactual", option, warned=True)
+        assert code == 0
+        models = int(line(out, "retraining from scratch: counterfactual")[4])
+        assert 2 <= models <= 5  # everybody, and a removal each, some of them the same
+        assert picture.exists() == there
+    assert picture.read_bytes() == seen
+    assert rows(tmp_path, "SELECT count(*) FROM evaluations") == recorded

@@ -114,7 +114,7 @@ def evaluate(study: "Study", executor: "Executor") -> None:
     say(f"Enough: {standing.reason()}." if standing.reached else "Enough: all coalitions of the design are evaluated.")
 
 
-def tell_failures(evaluations: "Iterable[Evaluation]") -> None:
+def tell_failures(evaluations: "Iterable[Evaluation]", *, recorded: bool = True) -> None:
     """Goes through all of them and says which failed."""
     failed, unmeasured = 0, Counter[str]()
     for evaluation in evaluations:
@@ -127,7 +127,8 @@ def tell_failures(evaluations: "Iterable[Evaluation]") -> None:
                 if unmeasured[value.property] == 1:
                     say(f"coalition {evaluation.coalition}: {value.property} failed: {last_line(value.error)}")
     if failed:
-        say(f"{failed} evaluations failed; the ledger has their errors, and the next run tries them again.")
+        where = "the ledger has their errors, and " if recorded else ""
+        say(f"{failed} evaluations failed; {where}the next run tries them again.")
     for name, count in unmeasured.items():
         say(f"{name} failed in {count} evaluations; the ledger has the errors, and diffcredit measure tries again.")
 

@@ -53,7 +53,7 @@ def validate(
 ) -> None:
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
     from diffcredit.cli.report import write_results
-    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
+    from diffcredit.cli.run import make_executor, stopping_gently
     from diffcredit.study_validation import PARTS, Validation, parts_of
 
     for name in part or []:
@@ -70,8 +70,10 @@ def validate(
         with crew_of(make_executor(loaded, where)) as executor:
             for name in parts:
                 for work in [] if evaluated else possible_work(validation.work, name):
-                    if work.missing():
-                        tell_failures(work.study.evaluate(executor, work.tasks, work.what))
+                    try:
+                        do(work, executor)
+                    except UserError as error:  # as of a recipe whose models are lost; the part may do without
+                        reasons[f"{name}: {work.what}"] = error
                 try:
                     sections.append(validation.section(name))
                 except UserError as error:  # the other parts may still be had
@@ -90,6 +92,16 @@ def validate(
         raise UserError("; ".join(map(str, reasons.values())))
     if "report" not in reasons:
         say(f"\nReport: {loaded.folder / 'report.html'}")
+
+
+def do(work: "Work", executor: "Executor") -> None:
+    """Evaluates what lacks, and makes the images once more that are to be seen and are not there."""
+    from diffcredit.cli.run import tell_failures
+
+    if work.missing():
+        tell_failures(work.study.evaluate(executor, work.tasks, work.what))
+    if unseen := work.unseen():
+        tell_failures(work.study.keep_again(executor, unseen, f"{work.what}, images once more"), recorded=False)
 
 
 def crew_of(executor: "Executor") -> "AbstractContextManager[Executor]":
@@ -116,7 +128,8 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
     told: set[tuple[str, str, int]] = set()  # what one part evaluates, another finds
     for name in parts:
         for work in possible_work(partial(validation.foreseen, parts=parts), name):
-            missing = {(work.study.recipe, task.coalition, task.replicate) for task in work.missing()} - told
+            tasks = [*work.missing(), *work.unseen()]
+            missing = {(work.study.recipe, task.coalition, task.replicate) for task in tasks} - told
             told |= missing
             if missing or work.unforeseen:
                 lacking[work.what] = work, len(missing) + work.unforeseen
