@@ -29,6 +29,7 @@ SMALL = {
         "retrainings": [
             {"method": "fine_tune", "steps": 1},
             {"method": "soup", "steps": 1},
+            {"method": "fine_tune", "name": "shorter", "steps": 1},
             {"method": "sparsified", "name": "longer", "steps": 3, "parameters": 0.5, "recover_steps": 1},
         ],
     },
@@ -67,7 +68,7 @@ def test_what_matters_most_comes_first(work, file):
     assert set(seeds.values()) == {2}
     assert [each.study.recipe for each in (own, fine_tuned, scratch)] == ["sparsified", "fine_tune", "from_scratch"]
     left_out = ["sparsified", "fine_tune", "soup"]
-    assert [each.study.recipe for each in rest] == [*left_out, "soup", "longer", "from_scratch"]
+    assert [each.study.recipe for each in rest] == [*left_out, "soup", "shorter", "longer", "from_scratch"]
 
 
 def test_a_fleet_is_begun_only_if_it_will_be_done(work, tmp_path):
@@ -97,7 +98,7 @@ def test_fleets_are_full_but_for_a_recipes_last(work, file, monkeypatch):
         work.Work, "missing", lambda self: [task for task in self.tasks if (self.study.recipe, task) not in done]
     )
     run(work, monkeypatch, file, 60)
-    for recipe in ("sparsified", "fine_tune", "soup", "longer", "from_scratch"):
+    for recipe in ("sparsified", "fine_tune", "soup", "shorter", "longer", "from_scratch"):
         counts = [count for name, count in given if name == recipe]
         assert all(count % work.FLEET == 0 for count in counts[:-1])
     assert sum(count for name, count in given if name == "from_scratch") == 24 + 12 + 40 + 8
@@ -123,8 +124,8 @@ def test_all_of_it_once(work, file, tmp_path, monkeypatch):
             *((name, "endpoint", 2) for name in recipes),
             *((name, "validation", 8) for name in recipes),
             ("from_scratch", "truth", 12 * 2 + 2 * 10 * 2),
-            ("longer", "endpoint", 2),
-            ("longer", "estimate", 10),
+            *((name, "endpoint", 2) for name in ("longer", "shorter")),
+            *((name, "estimate", 10) for name in ("longer", "shorter")),
         ]
     )
     run(work, monkeypatch, file, 0)

@@ -46,7 +46,7 @@ class Page:
 def page(contest: Contest, record: Path, story: str) -> Page:
     """``story`` is what a person wrote, and begins the page."""
     validation = Recorded(contest)
-    results = validation.titled(validation.scores)
+    results = validation.titled(validation.by_property(validation.score))
     lines, files = [story.rstrip(), ""], {}
     share = next(iter(results.values())).middle
     titles = {name: validation.title(name) for name in validation.names}

@@ -42,8 +42,10 @@ UNKNOWN, QUICK = 110.0, 50.0  # seconds that a first fleet may take: of models f
 def pieces(contest: Contest) -> Iterator[Work]:
     """All that is evaluated, in order of importance."""
     truth, own = contest.truth(), contest.study
-    same = [each for each in contest.compared if each.config.retraining.method == own.config.retraining.method]
-    fine_tuned, *rest = [each for each in contest.compared if each not in same]
+    methods = {each.config.retraining.method: each for each in (*reversed(contest.compared), own)}
+    first = [each for each in contest.compared if each in methods.values()]
+    fine_tuned, *rest = first
+    again = [each for each in contest.compared if each not in first]
     yield replace(truth, tasks=shares(contest, truth.tasks, [MIDDLE]), what="truth, half of the labelers")
     yield contest.design(own)
     yield contest.design(fine_tuned)
@@ -51,7 +53,7 @@ def pieces(contest: Contest) -> Iterator[Work]:
     others = [share for share in contest.settings.shares if share != MIDDLE]
     yield replace(truth, tasks=shares(contest, truth.tasks, others), what="truth, other shares")
     yield from map(contest.leave_one_out, [own, fine_tuned, *rest])
-    yield from map(contest.design, [*rest, *same])  # those with other numbers of steps at last
+    yield from map(contest.design, [*rest, *again])  # methods with other numbers of steps at last
     yield contest.leave_one_out(contest.scratch)
 
 
