@@ -15,7 +15,7 @@ from diffcredit.ledger import PropertyRecord
 from diffcredit.schedule import tasks_of
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline
-from diffcredit.truth import FIRST_REPLICATE
+from diffcredit.truth import FIRST_REPLICATE, truth_task
 from tiny_study import images_of
 from validated_study import NAMES, VALIDATION, WEIGHTS, additive, planted, record, validated
 
@@ -148,6 +148,20 @@ def test_less_is_better_means_that_helpfulness_is_turned_round(tmp_path):
         assert truth.values[:, 0] == pytest.approx(truth.coalitions @ WEIGHTS)
         coalition, values = next(iter(contest.truth_values(prop).items()))
         assert values == pytest.approx([WEIGHTS[[member == "1" for member in coalition]].sum()] * 2)
+
+
+def test_everybodys_retrained_endpoints_are_truth_too(contest):
+    n = len(NAMES)
+    everybody, nobody = "1" * n, "0" * n
+    tasks = contest.design(contest.scratch).tasks
+    endpoints = [task for task in tasks if task.purpose == "endpoint"]
+    assert {task.coalition for task in endpoints} == {everybody, nobody}
+    values = iter(range(100))
+    record(contest.scratch, endpoints, {"colourfulness": lambda coalition: float(next(values))})
+    own = [float(place) for place, task in enumerate(endpoints) if task.coalition == everybody]
+    assert contest.truth_values("colourfulness") == {everybody: own}
+    record(contest.scratch, [truth_task(everybody, 0)], {"colourfulness": lambda coalition: 50.0})
+    assert sorted(contest.truth_values("colourfulness")[everybody]) == sorted([*own, 50.0])
 
 
 # Contenders.

@@ -114,6 +114,10 @@ def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
         "it; its estimator, from all evaluations:",
         "",
         *tables.levelled(contest, titles),
+        "And where the study's own credits fall short, is it that coalitions of all sizes count in them, where the LDS "
+        "asks for half-size ones? A datamodel from the same evaluations, of all sizes and near to a half:",
+        "",
+        *tables.of_sizes(contest, titles),
     ]
 
 

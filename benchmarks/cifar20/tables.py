@@ -177,6 +177,31 @@ def levelled(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return table(["", *titles.values()], [[name, *cells] for name, cells in rows.items()])
 
 
+def of_sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """The LDS of a datamodel from the study's evaluations of coalitions of all sizes, and of those near to half of the
+    contributors alone, which are all that the LDS asks for."""
+    n, rows = contest.n, []
+    drawn = [task.coalition.count("1") for task in contest.design(contest.study).tasks if task.purpose == "estimate"]
+    for most in (n // 2, n // 5, n // 10):
+        if sum(abs(size - n / 2) <= most for size in drawn) < 2 * n:  # too few to learn from
+            continue
+        cells, count = [], 0
+        for prop in titles:
+            game, truths = contest.game(contest.study, prop), contest.truths(prop)
+            assert game is not None
+            near = np.abs(game.coalitions.sum(axis=1) - n / 2) <= most
+            some = {
+                name: getattr(game, name)[near]
+                for name in ("coalitions", "values", "training_seconds", "sampling_seconds")
+            }
+            truth, count = _nearest_half(truths), int(near.sum())
+            credits = credits_of(replace(game, **some), "datamodel")
+            score = linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))
+            cells.append(worded(score, ".2f"))
+        rows.append([f"{max(1, n // 2 - most)} to {min(n - 1, n // 2 + most)}", f"{count}", *cells])
+    return table(["labelers in a coalition", "evaluations", *titles.values()], rows)
+
+
 def labelers(tables: Sequence[CreditTable], called: Mapping[str, str]) -> list[str]:
     """A row a contributor, in the order of what they are ``called``; a column a property: the rank, 1 helps most, and
     the credit with its interval; the three that help most are bold, the three that help least in italics."""

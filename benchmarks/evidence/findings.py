@@ -74,8 +74,7 @@ class Unlearned:
 @dataclass(frozen=True, eq=False)
 class Findings:
     """Results by run and property; ``counterfactual`` of the second run, ``budgets`` and ``runtime`` of the first.
-    ``of_several`` is fidelity without the coalitions of one contributor (second run); ``everybody`` are the values of
-    all retrained models of all contributors, those of the counterfactual first."""
+    ``of_several`` is fidelity without the coalitions of one contributor (second run)."""
 
     scores: Mapping[tuple[int, str], LDS]
     fidelities: Mapping[tuple[int, str], Fidelity]
@@ -84,7 +83,6 @@ class Findings:
     repeated: Mapping[tuple[int, str], Repeated]
     artefacts: Mapping[str, Artefact]
     counterfactual: Counterfactual
-    everybody: tuple[float, ...]
     budgets: Mapping[str, Budget]
     runtime: Runtime
     unlearned: Unlearned
@@ -126,7 +124,6 @@ def findings(contests: Sequence[Contest]) -> Findings:
             draws=RANDOM_RANKINGS,
             seed=second.study.config.seed,
         ),
-        everybody=(*removed["1" * second.n], *retrained[REMOVED].full),
         budgets={name: _budget(first, games[1, name], truths[1, name]) for name in names},
         runtime=runtime(timings, scratch),
         unlearned=Unlearned(read_section(UNLEARNING), _sizes(third)),

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from math import exp, isfinite
 
 from scipy.stats import t as student
@@ -372,9 +372,11 @@ def _counterfactual(found: Findings) -> list[str]:
             shared = "–"
             if effect.method not in (RANDOM, result.first) and first is not None:
                 same = (effect.coalitions == first.coalitions).all()
-                gap = _by(noise, after - float(first.after.mean()))
+                gap = _by(noise, after - float(first.after.mean()), effect.after, first.after)
                 shared = "same coalition" if same else _signed(gap, 1) + _beyond(gap, action.leave)
-            change = _signed(_by(noise, after - before), 1) if effect.method != RANDOM else f"{after - before:+.1f}"
+            change = f"{after - before:+.1f}"
+            if effect.method != RANDOM:
+                change = _signed(_by(noise, after - before, effect.after, result.before), 1)
             rows.append([action.name, effect.method, f"{after:.1f}", change, shared])
     leaving = [action for action in ACTIONS if action.leave]
     left, chance = (
@@ -386,9 +388,8 @@ def _counterfactual(found: Findings) -> list[str]:
         "",
         "Colourfulness of models retrained from scratch, two seeds each, without the contributors that a method "
         "calls the best, or with them alone (second run; of the methods whose credits were there at the time the "
-        f"first of each kind). Everybody's two models have {before:.1f} on average ({_listed(result.before)}); three "
-        f"more that were trained for other purposes have {_listed(found.everybody[len(result.before) :])}, so that "
-        f"{before:.1f} is on the high side, and changes from it are overstated alike for all methods.",
+        f"first of each kind). Everybody's {len(result.before)} models, three of them trained as endpoints, have "
+        f"{before:.1f} on average ({_listed(result.before)}).",
         "",
         *table(["action", "by", "F after", "change", f"less {FIRST}"], rows),
         "The two seeds of one coalition tell next to nothing of their noise. It is taken from all "
@@ -404,9 +405,10 @@ def _counterfactual(found: Findings) -> list[str]:
     ]
 
 
-def _by(noise: Noise, difference: float) -> Estimate:
-    """95 %, of a difference of two means over two seeds each."""
-    return satterthwaite_estimate(difference, [(noise.variance, noise.freedom)])
+def _by(noise: Noise, difference: float, *seeds: Sized) -> Estimate:
+    """95 %, of a difference of two means, each over its ``seeds``."""
+    variance = noise.variance * sum(1 / len(some) for some in seeds)
+    return satterthwaite_estimate(difference, [(variance, noise.freedom)])
 
 
 def _budget(found: Findings) -> list[str]:

@@ -250,10 +250,12 @@ class Contest:
         )
 
     def truth_values(self, prop: str) -> dict[str, list[float]]:
-        """The helpfulness of every coalition that was retrained from scratch as truth, a value a seed."""
+        """The helpfulness of every coalition that was retrained from scratch as truth, a value a seed; of everybody
+        also as an endpoint, with other seeds."""
         found: dict[str, list[float]] = {}
-        for (coalition, _), value in sorted(self._values(self.scratch, prop, ("truth",)).items()):
-            found.setdefault(coalition, []).append(value)
+        for (coalition, _), value in sorted(self._values(self.scratch, prop, ("truth", "endpoint")).items()):
+            if "1" in coalition:
+                found.setdefault(coalition, []).append(value)
         return found
 
     def games(self, prop: str) -> list[RecipeGame]:

@@ -188,6 +188,7 @@ def main() -> None:
     parser.add_argument("--design", action="store_true", help="only what the study's own credits rest on")
     evidence = ("counterfactual", "unlearning")
     parser.add_argument("--evidence", choices=evidence, nargs="+", default=[], help="only what these parts rest on")
+    parser.add_argument("--properties", nargs="+", default=[], help="of the evidence, in place of the first alone")
     parser.add_argument("--surrogates", action="store_true", help="measure these instead; Ctrl-C keeps what is done")
     options = parser.parse_args()
     turns = Turns(FileLock(TURN), until=time.monotonic() + 60 * options.minutes)
@@ -198,7 +199,7 @@ def main() -> None:
             stand_in(contest)
             return
         if options.evidence:
-            validation = Validation(study)
+            validation = Validation(study, options.properties)
             wanted = [work for part in options.evidence for work in validation.work(part)]
         else:
             wanted = [contest.design(study)] if options.design else pieces(contest)

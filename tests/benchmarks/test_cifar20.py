@@ -4,6 +4,7 @@ import csv
 import re
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from benchmarks.cifar20.record import RECORD, pack, recorded
 from benchmarks.cifar20.tables import labelers
 from scipy.stats import spearmanr
 
-from diffcredit.coalitions import decode
+from diffcredit.coalitions import decode, encode
 from diffcredit.contest import Contest
+from diffcredit.execution import Task
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import Study
 from diffcredit.validation.lds import lds
@@ -170,6 +172,28 @@ def test_where_nobody_trained_is_far_off_the_papers_estimator_is_freed_of_it(mad
     expected = spearmanr(truth.coalitions @ worth, truth.values.mean(axis=1)).statistic
     assert float(freed) == pytest.approx(expected, abs=0.0051)
     assert float(measured.replace("−", "-")) < float(freed) - 0.3
+
+
+def test_of_sizes_near_to_a_half_alone(made, monkeypatch):
+    """Contributors' worth is another in small coalitions, which a datamodel of those near to a half does not see."""
+    contest, prop = made[0], "colourfulness"
+    game, (truth,) = contest.game(contest.study, prop), contest.truths(prop)
+    random = np.random.default_rng(0)
+    rows = random.permuted(np.arange(8) < random.integers(1, 8, 400)[:, None], axis=1)
+    middle, small = 2.0 ** np.arange(8), 9 * 2.0 ** np.arange(8)[::-1]
+    values = np.where(np.abs(rows.sum(axis=1) - 4) <= 1, rows @ middle, rows @ small)
+    several = replace(game, coalitions=rows, values=values, training_seconds=values, sampling_seconds=values)
+    truth = replace(truth, values=(truth.coalitions @ middle)[:, None])
+    monkeypatch.setattr(contest, "game", lambda study, prop: several)
+    monkeypatch.setattr(contest, "truths", lambda prop: [truth])
+    tasks = [Task(encode(row), 0, "estimate") for row in rows]
+    monkeypatch.setattr(contest, "design", lambda study: SimpleNamespace(tasks=tasks))
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in tables.of_sizes(contest, {prop: "Colour"})
+    ]
+    assert [each[0] for each in lines[2:] if len(each) > 1] == ["1 to 7", "3 to 5", "4 to 4"]
+    assert int(lines[3][1]) == int((np.abs(rows.sum(axis=1) - 4) <= 1).sum())
+    assert [float(each[2].replace("−", "-")) > 0.99 for each in lines[2:5]] == [False, True, True]
 
 
 def test_of_another_share_the_best_of_each_kind_is_told():

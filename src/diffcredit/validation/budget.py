@@ -151,7 +151,9 @@ def budget_section(results: Mapping[str, Budget]) -> Section:
         (_table_at_budgets(results), _table_of_cheapest(results)),
         (_figure(results),) if any(isfinite(lds.value) for lds in _all_lds(results)) else (),
         caveats=(
-            "The evaluations of F(∅) and F(N) are not counted in any cost.",
+            "The evaluations of F(∅) and F(N) are not counted in any cost, nor is measuring.",
+            "What is prepared before the first coalition is reckoned, its steps at the pace of coalitions' training; "
+            "where a GPU trains these in fleets, it took longer.",
             "The cheapest of many noisy curves looks cheaper than it is.",
             *([f"What was spent before the first coalition is not known of {', '.join(unknown)}."] if unknown else ()),
         ),

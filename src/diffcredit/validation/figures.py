@@ -239,7 +239,8 @@ def _shown(text: str, longest: int = LONGEST_LABEL) -> str:
 
 def _title(text: str, longest: int) -> str:
     """A panel's, on as many lines as it takes, but not for ever."""
-    return "\n".join(wrap(_shown(text, 4 * longest), longest))
+    kept = _shown(text, 4 * longest).replace(" %", "\N{NO-BREAK SPACE}%")
+    return "\n".join(wrap(kept, longest))
 
 
 def _beyond_xml(char: str) -> bool:
