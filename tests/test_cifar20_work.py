@@ -68,7 +68,15 @@ def test_what_matters_most_comes_first(work, file):
     assert set(seeds.values()) == {2}
     assert [each.study.recipe for each in (own, fine_tuned, scratch)] == ["sparsified", "fine_tune", "from_scratch"]
     left_out = ["sparsified", "fine_tune", "soup"]
-    assert [each.study.recipe for each in rest] == [*left_out, "soup", "shorter", "longer", "from_scratch"]
+    assert [each.study.recipe for each in rest] == [
+        *left_out,
+        "soup",
+        "shorter",
+        "longer",
+        "from_scratch",
+        "sparsified",
+    ]
+    assert {task.coalition for task in rest[-1].tasks} == {task.coalition for task in first.tasks}
 
 
 def test_a_fleet_is_begun_only_if_it_will_be_done(work, tmp_path):
@@ -122,7 +130,7 @@ def test_all_of_it_once(work, file, tmp_path, monkeypatch):
         [
             *((name, "estimate", 12 if name == "sparsified" else 10) for name in recipes),
             *((name, "endpoint", 2) for name in recipes),
-            *((name, "validation", 8) for name in recipes),
+            *((name, "validation", 8 + 12 * (name == "sparsified")) for name in recipes),
             ("from_scratch", "truth", 12 * 2 + 2 * 10 * 2),
             *((name, "endpoint", 2) for name in ("longer", "shorter")),
             *((name, "estimate", 10) for name in ("longer", "shorter")),

@@ -118,7 +118,18 @@ def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
         "asks for half-size ones? A datamodel from the same evaluations, of all sizes and near to a half:",
         "",
         *tables.of_sizes(contest, titles),
+        *_itself(contest, titles),
     ]
+
+
+def _itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """Whether the study's own recipe, or crediting it, loses what is lost."""
+    lines = tables.itself(contest, titles)
+    words = (
+        "Or is it that F by fine-tuning is not F by retraining? The very coalitions of the LDS, evaluated by the "
+        "study's own recipe (no credits rest on these evaluations); rank correlations, noise of both included:"
+    )
+    return [words, "", *lines] if lines else []
 
 
 def sections(validation: Validation, record: Path) -> Iterator[Section]:

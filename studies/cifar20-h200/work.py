@@ -30,6 +30,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.study_validation import Validation
+from diffcredit.truth import FIRST_REPLICATE
 
 STUDY = Path(__file__).with_name("study.yaml")
 TURN = Path(gettempdir()) / "cifar20-h200.turn"
@@ -55,6 +56,15 @@ def pieces(contest: Contest) -> Iterator[Work]:
     yield from map(contest.leave_one_out, [own, fine_tuned, *rest])
     yield from map(contest.design, [*rest, *again])  # methods with other numbers of steps at last
     yield contest.leave_one_out(contest.scratch)
+    yield foretold(contest)
+
+
+def foretold(contest: Contest) -> Work:
+    """Truth's coalitions of half of the labelers by the study's own recipe: how far the LDS of any credits from it can
+    come. No credits rest on them."""
+    halves = dict.fromkeys(task.coalition for task in shares(contest, contest.truth().tasks, [MIDDLE]))
+    tasks = [Task(coalition, FIRST_REPLICATE, "validation") for coalition in halves]
+    return Work(contest.study, tasks, f"truth's coalitions by {contest.study.recipe}")
 
 
 def shares(contest: Contest, tasks: Sequence[Task], wanted: Sequence[float]) -> list[Task]:

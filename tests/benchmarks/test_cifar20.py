@@ -196,6 +196,23 @@ def test_of_sizes_near_to_a_half_alone(made, monkeypatch):
     assert [float(each[2].replace("−", "-")) > 0.99 for each in lines[2:5]] == [False, True, True]
 
 
+def test_what_the_recipe_itself_says_of_truths_coalitions(tmp_path):
+    contest, prop = planted(tmp_path, noise=0.5), "colourfulness"
+    contest.baselines = []
+    assert tables.itself(contest, {prop: "Colour"}) == []
+    (truth,), game = contest.truths(prop), {prop: additive(np.arange(8.0))}
+    tasks = [Task(encode(row), 0, "validation") for row in truth.coalitions]
+    record(contest.study, tasks[1:], game)
+    assert tables.itself(contest, {prop: "Colour"}) == []  # all of them, or none
+    record(contest.study, tasks[:1], game)
+    text = "\n".join(tables.itself(contest, {prop: "Colour"}))
+    credits = truth.coalitions @ contest.contenders(prop)[0].credits
+    own, retrained = truth.coalitions @ np.arange(8.0), truth.values.mean(axis=1)
+    told = [line.split("|")[3].strip().replace("−", "-") for line in text.splitlines()[2:5]]
+    for found, (one, other) in zip(told, ((own, retrained), (credits, retrained), (credits, own)), strict=True):
+        assert float(found) == pytest.approx(spearmanr(one, other).statistic, abs=0.0051)
+
+
 def test_of_another_share_the_best_of_each_kind_is_told():
     random = np.random.default_rng(0)
     truths, worth = [], {0.5: np.arange(8.0), 0.25: -np.arange(8.0)}
