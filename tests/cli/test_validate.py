@@ -9,6 +9,7 @@ import pytest
 
 from diffcredit.baselines import BASELINES, BaselineCredits
 from diffcredit.contest import Contest, Work
+from diffcredit.errors import UserError
 from diffcredit.preparation import recorded_keeper
 from diffcredit.properties.measuring import Observation
 from diffcredit.study import Study
@@ -122,6 +123,17 @@ def test_scores_are_of_all_that_was_evaluated(diffcredit, planted):
     assert code == 0
     assert "Evaluations that the evidence lacks" not in out
     assert evaluations(planted, "truth") == recorded
+
+
+def test_images_that_cannot_be_had_again_leave_the_part(diffcredit, planted, monkeypatch):
+    def refuse(study, executor, tasks, what):
+        raise UserError("the models that it starts from are lost")
+
+    monkeypatch.setattr(Study, "keep_again", refuse)
+    code, out, err = diffcredit("validate", planted, "--part", "lds", "--part", "counterfactual", "--workers", 1)
+    assert (code, err) == (0, "")
+    assert "What happens without the top contributors" in out
+    assert "left out: the models that it starts from are lost" in out
 
 
 def test_mistakes(diffcredit, planted):

@@ -53,7 +53,7 @@ def validate(
 ) -> None:
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
     from diffcredit.cli.report import write_results
-    from diffcredit.cli.run import make_executor, stopping_gently
+    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
     from diffcredit.study_validation import PARTS, Validation, parts_of
 
     for name in part or []:
@@ -63,15 +63,18 @@ def validate(
     with stopping_gently(), Bars() as bars, opened(study, bars, logged=not plan) as loaded:
         parts = [name for name in PARTS if name in part] if part else parts_of(loaded)
         validation = Validation(loaded, prop or [])
-        # foreseen by another, for this one's scores must be of what will be evaluated
-        tell_work(Validation(loaded, prop or []), parts, where, evaluated=evaluated)
+        # foreseen by another, for this one's scores must be of what will be evaluated, if anything will
+        foreseeing = validation if evaluated else Validation(loaded, prop or [])
+        tell_work(foreseeing, parts, where, evaluated=evaluated)
         if plan:
             return
         with crew_of(make_executor(loaded, where)) as executor:
             for name in parts:
                 for work in [] if evaluated else possible_work(validation.work, name):
+                    if work.missing():
+                        tell_failures(work.study.evaluate(executor, work.tasks, work.what))
                     try:
-                        do(work, executor)
+                        make_seen(work, executor)
                     except UserError as error:  # as of a recipe whose models are lost; the part may do without
                         reasons[f"{name}: {work.what}"] = error
                 try:
@@ -94,12 +97,10 @@ def validate(
         say(f"\nReport: {loaded.folder / 'report.html'}")
 
 
-def do(work: "Work", executor: "Executor") -> None:
-    """Evaluates what lacks, and makes the images once more that are to be seen and are not there."""
+def make_seen(work: "Work", executor: "Executor") -> None:
+    """Makes the images once more that are to be looked at and are not there."""
     from diffcredit.cli.run import tell_failures
 
-    if work.missing():
-        tell_failures(work.study.evaluate(executor, work.tasks, work.what))
     if unseen := work.unseen():
         tell_failures(work.study.keep_again(executor, unseen, f"{work.what}, images once more"), recorded=False)
 
