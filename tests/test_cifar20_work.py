@@ -161,7 +161,9 @@ def test_of_evidence_what_it_rests_on(work, tmp_path, monkeypatch):
     images_of(tmp_path / "images", NAMES)
     file = write_study(tmp_path, SMALL | {"validation": {"shares": [0.5], "coalitions": 12}})
     Study.load(file).prepare()
-    monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--evidence", "unlearning"])
+    monkeypatch.setattr(
+        sys, "argv", ["work.py", "--study", str(file), "--evidence", "unlearning", "--properties", "colourfulness"]
+    )
     work.main()
     contest = Contest(Study.load(file))
     assert all(contest.unlearning(each).missing() == [] for each in contest.recipes)
