@@ -65,7 +65,7 @@ def test_one_step_count_tells_no_growth():
 def test_recipes_stand_by_method_and_steps_after_the_retraining():
     games = [spent("b", "sparsified", 500, 3.0), spent("c", "lora", 10, 3.0), spent("a", "sparsified", 100, 3.0)]
     recipes = runtime([games[0], RETRAINING, *games[1:]], RETRAINING).recipes
-    assert [each.recipe for each in recipes] == ["from_scratch", "c", "a", "b"]
+    assert [each.recipe for each in recipes] == ["from_scratch", "a", "b", "c"]
 
 
 def test_seconds_that_are_not_known_are_left_out():

@@ -13,7 +13,7 @@ from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.figures import Series, curves, scatter
 from diffcredit.validation.matching import replicates_of, shared
 from diffcredit.validation.monotone import first_reaching
-from diffcredit.validation.records import Estimate, FloatArray, RecipeGame
+from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, by_method
 from diffcredit.validation.sections import Cell, Figure, Section, Table
 from diffcredit.validation.statistics import LEAST_ROWS, correlation_interval, correlation_with_interval
 from diffcredit.validation.wording import in_words, worded
@@ -134,10 +134,8 @@ def fidelity(games: Sequence[RecipeGame], truth: RecipeGame, estimator: str = "s
             raise UserError(f"fidelity: {game.recipe!r} has {game.coalitions.shape[1]} contributors; expected {n}")
     ceiling = _ceiling(truth)
     credits = _credits(truth, estimator)
-    order = sorted(others, key=lambda game: (game.method, game.steps is not None, game.steps or 0))
-    return Fidelity(
-        truth.recipe, estimator, tuple(_row(game, truth, estimator, credits, ceiling) for game in order), ceiling
-    )
+    rows = tuple(_row(game, truth, estimator, credits, ceiling) for game in by_method(others))
+    return Fidelity(truth.recipe, estimator, rows, ceiling)
 
 
 def recommended_steps(result: Fidelity, method: str, wanted: float) -> Recommendation:

@@ -4,6 +4,7 @@ All values and credits are *helpfulness*: F itself, or −F of a property where 
 everywhere.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,3 +71,11 @@ class RecipeGame:
     def seconds(self) -> FloatArray:
         """(m,), of training and sampling."""
         return self.training_seconds + self.sampling_seconds
+
+
+def by_method(games: Iterable[RecipeGame]) -> list[RecipeGame]:
+    """Those of one method beside each other, by their steps; methods as they come, so that they have the same colours
+    in all figures."""
+    games = list(games)
+    methods = list(dict.fromkeys(game.method for game in games))
+    return sorted(games, key=lambda game: (methods.index(game.method), game.steps is not None, game.steps or 0))

@@ -10,7 +10,7 @@ from scipy.stats import linregress
 
 from diffcredit.errors import UserError
 from diffcredit.validation.figures import Series, boxes, curves
-from diffcredit.validation.records import Estimate, FloatArray, RecipeGame
+from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, by_method
 from diffcredit.validation.sections import Figure, Section, Table
 
 MINUTE = 60.0
@@ -75,7 +75,7 @@ def runtime(games: Sequence[RecipeGame], retraining: RecipeGame) -> Runtime:
     if not unit > 0:
         raise UserError(f"runtime: no seconds of {retraining.recipe!r} are known; at least one evaluation is needed")
     others = [game for game in games if game.recipe != retraining.recipe]
-    ordered = [retraining, *sorted(others, key=lambda game: (game.method, game.steps is not None, game.steps or 0))]
+    ordered = [retraining, *by_method(others)]
     growths = (_growth(method, ordered) for method in dict.fromkeys(game.method for game in ordered))
     return Runtime(
         retraining.recipe,
