@@ -150,6 +150,14 @@ def test_a_long_title_of_a_panel_has_lines_above_it():
     assert heights[0] > heights[1]  # panels are as high, and titles have room
 
 
+def test_no_line_of_a_title_begins_with_a_per_cent_sign():
+    names = {"a": Estimate(1.0), "a method with a long name, sparsified": Estimate(2.0)}
+    panels = {f"without the top {share} %": names for share in (10, 20, 40)}
+    text = words(forest("f", "", "", panels, "change").svg)
+    assert sum(word.endswith("\N{NO-BREAK SPACE}%") for word in text) == 3
+    assert "%" not in text
+
+
 def test_a_figure_is_the_same_text_each_time_and_changes_no_settings():
     def draw():
         return curves("c", "t", "", {"p": [Series("s", (1.0, 2.0), (Estimate(1, 0, 2), Estimate(2)))]}, "x", "y").svg
