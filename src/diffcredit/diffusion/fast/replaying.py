@@ -1,9 +1,10 @@
 """A GPU's work recorded once and replayed: the host says "again" in place of launching hundreds of kernels."""
 
+import gc
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -32,7 +33,10 @@ class Replayed:
                     self._work()
             self._stream.synchronize()
             # which records and does not compute; meanwhile another thread may measure what was made before
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            with (
+                _nothing_collected(),
+                torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
+            ):
                 self._work()
         self._graph = graph
         event("work recorded", seconds=round(time.perf_counter() - clock, 3))
@@ -42,6 +46,20 @@ class Replayed:
         assert self._graph is not None  # recorded before
         with torch.cuda.stream(self._stream):
             self._graph.replay()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Within, Python does not look for cycles that nobody holds: an earlier recording in one of them would be thrown
+    away while the next is made, which CUDA does not permit, and which spoils that one."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _repeatable() -> AbstractContextManager[None]:

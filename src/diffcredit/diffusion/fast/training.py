@@ -34,7 +34,7 @@ def fleet_for(like: UNetModel, data: Batch, settings: Training, count: int, *, a
     key: list[object] = [functions, settings, ascend, frozen]
     if _latest and _latest[0][0] == key and _latest[0][1] is data:
         return _latest[0][2]
-    _latest.clear()  # before the next one is made: both may not fit into memory
+    forget()  # before the next one is made: both may not fit into memory
     fleet = Fleet(like, functions, data, settings, ascend=ascend)
     _latest.append((key, data, fleet))
     return fleet
@@ -43,7 +43,7 @@ def fleet_for(like: UNetModel, data: Batch, settings: Training, count: int, *, a
 def forget() -> None:
     """Gives the last fleet's memory back."""
     _latest.clear()
-    gc.collect()
+    gc.collect()  # a fleet and what it has recorded hold each other
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
