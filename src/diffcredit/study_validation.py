@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from diffcredit.baselines.application import ApplicationScores
 from diffcredit.baselines.clusters import ClusterDistance
-from diffcredit.coalitions import encode
+from diffcredit.coalitions import BoolArray, encode
 from diffcredit.contest import Contest, Work
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Task
@@ -32,6 +32,7 @@ from diffcredit.validation.contributors import contributors, contributors_sectio
 from diffcredit.validation.convergence import convergence, convergence_section
 from diffcredit.validation.counterfactual import (
     ACTIONS,
+    Action,
     best_of_categories,
     counterfactual,
     counterfactual_coalitions,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from diffcredit.study import Study
 
 RANDOM_RANKINGS = 3
+SHOWN = Action(40, leave=True)  # of which every method's images are shown: the most that leave
 # kinds of credits of which none is the study's own credits' rival: of the same evaluations, and floors
 NO_RIVALS = ("shapley", "banzhaf", "datamodel", "floor")
 
@@ -274,7 +276,7 @@ class Validation:
             rows = counterfactual_coalitions(some, draws=RANDOM_RANKINGS, seed=self.study.config.seed)
             coalitions |= dict.fromkeys(encode(row) for row in rows)
         tasks = [truth_task(each, seed) for seed in range(self.contest.settings.seeds) for each in coalitions]
-        seen = dict.fromkeys(task for some in rivals for task in self._pictured(some[0]).values())
+        seen = dict.fromkeys(task for some in rivals for task in self._pictured(some))
         scratch = self.contest.scratch
         keeping = scratch.by(scratch.config.retraining, self.contest.evaluations, keep="images")
         return Work(keeping, tasks, "retraining from scratch: counterfactual", unforeseen, list(seen))
@@ -300,28 +302,51 @@ class Validation:
             results[self.title(name)] = counterfactual(
                 rivals, values, higher_is_better=higher, draws=RANDOM_RANKINGS, seed=self.study.config.seed
             )
-            photographs += self._before_and_after(index, name, rivals[0])
+            photographs += self._before_and_after(index, name, rivals)
         return counterfactual_section(results, photographs)
 
-    def _pictured(self, ours: Contender) -> dict[str, Task]:
-        """The retrained models whose images are shown, by what was done: everybody's, and those of each removal."""
-        actions = removals(ours.credits, self.study.config.seed)
-        coalitions = {"everybody": "1" * self.contest.n, **{key: encode(row) for key, row in actions.items()}}
-        return {key: truth_task(each, 0) for key, each in coalitions.items()}
+    def _pictured(self, rivals: Sequence[Contender]) -> list[Task]:
+        """The retrained models whose images are shown."""
+        return [*self._by_action(rivals[0]).values(), *self._by_method(rivals).values()]
 
-    def _before_and_after(self, index: int, name: str, ours: Contender) -> list[Photograph]:
-        """Images from the same noises of everybody's retrained model, and of those without the top contributors."""
-        title = self.title(name)
-        images = {key: self._kept(self.contest.scratch, task) for key, task in self._pictured(ours).items()}
-        there = {key: some for key, some in images.items() if some is not None}
-        if "everybody" not in there or len(there) < 2:
-            return []
-        pictures = [same_noises(f"noises-{index}", f"{title}: retrained models from the same noises", there)]
-        prop = self.property(name)
-        if hasattr(prop, "of_each"):
-            scores = {key: self._of_each(prop, some) for key, some in there.items()}
-            pictures += above_and_below(f"percentile-{index}", title, there, scores)
+    def _by_action(self, ours: Contender) -> dict[str, Task]:
+        """Everybody's model, and that of each removal by one method's credits."""
+        return self._beside_everybody(removals(ours.credits, self.study.config.seed))
+
+    def _by_method(self, rivals: Sequence[Contender]) -> dict[str, Task]:
+        """Everybody's model, and that without the top of each method's credits."""
+        left = {each.name: removals(each.credits, self.study.config.seed)[SHOWN.name] for each in rivals}
+        return self._beside_everybody(left)
+
+    def _beside_everybody(self, coalitions: Mapping[str, BoolArray]) -> dict[str, Task]:
+        everybody = {"everybody": "1" * self.contest.n}
+        return {
+            key: truth_task(each, 0)
+            for key, each in (everybody | {key: encode(row) for key, row in coalitions.items()}).items()
+        }
+
+    def _before_and_after(self, index: int, name: str, rivals: Sequence[Contender]) -> list[Photograph]:
+        """Images from the same noises of everybody's retrained model and of those without the top contributors: by the
+        first's credits for each removal, and by each of the ``rivals``' for one."""
+        title, pictures = self.title(name), []
+        there = self._there(self._by_action(rivals[0]))
+        if there:
+            pictures.append(same_noises(f"noises-{index}", f"{title}: retrained models from the same noises", there))
+            prop = self.property(name)
+            if hasattr(prop, "of_each"):
+                scores = {key: self._of_each(prop, some) for key, some in there.items()}
+                pictures += above_and_below(f"percentile-{index}", title, there, scores)
+        others = self._there(self._by_method(rivals)) if len(rivals) > 1 else {}
+        if others:
+            words = f"{title}: models retrained {SHOWN.name} by each method, from the same noises"
+            pictures.append(same_noises(f"methods-{index}", words, others))
         return pictures
+
+    def _there(self, tasks: Mapping[str, Task]) -> dict[str, Images]:
+        """The images of those models that have some; of none where everybody's lack, or there is nothing beside."""
+        images = {key: self._kept(self.contest.scratch, task) for key, task in tasks.items()}
+        there = {key: some for key, some in images.items() if some is not None}
+        return there if "everybody" in there and len(there) > 1 else {}
 
     def _of_each(self, prop: Any, images: Images) -> Any:
         seen = self.study.extractors.extract(prop.features, images) if needs_features(prop) else images
