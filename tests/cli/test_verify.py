@@ -1,5 +1,6 @@
 """``verify``, ``export`` and ``import`` on a finished study."""
 
+import json
 import sqlite3
 
 import pytest
@@ -73,6 +74,29 @@ def test_another_numerics_class_may_be_a_little_off(finished):
     assert any(each.now != each.recorded for each in found)
     change(finished, "UPDATE property_values SET value = value + 1000")
     assert not any(each.agrees for each in repeated(finished, 1))
+
+
+TRAINED, SAMPLED = {"path": "graph", "fleet": 16}, {"path": "graph"}
+RULED = {"sums_by_rule": True}
+
+
+@pytest.mark.parametrize(
+    ("numerics", "exact"),
+    [
+        ({"device": "cpu x86_64", "threads": 1, "training": {"path": "eager"}, "sampling": {"path": "eager"}}, True),
+        ({"device": "cuda NVIDIA H200", "training": TRAINED | RULED, "sampling": SAMPLED | RULED}, True),
+        ({"device": "cuda NVIDIA H200", "training": {}, "sampling": SAMPLED | RULED}, True),  # nothing is trained
+        ({"device": "cuda NVIDIA H200", "training": TRAINED, "sampling": SAMPLED}, False),  # before there was a rule
+        ({"device": "cuda NVIDIA H200", "training": TRAINED | RULED, "sampling": {"path": "eager"}}, False),
+        ({"device": "cuda NVIDIA H200", "training": TRAINED | {"sums_by_rule": False}, "sampling": SAMPLED}, False),
+    ],
+)
+def test_the_same_bits_are_asked_for_where_they_are_promised(finished, monkeypatch, numerics, exact):
+    change(finished, f"UPDATE evaluations SET numerics = '{json.dumps(numerics)}'")
+    monkeypatch.setattr("diffcredit.execution.evaluator.numerics", lambda model, sampling: numerics)
+    found = repeated(finished, 1)
+    assert {each.tolerance == 0 for each in found} == {exact}
+    assert all(each.agrees for each in found)
 
 
 def test_verify_repeats_evaluations(finished):

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.eligibility import dtype_of, give_up, samples_fast
 from diffcredit.diffusion.fast.sampling import sampler_for
 from diffcredit.diffusion.protocol import DiffusionModel, Images
@@ -39,7 +40,9 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
 def sampling_numerics(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> dict[str, Any]:
     """What the last bits of :func:`generate`'s images depend on beside the device and the weights."""
     dtype = str(_dtype(model, sampling)).removeprefix("torch.")
-    return {"path": "graph" if goes_fast(model, sampling, often=often) else "eager", "dtype": dtype}
+    if not goes_fast(model, sampling, often=often):
+        return {"path": "eager", "dtype": dtype}
+    return {"path": "graph", "dtype": dtype, "sums_by_rule": sums_by_rule()}
 
 
 def goes_fast(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> bool:

@@ -54,6 +54,22 @@ def test_a_function_is_compiled_once(folder):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_the_compiler_chooses_the_order_of_sums_by_rule(folder, monkeypatch):
+    from torch._inductor import config, graph
+
+    seen, compile_graph = [], graph.GraphLowering.codegen
+
+    def codegen(self):
+        seen.append(config.deterministic)
+        return compile_graph(self)
+
+    monkeypatch.setattr(graph.GraphLowering, "codegen", codegen)
+    Compiled(looked_up, "it")(torch.randn(4, 3), torch.tensor([0, 6, 2, 2]), None)
+    assert seen == [True]
+    assert not config.deterministic  # of whoever compiles something else
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_what_is_damaged_is_made_again(folder):
     x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
     Compiled(looked_up, "it")(x, t, None)

@@ -34,6 +34,9 @@ from diffcredit.events import event
 Function = Callable[..., Sequence[Tensor]]
 UNUSED_DAYS = 60  # after which a function that was not asked for is forgotten: versions and code go on
 PATCHES = {"triton.autotune_at_compile_time": False}  # which makes kernels one after another, for minutes
+RULED = "deterministic"
+"""Inductor's setting by which the order of sums follows from a rule. Without it several orders race on the device, and
+the one that is faster at that moment is kept: another process gets other last bits."""
 
 
 def cache_folder() -> Path:
@@ -105,10 +108,19 @@ def _made(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor
     """``function`` compiled, and the constants that are to be given to it last."""
     graph, constants = traced(function, given)
     have_compiled(graph.graph)
+    patches = PATCHES | ({RULED: True} if sums_by_rule() else {})
     compiled = torch._inductor.standalone_compile(
-        graph, [*given, *constants], dynamic_shapes="from_example_inputs", options={"config_patches": PATCHES}
+        graph, [*given, *constants], dynamic_shapes="from_example_inputs", options={"config_patches": patches}
     )
     return compiled, constants
+
+
+@cache
+def sums_by_rule() -> bool:
+    """Whether this torch can be told to; it belongs to the numerics of what was computed."""
+    from torch._inductor import config  # which takes seconds
+
+    return hasattr(config, RULED)
 
 
 def _read(folder: Path, device: torch.device) -> Function:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion.draws import Plan
+from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions
 from diffcredit.diffusion.fast.replaying import WARM_UP, Replayed
@@ -101,7 +102,9 @@ class Fleet:
     @property
     def numerics(self) -> dict[str, Any]:
         """What its results' last bits depend on."""
-        return {"path": "graph", "dtype": str(self._functions.dtype).removeprefix("torch."), "fleet": self.count}
+        dtype = str(self._functions.dtype).removeprefix("torch.")
+        ruled = {} if self.stream is None else {"sums_by_rule": sums_by_rule()}
+        return {"path": "graph", "dtype": dtype, "fleet": self.count, **ruled}
 
     @property
     def shape(self) -> list[int]:
