@@ -12,12 +12,13 @@ from benchmarks.cifar20 import tables
 from benchmarks.cifar20.images import noisy, retrained
 from benchmarks.cifar20.measure import PAGE
 from benchmarks.cifar20.page import page
-from benchmarks.cifar20.record import RECORD, pack, recorded
+from benchmarks.cifar20.record import RECORD, pack, recorded, unpack
 from benchmarks.cifar20.tables import labelers
 from scipy.stats import spearmanr
 
 from diffcredit.coalitions import decode, encode
 from diffcredit.contest import Contest
+from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import Study
@@ -51,8 +52,13 @@ def made(tmp_path_factory):
     paper = Contest(Study.load(validated(tmp_path / "paper", drawn)))
     games = {name: additive(noise=0.3, seed=place) for place, name in enumerate(contest.properties)}
     record(paper.study, paper.design(paper.study).tasks, games, lower=["heldout_loss"])
+    unlearned = Contest(Study.load(validated(tmp_path / "unlearned", {"name": "unlearned"})))
+    record(unlearned.study, unlearned.unlearning(unlearned.study).tasks, games, lower=["heldout_loss"])
     folder = tmp_path / "record"
-    pack(contest.study, folder, paper.study)
+    for name in ("base-1", "sparse-2", "another-3"):
+        (contest.study.folder / "models" / name).mkdir(parents=True)
+        (contest.study.folder / "models" / name / "model").write_text(name)
+    pack(contest.study, folder, paper.study, unlearned.study)
     with pytest.MonkeyPatch.context() as patch, recorded(folder) as found:
         patch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
         patch.setattr(tables, "THINNINGS", 3)
@@ -115,6 +121,26 @@ def test_every_part_that_a_ledger_is_enough_for(made):
     for begins in ("Who foretells", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
         assert any(title.startswith(begins) for title in titles), titles
     assert {"lds-scores.csv", "convergence.csv"} <= found.files.keys()
+
+
+def test_the_study_goes_on_from_its_record(made, tmp_path):
+    contest, _, _ = made
+    folder = contest.study.folder.parents[1]
+    names = {"study": {}, "paper": {"name": "drawn"}, "unlearned": {"name": "unlearned"}}
+    studies = [Study.load(validated(tmp_path / place, settings)) for place, settings in names.items()]
+    unpack(folder / "record", *studies)
+    for place in names:
+        for query in ("SELECT * FROM chain ORDER BY number", "SELECT * FROM property_values ORDER BY id"):
+            assert rows(tmp_path / place, query) == rows(folder / place, query)
+    models = studies[0].folder / "models"
+    assert {each.name: (each / "model").read_text() for each in models.iterdir() if each.is_dir()} == {
+        "base-1": "base-1",
+        "sparse-2": "sparse-2",
+    }
+    found = {name: len(Contest(studies[0]).games(name)) for name in contest.properties}
+    assert found == {name: len(contest.games(name)) for name in contest.properties}
+    with pytest.raises(UserError, match=r"ledger\.db: already exists"):
+        unpack(folder / "record", *studies)
 
 
 def test_the_page_is_what_its_record_says():
