@@ -103,6 +103,7 @@ class Contest:
                     "steps"
                 )
         self._rehearsed: dict[str, tuple[int | None, int]] = {}
+        self._drawn: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
         self._warned: set[str] = set()  # of recipes whose evaluations are truth's
 
     @property
@@ -115,7 +116,11 @@ class Contest:
     # What is evaluated.
     def truth(self) -> Work:
         """The reserved coalitions, retrained from scratch."""
-        return Work(self.scratch, truth_tasks(self.study.config, self.n), "retraining from scratch: truth")
+        return Work(self.scratch, self._truth_tasks, "retraining from scratch: truth")
+
+    @cached_property
+    def _truth_tasks(self) -> list[Task]:
+        return truth_tasks(self.study.config, self.n)
 
     def design(self, each: "Study") -> Work:
         """A recipe's endpoints, and the beginning of the design."""
@@ -165,7 +170,7 @@ class Contest:
     def truths(self, prop: str) -> list[Truth]:
         """Of each share for which enough coalitions have been retrained: those that have all of their seeds, or else
         with fewer seeds."""
-        values = self._values(self.scratch, prop, ("truth",))
+        values = self._values(self.scratch.evaluations(), prop, ("truth",))
         found = []
         for share in self.settings.shares:
             coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
@@ -190,11 +195,10 @@ class Contest:
     def game(self, each: "Study", prop: str) -> RecipeGame | None:
         """What a recipe's evaluations say of a property, those of truth's coalitions left out; None where there are
         none."""
-        evaluations = {
-            _key(one): one for one in each.evaluations(status="done") if one.purpose in ("estimate", "endpoint")
-        }
-        values = self._values(each, prop, ("estimate", "endpoint"))
-        truth = {task.coalition for task in self.truth().tasks}  # a share of too few has none
+        every, purposes = each.evaluations(), ("estimate", "endpoint")
+        evaluations = {_key(one): one for one in every if one.status == "done" and one.purpose in purposes}
+        values = self._values(every, prop, purposes)
+        truth = {task.coalition for task in self._truth_tasks}  # a share of too few has none
         recorded = [key for key, one in evaluations.items() if one.purpose == "estimate" and key in values]
         kept = [key for key in recorded if key[0] not in truth]
         if len(kept) < len(recorded) and each.recipe not in self._warned:
@@ -206,9 +210,7 @@ class Contest:
                 stacklevel=1,
             )
         # as many as were tried: one that failed has its place too
-        tried = {_key(one) for one in each.evaluations(purpose="estimate")}
-        drawn = islice(each.schedule().coalitions(), len(tried))
-        place = {(task.coalition, task.replicate): index for index, task in enumerate(drawn)}
+        place = self._places(each, len({_key(one) for one in every if one.purpose == "estimate"}))
         kept.sort(key=lambda key: (place.get(key, len(place)), key))
         endpoints = [key for key, one in evaluations.items() if one.purpose == "endpoint" and key in values]
         empty = [values[key] for key in sorted(endpoints) if "1" not in key[0]]
@@ -229,6 +231,15 @@ class Contest:
             sampling_seconds=seconds["sampling"],
             preparation=self._preparation(each, mean_of_known(seconds["training"])),
         )
+
+    def _places(self, each: "Study", count: int) -> dict[tuple[str, int], int]:
+        """Where the first ``count`` tasks stand in a recipe's design, which takes long to draw."""
+        if (each.recipe, count) not in self._drawn:
+            drawn = islice(each.schedule().coalitions(), count)
+            self._drawn[each.recipe, count] = {
+                (task.coalition, task.replicate): index for index, task in enumerate(drawn)
+            }
+        return self._drawn[each.recipe, count]
 
     def timings(self, each: "Study") -> RecipeGame | None:
         """All of a recipe's evaluations with their seconds, whatever they were for; None where there are none."""
@@ -253,7 +264,9 @@ class Contest:
         """The helpfulness of every coalition that was retrained from scratch as truth, a value a seed; of everybody
         also as an endpoint, with other seeds."""
         found: dict[str, list[float]] = {}
-        for (coalition, _), value in sorted(self._values(self.scratch, prop, ("truth", "endpoint")).items()):
+        for (coalition, _), value in sorted(
+            self._values(self.scratch.evaluations(), prop, ("truth", "endpoint")).items()
+        ):
             if "1" in coalition:
                 found.setdefault(coalition, []).append(value)
         return found
@@ -343,7 +356,8 @@ class Contest:
 
     def _left_one_out(self, each: "Study", prop: str, unit: float) -> list[Contender]:
         work = self.leave_one_out(each)
-        values = self._values(each, prop, ("validation", "endpoint"))
+        done = each.evaluations(status="done")
+        values = self._values(done, prop, ("validation", "endpoint"))
         keys = [(task.coalition, task.replicate) for task in work.tasks]
         if not all(key in values for key in keys):
             return []
@@ -356,7 +370,7 @@ class Contest:
             method="leave-one-out",
             size_distribution="leave-one-out",
         ).values
-        seconds = sum(_seconds(one) for one in each.evaluations(status="done") if _key(one) in left)
+        seconds = sum(_seconds(one) for one in done if _key(one) in left)
         name = f"leave-one-out, {each.recipe}"
         return [Contender(name, "leave-one-out", each.recipe, credits, len(left), seconds / unit)]
 
@@ -375,13 +389,15 @@ class Contest:
             if each.property in (None, prop) and _distinguishes(each)
         ]
 
-    def _values(self, each: "Study", prop: str, purposes: Iterable[str]) -> dict[tuple[str, int], float]:
-        """The helpfulness of a recipe's evaluations, by coalition and replicate."""
+    def _values(
+        self, evaluations: Iterable[Evaluation], prop: str, purposes: Iterable[str]
+    ) -> dict[tuple[str, int], float]:
+        """The helpfulness of ``evaluations`` that are done, by coalition and replicate."""
         sign = 1 if self.properties[prop].higher_is_better else -1
         return {
             _key(one): sign * value.value
-            for one in each.evaluations(status="done")
-            if one.purpose in purposes
+            for one in evaluations
+            if one.status == "done" and one.purpose in purposes
             for value in one.values
             if value.property == prop and value.value is not None
         }

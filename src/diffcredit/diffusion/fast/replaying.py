@@ -3,7 +3,7 @@
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
@@ -49,7 +49,7 @@ class Replayed:
 
 
 @contextmanager
-def _nothing_collected() -> Iterator[None]:
+def _nothing_collected() -> Generator[None]:
     """Within, Python does not look for cycles that nobody holds: an earlier recording in one of them would be thrown
     away while the next is made, which CUDA does not permit, and which spoils that one."""
     gc.collect()
