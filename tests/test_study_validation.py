@@ -1,15 +1,17 @@
 """The parts of a validation from ledgers with known games; nothing is trained."""
 
 import csv
+import io
 import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from diffcredit import study_validation
 from diffcredit.baselines import BaselineCredits
-from diffcredit.coalitions import decode
+from diffcredit.coalitions import decode, encode
 from diffcredit.contest import Contest
 from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import DiffcreditWarning, UserError
@@ -357,3 +359,42 @@ def test_a_recipe_whose_images_are_lost_is_left_out_of_unlearning(tmp_path, monk
     recipes = [row["recipe"] for row in table(section, "unlearning")]
     assert recipes == [contest.study.recipe, None, None]
     assert any(f"{lost} is left out: images of 1 of" in caveat for caveat in section.caveats)
+
+
+def test_images_without_each_methods_top_stand_below_each_other(tmp_path, monkeypatch, baselines):
+    """Each image is as red as its coalition's number; three of eight are 40 %, halves up."""
+    similar = BaselineCredits("similar", "", np.arange(8.0), {}, 1.0, {})
+    baselines.append(StudyBaseline("similar", "similarity", None, similar))
+    validation = evaluated(planted(tmp_path, noise=0.1), ["counterfactual"])
+
+    def kept(self, each, task):
+        images = np.zeros((12, 16, 16, 3), np.uint8)
+        images[..., 0] = int(task.coalition, 2)
+        return images
+
+    monkeypatch.setattr(Validation, "_kept", kept)
+    monkeypatch.setattr(Validation, "property", lambda self, name: SimpleNamespace())  # none of a single image
+    (work,) = validation.work("counterfactual")
+    section = validation.section("counterfactual")
+    picture = next(each for each in section.photographs if each.name == "methods-1")
+    assert "everybody; shapley, sparsified; leave-one-out" in picture.caption
+    assert picture.caption.startswith("Rows from top to bottom: ")
+    with Image.open(io.BytesIO(picture.png)) as found:
+        shown = np.asarray(found)
+    height = 4 * 16 + 2  # magnified, and the gap
+    rows = [int(shown[place, 0, 0]) for place in range(0, len(shown), height)]
+    own, similarity = np.ones(8, bool), np.ones(8, bool)
+    own[np.argsort(-WEIGHTS)[:3]] = similarity[-3:] = False
+    assert [rows[0], rows[1], rows[-1]] == [255, int(encode(own), 2), int(encode(similarity), 2)]
+    assert len(rows) == 4
+    # what is shown is kept: of our own credits each removal, of every other method this one
+    seen = {task.coalition for task in work.seen}
+    assert {encode(similarity), encode(own), "1" * 8} <= seen
+    assert {task.replicate for task in work.seen} == {work.seen[0].replicate}
+
+
+def test_no_images_are_shown_where_everybodys_are_not_there(tmp_path, monkeypatch):
+    validation = evaluated(planted(tmp_path, noise=0.1), ["counterfactual"])
+    images = np.zeros((12, 16, 16, 3), np.uint8)
+    monkeypatch.setattr(Validation, "_kept", lambda self, each, task: images if "0" in task.coalition else None)
+    assert validation.section("counterfactual").photographs == ()
