@@ -34,7 +34,7 @@ DIGITS = 12
 class Credits:
     """One credit a contributor, in the units of the property, with its interval.
 
-    ``values``, ``low``, ``high``, ``standard_error`` are (n,). ``standard_error`` is the root of the expected
+    ``values`` and ``standard_error`` are (n,), as are ``low`` and ``high``. ``standard_error`` is the root of the expected
     squared error: sampling variance plus, where the method shrinks, the second moment of its bias.
     ``evaluations`` counts those of coalitions, endpoints apart; ``empty`` and ``full`` are F(∅) and F(N).
     A low standard error says that more coalitions would change little, for this base model, this retraining
@@ -49,8 +49,6 @@ class Credits:
     """
 
     values: FloatArray
-    low: FloatArray
-    high: FloatArray
     standard_error: FloatArray
     method: str
     evaluations: int
@@ -85,11 +83,8 @@ class Credits:
         """
         bias = np.zeros(len(values)) if bias is None else bias
         variance = (influence**2).sum(axis=1)
-        half = half_width(variance, bias, degrees, confidence)
         return cls(
             values=values,
-            low=values - half,
-            high=values + half,
             standard_error=np.sqrt(variance + bias**2),
             method=method,
             evaluations=table.evaluations,
@@ -103,6 +98,21 @@ class Credits:
             degrees=degrees,
             table=table,
         )
+
+    @property
+    def low(self) -> FloatArray:
+        """(n,): where the interval of each credit begins."""
+        return self.values - self._half_width
+
+    @property
+    def high(self) -> FloatArray:
+        """(n,): where it ends."""
+        return self.values + self._half_width
+
+    @cached_property
+    def _half_width(self) -> FloatArray:
+        """(n,): computed when it is asked for; who asks for many credits may want no intervals, which take long."""
+        return half_width((self.influence**2).sum(axis=1), self.bias, self.degrees, self.confidence)
 
     @property
     def average(self) -> float:
