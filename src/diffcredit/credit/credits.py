@@ -34,7 +34,7 @@ DIGITS = 12
 class Credits:
     """One credit a contributor, in the units of the property, with its interval.
 
-    ``values`` and ``standard_error`` are (n,), as are ``low`` and ``high``. ``standard_error`` is the root of the expected
+    ``values``, ``low``, ``high`` and ``standard_error`` are (n,). ``standard_error`` is the root of the expected
     squared error: sampling variance plus, where the method shrinks, the second moment of its bias.
     ``evaluations`` counts those of coalitions, endpoints apart; ``empty`` and ``full`` are F(∅) and F(N).
     A low standard error says that more coalitions would change little, for this base model, this retraining
