@@ -66,9 +66,11 @@ def pids(folder: Path) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended but was not yet collected does not."""
+    """Whether the process runs; one that has ended but was not yet collected does not. A killed one that has a thread
+    left cannot be collected yet."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return not ended or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except FileNotFoundError:
         return False
 
