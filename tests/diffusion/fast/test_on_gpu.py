@@ -1,6 +1,10 @@
 """The fast path where it is for: against the plain loop on the same GPU."""
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,6 +82,19 @@ def test_again_is_the_same_bit_for_bit(start, data):
         train_each(crew, data, PLACES, SETTINGS, seeds=[0, 1, 2], at_once=3)
         fast_training.forget()  # as another process would
     assert all(torch.equal(weights(one), weights(other)) for one, other in zip(*crews, strict=True))
+
+
+def test_processes_that_compile_for_themselves_get_the_same_bits(tmp_path):
+    """Side by side, so that each is now faster and now slower."""
+    script = Path(__file__).with_name("trained_fleet.py")
+    started = []
+    for name in ("one", "other"):
+        caches = {"XDG_CACHE_HOME": str(tmp_path / name), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / name / "inductor")}
+        command = [sys.executable, str(script), "cuda", "200"]
+        started.append(subprocess.Popen(command, env=os.environ | caches, stdout=subprocess.PIPE, text=True))
+    said = [process.communicate()[0].split() for process in started]
+    assert said[0][0] == "graph"
+    assert said[0] == said[1]
 
 
 def test_a_training_that_was_cut_off_goes_on_bit_for_bit(start, data, tmp_path, monkeypatch):
