@@ -171,7 +171,10 @@ def main() -> None:
     parser.add_argument("--unpack", action="store_true", help="make the results of it, to go on with")
     studies = [Study.load(file) for file in (STUDY, PAPER, UNLEARNING)]
     if parser.parse_args().unpack:
-        unpack(RECORD, *studies)
+        try:
+            unpack(RECORD, *studies)
+        except UserError as error:
+            raise SystemExit(str(error)) from None
         return
     pack(studies[0], RECORD, *studies[1:])
     for file in sorted(RECORD.rglob("*")):
