@@ -36,7 +36,7 @@ UNUSED_DAYS = 60  # after which a function that was not asked for is forgotten: 
 PATCHES = {"triton.autotune_at_compile_time": False}  # which makes kernels one after another, for minutes
 RULED = "deterministic"
 """Inductor's setting by which the order of sums follows from a rule. Without it several orders race on the device, and
-the one that is faster at that moment is kept: another process gets other last bits."""
+the one that is faster at that moment is kept: another process may get other last bits."""
 
 
 def cache_folder() -> Path:
