@@ -95,6 +95,33 @@ def test_a_game_is_in_the_order_of_the_design(contest):
     assert (game.method, game.steps, game.size_distribution) == ("sparsified", 1, "uniform")
 
 
+def test_recipes_that_differ_in_more_than_their_steps_are_not_of_one_method(tmp_path):
+    """Else a figure over steps would join them."""
+    own = {"method": "fine_tune", "steps": 2, "learning_rate": 1e-3}
+    others = [
+        own | {"name": "longer", "steps": 4},
+        own | {"name": "slower", "learning_rate": 1e-4},
+        own | {"name": "slower-longer", "steps": 4, "learning_rate": 1e-4},
+        {"method": "lora", "steps": 2},
+    ]
+    changes = {"retraining": own, "validation": {**VALIDATION, "retrainings": others}}
+    contest = Contest(Study.load(validated(tmp_path, changes)))
+    found = {}
+    for each in contest.recipes:
+        record(each, contest.design(each).tasks, GAMES)
+        game, timings = contest.game(each, "colourfulness"), contest.timings(each)
+        assert game.method == timings.method
+        found[each.recipe] = game.method
+    assert found == {
+        "fine_tune": "fine_tune",
+        "longer": "fine_tune",
+        "slower": "slower",
+        "slower-longer": "slower",
+        "lora": "lora",
+        "from_scratch": "from_scratch",
+    }
+
+
 def test_evaluations_that_failed_do_not_change_the_order_of_the_others(contest):
     """The last of the design come out of order where only as many places are known as evaluations are done."""
     tasks = contest.design(contest.study).tasks

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.cifar20 import tables
+from benchmarks.cifar20 import recipe, tables
 from benchmarks.cifar20.record import CLASSES, LOOKING, SEEN
 from benchmarks.markdown import cell, table
 from diffcredit.contest import Contest
@@ -124,12 +124,17 @@ def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
 
 def _itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     """Whether the study's own recipe, or crediting it, loses what is lost."""
-    lines = tables.itself(contest, titles)
+    lines = recipe.itself(contest, titles)
     words = (
         "Or is it that F by fine-tuning is not F by retraining? The very coalitions of the LDS, evaluated by the "
         "study's own recipe (no credits rest on these evaluations); rank correlations, noise of both included:"
     )
-    return [words, "", *lines] if lines else []
+    of_whom = (
+        "Of whom does the recipe think more than retraining does, and of whom less? Effects of a labeler on these "
+        "coalitions by both, brought to the same spread; their difference in standard errors, "
+        f"{recipe.FAR:g} and more in bold:"
+    )
+    return [words, "", *lines, of_whom, "", *recipe.misjudged(contest, titles, _called())] if lines else []
 
 
 def sections(validation: Validation, record: Path) -> Iterator[Section]:

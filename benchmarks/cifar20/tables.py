@@ -7,11 +7,10 @@ from itertools import product
 from math import ceil, isfinite, log10
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from benchmarks.cifar20.record import PAPERS
 from benchmarks.markdown import cell, marked, scores_of, table
-from diffcredit.coalitions import encode, make_design
+from diffcredit.coalitions import make_design
 from diffcredit.contest import Contest
 from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
@@ -111,7 +110,7 @@ def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
             with suppress(UserError):  # too few
                 credits = credits_of(game, estimator, slice(count))
                 contenders[estimator, count] = Contender(f"{estimator}, {count}", "", "", credits)
-        truth = _nearest_half(truths)
+        truth = nearest_half(truths)
         columns[title] = {}
         for count in dict.fromkeys(count for _, count in contenders):  # the first is ours, and marks are against it
             some = {key: each for key, each in contenders.items() if key[1] == count}
@@ -136,7 +135,7 @@ def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     for prop in titles:
         game, truths = contest.game(contest.study, prop), contest.truths(prop)
         assert game is not None
-        truth = _nearest_half(truths)
+        truth = nearest_half(truths)
         wanted, retrained = make_design("kernel").size_probabilities(contest.n), truth.values.mean(axis=1)
         kept = (wanted / wanted.max())[game.coalitions.sum(axis=1) - 1]
         scores = []
@@ -159,7 +158,7 @@ def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return table([about, *titles.values()], [[name, *cells] for name, cells in rows.items()])
 
 
-def _nearest_half(truths: Sequence[Truth]) -> Truth:
+def nearest_half(truths: Sequence[Truth]) -> Truth:
     return min(truths, key=lambda each: abs(each.share - 0.5))
 
 
@@ -170,7 +169,7 @@ def levelled(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     for prop in titles:
         game, truths = contest.game(contest.study, prop), contest.truths(prop)
         assert game is not None
-        truth = _nearest_half(truths)
+        truth = nearest_half(truths)
         for cells, empty in zip(rows.values(), (game.empty, game.full), strict=True):
             credits = credits_of(replace(game, empty=empty), "kernelshap")
             score = linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))
@@ -195,37 +194,12 @@ def of_sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
                 name: getattr(game, name)[near]
                 for name in ("coalitions", "values", "training_seconds", "sampling_seconds")
             }
-            truth, count = _nearest_half(truths), int(near.sum())
+            truth, count = nearest_half(truths), int(near.sum())
             credits = credits_of(replace(game, **some), "datamodel")
             score = linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))
             cells.append(worded(score, ".2f"))
         rows.append([f"{max(1, n // 2 - most)} to {min(n - 1, n // 2 + most)}", f"{count}", *cells])
     return table(["labelers in a coalition", "evaluations", *titles.values()], rows)
-
-
-def itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
-    """Where truth's coalitions of half of the contributors were evaluated by the study's own recipe too: the rank
-    correlations of that F with retraining's, which credits from this recipe could have at best but for its noise, and
-    of the study's credits with both. Nothing where they were not."""
-    fine_tuned, credited = "F by the recipe", "the study's credits"
-    rows = [[fine_tuned, "retraining"], [credited, "retraining"], [credited, fine_tuned]]
-    found = contest.study.evaluations(status="done", purpose="validation")
-    for prop in titles:
-        truth, sign = _nearest_half(contest.truths(prop)), 1 if contest.properties[prop].higher_is_better else -1
-        known = {
-            each.coalition: sign * value.value
-            for each in found
-            for value in each.values
-            if value.property == prop and value.value is not None
-        }
-        coalitions = [encode(row) for row in truth.coalitions]
-        if not known.keys() >= set(coalitions):
-            return []
-        own, retrained = np.array([known[each] for each in coalitions]), truth.values.mean(axis=1)
-        credits = truth.coalitions @ contest.contenders(prop)[0].credits
-        for cells, (one, other) in zip(rows, ((own, retrained), (credits, retrained), (credits, own)), strict=True):
-            cells.append(worded(float(spearmanr(one, other).statistic), ".2f"))
-    return table(["", "against", *titles.values()], rows)
 
 
 def labelers(tables: Sequence[CreditTable], called: Mapping[str, str]) -> list[str]:

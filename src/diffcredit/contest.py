@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -220,7 +220,7 @@ class Contest:
         seconds = {stage: np.array([evaluations[key].seconds.get(stage, math.nan) for key in kept]) for stage in STAGES}
         return RecipeGame(
             recipe=each.recipe,
-            method=each.config.retraining.method,
+            method=self._method(each),
             steps=self._steps(each)[0],
             size_distribution=self.study.config.design.distribution,
             coalitions=np.array([decode(key[0]) for key in kept]),
@@ -249,7 +249,7 @@ class Contest:
         seconds = {stage: np.array([one.seconds.get(stage, math.nan) for one in done]) for stage in STAGES}
         return RecipeGame(
             recipe=each.recipe,
-            method=each.config.retraining.method,
+            method=self._method(each),
             steps=self._steps(each)[0],
             size_distribution=self.study.config.design.distribution,
             coalitions=np.array([decode(one.coalition) for one in done]),
@@ -412,10 +412,23 @@ class Contest:
             )
         return self._rehearsed[each.recipe]
 
+    def _method(self, each: "Study") -> str:
+        """What a recipe shares with those that differ from it in their steps alone: the method's name; where another
+        recipe has that with other settings, the name of the first of them."""
+        alike = [one for one in self.recipes if _but_steps(one) == _but_steps(each)] or [each]
+        method = each.config.retraining.method
+        named = [one for one in self.recipes if one.config.retraining.method == method] or [each]
+        return method if named[0] in alike else alike[0].recipe
+
     def _preparation(self, each: "Study", training: float) -> float:
         """Seconds of preparation at the pace of the coalitions' ``training``."""
         steps, prepared = self._steps(each)
         return prepared * training / steps if steps else math.nan
+
+
+def _but_steps(each: "Study") -> tuple[str, dict[str, Any]]:
+    section = each.config.retraining
+    return section.method, {key: value for key, value in section.options.items() if key != "steps"}
 
 
 def _distinguishes(baseline: StudyBaseline) -> bool:

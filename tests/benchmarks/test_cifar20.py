@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks.cifar20 import tables
+from benchmarks.cifar20 import recipe, tables
 from benchmarks.cifar20.images import noisy, retrained
 from benchmarks.cifar20.measure import PAGE
 from benchmarks.cifar20.page import page
@@ -225,18 +225,57 @@ def test_of_sizes_near_to_a_half_alone(made, monkeypatch):
 def test_what_the_recipe_itself_says_of_truths_coalitions(tmp_path):
     contest, prop = planted(tmp_path, noise=0.5), "colourfulness"
     contest.baselines = []
-    assert tables.itself(contest, {prop: "Colour"}) == []
+    assert recipe.itself(contest, {prop: "Colour"}) == recipe.misjudged(contest, {prop: "Colour"}, {}) == []
     (truth,), game = contest.truths(prop), {prop: additive(np.arange(8.0))}
     tasks = [Task(encode(row), 0, "validation") for row in truth.coalitions]
     record(contest.study, tasks[1:], game)
-    assert tables.itself(contest, {prop: "Colour"}) == []  # all of them, or none
+    assert recipe.itself(contest, {prop: "Colour"}) == []  # all of them, or none
     record(contest.study, tasks[:1], game)
-    text = "\n".join(tables.itself(contest, {prop: "Colour"}))
+    lines = [line.split("|") for line in recipe.itself(contest, {prop: "Colour"})[2:8]]
+    told = {(row[1].strip(), row[2].strip()): numbers(row[3]) for row in lines}
     credits = truth.coalitions @ contest.contenders(prop)[0].credits
     own, retrained = truth.coalitions @ np.arange(8.0), truth.values.mean(axis=1)
-    told = [line.split("|")[3].strip().replace("−", "-") for line in text.splitlines()[2:5]]
-    for found, (one, other) in zip(told, ((own, retrained), (credits, retrained), (credits, own)), strict=True):
-        assert float(found) == pytest.approx(spearmanr(one, other).statistic, abs=0.0051)
+    for key, one, other in (
+        (("F by the recipe", "retraining"), own, retrained),
+        (("the study's credits", "retraining"), credits, retrained),
+        (("the study's credits", "F by the recipe"), credits, own),
+    ):
+        assert told[key][0] == pytest.approx(spearmanr(one, other).statistic, abs=0.0051)
+    # what the recipe has without noise an additive model finds but for coalitions that it did not see
+    learned, ceiling = (told[f"additive model of {what}", "retraining"] for what in ("F by the recipe", "retraining"))
+    assert learned[0] == pytest.approx(told["F by the recipe", "retraining"][0], abs=0.02)
+    difference = told["the latter two's difference", ""]
+    assert difference[0] == pytest.approx(ceiling[0] - learned[0], abs=0.011)
+    assert difference[1] <= difference[0] <= difference[2]
+
+
+def numbers(text: str) -> list[float]:
+    return [float(each) for each in re.findall(r"-?\d+\.\d+", text.replace("−", "-"))]
+
+
+def test_of_whom_the_recipe_thinks_too_much():
+    random = np.random.default_rng(0)
+    coalitions = np.array([random.permutation(20) < 10 for _ in range(100)])
+    effects, others = random.normal(0, 1, (2, 20))
+    noises = random.normal(0, 0.5, (2, 100))
+    same = recipe.overrated(recipe.Seen(coalitions, 7 + 0.3 * (coalitions @ effects + noises[0]), coalitions @ effects))
+    assert np.abs(same).max() < recipe.FAR  # models that differ less are not otherwise
+    wrong = effects + np.eye(20)[4] * 1.5
+    found = recipe.overrated(recipe.Seen(coalitions, coalitions @ wrong + noises[0], coalitions @ effects + noises[1]))
+    assert [place for place in range(20) if abs(found[place]) > recipe.FAR] == [4]
+    assert found[4] > 0
+    lost = recipe.overrated(recipe.Seen(coalitions, coalitions @ others + noises[0], coalitions @ effects + noises[1]))
+    assert (np.abs(lost) > recipe.FAR).sum() > 10
+
+
+def test_standard_errors_of_what_the_recipe_thinks_too_much():
+    random = np.random.default_rng(1)
+    coalitions = np.array([random.permutation(8) < 4 for _ in range(60)])
+    effects, found = np.arange(8.0), []
+    for _ in range(400):
+        noises = random.normal(0, 0.5, (2, 60))
+        found.append(recipe.overrated(recipe.Seen(coalitions, *(coalitions @ effects + noises))))
+    assert np.std(found) == pytest.approx(1, abs=0.1)
 
 
 def test_of_another_share_the_best_of_each_kind_is_told():

@@ -94,6 +94,19 @@ def test_the_section_is_in_seconds_or_minutes():
     assert all(len(row) == len(section.tables[0].columns) for row in section.tables[0].rows)
 
 
+def test_the_median_is_told_and_who_has_a_mean_far_above_it():
+    uneven = replace(spent("a", "x", 1, 3.0), training_seconds=np.array([2.0] * 9 + [40.0]))
+    uneven = replace(uneven, sampling_seconds=np.full(10, 1.0), values=np.zeros(10))
+    result = runtime([uneven, spent("b", "x", 2, 3.0)], RETRAINING)
+    section = runtime_section(result)
+    table = section.tables[0]
+    medians = {row[0]: row[table.columns.index("median of both")] for row in table.rows}
+    assert medians["a"] == pytest.approx(3.0)
+    assert medians["b"] == pytest.approx(result.recipes[2].both.mean)
+    (caveat,) = section.caveats
+    assert "of a a few" in caveat
+
+
 def test_the_section_warns_where_devices_differ():
     result = runtime([spent("a", "x", 1, 3.0), spent("b", "x", 2, 3.0)], RETRAINING)
     section = runtime_section(result, {"from_scratch": ["H200"], "a": ["H200"], "b": ["H200", "CPU"]})

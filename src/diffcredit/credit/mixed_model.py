@@ -5,9 +5,11 @@ y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0,
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import fdtrc
 
 from diffcredit.credit.regression import Regression, regress
@@ -19,6 +21,7 @@ IntArray = NDArray[np.intp]
 
 # So many coalitions tell the shape well enough; the decomposition of more would cost most of the time.
 SHAPE_ROWS = 1200
+PRECISE = 4 * float(np.finfo(float).eps)  # as near as a root can be asked for
 
 
 @dataclass(frozen=True)
@@ -162,12 +165,13 @@ def restricted_likelihood(
         change, left, share = sums.tolist()
         return freedom * change / max(left + unexplained, 1e-200) - share - typical / (ridge + typical)
 
-    # A grid first, since the deviance may have two minima; then halvings by its slope, which fix λ to the
-    # last digits where its values could not.
+    # A grid first, since the deviance may have two minima; then its slope's root, which fixes λ to the last digits
+    # where its values could not.
     grid = np.geomspace(1e-10 * information.mean(), information.sum() / 2, 101)
     best = int(np.argmin(deviance(grid[:, None])))
     low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 100)])
-    for _ in range(60):
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return VarianceComponents(float(explained(high)) / freedom, high, float(deviance(high)), freedom)
+    if slope(low) <= 0 < slope(high):
+        ridge = exp(brentq(lambda x: slope(exp(x)), log(low), log(high), xtol=1e-15, rtol=PRECISE))
+    else:  # at an end of what λ may be
+        ridge = low if slope(low) > 0 else high
+    return VarianceComponents(float(explained(ridge)) / freedom, ridge, float(deviance(ridge)), freedom)

@@ -50,9 +50,9 @@ class Contender:
 @dataclass(frozen=True, eq=False)
 class RecipeGame:
     """One property's evaluations by one recipe, in the order of the design: ``coalitions`` (m, n) of the design
-    ``size_distribution`` with ``values`` (m,); replicates of F(∅) and F(N); the retraining ``method`` and its number
-    of training ``steps`` for a coalition (None: it has none); and the seconds (m,) that each evaluation took to train
-    and to sample. ``preparation`` is the seconds that were spent before the first coalition, such as on pruning and
+    ``size_distribution`` with ``values`` (m,); replicates of F(∅) and F(N); the retraining ``method``, the same for
+    recipes that differ in their number of training ``steps`` for a coalition (None: it has none) alone; and the seconds
+    (m,) that each evaluation took to train and to sample. ``preparation`` is the seconds that were spent before the first coalition, such as on pruning and
     recovery (NaN: not known)."""
 
     recipe: str
