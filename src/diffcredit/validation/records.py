@@ -52,8 +52,8 @@ class RecipeGame:
     """One property's evaluations by one recipe, in the order of the design: ``coalitions`` (m, n) of the design
     ``size_distribution`` with ``values`` (m,); replicates of F(∅) and F(N); the retraining ``method``, the same for
     recipes that differ in their number of training ``steps`` for a coalition (None: it has none) alone; and the seconds
-    (m,) that each evaluation took to train and to sample. ``preparation`` is the seconds that were spent before the first coalition, such as on pruning and
-    recovery (NaN: not known)."""
+    (m,) that each evaluation took to train and to sample. ``preparation`` is the seconds that were spent before the
+    first coalition, such as on pruning and recovery (NaN: not known)."""
 
     recipe: str
     method: str
