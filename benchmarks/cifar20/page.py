@@ -62,6 +62,11 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         "the same evaluations (▽: told apart from ours, worse):",
         "",
         *tables.by_count(contest, titles),
+        *_redrawn(contest, titles),
+        "What another recipe does: its LDS less that of the study's own from as many evaluations, without "
+        "surrogates, over the same coalitions (△ and ▽: told apart):",
+        "",
+        *tables.as_many(contest, titles),
         *_sizes(contest, titles),
         *_other_shares(results),
         "## Who helps with what",
@@ -82,6 +87,16 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         files |= {f"{each.name}.svg": each.svg.encode() for each in section.figures}
         files |= {f"{each.name}.png": each.png for each in section.photographs}
     return Page("\n".join(lines).rstrip() + "\n", files)
+
+
+def _redrawn(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """How much hangs on which coalitions were evaluated."""
+    lines = tables.redrawn(contest, titles)
+    words = (
+        "These are the first of one design. How much hangs on which? Ours from some of all evaluations, drawn at "
+        f"random; means over {tables.DRAWS} draws, ± standard deviations:"
+    )
+    return [words, "", *lines] if lines else []
 
 
 def _other_shares(results: Mapping[str, LDS]) -> list[str]:

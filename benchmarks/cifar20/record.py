@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,6 +34,7 @@ from diffcredit.ledger.archive import read_archive
 from diffcredit.study import Study
 from diffcredit.study_baselines import StudyBaseline, helpfulness
 from diffcredit.validation.crediting import credits_of
+from diffcredit.validation.records import RecipeGame
 from diffcredit.validation.writing import read_section, write_section
 
 STUDY = Path(__file__).parents[2] / "studies" / "cifar20-h200" / "study.yaml"
@@ -116,6 +118,14 @@ def _restore(archive: Path, folder: Path) -> dict[str, Any]:
     return settings
 
 
+class Unchanging(Contest):
+    """Of a ledger that nobody writes to: what it says is read once."""
+
+    @cache  # noqa: B019 - both are gone with the page
+    def game(self, each: Study, prop: str) -> RecipeGame | None:
+        return super().game(each, prop)
+
+
 @contextmanager
 def recorded(record: Path) -> Iterator[Contest]:
     """The contest of the study as it was recorded, in a folder of its own."""
@@ -127,7 +137,7 @@ def recorded(record: Path) -> Iterator[Contest]:
         others = baselines(study, kept) if kept.exists() else []
         if (record / DRAWN).exists():
             others += papers_own(Contest(restored(record / DRAWN, Path(place) / "paper"), []))
-        yield Contest(study, others)
+        yield Unchanging(study, others)
 
 
 def restored(archive: Path, folder: Path) -> Study:

@@ -9,7 +9,7 @@ from math import ceil, isfinite, log10
 import numpy as np
 
 from benchmarks.cifar20.record import PAPERS
-from benchmarks.markdown import cell, marked, scores_of, table
+from benchmarks.markdown import cell, mark, marked, scores_of, table
 from diffcredit.coalitions import make_design
 from diffcredit.contest import Contest
 from diffcredit.errors import UserError
@@ -39,6 +39,7 @@ COUNTS = (50, 100, 200, 300, 400)
 """Evaluations, beside all."""
 ESTIMATORS = {"shapley": "ours", "kernelshap": "the paper's estimator"}
 THINNINGS = 20
+SOME_COUNTS, DRAWS = (100, 300), 10
 SOME = 3  # contributors at either end
 STAGES = ("training", "sampling", "measuring")
 
@@ -126,6 +127,48 @@ def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return table(["evaluations", "credits by", *columns], rows)
 
 
+def redrawn(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """The LDS of the study's own method from some of its evaluations, drawn at random: means and standard deviations
+    over draws, which tell how much hangs on which were evaluated. Nothing where there are too few to draw from."""
+    rows: dict[int, list[str]] = {}
+    for prop in titles:
+        game, truth = contest.game(contest.study, prop), nearest_half(contest.truths(prop))
+        assert game is not None
+        every, retrained = len(game.values), truth.values.mean(axis=1)
+        for count in (count for count in SOME_COUNTS if count < every):
+            scores = []
+            for seed in range(DRAWS):
+                places = np.random.default_rng(seed).permutation(every)[:count]
+                own = replace(game, coalitions=game.coalitions[places], values=game.values[places])
+                scores.append(linear_datamodeling_score(credits_of(own, "shapley"), truth.coalitions, retrained))
+            rows.setdefault(count, []).append(_mean_and_deviation(scores))
+    lines = [[str(count), *cells] for count, cells in rows.items()]
+    return table(["evaluations", *titles.values()], lines) if lines else []
+
+
+def as_many(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+    """A row another recipe: its LDS less that of the study's own recipe from as many evaluations, over the same
+    coalitions; by the study's own method without surrogates."""
+    rows: dict[str, list[str]] = {}
+    for prop in titles:
+        own, truth = contest.game(contest.study, prop), nearest_half(contest.truths(prop))
+        assert own is not None
+        for game in contest.games(prop)[1:]:
+            count = min(len(game.values), len(own.values))
+            pair = [
+                Contender(each.recipe, "", each.recipe, credits_of(each, "shapley", slice(count)))
+                for each in (own, game)
+            ]
+            (difference,) = lds([truth], pair).differences
+            beginning = [game.recipe, str(count)]
+            rows.setdefault(game.recipe, beginning).append(cell(difference.spearman, "+.2f") + mark(difference))
+    return table(["recipe", "evaluations of each", *titles.values()], [*rows.values()])
+
+
+def _mean_and_deviation(scores: Sequence[float]) -> str:
+    return f"{worded(float(np.mean(scores)), '.2f')} ± {worded(float(np.std(scores, ddof=1)), '.2f')}"
+
+
 def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     """The paper's estimator from evaluations of a uniform design that are thinned at random until their sizes are the
     Shapley kernel's, as the paper draws them, beside as many that are weighted: means and standard deviations of the
@@ -150,10 +193,8 @@ def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
                 )
                 pair.append(linear_datamodeling_score(credits_of(own, "kernelshap"), truth.coalitions, retrained))
             scores.append(pair)
-        for cells, mean, deviation in zip(
-            rows.values(), np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1), strict=True
-        ):
-            cells.append(f"{worded(float(mean), '.2f')} ± {worded(float(deviation), '.2f')}")
+        for cells, some_scores in zip(rows.values(), zip(*scores, strict=True), strict=True):
+            cells.append(_mean_and_deviation(some_scores))
     about = f"{round(np.mean(numbers))} evaluations"
     return table([about, *titles.values()], [[name, *cells] for name, cells in rows.items()])
 

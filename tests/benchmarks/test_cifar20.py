@@ -22,6 +22,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import Study
+from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.lds import lds
 from diffcredit.validation.records import Contender, Truth
 from diffcredit.validation.sections import Photograph, Section
@@ -247,6 +248,32 @@ def test_what_the_recipe_itself_says_of_truths_coalitions(tmp_path):
     difference = told["the latter two's difference", ""]
     assert difference[0] == pytest.approx(ceiling[0] - learned[0], abs=0.011)
     assert difference[1] <= difference[0] <= difference[2]
+
+
+def test_how_much_hangs_on_which_were_evaluated(tmp_path, monkeypatch):
+    contest, prop = planted(tmp_path, noise=3.0), "colourfulness"
+    assert tables.redrawn(contest, {prop: "Colour"}) == []  # there are 30
+    monkeypatch.setattr(tables, "SOME_COUNTS", (10, 20))
+    few, more = ([*map(str.strip, line.split("|"))] for line in tables.redrawn(contest, {prop: "Colour"})[2:4])
+    assert (few[1], more[1]) == ("10", "20")
+    (worse, spread), (better, less) = numbers(few[2]), numbers(more[2])
+    assert worse < better < 1
+    assert 0 < less < spread
+
+
+def test_recipes_are_compared_from_as_many_evaluations(tmp_path):
+    contest, prop = planted(tmp_path, noise=0.5), "colourfulness"
+    line = next(line for line in tables.as_many(contest, {prop: "Colour"}) if "from_scratch" in line)
+    _, recipe_name, count, found, _ = map(str.strip, line.split("|"))
+    own, scratch = (contest.game(each, prop) for each in (contest.study, contest.scratch))
+    assert (recipe_name, int(count)) == ("from_scratch", min(len(own.values), len(scratch.values)))
+    (truth,) = contest.truths(prop)
+    means = truth.values.mean(axis=1)
+    ours, theirs = (
+        spearmanr(truth.coalitions @ credits_of(each, "shapley", slice(int(count))), means).statistic
+        for each in (own, scratch)
+    )
+    assert numbers(found)[0] == pytest.approx(theirs - ours, abs=0.0051)
 
 
 def numbers(text: str) -> list[float]:
