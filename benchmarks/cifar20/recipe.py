@@ -50,9 +50,9 @@ def seen_twice(contest: Contest, prop: str) -> Seen | None:
 
 
 def itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
-    """Rank correlations with retraining, over the same coalitions: of F by the recipe, which credits from it could
-    have at best but for its noise; of an additive model of that, and of one of retraining, each foretelling coalitions
-    that it was not fitted to; of the study's credits. Nothing where these coalitions were not evaluated."""
+    """Rank correlations with retraining, over the same coalitions: of F by the recipe; of an additive model of that,
+    and of one of retraining, each foretelling coalitions that it was not fitted to; of the study's credits, which rest
+    on other coalitions and may exceed both of the recipe's. Nothing where these coalitions were not evaluated."""
     fine_tuned, additive, credited = "F by the recipe", "additive model of", "the study's credits"
     rows = [
         [fine_tuned, "retraining"],

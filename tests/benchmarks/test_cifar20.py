@@ -28,7 +28,7 @@ from diffcredit.validation.records import Contender, Truth
 from diffcredit.validation.sections import Photograph, Section
 from diffcredit.validation.writing import write_section
 from tiny_study import rows
-from validated_study import additive, planted, record, validated
+from validated_study import WEIGHTS, additive, planted, record, validated
 
 LEVELS = "F(∅) as measured", "F(N) in its place"
 
@@ -248,6 +248,22 @@ def test_what_the_recipe_itself_says_of_truths_coalitions(tmp_path):
     difference = told["the latter two's difference", ""]
     assert difference[0] == pytest.approx(ceiling[0] - learned[0], abs=0.011)
     assert difference[1] <= difference[0] <= difference[2]
+
+
+def test_whom_the_recipe_misjudges_is_named(tmp_path):
+    """Among contributors whose order is not that of what they are called."""
+    contest, prop = planted(tmp_path, noise=0.1), "colourfulness"
+    (truth,), names = contest.truths(prop), contest.study.contributions.contributors
+    rated = WEIGHTS + np.where(np.array(names) == "cy", 5.0, 0.0)
+    tasks = [Task(encode(row), 0, "validation") for row in truth.coalitions]
+    record(contest.study, tasks, {prop: additive(rated, noise=0.1)})
+    called = {name: f"{name}'s" for name in reversed(names[1:])}
+    lines = [line.split("|") for line in recipe.misjudged(contest, {prop: "Colour"}, called)[2:-1]]
+    assert [row[1].strip() for row in lines] == [*called.values(), names[0]]
+    found = {row[1].strip(): numbers(row[2])[0] for row in lines}
+    assert max(found, key=lambda name: abs(found[name])) == "cy's"
+    assert found["cy's"] > recipe.FAR
+    assert next(row[2] for row in lines if row[1].strip() == "cy's").strip().startswith("**+")
 
 
 def test_how_much_hangs_on_which_were_evaluated(tmp_path, monkeypatch):
