@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffcredit.artifacts import atomic_file, write_text
-from diffcredit.seeds import derive_seed
+from diffcredit.util.artifacts import atomic_file, write_text
+from diffcredit.util.seeds import derive_seed
 
 # twelve designers with coherent subjects, from nearly monochrome (clocks) to colourful (smileys, flags);
 # two of them draw the same subject, so that the game has contributors who can stand in for each other

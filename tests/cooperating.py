@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diffcredit.cooperation import Driver
 from diffcredit.execution import InProcess, Task
+from diffcredit.execution.driver import Driver
 from diffcredit.execution.tasks import utc_now, worker_name
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
 

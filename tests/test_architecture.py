@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,72 +14,48 @@ from planted_study import additive, plant
 
 SOURCE = Path(diffcredit.__file__).parent
 
-FOUNDATION = (
-    "errors",
-    "artifacts",
-    "events",
-    "seeds",
-    "stores",
-    "progress",
-    "shown",
-    "yamlfile",
-    "csvtext",
-    "plugins",
-    "pictures",
-)
 ROOMS = (
+    "util",
     "contributions",
-    "diffusion",
     "coalitions",
+    "ledger",
+    "credit",
+    "diffusion",
     "retraining",
     "features",
     "properties",
     "surrogates",
-    "ledger",
     "execution",
-    "credit",
+    "study",
     "baselines",
     "validation",
     "report",
     "testing",
     "cli",
 )
-ASSEMBLY = (
-    "comparing",
-    "config",
-    "contest",
-    "cooperation",
-    "pilot",
-    "preparation",
-    "quality",
-    "recomputing",
-    "remeasuring",
-    "schedule",
-    "study",
-    "study_baselines",
-    "study_surrogates",
-    "study_validation",
-    "truth",
-    "worker_files",
-)  # these may import any room
-AFTER_ASSEMBLY = ("report", "testing", "cli")  # and these may import them
+BESIDE = ("__init__.py", "__main__.py", "errors.py", "py.typed")
+MOST_EDGES = 110
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """The modules that the code imports, those for type checkers left out."""
+def imports(tree: ast.AST, *, typed: bool = False) -> Iterator[str]:
+    """The modules that the code imports; ``typed``: those for type checkers too."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not typed:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             assert node.module is not None
-            if node.module == "diffcredit":
-                yield from (f"diffcredit.{alias.name}" for alias in node.names)
-            else:
-                yield node.module
-        yield from imports(node)
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if is_module(name) else node.module for name in names)
+        yield from imports(node, typed=typed)
+
+
+def is_module(name: str) -> bool:
+    """Whether ``name``, which an import names, is a module of ours and not something in one."""
+    place = SOURCE.parent.joinpath(*name.split("."))
+    return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
 
 
 def home_of(module: str) -> str:
@@ -86,33 +63,53 @@ def home_of(module: str) -> str:
     return module.split(".")[1]
 
 
-def allowed(importer: str) -> set[str]:
-    if importer in FOUNDATION:
-        return {*FOUNDATION}
-    if importer in ASSEMBLY:
-        return {*FOUNDATION, *ROOMS, *ASSEMBLY} - {"cli"}
-    above = ROOMS[: ROOMS.index(importer) + 1]
-    return {*FOUNDATION, *above, *(ASSEMBLY if importer in AFTER_ASSEMBLY else ())}
+FILES = sorted(SOURCE.rglob("*.py"))
 
 
-FILES = sorted(file for file in SOURCE.rglob("*.py") if file.name != "__init__.py" or file.parent != SOURCE)
+def room_edges(*, typed: bool = False) -> set[tuple[str, str]]:
+    """Which room imports which other one, lazily or at once; ``typed``: for a type checker too."""
+    edges = set()
+    for file in FILES:
+        importer = file.relative_to(SOURCE).parts[0]
+        if importer in ROOMS:
+            found = imports(ast.parse(file.read_text(encoding="utf-8")), typed=typed)
+            homes = {home_of(name) for name in found if name.startswith("diffcredit.")}
+            edges |= {(importer, home) for home in homes & set(ROOMS) - {importer}}
+    return edges
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(SOURCE).as_posix())
-def test_imports_only_what_is_above(file):
-    importer = file.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if importer == "__main__":
-        importer = "cli"
-    assert importer in (*FOUNDATION, *ROOMS, *ASSEMBLY), f"{importer} has no place in the house"
-    ours = {name for name in imports(ast.parse(file.read_text(encoding="utf-8"))) if name.startswith("diffcredit.")}
-    assert {name for name in ours if home_of(name) not in allowed(importer)} == set()
+def test_nothing_stands_beside_the_rooms():
+    found = {path.name for path in SOURCE.iterdir() if path.name != "__pycache__"}
+    assert found == {*ROOMS, *BESIDE}
+
+
+def test_rooms_import_only_rooms_above_them():
+    below = {(a, b) for a, b in room_edges(typed=True) if ROOMS.index(b) > ROOMS.index(a)}
+    assert below == set()
+
+
+def test_rooms_know_few_others():
+    assert len(room_edges()) <= MOST_EDGES
+
+
+def module_of(file: Path) -> str:
+    parts = file.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    modules = {module_of(file): file for file in FILES if file.parent != SOURCE}
+    graph = {
+        name: {found for found in imports(ast.parse(file.read_text(encoding="utf-8"))) if found in modules} - {name}
+        for name, file in modules.items()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
 def test_the_check_sees_imports_wherever_they_are():
     code = "import typing\nif TYPE_CHECKING:\n    import a\ndef f():\n    from diffcredit import study\n"
     assert set(imports(ast.parse(code))) == {"typing", "diffcredit.study"}
-    assert "study" not in allowed("ledger")
-    assert "credit" not in allowed("ledger")
+    assert set(imports(ast.parse(code), typed=True)) == {"typing", "a", "diffcredit.study"}
 
 
 def loaded(code: str, names: set[str]) -> set[str]:

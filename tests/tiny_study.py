@@ -102,7 +102,7 @@ def run_here(file: Path) -> list[Any]:
     """Runs the study in this process, all of it in one thread; the evaluations it made."""
     from diffcredit.execution import InProcess
     from diffcredit.execution.threads import limited_threads
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     with limited_threads(1):
         return list(Study.load(file).run(InProcess()))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from diffcredit.coalitions import decode
-from diffcredit.contest import Contest
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
-from diffcredit.preparation import recipe_settings
-from diffcredit.study import Study
+from diffcredit.study.prepared import recipe_settings
+from diffcredit.study.study import Study
+from diffcredit.validation.contest import Contest
 from tiny_study import images_of, write_study
 
 NAMES = ("ann", "bob", "cy", "dee", "eve", "flo", "gus", "hal")

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cifar20.record import CLASSES, SEEN, STUDY
-from diffcredit.contest import Contest
 from diffcredit.execution.threads import limited_threads
 from diffcredit.features import Images
-from diffcredit.pictures import image_grid
-from diffcredit.preparation import generated_images
 from diffcredit.properties.measuring import Observation, measure_all
-from diffcredit.study import Study
+from diffcredit.study.prepared import generated_images
+from diffcredit.study.study import Study
+from diffcredit.util.images import image_grid
+from diffcredit.validation.contest import Contest
 from diffcredit.validation.sections import Cell, Photograph, Section, Table
 from diffcredit.validation.writing import write_section
 

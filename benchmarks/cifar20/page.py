@@ -8,13 +8,13 @@ from pathlib import Path
 from benchmarks.cifar20 import recipe, tables
 from benchmarks.cifar20.record import CLASSES, LOOKING, SEEN
 from benchmarks.markdown import cell, table
-from diffcredit.contest import Contest
 from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
 from diffcredit.report.tables import credit_tables
-from diffcredit.study_validation import Validation
+from diffcredit.validation.contest import Contest
 from diffcredit.validation.lds import LDS
 from diffcredit.validation.sections import Cell, Estimate, Section, Table
+from diffcredit.validation.study import Validation
 from diffcredit.validation.wording import worded
 from diffcredit.validation.writing import read_section, table_csv
 

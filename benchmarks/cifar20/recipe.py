@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.cifar20.tables import nearest_half
 from benchmarks.markdown import cell, table
 from diffcredit.coalitions import encode
-from diffcredit.contest import Contest
+from diffcredit.validation.contest import Contest
 from diffcredit.validation.records import BoolArray, FloatArray
 from diffcredit.validation.statistics import (
     additive_predictions,

@@ -24,15 +24,15 @@ import numpy as np
 import yaml
 
 from benchmarks.evidence.runs import baselines
-from diffcredit.artifacts import atomic_file
 from diffcredit.baselines import BaselineCredits
+from diffcredit.baselines.study import StudyBaseline, helpfulness
 from diffcredit.cli.export import export
-from diffcredit.contest import Contest
 from diffcredit.errors import UserError
 from diffcredit.ledger import Ledger
 from diffcredit.ledger.archive import read_archive
-from diffcredit.study import Study
-from diffcredit.study_baselines import StudyBaseline, helpfulness
+from diffcredit.study.study import Study
+from diffcredit.util.artifacts import atomic_file
+from diffcredit.validation.contest import Contest
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.records import RecipeGame
 from diffcredit.validation.writing import read_section, write_section

@@ -11,10 +11,10 @@ import numpy as np
 from benchmarks.cifar20.record import PAPERS
 from benchmarks.markdown import cell, mark, marked, scores_of, table
 from diffcredit.coalitions import make_design
-from diffcredit.contest import Contest
 from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
 from diffcredit.report.standings import standings
+from diffcredit.validation.contest import Contest
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, lds
 from diffcredit.validation.records import Contender, Truth

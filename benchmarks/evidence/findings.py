@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.evidence.runs import SCRATCH, UNLEARNING
-from diffcredit.contest import Contest
 from diffcredit.validation.budget import Budget, budget
+from diffcredit.validation.contest import Contest
 from diffcredit.validation.convergence import convergence
 from diffcredit.validation.counterfactual import Counterfactual, counterfactual, pooled_noise
 from diffcredit.validation.crediting import credits_of

@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from diffcredit.baselines import BaselineCredits
-from diffcredit.contest import Contest
+from diffcredit.baselines.study import StudyBaseline, build_baselines
 from diffcredit.ledger import Ledger
-from diffcredit.study import Study
-from diffcredit.study_baselines import StudyBaseline, build_baselines
+from diffcredit.study.study import Study
+from diffcredit.validation.contest import Contest
 
 HERE = Path(__file__).parent
 LEDGERS = HERE / "ledgers"

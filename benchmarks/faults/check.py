@@ -19,8 +19,8 @@ from benchmarks.faults.planted import key
 from benchmarks.faults.study import FaultyStudy, write_study
 from diffcredit.execution import InProcess
 from diffcredit.ledger import Evaluation
-from diffcredit.shown import last_line
-from diffcredit.stores import Store
+from diffcredit.util.sanitize import last_line
+from diffcredit.util.store import Store
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,18 @@ LOG = "log.jsonl"
 
 
 def main() -> None:
-    import diffcredit.study
+    import diffcredit.study.study
     from benchmarks.faults.study import FaultyStudy
     from diffcredit.cli.run import tell_failures
-    from diffcredit.cooperation import Driver
     from diffcredit.errors import DiffcreditError
-    from diffcredit.events import LOGGER, LogFile, event
     from diffcredit.execution import LocalWorkers
+    from diffcredit.execution.driver import Driver
     from diffcredit.execution.ray_cluster import RayWorkers
     from diffcredit.execution.tasks import worker_name
+    from diffcredit.util.events import LOGGER, LogFile, event
 
     file, address = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
-    diffcredit.study.Driver = partial(Driver, lease=LEASE)
+    diffcredit.study.study.Driver = partial(Driver, lease=LEASE)
     study = FaultyStudy(file, SECONDS)
     local, cluster = LocalWorkers(WORKERS, timeout=TIMEOUT), RayWorkers(WORKERS, address, gpus=0.0, timeout=TIMEOUT)
     LOGGER.setLevel(logging.INFO)

@@ -19,7 +19,7 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation, Value
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.properties.measuring import Observation
-from diffcredit.stores import Store
+from diffcredit.util.store import Store
 
 PROPERTIES = ("colourfulness", "benchmarks.faults.evaluator:brightness")
 PAUSE = 4.5  # seconds that a paused worker sleeps: longer than a lease, shorter than its time limit

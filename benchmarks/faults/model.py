@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from diffcredit.coalitions import decode
 from diffcredit.errors import DiffcreditError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 CONTRIBUTORS = tuple(f"c{index}" for index in range(10))
 SIDE = 6  # pixels

@@ -7,9 +7,9 @@ import yaml
 
 from benchmarks.faults.evaluator import PROPERTIES, FaultyEvaluator
 from benchmarks.faults.model import CONTRIBUTORS
-from diffcredit.config import read_config
 from diffcredit.ledger import PropertyRecord, Recipe
-from diffcredit.study import Study
+from diffcredit.study.config import read_config
+from diffcredit.study.study import Study
 
 NAME = "faults"
 

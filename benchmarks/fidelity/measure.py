@@ -25,7 +25,7 @@ COALITIONS, TRUTH_SEEDS = 24, 2
 def main() -> None:
     from diffcredit.coalitions import encode, make_design
     from diffcredit.execution.versions import package_versions
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     workers = os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as scratch:
@@ -79,7 +79,7 @@ def evaluate(recipe: str, coalition: str, replicate: int) -> tuple[str, str, int
     """One evaluation in a worker, which builds each recipe's evaluator once."""
     from diffcredit.execution.tasks import Task, evaluate_all
     from diffcredit.execution.threads import limited_threads
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     with limited_threads(1):
         if recipe not in _evaluators:

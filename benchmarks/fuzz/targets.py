@@ -13,12 +13,12 @@ from PIL import Image
 
 from benchmarks.fuzz import archives, studies, tables
 from benchmarks.fuzz.bytes import damaged_images
-from diffcredit.config import read_config
 from diffcredit.contributions import Contributions, load_contributions
-from diffcredit.plugins import NO_PLUGINS
-from diffcredit.preparation import build_family, build_properties, build_retraining
-from diffcredit.shown import in_one_line
-from diffcredit.study import Study
+from diffcredit.study.config import read_config
+from diffcredit.study.prepared import build_family, build_properties, build_retraining
+from diffcredit.study.study import Study
+from diffcredit.util.plugins import NO_PLUGINS
+from diffcredit.util.sanitize import in_one_line
 
 SECRET = (1, 2, 3)
 """The colour of the image outside, which no contributions may hold."""

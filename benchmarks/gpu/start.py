@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from diffcredit.cli.plan import foresee
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 
 FLEET = 16  # evaluations that are made together
 STUDY = """

@@ -25,7 +25,7 @@ from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.stepwise import train_stepwise
-from diffcredit.execution.calibration import blank_batch
+from diffcredit.execution.timing.calibration import blank_batch
 from diffcredit.execution.versions import package_versions
 from diffcredit.retraining.pruning import Sparsity
 

@@ -24,10 +24,10 @@ from diffcredit.execution.tasks import Task, evaluate_all
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
-from diffcredit.progress import silent
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.protocol import Ground
+from diffcredit.util.progress import silent
 
 NOTHING = Keeper(Path(), "nothing")
 RESULTS = Path(__file__).parent / "results.json"

@@ -7,11 +7,11 @@ from math import nan
 import numpy as np
 
 from benchmarks.sampling.settings import REFERENCES, Setting
-from diffcredit.config import StudyConfig
 from diffcredit.credit import Credits
+from diffcredit.credit.correlations import correlation
 from diffcredit.ledger import Evaluation, Game, Value, game_of
-from diffcredit.study import credits_of
-from diffcredit.validation.correlations import correlation
+from diffcredit.study.config import StudyConfig
+from diffcredit.study.study import credits_of
 from diffcredit.validation.records import FloatArray
 
 Values = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]

@@ -23,7 +23,6 @@ from typing import Any
 from benchmarks.sampling.agreement import Values, agreement, key
 from benchmarks.sampling.page import write_page
 from benchmarks.sampling.settings import REFERENCES, SETTINGS, SHARES, Setting
-from diffcredit.artifacts import write_text
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
@@ -33,9 +32,10 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation
-from diffcredit.preparation import model_loader, study_keeper, study_recipe
 from diffcredit.properties.measuring import Observation, measure_all, needs_features, needs_model
-from diffcredit.study import Study
+from diffcredit.study.prepared import model_loader, study_keeper, study_recipe
+from diffcredit.study.study import Study
+from diffcredit.util.artifacts import write_text
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
@@ -85,8 +85,8 @@ def chosen(study: Study, most: int | None) -> list[Evaluation]:
     done = [each for each in study.evaluations("done") if each.purpose in ("estimate", "endpoint")]
     if most is None:
         return done
-    first = {(task.coalition, task.replicate) for task in islice(study.schedule().coalitions(), most)}
-    return [each for each in done if each.purpose == "endpoint" or (each.coalition, each.replicate) in first]
+    first = {task.key for task in islice(study.schedule().coalitions(), most)}
+    return [each for each in done if each.purpose == "endpoint" or each.key in first]
 
 
 def table(study: Study, evaluations: Sequence[Evaluation], values: Values, prop: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def together(folder: Path, evaluations: int) -> dict[str, Any]:
         "made": [state["evaluations"] for state in both],
         "cpu": [sum(state["cpu"].values()) for state in both],
         "recorded": len(recorded),
-        "tasks": len({(each.coalition, each.replicate) for each in recorded}),
+        "tasks": len({each.key for each in recorded}),
         "problems": len(audit.problems),
     }
 

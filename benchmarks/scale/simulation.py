@@ -20,13 +20,13 @@ import yaml
 from numpy.typing import NDArray
 
 from diffcredit.coalitions import decode
-from diffcredit.config import read_config
 from diffcredit.execution import EvaluatorFactory, Task
 from diffcredit.execution.tasks import ASK_AGAIN
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
-from diffcredit.seeds import derive_seed
-from diffcredit.study import Study
+from diffcredit.study.config import read_config
+from diffcredit.study.study import Study
+from diffcredit.util.seeds import derive_seed
 
 CONTRIBUTORS = 20
 PROPERTIES = ("aesthetic", "colourfulness", "memorisation")

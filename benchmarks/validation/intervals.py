@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
-from diffcredit.validation.correlations import jackknifed_correlation
+from diffcredit.credit.correlations import jackknifed_correlation
 from diffcredit.validation.statistics import correlation_interval
 
 FloatArray = NDArray[np.float64]

@@ -19,9 +19,9 @@ from scipy.stats import pearsonr, spearmanr
 from benchmarks.validation.games import BoolArray, PairwiseGame, coalitions_of_half, pairwise_game
 from benchmarks.validation.intervals import WORLDS, FloatArray, draw, intervals
 from benchmarks.validation.page import write_page
+from diffcredit.credit.correlations import correlation, jackknifed_correlation
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import regress
-from diffcredit.validation.correlations import correlation, jackknifed_correlation
 from diffcredit.validation.lds import Ceiling, lds
 from diffcredit.validation.records import Contender, Estimate, Truth
 from diffcredit.validation.statistics import (

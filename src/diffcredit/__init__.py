@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from diffcredit.execution import InProcess, LocalWorkers
     from diffcredit.execution.ray_cluster import RayWorkers
     from diffcredit.ledger import Ledger
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 _HOMES = {
     "Contributions": "contributions",

@@ -27,7 +27,7 @@ from diffcredit.features import Features, Images
 from diffcredit.properties.colourfulness import colourfulness
 from diffcredit.properties.frechet import frechet_distance, moments, square_root
 from diffcredit.properties.inception_score import inception_score
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 
 STUDY = Path(__file__).with_name("study.yaml")
 ROWS, COLUMNS = 6, 16  # of the picture

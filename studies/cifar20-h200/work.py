@@ -25,12 +25,12 @@ from filelock import FileLock
 from diffcredit.cli.console import Bars, say
 from diffcredit.cli.opened import opened
 from diffcredit.coalitions import decode
-from diffcredit.contest import Contest, Work
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task
 from diffcredit.ledger import Evaluation
-from diffcredit.study_validation import Validation
-from diffcredit.truth import FIRST_REPLICATE
+from diffcredit.ledger.purposes import TRUTH_REPLICATE
+from diffcredit.validation.contest import Contest, Work
+from diffcredit.validation.study import Validation
 
 STUDY = Path(__file__).with_name("study.yaml")
 TURN = Path(gettempdir()) / "cifar20-h200.turn"
@@ -63,7 +63,7 @@ def foretold(contest: Contest) -> Work:
     """Truth's coalitions of half of the labelers by the study's own recipe: how far the LDS of any credits from it can
     come. No credits rest on them."""
     halves = dict.fromkeys(task.coalition for task in shares(contest, contest.truth().tasks, [MIDDLE]))
-    tasks = [Task(coalition, FIRST_REPLICATE, "validation") for coalition in halves]
+    tasks = [Task(coalition, TRUTH_REPLICATE, "validation") for coalition in halves]
     return Work(contest.study, tasks, f"truth's coalitions by {contest.study.recipe}")
 
 

@@ -21,7 +21,7 @@ from studies.planted.make import DEGREES, FILTERED, HALF, NOISE, TWINS, WHOLE, d
 
 from diffcredit.credit import Credits
 from diffcredit.credit.credits import half_width
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 
 METHODS = {"twins": "exact", "degraded": "shapley"}
 """Axioms speak of the game itself, which is small enough to be evaluated whole; for an order the default will do."""

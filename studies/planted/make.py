@@ -17,9 +17,9 @@ import yaml
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffcredit.artifacts import write_text
 from diffcredit.contributions import Contributions, load_contributions
-from diffcredit.seeds import derive_seed
+from diffcredit.util.artifacts import write_text
+from diffcredit.util.seeds import derive_seed
 
 Images = NDArray[np.uint8]
 

@@ -9,7 +9,7 @@ from diffcredit.baselines import curvature as room
 from diffcredit.baselines.curvature import Curvature, curvature, has_factors, positions
 from diffcredit.baselines.directional import Samples
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.progress import silent
+from diffcredit.util.progress import silent
 from diffusion import tiny_pipelines
 
 from .linear_models import D, every_direction, gauss_newton, images, layers, linear, narrowing, widening

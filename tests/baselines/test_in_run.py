@@ -13,8 +13,8 @@ from diffcredit.diffusion.latent import LatentFamily
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.progress import silent
-from diffcredit.seeds import derive_seed
+from diffcredit.util.progress import silent
+from diffcredit.util.seeds import derive_seed
 from diffusion.tiny_pipelines import autoencoder_kl
 
 from .made_up import contributions, generated, near_copies

@@ -12,8 +12,8 @@ from diffcredit.baselines.floors import ImageCount, RandomRanking
 from diffcredit.baselines.protocol import Category, How
 from diffcredit.baselines.training_property import TrainingProperty
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.plugins import build
 from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.util.plugins import build
 
 from .made_up import COUNTS, contributions, generated, permuted
 

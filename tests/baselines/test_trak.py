@@ -25,7 +25,7 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 from . import linear_models, made_up
 

@@ -17,11 +17,11 @@ from benchmarks.cifar20.tables import labelers
 from scipy.stats import spearmanr
 
 from diffcredit.coalitions import decode, encode
-from diffcredit.contest import Contest
 from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.report.tables import credit_tables
-from diffcredit.study import Study
+from diffcredit.study.study import Study
+from diffcredit.validation.contest import Contest
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.lds import lds
 from diffcredit.validation.records import Contender, Truth

@@ -10,8 +10,8 @@ from benchmarks.sampling.measure import chosen
 from benchmarks.sampling.settings import Setting
 from scipy.stats import pearsonr, spearmanr
 
-from diffcredit.config import read_config
 from diffcredit.ledger import Evaluation
+from diffcredit.study.config import read_config
 from validated_study import planted as planted_study
 
 N = 4

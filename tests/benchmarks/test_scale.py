@@ -38,7 +38,7 @@ def test_a_small_run(tmp_path):
     endpoints = 1 + study.config.design.full_replicates
     assert last["evaluations"] == 90 + endpoints
     recorded = study.evaluations()
-    assert len({(each.coalition, each.replicate) for each in recorded}) == 90 + endpoints == len(recorded)
+    assert len({each.key for each in recorded}) == 90 + endpoints == len(recorded)
     with study.ledger() as ledger:
         assert ledger.audit("scale").problems == ()
     for prop, credits in study.credits().items():

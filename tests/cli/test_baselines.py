@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.stats import spearmanr
 
 from diffcredit.baselines import BASELINES
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import images_of, write_study
 
 QUICK = ("image_count", "random_ranking", "training_property", "pixel_similarity")
@@ -48,8 +48,8 @@ def test_the_table_the_file_and_the_report(finished, diffcredit):
 
 
 def test_a_property_that_is_better_low_turns_only_what_measures_it(finished, diffcredit):
+    from diffcredit.baselines.study import kept_baselines
     from diffcredit.report.baselines import compared, study_helpfulness
-    from diffcredit.study_baselines import kept_baselines
 
     assert diffcredit("baselines", finished, *asked("image_count", "training_property"), warned=True)[0] == 0
     study = Study.load(finished)
@@ -127,7 +127,7 @@ def test_refused(text, said, finished, diffcredit):
 
 
 def test_every_name_leads_to_a_method_with_words():
-    from diffcredit.plugins import build
+    from diffcredit.util.plugins import build
 
     for name in BASELINES:
         baseline = build(name, {}, BASELINES, where="--method", beside=None)

@@ -19,7 +19,7 @@ from diffcredit.ledger import Value
 from diffcredit.report import Report
 from diffcredit.report.page import render
 from diffcredit.report.tables import credit_tables
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import CONFIG, ENVIRONMENT, changed, command, files_below, images_of, rows, run_here, write_study
 
 
@@ -143,10 +143,10 @@ def with_records(folder, count, standard_error, scale=1.0):
     rng, credit = np.random.default_rng(0), scale * np.linspace(-1, 1, 12)
     schedule = study.schedule()
     with study.ledger() as ledger:
-        done = {(e.coalition, e.replicate) for e in ledger.evaluations(study.name, study.recipe)}
+        done = {e.key for e in ledger.evaluations(study.name, study.recipe)}
         like = ledger.evaluations(study.name, study.recipe)[-1]
         for task in itertools.islice(schedule.coalitions(), count):
-            if (task.coalition, task.replicate) in done:
+            if task.key in done:
                 continue
             effect = float(np.array([member == "1" for member in task.coalition]) @ credit + rng.normal())
             values = tuple(

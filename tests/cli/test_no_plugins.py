@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from diffcredit.cli import app
-from diffcredit.plugins import NO_PLUGINS
-from diffcredit.preparation import build_family, build_properties, build_retraining
-from diffcredit.study import Study
+from diffcredit.study.prepared import build_family, build_properties, build_retraining
+from diffcredit.study.study import Study
+from diffcredit.util.plugins import NO_PLUGINS
 from tiny_study import write_study
 
 KEYS = {

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from diffcredit.cli.plan import foresee
-from diffcredit.cli.timing import evaluation_time, time_evaluation
-from diffcredit.execution.calibration import Timing
-from diffcredit.execution.evaluation_time import EvaluationTime
-from diffcredit.execution.measuring_time import MeasuringTime
-from diffcredit.preparation import start_and_rehearsal
-from diffcredit.study import Study
+from diffcredit.execution.timing.calibration import Timing
+from diffcredit.execution.timing.evaluation import EvaluationTime
+from diffcredit.execution.timing.measuring import MeasuringTime
+from diffcredit.study.prepared import start_and_rehearsal
+from diffcredit.study.study import Study
+from diffcredit.study.timing import evaluation_time, time_evaluation
 from tiny_study import files_below, images_of, run_here, write_study
 
 COSTS = {"once": 0.5, "together": 0.125}  # seconds a step

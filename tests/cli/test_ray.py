@@ -15,7 +15,7 @@ from diffcredit.cli.run import make_executor
 from diffcredit.cli.where import Where
 from diffcredit.errors import UserError
 from diffcredit.execution.ray_cluster import RayWorkers
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import ENVIRONMENT, command, images_of, recorded_values, rows, run_here, write_study
 
 pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')

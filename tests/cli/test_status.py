@@ -12,14 +12,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from diffcredit.cli import facts, status_view
+from diffcredit.cli import status_view
 from diffcredit.cli.console import SafeConsole
-from diffcredit.cli.facts import Watch
-from diffcredit.cli.tally import Tally
 from diffcredit.coalitions import encode, make_design
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value, claims
-from diffcredit.schedule import Schedule
-from diffcredit.study import Study
+from diffcredit.study import status as facts
+from diffcredit.study.schedule import Schedule
+from diffcredit.study.status import Watch
+from diffcredit.study.study import Study
+from diffcredit.study.tally import Tally
 from tiny_study import ENVIRONMENT, command, rows, write_study
 
 N = 6

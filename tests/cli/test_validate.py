@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from diffcredit.baselines import BASELINES, BaselineCredits
-from diffcredit.contest import Contest, Work
+from diffcredit.baselines.study import StudyBaseline
 from diffcredit.errors import UserError
-from diffcredit.preparation import recorded_keeper
 from diffcredit.properties.measuring import Observation
-from diffcredit.study import Study
-from diffcredit.study_baselines import StudyBaseline
-from diffcredit.study_validation import Validation, kept_sections
+from diffcredit.study.prepared import recorded_keeper
+from diffcredit.study.study import Study
+from diffcredit.validation.contest import Contest, Work
+from diffcredit.validation.study import Validation, kept_sections
 from tiny_study import files_below, images_of, rows, write_study
 from validated_study import additive, record, validated
 

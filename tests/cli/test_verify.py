@@ -11,8 +11,8 @@ from diffcredit.cli import app
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
-from diffcredit.recomputing import recompute
-from diffcredit.study import Study
+from diffcredit.study.reevaluate import recompute
+from diffcredit.study.study import Study
 from tiny_study import rows
 
 

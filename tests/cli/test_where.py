@@ -11,7 +11,7 @@ from diffcredit.cli.run import make_executor
 from diffcredit.cli.where import Where
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, InProcess, LocalWorkers
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import write_study
 
 

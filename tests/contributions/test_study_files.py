@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from diffcredit.errors import UserError
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import write_study
 
 from .pictures import paint_many

@@ -8,7 +8,7 @@ from diffcredit.diffusion import Training, checkpoints
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.training import train
-from diffcredit.progress import silent
+from diffcredit.util.progress import silent
 
 from . import tiny
 

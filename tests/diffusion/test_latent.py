@@ -11,7 +11,7 @@ from diffcredit.diffusion.latent import LatentDiffusion, LatentFamily
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, recorded_values, run_here, write_study
 
 from . import tiny, tiny_pipelines

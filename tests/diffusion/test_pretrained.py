@@ -17,7 +17,7 @@ from diffcredit.diffusion.ddpm import DDPM, PixelFamily
 from diffcredit.diffusion.latent import LatentFamily
 from diffcredit.diffusion.pretrained import DOWNLOADED, NOT_DOWNLOADED, PretrainedUNet, quiet
 from diffcredit.errors import UserError
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, recorded_values, rows, run_here, write_study
 
 from . import tiny, tiny_pipelines

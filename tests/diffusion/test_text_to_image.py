@@ -19,7 +19,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
 from diffcredit.retraining.pruning import prune_ranks
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import files_below, recorded_values, rows, run_here, write_study
 
 from . import tiny, tiny_pipelines

@@ -14,10 +14,10 @@ from diffcredit.execution import Task
 from diffcredit.execution.evaluator import ModelEvaluator, numerics
 from diffcredit.execution.keeping import Keeper
 from diffcredit.features.extractors import Extractors
-from diffcredit.progress import silent
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.protocol import Ground
+from diffcredit.util.progress import silent
 
 TASKS = [Task(coalition, 0, "estimate") for coalition in ("110", "011", "101", "010")]
 NOTHING = Keeper(Path("nowhere"), "nothing")

@@ -61,7 +61,7 @@ def test_tasks_may_depend_on_results():
 def test_none_among_the_tasks_says_that_there_may_be_one_soon(monkeypatch):
     monkeypatch.setattr(in_process, "ASK_AGAIN", 0.0)
     results = list(InProcess().run(Toy(), [None, TASKS[0], None, None, TASKS[3], None]))
-    assert [(item.coalition, item.replicate) for item in results] == [("00", 0), ("01", 1)]
+    assert [item.key for item in results] == [("00", 0), ("01", 1)]
 
 
 def test_builds_no_evaluator_for_no_task(tmp_path: Path):

@@ -12,7 +12,7 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.properties.heldout_loss import HeldoutLoss
 from diffcredit.properties.measuring import Observation
-from diffcredit.stores import Store
+from diffcredit.util.store import Store
 
 TASK, OTHER = Task("101", 0, "estimate"), Task("101", 1, "estimate")
 SAMPLING = Sampling(steps=2, images=5)

@@ -50,7 +50,7 @@ from toy_evaluators import (
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess, Task, ray_cluster, ray_remote
 from diffcredit.execution.ray_cluster import RayWorkers
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import recorded_values, run_here, write_study
 
 pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')

@@ -21,7 +21,7 @@ from diffcredit.execution.travel import (
     task_text,
 )
 from diffcredit.ledger import Evaluation, Recipe, Value
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import write_study
 
 

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from diffcredit.diffusion.micro_batches import OutOfMemoryError
 from diffcredit.errors import DiffcreditError
 from diffcredit.execution.troubles import told
-from diffcredit.plugins import in_plugin
+from diffcredit.util.plugins import in_plugin
 
 
 def full_disk() -> None:

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.ledger import differences
+from diffcredit.util.artifacts import fingerprint
 
 LEAVES = st.sampled_from([None, True, 0, 1, 1.0, -0.5, "", "1", "a"])
 SETTINGS = st.dictionaries(

@@ -2,9 +2,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.ledger import PropertyRecord, Recipe, Value
 from diffcredit.testing.ledgers import evaluation
+from diffcredit.util.artifacts import canonical_json
 
 
 def test_a_recipes_fingerprint_holds_for_its_content_not_its_name():

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import Features
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES, aesthetic_heads
 from diffcredit.properties.aesthetic import Aesthetic
 from diffcredit.properties.aesthetic_heads import BUNDLED
+from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.plugins import build
 from properties.fake_features import FAKE, context, fitted
 
 CLIP = {"name": FAKE, "width": 768}

@@ -5,13 +5,13 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import binom
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES
 from diffcredit.properties.classes import ClassCoverage, ClassShare
+from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.plugins import build
 from properties.fake_features import FAKE, context, fitted, pictures
 
 KINDS = 5

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import cosine_similarity
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.properties.clip_similarity import ClipSimilarity
+from diffcredit.util.artifacts import read_arrays, write_arrays
 from properties.fake_features import FAKE, context, fitted, pictures, text_vector
 
 PROMPTS = ("a cat", "a dog", "a cat", "a ship", "a dog", "a cat")

@@ -3,12 +3,12 @@ import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.stats import entropy
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.features.layout import pixel_features
 from diffcredit.properties.cluster_entropy import ClusterEntropy
+from diffcredit.util.artifacts import read_arrays, write_arrays
 from properties.fake_features import FAKE, context, fitted
 
 K = 4

@@ -5,11 +5,11 @@ from importlib import import_module
 
 import pytest
 
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES
 from diffcredit.properties.measuring import needs_features
 from diffcredit.testing import check_property
 from diffcredit.testing.properties import random_context
+from diffcredit.util.plugins import build
 
 from .fake_features import FAKE, SIDE
 

@@ -5,9 +5,9 @@ import pytest
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.plugins import build, settings_of
 from diffcredit.properties.functions import property_of
 from diffcredit.testing import ConformanceError, check_property
+from diffcredit.util.plugins import build, settings_of
 
 IMAGES = np.full((2, 4, 4, 3), 7, dtype=np.uint8)
 MODULE = '''

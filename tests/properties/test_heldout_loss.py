@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
@@ -18,6 +17,7 @@ from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.properties import Context, heldout_loss
 from diffcredit.properties.heldout_loss import HeldoutLoss
+from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffusion import tiny_pipelines
 
 

@@ -8,9 +8,9 @@ from scipy.special import logsumexp
 
 from diffcredit.errors import UserError
 from diffcredit.features import Features
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES
 from diffcredit.properties.inception_score import InceptionScore
+from diffcredit.util.plugins import build
 
 
 def of_logits(logits: np.ndarray) -> Features:

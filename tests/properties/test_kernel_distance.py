@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES, kernel_distance
 from diffcredit.properties.kernel_distance import KernelDistance, pairs
+from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.plugins import build
 from properties.fake_features import context, pictures
 
 D = 5

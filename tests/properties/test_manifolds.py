@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES, manifolds
 from diffcredit.properties.manifolds import Coverage, Density, Precision, Recall, distances, squared_radii
+from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.plugins import build
 from properties.fake_features import context, pictures
 
 ALL = (Precision, Recall, Density, Coverage)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from diffcredit.features.extractors import Extractors
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES
 from diffcredit.properties.measuring import Observation, checked, measure_all
+from diffcredit.util.plugins import build
 
 IMAGES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
 

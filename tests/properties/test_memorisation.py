@@ -3,13 +3,13 @@ import math
 import numpy as np
 import pytest
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.plugins import build
 from diffcredit.properties import PROPERTIES, memorisation
 from diffcredit.properties.memorisation import MemorisedShare, NearestDistance, distinct_images, nearest_distances
+from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.plugins import build
 from properties.fake_features import FAKE, context, fitted, pictures
 
 SMALL = {"name": "pixels", "size": 8}

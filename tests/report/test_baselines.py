@@ -3,8 +3,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from diffcredit.baselines import BaselineCredits
+from diffcredit.baselines.study import StudyBaseline
 from diffcredit.report.baselines import agreement, compared
-from diffcredit.study_baselines import StudyBaseline
 
 RANDOM = np.random.default_rng(0)
 ONE, OTHER, TRUTH = RANDOM.normal(size=(3, 9))

@@ -7,7 +7,7 @@ from diffcredit.cli.report import write_results
 from diffcredit.contributions import load_contributions
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.threads import limited_threads
-from diffcredit.study import Study
+from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, run_here, write_study
 
 

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diffcredit.artifacts import fingerprint_arrays
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.protocol import Batch
-from diffcredit.progress import silent
 from diffcredit.retraining.protocol import Ground
+from diffcredit.util.artifacts import fingerprint_arrays
+from diffcredit.util.progress import silent
 
 FEATURES = 4
 SCALE = 32  # an image's number is a pixel's, 128 taken for zero, in units of this

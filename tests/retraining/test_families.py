@@ -16,11 +16,11 @@ from diffcredit.diffusion.protocol import DiffusionModel, Images
 from diffcredit.diffusion.text_to_image import LoRAFamily
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
-from diffcredit.plugins import build
-from diffcredit.progress import silent
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground
 from diffcredit.retraining.pruning.ranks import has_adapters
+from diffcredit.util.plugins import build
+from diffcredit.util.progress import silent
 from diffusion.tiny_pipelines import autoencoder_kl, stable_diffusion
 
 COALITIONS = np.array([[0, 0, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)

@@ -12,14 +12,14 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
-from diffcredit.plugins import build
-from diffcredit.progress import silent
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.from_scratch import FromScratch
 from diffcredit.retraining.protocol import Ground
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.sparsified import Sparsified
+from diffcredit.util.plugins import build
+from diffcredit.util.progress import silent
 
 SIDE = 8
 TRAINING = Training(steps=3, batch_size=4, ema=0.9)

@@ -19,13 +19,13 @@ from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
-from diffcredit.plugins import build
-from diffcredit.progress import silent
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.protocol import Ground
 from diffcredit.retraining.pruning import Sparsity, gradients, prune_ranks
 from diffcredit.retraining.pruning.gradients import accumulate, collect_gradients
 from diffcredit.retraining.sparsified import Sparsified
+from diffcredit.util.plugins import build
+from diffcredit.util.progress import silent
 
 IMPORTANCES = ("magnitude", "taylor", "diff-pruning", "random", "reinitialised")
 SIDE = 8

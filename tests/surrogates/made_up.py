@@ -10,8 +10,8 @@ import torch
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Sampling, Training
-from diffcredit.progress import silent
 from diffcredit.surrogates import Material
+from diffcredit.util.progress import silent
 
 LEVELS, COUNTS = (10, 50, 200, 90), (3, 1, 2, 4)
 

@@ -12,9 +12,9 @@ from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.errors import UserError
-from diffcredit.progress import silent
 from diffcredit.surrogates.conditional import Conditional, captions_of
 from diffcredit.surrogates.pools import shared_out
+from diffcredit.util.progress import silent
 from diffusion import tiny_pipelines
 
 from .made_up import COUNTS, contributions, material, other_sampling

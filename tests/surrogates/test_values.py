@@ -5,9 +5,9 @@ import pytest
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.features.extractors import Extractors
-from diffcredit.progress import silent
 from diffcredit.surrogates import SurrogateValues
 from diffcredit.surrogates.real_data import RealImages
+from diffcredit.util.progress import silent
 
 from .made_up import COUNTS, LEVELS, material
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import f_oneway, pearsonr, spearmanr, ttest_1samp
 from scipy.stats import t as student
 
+from diffcredit.credit.correlations import jackknifed_correlation, jackknifed_size_adjusted
 from diffcredit.errors import UserError
-from diffcredit.validation.correlations import jackknifed_correlation, jackknifed_size_adjusted
 from diffcredit.validation.statistics import (
     additive_predictions,
     correlation_interval,

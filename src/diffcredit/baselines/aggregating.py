@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.baselines.answers import one_number_each
-from diffcredit.baselines.protocol import FloatArray, How
+from diffcredit.baselines.protocol import How
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 
 _WAYS: dict[str, Callable[[FloatArray], float]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diffcredit.baselines.protocol import Evidence, FloatArray
+from diffcredit.baselines.protocol import Evidence
 from diffcredit.errors import UserError
-from diffcredit.plugins import in_plugin
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.plugins import in_plugin
 
 
 def check_words(baseline: Any) -> None:

@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.properties import PROPERTIES, Images
 from diffcredit.properties.measuring import copied, needs_features
+from diffcredit.util.arrays import FloatArray
 
 BLOCK = 1024  # images at a time
 

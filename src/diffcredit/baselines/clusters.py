@@ -6,10 +6,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge
 
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.errors import UserError
 from diffcredit.features import FeaturesOption
 from diffcredit.properties.cluster_entropy import cluster_means
+from diffcredit.util.arrays import FloatArray
 
 
 @dataclass

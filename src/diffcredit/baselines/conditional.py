@@ -5,13 +5,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
 
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray
+from diffcredit.baselines.protocol import Category, Evidence
 from diffcredit.credit.own_credits import own_credits
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
 from diffcredit.surrogates import SurrogateValues, tabulate
 from diffcredit.surrogates.conditional import Conditional
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass

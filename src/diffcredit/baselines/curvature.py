@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from diffcredit.baselines.directional import AT_ONCE, Samples, Weights, differentiable, with_weights
 from diffcredit.diffusion.micro_batches import in_smaller_batches
-from diffcredit.progress import Progress
+from diffcredit.util.progress import Progress
 
 NUMBERS_AT_ONCE = 2**28
 """Of the samples' own gradients in memory."""

@@ -5,11 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.baselines.gradients.settings import GradientSettings, Kind
 from diffcredit.baselines.kernels import QUERIES
-from diffcredit.baselines.protocol import Evidence, FloatArray
+from diffcredit.baselines.protocol import Evidence
 from diffcredit.baselines.trak import TRAK
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
 
 IMAGES_AT_ONCE = {"cpu": 16, "cuda": 256}
 

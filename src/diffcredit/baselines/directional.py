@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.baselines.gradients.per_image import digests, time_steps
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.protocol import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
-from diffcredit.progress import Progress, silent
-from diffcredit.seeds import derive_seed
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.progress import Progress, silent
+from diffcredit.util.seeds import derive_seed
 
 AT_ONCE = 64
 """Samples that go through the network together; fewer where the memory runs out."""

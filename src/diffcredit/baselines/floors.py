@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray
-from diffcredit.seeds import derive_seed
+from diffcredit.baselines.protocol import Category, Evidence
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass

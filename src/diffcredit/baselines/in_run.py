@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import AlreadyThere, atomic_folder, fingerprint, fingerprint_arrays
 from diffcredit.baselines.influence_functions import kept
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.properties import Images
-from diffcredit.seeds import derive_seed
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint, fingerprint_arrays
+from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,11 +10,12 @@ import numpy as np
 from annotated_types import Gt
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import DiffcreditError, located
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
 
 if TYPE_CHECKING:
     from diffcredit.baselines.curvature import Curvature

@@ -27,12 +27,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.progress import Progress, silent
-from diffcredit.seeds import derive_seed
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.progress import Progress, silent
+from diffcredit.util.seeds import derive_seed
 
-FloatArray = NDArray[np.float64]
 Rows = NDArray[np.floating[Any]]
 """(rows, k), in memory or a memory map."""
 

@@ -9,12 +9,13 @@ import numpy as np
 from annotated_types import Ge, Le, Lt, MultipleOf
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.baselines.queries import comparable_queries
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.features import Images
-from diffcredit.seeds import derive_seed
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:
     from torch import Tensor

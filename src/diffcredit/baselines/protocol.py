@@ -5,20 +5,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
-from diffcredit.progress import Progress, silent
 from diffcredit.properties import Images
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.progress import Progress, silent
 
 if TYPE_CHECKING:
     from diffcredit.diffusion.protocol import DiffusionModel  # brings torch, which most baselines do without
 
-FloatArray = NDArray[np.float64]
 How = Literal["sum", "mean", "max"]
 Category = Literal["floor", "control", "similarity", "application", "gradient", "influence", "surrogate"]
 

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.baselines.aggregating import aggregate
 from diffcredit.baselines.answers import check_words, chosen_by, credits_of, scores_of
-from diffcredit.baselines.protocol import Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Evidence, How
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import canonical_json
 
 BASELINES = {
     "image_count": "diffcredit.baselines.floors:ImageCount",

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.baselines.queries import comparable_queries
 from diffcredit.features import FeaturesOption
-from diffcredit.progress import Progress, silent
 from diffcredit.properties.directions import unit_rows
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.progress import Progress, silent
 
 BLOCK_NUMBERS = 2**24  # numbers held as floats at a time: 128 MiB
 

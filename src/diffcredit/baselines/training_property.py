@@ -5,9 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray
+from diffcredit.baselines.protocol import Category, Evidence
 from diffcredit.errors import UserError
 from diffcredit.surrogates import RealData
+from diffcredit.util.arrays import FloatArray
 
 
 @dataclass

@@ -14,7 +14,8 @@ from annotated_types import Ge
 
 from diffcredit.baselines.gradients.settings import DIMENSIONS, GradientSettings, Kind
 from diffcredit.baselines.kernels import Kernel, Rows, chosen_lambda, kernel, mean_row, products, row_norms
-from diffcredit.baselines.protocol import Category, Evidence, FloatArray, How
+from diffcredit.baselines.protocol import Category, Evidence, How
+from diffcredit.util.arrays import FloatArray
 
 
 @dataclass

@@ -27,7 +27,7 @@ from diffcredit.cli import (
 from diffcredit.cli.console import complain
 from diffcredit.cli.no_plugins import with_no_plugins
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.events import event
+from diffcredit.util.events import event
 
 app = typer.Typer(
     name="diffcredit",

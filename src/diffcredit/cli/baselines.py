@@ -12,8 +12,8 @@ from diffcredit.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from diffcredit.study import Study
-    from diffcredit.study_baselines import StudyBaseline
+    from diffcredit.baselines.study import StudyBaseline
+    from diffcredit.study.study import Study
 
 MethodOption = Annotated[
     list[str] | None,
@@ -32,10 +32,10 @@ NAME_WIDTH = 30  # a name without options stays whole
 
 def baselines(study: StudyArgument, method: MethodOption = None) -> None:
     """Credit contributors by cheaper methods, and compare them with the study's own credits."""
+    from diffcredit.baselines.study import kept_baselines, run_baselines
     from diffcredit.cli.report import write_results
     from diffcredit.cli.run import stopping_gently
     from diffcredit.report.baselines import write_baselines_csv
-    from diffcredit.study_baselines import kept_baselines, run_baselines
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
         found = run_baselines(loaded, [parsed(text) for text in method or []])
@@ -49,7 +49,7 @@ def baselines(study: StudyArgument, method: MethodOption = None) -> None:
 
 def parsed(text: str) -> dict[str, Any]:
     """A name or a mapping with a name, as written on the command line."""
-    from diffcredit.yamlfile import parse_yaml
+    from diffcredit.util.yamlfile import parse_yaml
 
     value = parse_yaml(text, "--method")
     if isinstance(value, str):

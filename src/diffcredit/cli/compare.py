@@ -13,7 +13,7 @@ from diffcredit.cli.credits import METHOD_HELP, finite
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
-    from diffcredit.comparing import Comparison, ContributorRow, PropertyComparison
+    from diffcredit.validation.compare import Comparison, ContributorRow, PropertyComparison
     from diffcredit.validation.records import Estimate
 
 MOST_DIFFERENCES = 20
@@ -33,9 +33,9 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
 ) -> None:
     """Compare the credits of two studies, or of two recipes of one study."""
-    from diffcredit.artifacts import write_text
-    from diffcredit.comparing import compare_studies, comparison_csv
     from diffcredit.credit import METHODS
+    from diffcredit.util.artifacts import write_text
+    from diffcredit.validation.compare import compare_studies, comparison_csv
 
     if method is not None and method not in METHODS:
         raise UserError(f"--method: {method!r} is unknown; accepted: {', '.join(METHODS)}")

@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from diffcredit.shown import visible, without_passwords
+from diffcredit.util.sanitize import visible, without_passwords
 
 
 class SafeConsole(Console):

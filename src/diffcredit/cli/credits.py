@@ -70,7 +70,7 @@ def credits(
 
 def _tables(study: str, property: str | None, method: str | None, confidence: float) -> "tuple[CreditTable, ...]":
     from diffcredit.report.tables import credit_tables
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     tables = credit_tables(Study.load(study), method, confidence)
     if property is None:
@@ -84,7 +84,7 @@ def _tables(study: str, property: str | None, method: str | None, confidence: fl
 def _mixed(study: str, text: str, method: str | None, confidence: float) -> "CreditTable":
     from diffcredit.credit import mix
     from diffcredit.report.tables import mixed_table
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     weights = parse_weights(text)
     loaded = Study.load(study)

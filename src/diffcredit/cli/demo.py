@@ -16,8 +16,8 @@ def demo(
     workers: WorkersOption = None,
 ) -> None:
     """Credit twelve real emoji designers for a small diffusion model, on this computer, in minutes."""
-    from diffcredit.artifacts import write_text
     from diffcredit.cli.run import run_study, stopping_gently
+    from diffcredit.util.artifacts import write_text
 
     file = folder / "study.yaml"
     if not file.exists():

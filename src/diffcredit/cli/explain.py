@@ -12,7 +12,7 @@ import typer
 from diffcredit.cli.baselines import MethodOption, parsed
 from diffcredit.cli.console import Bars, StudyArgument, console, say
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.shown import in_one_line
+from diffcredit.util.sanitize import in_one_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from diffcredit.baselines import Evidence
     from diffcredit.contributions import Contributions
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 UNSAFE = re.compile(r"[^\w-]+")  # for a file's name
 SHOWN = 8  # training images of each method
@@ -37,14 +37,14 @@ def explain(
     output: Annotated[Path | None, typer.Option(help="Where the contact sheet goes. Default: the results.")] = None,
 ) -> None:
     """Show which contributors and training images one picture is closest to, by each method."""
-    from diffcredit.artifacts import write_text
     from diffcredit.baselines import BaselineCredits
     from diffcredit.baselines.answers import check_words, scores_of
+    from diffcredit.baselines.study import build_baselines, changed_options
     from diffcredit.cli.run import stopping_gently
     from diffcredit.execution.threads import limited_threads
     from diffcredit.report.contact_sheet import contact_sheet
-    from diffcredit.study import Study
-    from diffcredit.study_baselines import build_baselines, changed_options
+    from diffcredit.study.study import Study
+    from diffcredit.util.artifacts import write_text
 
     if output is not None and output.is_dir():
         raise UserError(f"--output: {output} is a folder; a file is expected")
@@ -82,7 +82,7 @@ def explain(
 
 def evidence_of(study: "Study", picture: str) -> "Evidence":
     """What methods look at, with one picture in place of all generated images."""
-    from diffcredit.study_baselines import study_evidence
+    from diffcredit.baselines.study import study_evidence
 
     if not re.fullmatch(r"[0-9]{1,18}", picture) or Path(picture).exists():
         pixels = _pixels(picture, study.config.contributions.resolution)  # a mistake is told before a model is trained

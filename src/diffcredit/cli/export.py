@@ -21,9 +21,9 @@ def export(
 ) -> None:
     """Write a study's ledger and study file as one archive: Parquet and JSON in a zip."""
     from diffcredit.ledger.archive import write_archive
-    from diffcredit.stores import pull
-    from diffcredit.study import Study
-    from diffcredit.yamlfile import read_yaml
+    from diffcredit.study.study import Study
+    from diffcredit.util.store import pull
+    from diffcredit.util.yamlfile import read_yaml
 
     loaded = Study.load(study)
     if file.exists():
@@ -44,9 +44,9 @@ def restore(
 ) -> None:
     """Restore a study that was exported: its study file, its ledger under the same head, and its models if they came
     along."""
-    from diffcredit.artifacts import atomic_file, write_text
     from diffcredit.ledger import Ledger
     from diffcredit.ledger.archive import read_archive, restore_models
+    from diffcredit.util.artifacts import atomic_file, write_text
 
     study_file, place, models = folder / "study.yaml", folder / "ledger.db", folder / "models"
     for path in (study_file, place, models):

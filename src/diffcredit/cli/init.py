@@ -111,9 +111,9 @@ def init(
     """Write a study file for a folder of images, with settings that fit this machine."""
     import torch
 
-    from diffcredit.artifacts import write_text
     from diffcredit.contributions import load_contributions
     from diffcredit.contributions.sources import detect
+    from diffcredit.util.artifacts import write_text
 
     if output.exists() and not force:
         raise UserError(f"{output}: exists already; choose another --output, or --force to overwrite it")

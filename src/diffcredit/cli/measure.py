@@ -9,12 +9,12 @@ from diffcredit.cli.console import Bars, StudyArgument, duration, say
 from diffcredit.cli.opened import opened
 from diffcredit.cli.where import Where, with_where
 from diffcredit.errors import UserError
-from diffcredit.shown import last_line
+from diffcredit.util.sanitize import last_line
 
 if TYPE_CHECKING:
-    from diffcredit.config import PropertySection
-    from diffcredit.remeasuring import Outlook
-    from diffcredit.study import Study
+    from diffcredit.study.config import PropertySection
+    from diffcredit.study.remeasure import Outlook
+    from diffcredit.study.study import Study
 
 PropertyOption = Annotated[
     list[str] | None,
@@ -39,7 +39,7 @@ def measure(
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.remeasuring import measure_kept, measure_retrained, outlook
+    from diffcredit.study.remeasure import measure_kept, measure_retrained, outlook
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as there:
         loaded, names, new = with_properties(there, property or [])
@@ -69,7 +69,7 @@ def measure(
 
 def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str], list[dict[str, Any]]]":
     """The study with the properties asked for, their names (nothing asked: all), and those that its file lacks."""
-    from diffcredit.preparation import build_properties
+    from diffcredit.study.prepared import build_properties
 
     there = [prop.name for prop in build_properties(study)]
     plain = {each.name: name for each, name in zip(study.config.properties, there, strict=True) if each.label is None}
@@ -95,7 +95,7 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    from diffcredit.yamlfile import parse_yaml
+    from diffcredit.util.yamlfile import parse_yaml
 
     value = parse_yaml(text, "--property")
     if isinstance(value, str):
@@ -112,7 +112,7 @@ def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
     """A property as the study file in ``folder`` would have it."""
     from pydantic import ValidationError
 
-    from diffcredit.config import PropertySection
+    from diffcredit.study.config import PropertySection
 
     try:
         return PropertySection.model_validate(item).resolved(folder)
@@ -124,8 +124,8 @@ def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
 
 def add_to_file(file: Path, new: list[dict[str, Any]]) -> None:
     """Adds properties to the study file's list, unless another command has meanwhile, and says so."""
-    from diffcredit.artifacts import write_text
-    from diffcredit.yamlfile import parse_yaml, with_item
+    from diffcredit.util.artifacts import write_text
+    from diffcredit.util.yamlfile import parse_yaml, with_item
 
     text = file.read_bytes().decode()  # with the ends of lines that it has
     new = [item for item in new if item not in parse_yaml(text, file)["properties"]]

@@ -19,7 +19,7 @@ def with_no_plugins(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*, no_plugins: bool = False, **options: object) -> None:
         if no_plugins:
-            from diffcredit.plugins import NO_PLUGINS
+            from diffcredit.util.plugins import NO_PLUGINS
 
             os.environ[NO_PLUGINS] = "1"
         command(**options)

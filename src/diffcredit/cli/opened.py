@@ -12,16 +12,14 @@ import typer
 from diffcredit.errors import DiffcreditError
 
 if TYPE_CHECKING:
-    from diffcredit.progress import Progress
-    from diffcredit.study import Study
-
-LOG_NAME = "log.jsonl"
+    from diffcredit.study.study import Study
+    from diffcredit.util.progress import Progress
 
 
 @contextmanager
 def opened(path: str, progress: "Progress", *, logged: bool = True) -> "Generator[Study]":
     """The study of a file or folder; what happens until it is left goes to ``log.jsonl`` in its results folder."""
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     study = Study.load(path, progress)
     if not logged:
@@ -34,8 +32,9 @@ def opened(path: str, progress: "Progress", *, logged: bool = True) -> "Generato
 
 @contextmanager
 def _log_of(study: "Study") -> Generator[None]:
-    from diffcredit.events import LOGGER, LogFile, event
     from diffcredit.execution.tasks import worker_name
+    from diffcredit.study.task_log import LOG_NAME
+    from diffcredit.util.events import LOGGER, LogFile, event
 
     log = LogFile(study.folder / LOG_NAME, driver=worker_name(), study=study.name)
     level = LOGGER.level
@@ -63,9 +62,9 @@ def _log_of(study: "Study") -> Generator[None]:
 
 
 def _tell_opened(study: "Study") -> None:
-    from diffcredit.artifacts import fingerprint
-    from diffcredit.events import event
     from diffcredit.execution.versions import package_versions
+    from diffcredit.util.artifacts import fingerprint
+    from diffcredit.util.events import event
 
     settings = study.config.model_dump(mode="json", exclude={"ledger", "results"})  # which fix no number
     event(

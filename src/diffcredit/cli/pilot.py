@@ -11,7 +11,7 @@ from diffcredit.cli.where import Where, with_where
 
 if TYPE_CHECKING:
     from diffcredit.credit.pilot import Pilot
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 TARGET = 0.9  # the correlation whose price is told
 
@@ -29,7 +29,7 @@ def pilot(
 ) -> None:
     """Measure noise and signal with a few evaluations, and foresee how many a study needs."""
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.pilot import others, run_pilot, truth_of
+    from diffcredit.study.pilot import others, run_pilot, truth_of
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
         studies = [loaded, *(others(loaded) if compare else ())]
@@ -46,7 +46,7 @@ def print_pilot(study: "Study", truth: "Study | None" = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from diffcredit.pilot import likeness, pilot_evaluations, pilots
+    from diffcredit.study.pilot import likeness, pilot_evaluations, pilots
 
     found = pilots(study)
     if not found:
@@ -80,7 +80,7 @@ def print_pilot(study: "Study", truth: "Study | None" = None) -> None:
 def meaning(told: "Pilot", n: int, design: str) -> str:
     """In a sentence: how many evaluations it takes, or that it is hopeless, and what helps."""
     from diffcredit.credit.pilot import foreseen_evaluations
-    from diffcredit.pilot import QUIET_ENOUGH, pilot_size
+    from diffcredit.study.pilot import QUIET_ENOUGH, pilot_size
 
     size = pilot_size(n)
     best, likely, worst = (  # however little noise there is, as many as contributors are needed to tell them apart
@@ -96,7 +96,7 @@ def meaning(told: "Pilot", n: int, design: str) -> str:
 
 
 def _verdict(told: "Pilot", best: float) -> str:
-    from diffcredit.pilot import QUIET_ENOUGH
+    from diffcredit.study.pilot import QUIET_ENOUGH
 
     if told.high < QUIET_ENOUGH:
         return f"hopeless: signal/noise is under {QUIET_ENOUGH}, and {_count(best)} evaluations would be the least"

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
-from diffcredit.cli.timing import TimedEvaluation, time_evaluation, timing
 from diffcredit.cli.where import Where, WorkersOption
-from diffcredit.shown import in_one_line
+from diffcredit.study.timing import TimedEvaluation, time_evaluation, timing
+from diffcredit.util.sanitize import in_one_line
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
-    from diffcredit.schedule import Schedule, Total
-    from diffcredit.study import Study
+    from diffcredit.study.schedule import Schedule, Total
+    from diffcredit.study.study import Study
 
 LONG = 5.0  # seconds of compiling that are worth a line
 
@@ -44,8 +44,8 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     from diffcredit.cli.pilot import print_pilot
     from diffcredit.cli.run import stopping_gently
     from diffcredit.cli.split import print_split
-    from diffcredit.pilot import signals, warn_of_noise
-    from diffcredit.study import Study
+    from diffcredit.study.pilot import signals, warn_of_noise
+    from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
@@ -70,9 +70,9 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
 def foresee(study: "Study", workers: int | None) -> Foreseen:
     """The stages of a study with their times here."""
     from diffcredit.cli.run import make_executor
-    from diffcredit.execution.calibration import Timing, time_sampling, time_training
     from diffcredit.execution.threads import limited_threads
-    from diffcredit.preparation import base_is_there, check, start_and_rehearsal
+    from diffcredit.execution.timing.calibration import Timing, time_sampling, time_training
+    from diffcredit.study.prepared import base_is_there, check, start_and_rehearsal
 
     training, sampling = study.config.model.train, study.config.sampling
     check(study)

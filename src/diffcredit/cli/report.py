@@ -6,13 +6,13 @@ from diffcredit.cli.console import Bars, StudyArgument, say
 
 if TYPE_CHECKING:
     from diffcredit.report import CreditTable
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 
 def report(study: StudyArgument) -> None:
     """Write report.html and credits.csv from all evaluations so far."""
     from diffcredit.cli.run import stopping_gently
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)

@@ -13,13 +13,13 @@ from diffcredit.cli.console import Bars, StudyArgument, console, say
 from diffcredit.cli.opened import opened
 from diffcredit.cli.where import Where, with_where
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.shown import in_one_line, last_line
+from diffcredit.util.sanitize import in_one_line, last_line
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
     from diffcredit.ledger import Evaluation
-    from diffcredit.quality import Comparison
-    from diffcredit.study import Study
+    from diffcredit.study.quality import Comparison
+    from diffcredit.study.study import Study
 
 MOST_LINES = 5  # of one kind before a run begins
 
@@ -45,7 +45,7 @@ def run_study(study: "Study", where: Where) -> None:
     """The study from wherever it stands to its report, with progress, and the credits printed."""
     from diffcredit.cli.credits import print_credits
     from diffcredit.cli.report import write_results
-    from diffcredit.pilot import signals, warn_of_noise
+    from diffcredit.study.pilot import signals, warn_of_noise
 
     contributions = study.contributions
     say(
@@ -81,7 +81,7 @@ def run_study(study: "Study", where: Where) -> None:
 
 def check_quality(study: "Study") -> None:
     """Compares a pruned model with the base model, and warns where pruning broke it."""
-    from diffcredit.quality import compare
+    from diffcredit.study.quality import compare
 
     comparisons = compare(study)
     if comparisons:
@@ -138,7 +138,7 @@ def make_executor(study: "Study", where: Where) -> "Executor":
     A single local one is this process, unless it has a time limit: a process cannot end itself when it hangs."""
     from diffcredit.execution import InProcess, LocalWorkers
     from diffcredit.execution.placement import VARIABLE, visible_devices
-    from diffcredit.preparation import device_of
+    from diffcredit.study.prepared import device_of
 
     if where.on == "ray":
         return ray_workers(study, where)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from diffcredit.credit import Credits
     from diffcredit.credit.planning import Costs, Noise, Split
     from diffcredit.ledger import Evaluation
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 LEAST_IMAGES = 32  # fewer leave entropies and percentiles too biased to compare
 
@@ -32,7 +32,7 @@ class Advice:
 def print_split(study: "Study") -> None:
     """The split of the study's budget and the best one, from its evaluations so far; or why it cannot be told."""
     from diffcredit.credit.estimate import DEFAULT
-    from diffcredit.pilot import ENOUGH
+    from diffcredit.study.pilot import ENOUGH
 
     schedule = study.schedule()
     evaluations = schedule.evaluated()
@@ -91,8 +91,8 @@ def advise(
 ) -> Advice:
     """What the evaluations tell about one property."""
     from diffcredit.credit.planning import best_split, pilot_noise, signal_to_noise, split_of
-    from diffcredit.pilot import ENOUGH
-    from diffcredit.schedule import look_step
+    from diffcredit.study.pilot import ENOUGH
+    from diffcredit.study.schedule import look_step
 
     sigma, tau = credits.diagnostics["sigma"], credits.diagnostics["tau"]
     n, sizes = len(credits.values), [evaluation.coalition.count("1") for evaluation in evaluations]

@@ -11,8 +11,8 @@ from diffcredit.errors import UserError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from diffcredit.cli.facts import Facts, Watch
-    from diffcredit.study import Study
+    from diffcredit.study.status import Facts, Watch
+    from diffcredit.study.study import Study
 
 
 def status(
@@ -30,8 +30,8 @@ def status(
     ] = False,
 ) -> None:
     """Show how far a study is: evaluations done and failed, workers, when it stops, how settled the credits are."""
-    from diffcredit.cli.facts import Watch
-    from diffcredit.study import Study
+    from diffcredit.study.status import Watch
+    from diffcredit.study.study import Study
 
     loaded = Study.load(study)
     looking = Watch(loaded, price, live=watch)

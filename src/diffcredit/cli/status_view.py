@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from diffcredit.cli.console import duration
-from diffcredit.cli.facts import WINDOW, Facts, RecipeFacts
 from diffcredit.credit.stopping import Standing
+from diffcredit.study.status import WINDOW, Facts, RecipeFacts
 
 MOST_FAILURES, MOST_WORKERS = 5, 20
 LONGEST_COALITION = 12  # characters

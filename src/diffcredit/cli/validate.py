@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from diffcredit.contest import Work
     from diffcredit.execution import Executor
-    from diffcredit.execution.evaluation_time import EvaluationTime
-    from diffcredit.study_validation import Validation
+    from diffcredit.execution.timing.evaluation import EvaluationTime
+    from diffcredit.validation.contest import Work
     from diffcredit.validation.sections import Section
+    from diffcredit.validation.study import Validation
 
 PartOption = Annotated[
     list[str] | None,
@@ -54,7 +54,7 @@ def validate(
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
     from diffcredit.cli.report import write_results
     from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.study_validation import PARTS, Validation, parts_of
+    from diffcredit.validation.study import PARTS, Validation, parts_of
 
     for name in part or []:
         if name not in PARTS:
@@ -123,7 +123,7 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
 
     from diffcredit.cli.plan import workers_of
     from diffcredit.cli.run import make_executor
-    from diffcredit.cli.timing import evaluation_time
+    from diffcredit.study.timing import evaluation_time
 
     lacking: dict[str, tuple[Work, int]] = {}
     told: set[tuple[str, str, int]] = set()  # what one part evaluates, another finds

@@ -9,7 +9,7 @@ from diffcredit.cli.where import Where, WorkersOption
 from diffcredit.errors import DiffcreditError, UserError
 
 if TYPE_CHECKING:
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 MOST_PROBLEMS = 20  # that are listed
 
@@ -32,7 +32,7 @@ def verify(
 ) -> None:
     """Check that no row of a study's ledger was changed, removed, inserted or moved since it was written."""
     from diffcredit.cli.run import stopping_gently
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
@@ -65,7 +65,7 @@ def verify_chain(study: "Study", head: str | None) -> None:
 def verify_values(study: "Study", count: int, workers: int | None) -> None:
     """Random evaluations, made once more."""
     from diffcredit.cli.run import last_line, make_executor
-    from diffcredit.recomputing import recompute
+    from diffcredit.study.reevaluate import recompute
 
     differing = total = 0
     for each in recompute(study, make_executor(study, Where(workers)), count):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.design import check_request
 from diffcredit.coalitions.finite import draw_finite
 from diffcredit.coalitions.sizes import one_size
+from diffcredit.util.arrays import BoolArray
 
 
 @dataclass(frozen=True)

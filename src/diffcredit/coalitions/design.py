@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.errors import UserError
-
-BoolArray = NDArray[np.bool_]
+from diffcredit.util.arrays import BoolArray
 
 
 class Design(Protocol):

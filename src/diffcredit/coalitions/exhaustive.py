@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.design import check_request
 from diffcredit.coalitions.finite import draw_finite
 from diffcredit.coalitions.sizes import coin_sizes
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray
 
 LARGEST = 16
 

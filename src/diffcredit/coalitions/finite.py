@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diffcredit.coalitions.design import BoolArray
 from diffcredit.coalitions.members import Allowed, random_order, stream
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray
 
 
 def draw_finite(

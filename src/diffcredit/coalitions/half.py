@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.design import check_request
 from diffcredit.coalitions.sizes import balanced_sizes, coin_sizes
 from diffcredit.coalitions.spread import draw_spread
+from diffcredit.util.arrays import BoolArray
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray, check_contributors, check_request
+from diffcredit.coalitions.design import check_contributors, check_request
 from diffcredit.coalitions.members import Allowed, stack, stream
 from diffcredit.coalitions.sizes import sizes_at
+from diffcredit.util.arrays import BoolArray
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.design import check_request
 from diffcredit.coalitions.kernel import Kernel, draw_kernel
 from diffcredit.coalitions.members import Allowed
 from diffcredit.coalitions.pairs import paired, with_complements
+from diffcredit.util.arrays import BoolArray
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diffcredit.coalitions.design import BoolArray
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.seeds import derive_seed
 
 
 def stream(name: str, seed: int, n: int, *index: int) -> np.random.Generator:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diffcredit.coalitions.design import BoolArray
+from diffcredit.util.arrays import BoolArray
 
 
 def with_complements(exclude: Iterable[ArrayLike]) -> Iterator[BoolArray]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.design import check_request
 from diffcredit.coalitions.members import Allowed, random_order, stack, stream
 from diffcredit.coalitions.sizes import equal_sizes
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray
 
 TRIES = 10_000
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.coalitions.design import check_contributors
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 BITS = 53
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray
 from diffcredit.coalitions.members import Urn, stack, stream
+from diffcredit.util.arrays import BoolArray
 
 CANDIDATES = 32
 # Candidates are fewer from where candidates × rows × contributors exceed this. Which rows a design has rests on it:

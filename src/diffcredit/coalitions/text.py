@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diffcredit.coalitions.design import BoolArray
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray
 
 
 def encode(coalition: ArrayLike) -> str:

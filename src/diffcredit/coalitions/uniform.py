@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diffcredit.coalitions.design import BoolArray, check_request
+from diffcredit.coalitions.design import check_request
 from diffcredit.coalitions.sizes import equal_sizes
 from diffcredit.coalitions.spread import draw_spread
-from diffcredit.seeds import derive_seed
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.seeds import derive_seed
 
 GOLDEN = (5**0.5 - 1) / 2
 

@@ -19,7 +19,7 @@ from diffcredit.contributions.selecting import select
 from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_named
 from diffcredit.contributions.sources.files import existing
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 RESOLUTIONS = range(4, 1025)
 AT_A_TIME = 8  # images that a thread is given: one by one costs more than small ones take

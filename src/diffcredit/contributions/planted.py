@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from diffcredit.contributions.names import contributor_name
 from diffcredit.contributions.records import Contributions
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 def with_noise(

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit import artifacts
+from diffcredit.util import artifacts
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from diffcredit.contributions.sources import Record
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 def select(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit.exact import exact
@@ -19,9 +19,8 @@ from diffcredit.credit.numbers import read_numbers
 from diffcredit.credit.regression import LEAST_NEW, independent_columns, regress, size_regressors
 from diffcredit.credit.table import Table, read_table
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray, FloatArray
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
 Game = Callable[[BoolArray], ArrayLike]
 
 # Up to this n all coalitions are asked of a surrogate; beyond, so many times n, and at least so many.

@@ -23,8 +23,8 @@ from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 # Polynomials of higher degree remove next to nothing where fair coins put their weight.

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from diffcredit.artifacts import write_text
 from diffcredit.credit import interop
 from diffcredit.credit.critical_value import robust_critical_value
 from diffcredit.credit.ranks import rank_intervals
 from diffcredit.credit.shares import ratio_intervals
 from diffcredit.credit.table import Table
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import write_text
 
 if TYPE_CHECKING:
     import pandas
     import shapiq
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 # Relative to the largest number involved: credits whose sum is this near to F(N) − F(∅) share it out.

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
 
 
 def robust_critical_value(m2: ArrayLike, confidence: float = 0.95) -> FloatArray:

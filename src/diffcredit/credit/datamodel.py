@@ -13,8 +13,8 @@ from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import Regression, regress
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 LEAST_COALITIONS = 5

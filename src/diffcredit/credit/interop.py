@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffcredit.coalitions import BoolArray, encode
-from diffcredit.csvtext import neutralise
+from diffcredit.coalitions import encode
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.csvtext import neutralise
 
 if TYPE_CHECKING:
     import pandas

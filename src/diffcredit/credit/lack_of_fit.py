@@ -13,15 +13,13 @@ from math import comb
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from diffcredit.coalitions import BoolArray, decode, encode
+from diffcredit.coalitions import decode, encode
 from diffcredit.credit.mixed_model import MixedModel
 from diffcredit.credit.regression import LEAST_FREE
 from diffcredit.credit.table import Table
-
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import BoolArray, FloatArray
 
 # How often values that follow the model are taken not to.
 SIGNIFICANT = 0.01

@@ -1,15 +1,13 @@
 """The Shapley value by weighted least squares without shrinkage."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress, size_regressors
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
-
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
 
 
 def kernelshap(table: Table, confidence: float) -> Credits:

@@ -15,8 +15,8 @@ from scipy.special import fdtrc
 from diffcredit.credit.regression import Regression, regress
 from diffcredit.credit.shape import Shape, likeliest_shape
 from diffcredit.credit.table import Table
+from diffcredit.util.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 # So many coalitions tell the shape well enough; the decomposition of more would cost most of the time.

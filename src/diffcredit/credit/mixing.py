@@ -4,13 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
-
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
 
 
 def mix(credits: Mapping[str, Credits], weights: Mapping[str, float]) -> Credits:

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from diffcredit.credit.credits import Credits, endpoint_influence
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray, FloatArray
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 

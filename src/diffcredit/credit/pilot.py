@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import fdtri, ndtri
 
 from diffcredit.coalitions import size_probabilities
 from diffcredit.errors import UserError
-
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
 
 CONFIDENCE = 0.9
 FARTHEST = 1e12  # a ratio of variances beyond which nobody asks how much

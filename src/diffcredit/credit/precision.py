@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.stopping import Look, Rule, Standing
 from diffcredit.errors import UserError
-
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
 
 DRAWS = 2000  # of the true credits: an expected overlap is then known to about 0.01
 FARTHEST = 1e6  # times the evaluations so far: nobody waits longer

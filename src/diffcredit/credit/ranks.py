@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from diffcredit.util.arrays import FloatArray
+
 IntArray = NDArray[np.intp]
 
 # The rate of a critical value from so many draws is known to half a per cent.

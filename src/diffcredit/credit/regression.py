@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
+
 IntArray = NDArray[np.intp]
 
 # Singular values below this part of the largest are rounding: their squares come from a Gram matrix.

@@ -18,7 +18,6 @@ known, and with them the model knows what is no error; its squared error is then
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffcredit.credit.anchors import Anchors
 from diffcredit.credit.lack_of_fit import (
@@ -32,8 +31,7 @@ from diffcredit.credit.lack_of_fit import (
 from diffcredit.credit.mixed_model import MixedModel, fit_mixed_model, with_parameters_of
 from diffcredit.credit.regression import size_regressors
 from diffcredit.credit.table import Table
-
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
 
 # Fewer residual degrees of freedom say nothing about the noise.
 LEAST_DEGREES = 3

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import comb
 
 from diffcredit.credit.table import Table
+from diffcredit.util.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 STEPS = (0.5, 0.25)

@@ -21,8 +21,8 @@ from diffcredit.credit.regression import RidgeFit, regress, size_regressors
 from diffcredit.credit.setting_apart import fit_with_outliers_apart, spare_degrees
 from diffcredit.credit.table import Table
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 

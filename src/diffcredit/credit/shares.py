@@ -1,9 +1,8 @@
 """Intervals of shares: ratios of two numbers that both are estimates."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import FloatArray
 
 
 def ratio_intervals(

@@ -10,8 +10,8 @@ from scipy.special import chdtrc
 from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.numbers import read_numbers
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 # A table is refused when its sizes would be this improbable under the stated distribution.

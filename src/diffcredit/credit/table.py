@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import comb
 
-from diffcredit.coalitions import BoolArray, encode
+from diffcredit.coalitions import encode
 from diffcredit.credit.numbers import read_numbers
 from diffcredit.credit.sizes import SizeDistribution
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray, FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 # Values of one coalition and one seed that differ by more than this part of all values' deviation contradict.

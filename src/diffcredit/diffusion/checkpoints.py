@@ -8,9 +8,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from diffcredit.artifacts import atomic_file, canonical_json
 from diffcredit.diffusion.nested_tensors import flatten, unflatten
 from diffcredit.errors import UserError
+from diffcredit.util.artifacts import atomic_file, canonical_json
 
 CHECKPOINT_SECONDS = 15.0  # between two
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from diffcredit.diffusion.noises import normals, words
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True, eq=False)

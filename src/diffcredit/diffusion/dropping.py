@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.noises import counted, hashed, signed
 from diffcredit.errors import DiffcreditError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 LEVELS = 2**16  # of a share that is dropped
 APART = 2**32  # words of 64 bits between one sample and the next

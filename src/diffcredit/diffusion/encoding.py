@@ -5,11 +5,11 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from diffcredit.artifacts import atomic_file, fingerprint
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.errors import UserError
-from diffcredit.progress import Progress, silent
+from diffcredit.util.artifacts import atomic_file, fingerprint
+from diffcredit.util.progress import Progress, silent
 
 
 def encoded(

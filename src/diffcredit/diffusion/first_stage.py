@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.diffusion import taesd
 from diffcredit.diffusion.pretrained import folder_of, load_pretrained, read_json, weights_fingerprint
 from diffcredit.diffusion.protocol import Images
 from diffcredit.diffusion.unet import to_pixels, to_unit
 from diffcredit.errors import UserError
+from diffcredit.util.artifacts import fingerprint
 
 KINDS = ("AutoencoderKL", "AutoencoderTiny", "VQModel")
 BATCH = 16  # images coded at a time

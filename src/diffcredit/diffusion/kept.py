@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from diffcredit.artifacts import AlreadyThere, atomic_folder
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.encoding import encoded
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train
-from diffcredit.progress import Progress
+from diffcredit.util.artifacts import AlreadyThere, atomic_folder
+from diffcredit.util.progress import Progress
 
 
 def kept_model(

@@ -18,9 +18,9 @@ from typing import Any
 
 from torch import nn
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.diffusion.noise import NoiseSchedule
 from diffcredit.errors import UserError, located
+from diffcredit.util.artifacts import canonical_json
 
 WEIGHTS = (".safetensors", ".bin", ".pth")
 # Of a model on the hub: descriptions, tokenizers and safe weights, not the same weights again in other forms.

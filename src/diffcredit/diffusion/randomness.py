@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from diffcredit.diffusion.dropping import counting
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 @contextmanager

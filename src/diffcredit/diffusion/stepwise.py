@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.diffusion import checkpoints
 from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
 from diffcredit.diffusion.data_parallel import Processes, processes
@@ -24,6 +23,7 @@ from diffcredit.diffusion.randomness import own_randomness
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.util.artifacts import fingerprint
 
 LOSS_CHECK_STEPS = 50  # looking at the loss makes a GPU wait, so not at every step
 

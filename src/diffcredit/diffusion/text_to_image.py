@@ -15,7 +15,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.latent import encode_both
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
@@ -24,7 +23,8 @@ from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.artifacts import canonical_json
+from diffcredit.util.seeds import derive_seed
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
 WEIGHTS = "pytorch_lora_weights.safetensors"  # where diffusers looks for an adapter

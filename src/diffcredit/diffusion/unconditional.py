@@ -11,12 +11,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.noise import NoiseSchedule
 from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
+from diffcredit.util.artifacts import canonical_json
 
 
 class Unconditional(UNetModel):

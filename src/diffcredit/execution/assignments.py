@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from diffcredit.errors import DiffcreditWarning
-from diffcredit.events import event
 from diffcredit.execution.tasks import Task, failed_evaluation, utc_now
 from diffcredit.execution.time_limits import representative
 from diffcredit.execution.troubles import Trouble
 from diffcredit.ledger import Evaluation
+from diffcredit.util.events import event
 
 _NO_MORE = object()  # a run's tasks have ended
 

@@ -27,7 +27,7 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation, Value
 from diffcredit.properties.measuring import Measurement, Observation, measure_all
 from diffcredit.retraining.protocol import Retraining
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from diffcredit.errors import UserError
-from diffcredit.events import event
 from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion
 from diffcredit.execution.tasks import (
     ASK_AGAIN,
@@ -22,6 +21,7 @@ from diffcredit.execution.tasks import (
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.troubles import MachineTrouble
 from diffcredit.ledger import Evaluation
+from diffcredit.util.events import event
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from safetensors import safe_open
 
-from diffcredit.artifacts import atomic_folder, intact, read_arrays, write_arrays
 from diffcredit.execution.tasks import Task
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.measuring import Observation
-from diffcredit.stores import Store
+from diffcredit.util.artifacts import atomic_folder, intact, read_arrays, write_arrays
+from diffcredit.util.store import Store
 
 Kind = Literal["images", "features", "model", "nothing"]
 

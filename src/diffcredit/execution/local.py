@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.events import event
 from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion, tell_loss
 from diffcredit.execution.placement import spread
 from diffcredit.execution.process import WorkerProcess, answering
@@ -14,6 +13,7 @@ from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task
 from diffcredit.execution.time_limits import Watch, check_timeout
 from diffcredit.execution.worker import CannotStart, InTrouble, Ready
 from diffcredit.ledger import Evaluation
+from diffcredit.util.events import event
 
 LOOK = 1.0  # seconds between two looks at how long workers take
 

@@ -8,11 +8,11 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Literal
 
-from diffcredit.events import event
 from diffcredit.execution.placement import seeing
 from diffcredit.execution.tasks import EvaluatorFactory, Task, worker_name
 from diffcredit.execution.worker import Build, CannotStart, InTrouble, Ready, work
 from diffcredit.ledger import Evaluation
+from diffcredit.util.events import event
 
 PATIENCE = 5.0  # seconds between asking a process to end and ending it
 CERTAINTY = 30.0  # seconds after which a killed process must be stuck in the system, as on a dead disk or GPU

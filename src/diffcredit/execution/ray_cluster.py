@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.events import event
 from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion, tell_loss
 from diffcredit.execution.interrupts import Interrupts, gentle_interrupts
 from diffcredit.execution.ray_connection import connected, imported_ray
@@ -23,6 +22,7 @@ from diffcredit.execution.ray_worker import RayWorker
 from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task
 from diffcredit.execution.time_limits import Watch, check_timeout
 from diffcredit.ledger import Evaluation
+from diffcredit.util.events import event
 
 LOOK_AROUND = 1.0
 """Seconds between two looks at the nodes; also the longest until an interrupt is noticed."""

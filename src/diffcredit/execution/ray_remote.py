@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.events import event
 from diffcredit.execution.assignments import Loss
 from diffcredit.execution.ray_connection import one_line
 from diffcredit.execution.ray_worker import EVALUATIONS, IN_TROUBLE, LACKS_FILES, READY, USERS_MISTAKE
@@ -15,6 +14,7 @@ from diffcredit.execution.tasks import EvaluatorFactory, Task
 from diffcredit.execution.travel import evaluation_of, factory_text, owner_of, task_text
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation
+from diffcredit.util.events import event
 
 
 class WorkerLost(Exception):

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from diffcredit.artifacts import AlreadyThere, atomic_folder
 from diffcredit.errors import DiffcreditError
+from diffcredit.util.artifacts import AlreadyThere, atomic_folder
 
 PIECE = 64 * 2**20  # bytes that are in memory at a time
 

@@ -30,6 +30,11 @@ class Task:
     replicate: int
     purpose: str
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """The coalition and replicate, by which the ledger identifies the evaluation."""
+        return self.coalition, self.replicate
+
 
 class Evaluator(Protocol):
     """What a worker builds once and calls for each batch of tasks. It may have an attribute ``at_once``: how many tasks

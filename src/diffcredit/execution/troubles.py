@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Literal
 
-from diffcredit.stores import StoreAway
+from diffcredit.util.store import StoreAway
 
 Trouble = Literal["out of memory", "out of disk", "GPU error", "artifacts out of reach"]
 

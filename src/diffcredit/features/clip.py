@@ -97,9 +97,9 @@ class CLIP:
             return CLIPTokenizer.from_pretrained(folder, local_files_only=True)
 
     def _tokenizer_hash(self) -> str:
-        from diffcredit.artifacts import fingerprint
         from diffcredit.features.torch_features import KEY
         from diffcredit.features.weights import file_hash
+        from diffcredit.util.artifacts import fingerprint
 
         folder = self._checkpoint.folder
         return fingerprint({name: file_hash(folder / name, KEY) for name in TOKENIZER if (folder / name).is_file()})

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from diffcredit.artifacts import canonical_json, fingerprint, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS
 from diffcredit.features.protocol import Extractor, Features, FeaturesOption, Images, option_key, option_name
-from diffcredit.plugins import build, code_of, in_plugin
-from diffcredit.progress import Progress, silent
+from diffcredit.util.artifacts import canonical_json, fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.util.plugins import build, code_of, in_plugin
+from diffcredit.util.progress import Progress, silent
 
 MEMBERS = ("label", "batch_size", "dimensions", "classes", "load", "identity", "extract")
 

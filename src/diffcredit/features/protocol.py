@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.errors import UserError
+from diffcredit.util.artifacts import canonical_json
 
 Images = NDArray[np.uint8]
 """(m, h, w, 3) uint8."""

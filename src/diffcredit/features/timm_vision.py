@@ -12,10 +12,10 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffcredit.artifacts import fingerprint_arrays
 from diffcredit.errors import UserError
 from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.weights import load_state, read_state
+from diffcredit.util.artifacts import fingerprint_arrays
 
 KEY = "features.model"
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from diffcredit.artifacts import canonical_json, fingerprint
 from diffcredit.diffusion.pretrained import loading, quiet, read_json
 from diffcredit.errors import UserError, located
 from diffcredit.features.protocol import Images, Precision
 from diffcredit.features.weights import file_hash
+from diffcredit.util.artifacts import canonical_json, fingerprint
 
 KEY = "features.model"
 # Of a model on the hub: descriptions, tokenizers and safe weights, not the same weights again in other forms.

@@ -11,8 +11,8 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from diffcredit.artifacts import atomic_file
 from diffcredit.errors import UserError
+from diffcredit.util.artifacts import atomic_file
 
 if TYPE_CHECKING:
     from torch import Tensor

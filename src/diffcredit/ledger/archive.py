@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from diffcredit.artifacts import atomic_file, atomic_folder, canonical_json
 from diffcredit.errors import UserError
 from diffcredit.ledger.restoring import Rows
-from diffcredit.stores import artifacts_in, is_name
+from diffcredit.util.artifacts import atomic_file, atomic_folder, canonical_json
+from diffcredit.util.store import artifacts_in, is_name
 
 FORMAT = 1
 DESCRIPTION = "study.json"

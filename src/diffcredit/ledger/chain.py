@@ -15,9 +15,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Table, insert, select
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.errors import DiffcreditError
 from diffcredit.ledger import tables
+from diffcredit.util.artifacts import canonical_json
 
 TABLES: dict[str, Table] = {
     "study": tables.studies,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
-from diffcredit.events import event
 from diffcredit.ledger import tables
+from diffcredit.util.events import event
 
 LONGEST_LEASE = 600.0
 """Seconds that a claim is good for at most. An expiry further away was written by a clock that has since been put

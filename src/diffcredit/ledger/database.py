@@ -5,13 +5,13 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, create_engine, func, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.errors import UserError
 from diffcredit.ledger import tables
 from diffcredit.ledger.migrations import migrate
 from diffcredit.ledger.postgres import prepare_postgres
 from diffcredit.ledger.sqlite import prepare_sqlite
-from diffcredit.shown import without_passwords
+from diffcredit.util.artifacts import canonical_json
+from diffcredit.util.sanitize import without_passwords
 
 CREATION = 0x6469666663726564  # the lock of those who create a ledger in one PostgreSQL database, a number of its own
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from diffcredit.artifacts import canonical_json
+from diffcredit.util.artifacts import canonical_json
 
 _LONGEST = 80
 _ABSENT = object()

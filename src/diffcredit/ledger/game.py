@@ -29,7 +29,7 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     rows: list[tuple[list[bool], float]] = []
     endpoints: dict[bool, list[float]] = {False: [], True: []}
     lacking = 0
-    ordered = sorted(evaluations, key=lambda e: (e.coalition, e.replicate))
+    ordered = sorted(evaluations, key=lambda e: e.key)
     for evaluation in ordered:
         if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
             continue

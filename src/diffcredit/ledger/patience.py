@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from diffcredit.errors import DiffcreditError
-from diffcredit.events import event
+from diffcredit.util.events import event
 
 PATIENCE = 120.0  # seconds for which a server may be away
 PAUSE = 0.5  # seconds between two attempts

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from diffcredit.artifacts import fingerprint
+from diffcredit.ledger.purposes import PURPOSES
+from diffcredit.util.artifacts import fingerprint
 
-PURPOSES = ("estimate", "truth", "pilot", "endpoint", "validation")
 STATUSES = ("done", "failed")
 
 
@@ -79,6 +79,11 @@ class Evaluation:
     started: str
     finished: str
     versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The coalition and replicate, by which the ledger identifies an evaluation."""
+        return self.coalition, self.replicate
 
     def __post_init__(self) -> None:
         if not self.coalition or set(self.coalition) - {"0", "1"}:

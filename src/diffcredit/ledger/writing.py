@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, insert
 
-from diffcredit.artifacts import canonical_json
 from diffcredit.ledger import tables
 from diffcredit.ledger.chain import Link
 from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
+from diffcredit.util.artifacts import canonical_json
 
 
 def add_study(connection: Connection, name: str, settings: dict[str, Any]) -> Link:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, cast
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.features import Features, FeaturesOption, Images
 from diffcredit.features.extractors import Extractors, check_images
+from diffcredit.util.artifacts import fingerprint
 
 OUTSIDE = 1e-6  # of a range's larger bound: what rounding may exceed it by
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diffcredit.artifacts import write_text
-from diffcredit.baselines.protocol import FloatArray
-from diffcredit.csvtext import neutralise
+from diffcredit.baselines.study import StudyBaseline, helpfulness
+from diffcredit.credit.correlations import correlation
 from diffcredit.errors import UserError
 from diffcredit.report.records import Agreement, BaselineRow
 from diffcredit.report.tables import credit_tables
-from diffcredit.study_baselines import StudyBaseline, helpfulness
-from diffcredit.validation.correlations import correlation
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import write_text
+from diffcredit.util.csvtext import neutralise
 
 if TYPE_CHECKING:
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 
 def study_helpfulness(study: "Study") -> dict[str, FloatArray]:

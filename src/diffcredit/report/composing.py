@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit import quality
-from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.baselines.study import kept_baselines
 from diffcredit.coalitions import decode
 from diffcredit.contributions.records import Duplicate
 from diffcredit.diffusion.generating import generate
@@ -21,18 +20,19 @@ from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, game_of
-from diffcredit.pictures import image_grid
-from diffcredit.preparation import build_family, generated_images
 from diffcredit.report.baselines import agreement, compared, study_helpfulness
 from diffcredit.report.records import CreditTable, Picture, Report
 from diffcredit.report.standings import standings
 from diffcredit.report.tables import credit_tables
-from diffcredit.seeds import derive_seed
-from diffcredit.study_baselines import kept_baselines
-from diffcredit.study_validation import kept_sections
+from diffcredit.study import quality
+from diffcredit.study.prepared import build_family, generated_images
+from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.util.images import image_grid
+from diffcredit.util.seeds import derive_seed
+from diffcredit.validation.study import kept_sections
 
 if TYPE_CHECKING:
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 GRID_IMAGES, GRID_COLUMNS, GRID_PIXELS = 32, 8, 64
 STRIP_IMAGES, STRIP_PIXELS = 8, 32

@@ -6,8 +6,8 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from diffcredit.pictures import image_grid
 from diffcredit.report.pictures import data_uri
+from diffcredit.util.images import image_grid
 
 TILE = 96  # pixels a side
 PAGE = Markup("""<!doctype html>

@@ -6,7 +6,7 @@ from diffcredit.coalitions import decode
 from diffcredit.credit.lack_of_fit import Outlier, outliers_in
 from diffcredit.report.numbers import plain
 from diffcredit.report.records import CreditTable
-from diffcredit.shown import in_one_line
+from diffcredit.util.sanitize import in_one_line
 
 MOST_NAMES = 4
 # Contributors of whom all coalitions, 254, are not too many to evaluate.

@@ -14,7 +14,6 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from diffcredit.artifacts import write_text
 from diffcredit.report.numbers import (
     NARROW_SPACE,
     credit_decimals,
@@ -41,6 +40,7 @@ from diffcredit.report.standings import (
     total,
 )
 from diffcredit.report.validation import section_view
+from diffcredit.util.artifacts import write_text
 
 QUESTIONS = {
     "leave-one-out": "what everybody’s model loses when this contributor alone leaves",

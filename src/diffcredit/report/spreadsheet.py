@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from diffcredit.artifacts import write_text
-from diffcredit.csvtext import neutralise
 from diffcredit.report.records import INTERVALS, CreditTable
 from diffcredit.report.standings import standings
+from diffcredit.util.artifacts import write_text
+from diffcredit.util.csvtext import neutralise
 
 COLUMNS = ("rank", "contributor", "images", "property", "credit", "low", "high", "share", *INTERVALS)
 

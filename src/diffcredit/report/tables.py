@@ -9,7 +9,7 @@ from diffcredit.ledger import Evaluation, PropertyRecord, game_of
 from diffcredit.report.records import CreditTable
 
 if TYPE_CHECKING:
-    from diffcredit.study import Study
+    from diffcredit.study.study import Study
 
 
 def credit_tables(study: "Study", method: str | None = None, confidence: float = 0.95) -> tuple[CreditTable, ...]:
@@ -59,8 +59,8 @@ class _Record:
     def table(
         self, credits: Credits, method: str, property: str, title: str, higher_is_better: bool, lacking: int
     ) -> CreditTable:
-        done = {(e.coalition, e.replicate) for e in self.evaluations if e.status == "done"}
-        failed = len({(e.coalition, e.replicate) for e in self.evaluations} - done)
+        done = {e.key for e in self.evaluations if e.status == "done"}
+        failed = len({e.key for e in self.evaluations} - done)
         rank_low, rank_high = credits.rank_intervals(higher_is_better)
         share_low, share_high = credits.share_intervals()
         return CreditTable(

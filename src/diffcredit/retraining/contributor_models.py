@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from torch import Tensor
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.diffusion.fast.sizes import fleet_size
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
 from diffcredit.retraining.for_each_contributor import ForEachContributor
 from diffcredit.retraining.protocol import Ground
-from diffcredit.seeds import derive_seed
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True)

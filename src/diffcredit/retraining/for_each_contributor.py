@@ -12,9 +12,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from diffcredit.artifacts import atomic_file, fingerprint, fingerprint_arrays
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.retraining.protocol import Ground
+from diffcredit.util.artifacts import atomic_file, fingerprint, fingerprint_arrays
 
 Make = Callable[[Sequence[int], Batch, Sequence[Tensor]], Iterable[Mapping[str, Tensor]]]
 

@@ -13,7 +13,7 @@ from diffcredit.diffusion.fast.sizes import fleet_size
 from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.retraining.protocol import Ground, Rehearsal, in_fleets
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from torch import Tensor
 
-from diffcredit.artifacts import read_arrays, write_arrays
 from diffcredit.diffusion.micro_batches import in_smaller_batches, part
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.errors import DiffcreditError
 from diffcredit.retraining.for_each_contributor import ForEachContributor
 from diffcredit.retraining.protocol import Ground
-from diffcredit.seeds import derive_seed
+from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.seeds import derive_seed
 
 NUMBERS_AT_ONCE = 2**25
 """How many entries of G are in memory at a time."""

@@ -17,7 +17,7 @@ from diffcredit.retraining.protocol import Ground, Rehearsal
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.pruning.ranks import has_adapters
 from diffcredit.retraining.start import rehearsal_of, start_of
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 PROJECTIONS = ("to_q", "to_k", "to_v")
 ADAPTER = "coalition"

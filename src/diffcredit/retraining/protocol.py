@@ -14,8 +14,8 @@ from diffcredit.diffusion.encoding import encoded
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
-from diffcredit.progress import Progress
-from diffcredit.seeds import derive_seed
+from diffcredit.util.progress import Progress
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True)

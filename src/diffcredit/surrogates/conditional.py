@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import fingerprint, read_arrays, write_arrays
-from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count, Sampling
 from diffcredit.errors import UserError
-from diffcredit.progress import Progress
 from diffcredit.properties import Images
-from diffcredit.seeds import derive_seed
 from diffcredit.surrogates.pools import shared_out
 from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.util.progress import Progress
+from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:
     from diffcredit.diffusion.protocol import DiffusionModel

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.errors import UserError
 from diffcredit.surrogates.protocol import Material
+from diffcredit.util.artifacts import fingerprint
 
 if TYPE_CHECKING:
     from diffcredit.retraining.contributor_models import ContributorModels

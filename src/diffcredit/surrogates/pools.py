@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import read_arrays, write_arrays
-from diffcredit.coalitions import BoolArray
 from diffcredit.diffusion.settings import Count
 from diffcredit.properties import Images
 from diffcredit.surrogates.contributor_models import contributor_models, identity
 from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.artifacts import read_arrays, write_arrays
 
 WHAT = "sampling the contributors' models"
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Sampling
-from diffcredit.progress import Progress
 from diffcredit.properties import Images
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.progress import Progress
 
 if TYPE_CHECKING:  # these bring torch, which kept values do not need
     from diffcredit.diffusion.protocol import DiffusionModel

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count
 from diffcredit.errors import UserError
@@ -16,6 +15,7 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Images
 from diffcredit.properties.measuring import measured_value, needs_features, needs_model
 from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.util.arrays import BoolArray
 
 
 @dataclass

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from diffcredit.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
-from diffcredit.coalitions import BoolArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count
 from diffcredit.features.layout import pixel_features
 from diffcredit.properties import Images
 from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
 
 MOST_ITERATIONS = 1000
 

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from diffcredit.coalitions import BoolArray
 from diffcredit.diffusion.settings import Count
 from diffcredit.properties import Images
 from diffcredit.surrogates.contributor_models import contributor_models
 from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.util.arrays import BoolArray
 
 
 @dataclass

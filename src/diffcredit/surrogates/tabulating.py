@@ -6,9 +6,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.coalitions import BoolArray, make_design
+from diffcredit.coalitions import make_design
 from diffcredit.coalitions.exhaustive import LARGEST
 from diffcredit.surrogates.protocol import Surrogate
+from diffcredit.util.arrays import BoolArray
 
 
 @dataclass(frozen=True, eq=False)

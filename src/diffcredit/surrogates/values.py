@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import canonical_json, fingerprint, write_text
-from diffcredit.coalitions import BoolArray, decode, encode
+from diffcredit.coalitions import decode, encode
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.progress import Progress
 from diffcredit.properties.measuring import Observation, copied, measured_value, needs_features, needs_model
 from diffcredit.surrogates.protocol import ImageSurrogate, Surrogate
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
+from diffcredit.util.progress import Progress
 
 SECONDS = 15.0  # between two times that values are kept
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from diffcredit.coalitions import BoolArray, Design, encode
+from diffcredit.coalitions import Design, encode
 from diffcredit.errors import UserError
 from diffcredit.testing.conformance import attempt, require
+from diffcredit.util.arrays import BoolArray
 
 
 def check_design(design: Design, *, n: int = 6, count: int = 40) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import BoolArray, FloatArray
+
 Game = Callable[[BoolArray], FloatArray]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from diffcredit.artifacts import canonical_json, read_arrays, write_arrays
 from diffcredit.contributions import Contributions
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
@@ -23,6 +22,7 @@ from diffcredit.properties import Context, Images
 from diffcredit.properties.functions import property_of
 from diffcredit.properties.measuring import checked, copied, needs_features, needs_model
 from diffcredit.testing.conformance import ConformanceError, attempt, require
+from diffcredit.util.artifacts import canonical_json, read_arrays, write_arrays
 
 
 def check_property(prop: Any, *, context: Context | None = None) -> None:

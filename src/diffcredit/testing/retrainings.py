@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.artifacts import canonical_json, fingerprint_arrays
-from diffcredit.progress import silent
 from diffcredit.testing.conformance import attempt, require
+from diffcredit.util.artifacts import canonical_json, fingerprint_arrays
+from diffcredit.util.progress import silent
 
 if TYPE_CHECKING:
     from diffcredit.diffusion.protocol import DiffusionModel

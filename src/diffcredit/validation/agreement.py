@@ -3,8 +3,9 @@
 import numpy as np
 
 from diffcredit.credit import Credits
-from diffcredit.validation.correlations import correlations
-from diffcredit.validation.records import Estimate, FloatArray
+from diffcredit.credit.correlations import correlations
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.records import Estimate
 
 CORRELATIONS = np.linspace(-1, 1, 41)
 DEVIATIONS = np.linspace(0.05, 2, 14)  # in units of the observed one

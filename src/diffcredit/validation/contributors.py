@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from diffcredit.credit.correlations import correlation
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
-from diffcredit.validation.correlations import correlation
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.counterfactual import share_count
 from diffcredit.validation.figures import boxes
 from diffcredit.validation.photographs import framed
-from diffcredit.validation.records import Estimate, FloatArray
+from diffcredit.validation.records import Estimate
 from diffcredit.validation.sections import Cell, Figure, Photograph, Section, Table
 from diffcredit.validation.statistics import LEAST_ROWS, correlation_with_interval
 from diffcredit.validation.wording import worded

@@ -7,9 +7,10 @@ from math import isfinite
 import numpy as np
 
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.figures import Series, beside, curves
-from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, Truth
+from diffcredit.validation.records import Estimate, RecipeGame, Truth
 from diffcredit.validation.scores import Score, score
 from diffcredit.validation.sections import Figure, Section, Table
 from diffcredit.validation.statistics import LEAST_ROWS

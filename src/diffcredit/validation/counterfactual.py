@@ -16,9 +16,10 @@ from scipy.stats import t as student
 
 from diffcredit.coalitions import encode
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.arrays import BoolArray, FloatArray
+from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.figures import forest
-from diffcredit.validation.records import BoolArray, Contender, Estimate, FloatArray
+from diffcredit.validation.records import Contender, Estimate
 from diffcredit.validation.sections import Cell, Figure, Photograph, Section, Table
 from diffcredit.validation.welch import satterthwaite_estimate, variance_of_mean
 from diffcredit.validation.wording import worded

@@ -1,7 +1,8 @@
 """Credits from a stretch of one recipe's evaluations."""
 
 from diffcredit.credit import estimate
-from diffcredit.validation.records import FloatArray, RecipeGame
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.records import RecipeGame
 
 EVERYTHING = slice(None)
 

@@ -7,13 +7,14 @@ from math import ceil, isfinite, nan, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.credit.correlations import correlation, jackknifed_size_adjusted
 from diffcredit.errors import UserError
-from diffcredit.validation.correlations import correlation, jackknifed_size_adjusted
+from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.figures import Series, curves, scatter
 from diffcredit.validation.matching import replicates_of, shared
 from diffcredit.validation.monotone import first_reaching
-from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, by_method
+from diffcredit.validation.records import Estimate, RecipeGame, by_method
 from diffcredit.validation.sections import Cell, Figure, Section, Table
 from diffcredit.validation.statistics import LEAST_ROWS, correlation_interval, correlation_with_interval
 from diffcredit.validation.wording import in_words, worded

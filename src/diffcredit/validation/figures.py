@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffcredit.errors import UserError
-from diffcredit.validation.records import Estimate, FloatArray
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.records import Estimate
 from diffcredit.validation.sections import Figure
 
 if TYPE_CHECKING:

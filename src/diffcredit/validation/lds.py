@@ -7,10 +7,11 @@ from math import isfinite, sqrt
 
 import numpy as np
 
+from diffcredit.credit.correlations import Kind, correlation, jackknifed_correlation
 from diffcredit.errors import UserError
-from diffcredit.validation.correlations import Kind, correlation, jackknifed_correlation
+from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.figures import forest
-from diffcredit.validation.records import Contender, Estimate, FloatArray, Truth
+from diffcredit.validation.records import Contender, Estimate, Truth
 from diffcredit.validation.sections import Cell, Figure, Section, Table
 from diffcredit.validation.statistics import (
     LEAST_ROWS,

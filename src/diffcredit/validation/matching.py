@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.validation.records import BoolArray, FloatArray, RecipeGame
+from diffcredit.util.arrays import BoolArray, FloatArray
+from diffcredit.validation.records import RecipeGame
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.errors import UserError
-from diffcredit.pictures import image_rows
+from diffcredit.util.images import image_rows
 from diffcredit.validation.sections import Photograph
 
 COLUMNS = 10

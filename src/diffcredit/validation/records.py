@@ -7,11 +7,7 @@ everywhere.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
+from diffcredit.util.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.stats import linregress
 
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.figures import Series, boxes, curves
-from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, by_method
+from diffcredit.validation.records import Estimate, RecipeGame, by_method
 from diffcredit.validation.sections import Figure, Section, Table
 
 MINUTE = 60.0

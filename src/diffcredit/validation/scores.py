@@ -6,10 +6,11 @@ from math import nan
 
 import numpy as np
 
+from diffcredit.credit.correlations import correlation
 from diffcredit.errors import UserError
-from diffcredit.validation.correlations import correlation
+from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.crediting import credits_of
-from diffcredit.validation.records import Estimate, FloatArray, RecipeGame, Truth
+from diffcredit.validation.records import Estimate, RecipeGame, Truth
 from diffcredit.validation.statistics import (
     correlation_with_interval,
     linear_datamodeling_score,

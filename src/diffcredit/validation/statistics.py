@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
+from diffcredit.credit.correlations import DIGITS, Kind, correlation, jackknifed_correlation
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import regress
 from diffcredit.errors import UserError
-from diffcredit.validation.correlations import DIGITS, Kind, correlation, jackknifed_correlation
-from diffcredit.validation.records import BoolArray, Estimate, FloatArray
+from diffcredit.util.arrays import BoolArray, FloatArray
+from diffcredit.validation.records import Estimate
 
 LEAST_ROWS = 10
 """An interval from fewer rows says nothing."""

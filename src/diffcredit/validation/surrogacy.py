@@ -10,9 +10,10 @@ import numpy as np
 
 from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.figures import Series, curves
 from diffcredit.validation.lds import LDS, lds
-from diffcredit.validation.records import Contender, Estimate, FloatArray, RecipeGame, Truth
+from diffcredit.validation.records import Contender, Estimate, RecipeGame, Truth
 from diffcredit.validation.sections import Figure, Section, Table
 from diffcredit.validation.wording import in_words
 

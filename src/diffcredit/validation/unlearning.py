@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from diffcredit.errors import UserError
 from diffcredit.properties.frechet import FrechetDistance, frechet_distance, moments, square_root
 from diffcredit.properties.kernel_distance import mean_kernel, pairs
+from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.figures import forest
-from diffcredit.validation.records import Estimate, FloatArray
+from diffcredit.validation.records import Estimate
 from diffcredit.validation.sections import Cell, Photograph, Section, Table
 from diffcredit.validation.welch import welch_estimate
 from diffcredit.validation.wording import in_words

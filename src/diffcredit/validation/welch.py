@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import t as student
 
-from diffcredit.validation.records import Estimate, FloatArray
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.records import Estimate
 
 
 def welch_estimate(value: float, parts: Sequence[tuple[float, FloatArray]], confidence: float = 0.95) -> Estimate:

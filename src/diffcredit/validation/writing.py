@@ -12,9 +12,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from diffcredit.artifacts import atomic_folder, canonical_json
-from diffcredit.csvtext import neutralise
 from diffcredit.errors import UserError, located
+from diffcredit.util.artifacts import atomic_folder, canonical_json
+from diffcredit.util.csvtext import neutralise
 from diffcredit.validation.records import Estimate
 from diffcredit.validation.sections import Cell, Figure, Photograph, Section, Table
 

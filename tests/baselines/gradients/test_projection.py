@@ -6,7 +6,7 @@ import torch
 
 from diffcredit.baselines.gradients.projection import SIGNS_AT_ONCE, Signs, project, splitmix64
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 def whole_numbers(rows, parameters, seed=0):

@@ -19,7 +19,7 @@ from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 from diffusion.tiny_pipelines import stable_diffusion
 
 from ..made_up import contributions, permuted

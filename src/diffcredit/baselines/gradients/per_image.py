@@ -13,7 +13,7 @@ from diffcredit.baselines.gradients.settings import GradientSettings, Kind
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.protocol import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 # Samples that go through the network at once in an ordinary backward pass; fewer where the memory runs out.
 SAMPLES_AT_ONCE = {"cpu": 64, "cuda": 256}

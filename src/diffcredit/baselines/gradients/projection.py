@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from diffcredit.errors import UserError
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 WORD = 64  # signs from one hash word
 # Signs in memory at a time: what a CPU's cache holds, and what keeps a GPU busy. Changes rounding only.

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diffcredit.artifacts import AlreadyThere, atomic_folder, fingerprint
 from diffcredit.baselines.gradients.journey import foreseen
 from diffcredit.baselines.gradients.per_image import PerImage, Samples, digests, noises, time_steps
 from diffcredit.baselines.gradients.projection import check_dimensions, project
@@ -25,6 +24,7 @@ from diffcredit.baselines.queries import comparable_queries, query_captions, que
 from diffcredit.diffusion.protocol import DiffusionModel, Images
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditError, UserError, located
+from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint
 
 Rows = NDArray[np.float32]
 

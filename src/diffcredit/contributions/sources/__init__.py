@@ -10,7 +10,7 @@ from typing import Any
 
 from diffcredit.contributions.sources.record import Record, Source
 from diffcredit.errors import UserError
-from diffcredit.shown import shortened
+from diffcredit.util.sanitize import shortened
 
 __all__ = ["AUTO", "SOURCES", "Record", "Source", "detect", "source_named", "source_options"]
 

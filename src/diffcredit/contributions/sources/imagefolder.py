@@ -14,7 +14,7 @@ from diffcredit.contributions.sources.files import check_inside, existing, files
 from diffcredit.contributions.sources.record import Record
 from diffcredit.contributions.sources.tables import Row, caption_of, contributor_of, path_within, rows, value
 from diffcredit.errors import UserError
-from diffcredit.shown import shortened
+from diffcredit.util.sanitize import shortened
 
 TEXT = "text"
 """The column where captions usually stand; the only one that may be missing."""

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from diffcredit.contributions.names import contributor_name
 from diffcredit.errors import UserError
-from diffcredit.shown import LONGEST_VALUE, shortened
+from diffcredit.util.sanitize import LONGEST_VALUE, shortened
 
 Row = Mapping[str, Any]
 

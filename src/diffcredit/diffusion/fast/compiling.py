@@ -26,10 +26,10 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import diffcredit.diffusion
-from diffcredit.artifacts import atomic_folder, fingerprint
 from diffcredit.diffusion.fast.rehearsing import have_compiled
 from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisions_by_one
-from diffcredit.events import event
+from diffcredit.util.artifacts import atomic_folder, fingerprint
+from diffcredit.util.events import event
 
 Function = Callable[..., Sequence[Tensor]]
 UNUSED_DAYS = 60  # after which a function that was not asked for is forgotten: versions and code go on

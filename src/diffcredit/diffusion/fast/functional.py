@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from diffcredit.artifacts import fingerprint, fingerprint_arrays
 from diffcredit.diffusion.dropping import CountedDropout
 from diffcredit.diffusion.fast.compiling import Compiled
 from diffcredit.diffusion.fast.seams import Seams
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.noises import normals_of
 from diffcredit.diffusion.unet import UNetModel
+from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
 
 Function = Callable[..., Sequence[Tensor]]
 _made: dict[str, "Functions"] = {}

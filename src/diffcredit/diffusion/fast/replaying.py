@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
-from diffcredit.events import event
+from diffcredit.util.events import event
 
 _alone = threading.Lock()  # neither compilers nor what cuDNN is told know threads
 WARM_UP = 2  # calls before the recording: what is compiled, tuned and allocated at first use must not be in it

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.diffusion import checkpoints
 from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
 from diffcredit.diffusion.draws import Plan, plan
@@ -20,6 +19,7 @@ from diffcredit.diffusion.interruption import interruption
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
+from diffcredit.util.artifacts import fingerprint
 
 LOOK_STEPS = 25  # between two looks at what the device has done, for which it waits a moment
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_pruning.pruner.importance import GroupMagnitudeImportance, GroupTaylorImportance
 
 from diffcredit.retraining.pruning.structure import Coupled
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 Importance = Literal["magnitude", "taylor", "diff-pruning", "random", "reinitialised"]
 """``magnitude``: the ℓ2 norm of the weights. ``taylor``: Σ|w · ∂L/∂w|, the first-order change of the denoising

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance
 from diffcredit.retraining.pruning.target import check_reached, target_count
-from diffcredit.seeds import derive_seed
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Gt
 
-from diffcredit.artifacts import fingerprint
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.protocol import DiffusionModel
@@ -16,7 +15,8 @@ from diffcredit.retraining.pruning.channels import prune
 from diffcredit.retraining.pruning.gradients import collect_gradients
 from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance, scores_for
 from diffcredit.retraining.pruning.ranks import has_adapters, prune_ranks
-from diffcredit.seeds import derive_seed
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.seeds import derive_seed
 
 
 @dataclass

@@ -1,0 +1,215 @@
+"""A study's baselines: what they are given, and their credits, kept once they are computed."""
+
+import dataclasses
+import inspect
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, baseline_credits
+from diffcredit.baselines.answers import one_number_each
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.execution.threads import limited_threads
+from diffcredit.ledger import PropertyRecord
+from diffcredit.study.prepared import (
+    base_identity,
+    base_start,
+    build_family,
+    check,
+    generated_images,
+    property_records,
+    replicate_model,
+)
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
+from diffcredit.util.plugins import build, settings_of
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+# of a kept file; one that lacks some is an earlier version's
+KEYS = {"study", "made_from", "method", "options", "title", "category", "property", "higher_is_better", "rows"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StudyBaseline:
+    """One method's credits in a study: of one property, or of all where ``property`` is None, for it looks at none."""
+
+    title: str
+    category: str
+    property: str | None
+    found: BaselineCredits
+    higher_is_better: bool = True
+
+    @property
+    def helpfulness(self) -> FloatArray:
+        """(n,) the credits, turned round where they measure a property of which less is better: who helps most has the
+        highest."""
+        return helpfulness(self.found.credits, self.higher_is_better)
+
+
+def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The methods asked for, as mappings of a name and options; nothing asked: all of ours."""
+    built = []
+    for section in wanted or [{"name": name} for name in BASELINES]:
+        options = {key: value for key, value in section.items() if key != "name"}
+        baseline = build(section["name"], options, BASELINES, where="--method", beside=study.file.parent)
+        if not hasattr(baseline, "scores") and not hasattr(baseline, "credits"):
+            raise UserError(f"--method: {section['name']!r} has neither scores(evidence) nor credits(evidence)")
+        built.append((section["name"], options, baseline))
+    return built
+
+
+def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> list[StudyBaseline]:
+    """The credits of every method, computed or found. A method that this study cannot have stops the work where it was
+    asked for by name, and is left out with a warning where all were."""
+    built, results = build_baselines(study, wanted), []
+    check(study)  # a mistake in the study itself is no method's
+    records, evidence = property_records(study), study_evidence(study)
+    for name, options, baseline in built:
+        try:
+            results += _of_method(study, name, options, baseline, records, evidence)
+        except UserError as error:
+            if wanted:
+                where = f"{study.file}: "
+                raise UserError(where + str(error).removeprefix(where)) from error
+            warnings.warn(f"{name}: left out: {error}", DiffcreditWarning, stacklevel=2)
+    return results
+
+
+def kept_baselines(study: "Study") -> list[StudyBaseline]:
+    """What earlier runs computed for the study as it is now."""
+    results = []
+    for file in sorted(_folder(study).glob("*.json")):
+        content = _kept(file, study)
+        results += _read(content, study) if content else []
+    order = {name: place for place, name in enumerate(BASELINES)}
+    return sorted(results, key=lambda each: (order.get(each.found.method, len(order)), each.found.name))
+
+
+def _of_method(
+    study: "Study",
+    name: str,
+    options: Mapping[str, Any],
+    baseline: Any,
+    records: Sequence[PropertyRecord],
+    evidence: Evidence,
+) -> list[StudyBaseline]:
+    results: list[StudyBaseline] = []
+    refused: UserError | None = None
+    changed = changed_options(baseline, options)
+    looked_at = (
+        zip(study.properties, records, strict=True) if getattr(baseline, "of_property", False) else [(None,) * 2]
+    )
+    for prop, record in looked_at:
+        # named by what names its rows, so that what is computed anew replaces them and none is there twice
+        identity = fingerprint([_identity(study), name, changed, prop.name if prop else None])
+        file = _folder(study) / f"{name.rpartition(':')[2]}-{identity[:12]}.json"
+        seen = [record.fingerprint, record.higher_is_better] if record else None
+        made_from = fingerprint([settings_of(baseline, options), seen])
+        content = _kept(file, study)
+        if content is None or content["made_from"] != made_from:
+            try:
+                with limited_threads(study.config.threads):
+                    found = baseline_credits(baseline, dataclasses.replace(evidence, prop=prop))
+            except UserError as error:  # it may suit another property
+                refused = error
+                continue
+            content = {
+                "study": _identity(study),
+                "made_from": made_from,
+                "method": name,  # the name that a plug-in gives itself may be another's
+                "options": changed,
+                "title": baseline.title,
+                "category": baseline.category,
+                "property": prop.name if prop else None,
+                "higher_is_better": record.higher_is_better if record else True,
+                "rows": [_row(each) for each in found],
+            }
+            write_text(file, canonical_json(content))
+        results += _read(content, study)
+    if refused is not None and not results:
+        raise refused
+    return results
+
+
+def changed_options(baseline: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the ``options`` asked for that are not the defaults, as the method understood them."""
+    values, defaults = {**options, **settings_of(baseline, options)}, inspect.signature(type(baseline)).parameters
+    return {key: values[key] for key in options if key not in defaults or values[key] != defaults[key].default}
+
+
+def study_evidence(study: "Study", prop: Any = None) -> Evidence:
+    """What the study has for its baselines."""
+    came_trained = build_family(study).trained
+    return Evidence(
+        contributions=study.contributions,
+        generated=generated_images(study),
+        prop=prop,
+        seed=study.config.seed,
+        extractors=study.extractors,
+        load_model=lambda: study.base,
+        start=None if came_trained else lambda: base_start(study),
+        # the methods take the models one after the other, each several times
+        replicate=None if came_trained else lru_cache(maxsize=1)(partial(replicate_model, study)),
+        sampling=study.config.sampling,
+        training=study.config.model.train,
+        folder=_folder(study),
+        progress=study.progress,
+    )
+
+
+def helpfulness(credits: Sequence[float] | FloatArray, higher_is_better: bool) -> FloatArray:
+    """Credits such that who helps most has the highest."""
+    return np.asarray(credits, dtype=np.float64) * (1 if higher_is_better else -1)
+
+
+def _folder(study: "Study") -> Path:
+    return study.folder / "baselines"
+
+
+def _identity(study: "Study") -> str:
+    return fingerprint([base_identity(study), dataclasses.asdict(study.config.sampling)])
+
+
+def _kept(file: Path, study: "Study") -> dict[str, Any] | None:
+    """What a method's file says; None where there is none, or it is another study's, an earlier version's or damaged,
+    so that it is computed anew."""
+    if not file.exists():
+        return None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if not content.keys() >= KEYS or content["study"] != _identity(study):
+            return None
+        _read(content, study)
+    except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
+        said = f"{file}: damaged ({type(error).__name__}: {error}); left out, and computed anew when it is asked for"
+        warnings.warn(said, DiffcreditWarning, stacklevel=3)
+        return None
+    return content
+
+
+def _row(found: BaselineCredits) -> dict[str, Any]:
+    return {
+        "how": found.how,
+        "credits": found.credits.tolist(),
+        "chosen": dict(found.chosen),
+        "seconds": found.seconds,
+    }
+
+
+def _read(content: Mapping[str, Any], study: "Study") -> list[StudyBaseline]:
+    rows = []
+    for row in content["rows"]:
+        credits = one_number_each(row["credits"], study.contributions.contributors, "credits")
+        found = BaselineCredits(
+            content["method"], row["how"], credits, row["chosen"], row["seconds"], content["options"]
+        )
+        about = (content["title"], content["category"], content["property"])
+        rows.append(StudyBaseline(*about, found, content["higher_is_better"]))
+    return rows

@@ -1,0 +1,119 @@
+"""How long an evaluation's measuring takes here."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.errors import DiffcreditError
+from diffcredit.execution.timing.growth import foreseen
+from diffcredit.execution.timing.stand_ins import StandInExtractors, random_features, random_images
+from diffcredit.features import FeaturesOption
+from diffcredit.features.protocol import option_key
+from diffcredit.properties.measuring import Observation, measure_all, needs_features, needs_model
+from diffcredit.properties.protocol import Context, State
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.sanitize import last_line
+
+LONG = 2.0  # seconds, of which what is done once is a small part
+
+
+@dataclass(frozen=True)
+class MeasuringTime:
+    """Seconds of extracting features and of measuring properties, and of each property that could not be measured on
+    what stands in for images and features, why."""
+
+    features: float
+    properties: float
+    left_out: Mapping[str, str]
+
+    @property
+    def seconds(self) -> float:
+        return self.features + self.properties
+
+
+def time_measuring(
+    properties: Sequence[Any], states: Mapping[str, State], model: DiffusionModel, images: int, context: Context
+) -> MeasuringTime:
+    """Of ``properties``, which this fits, on so many images of ``model``: what an evaluation does, on random images and
+    features. ``states`` are what properties were fitted to, by name; others are fitted to ``context``, its images as
+    what its extractors might see in them."""
+    features: dict[str, float] = {}
+    seconds, left_out = 0.0, {}
+    for prop in properties:
+        try:
+            if needs_features(prop) and (key := option_key(prop.features)) not in features:
+                features[key] = _seconds_of_extracting(prop.features, images, context)
+            seconds += _seconds_of(prop, states.get(prop.name), model, images, context)
+        except Exception as error:  # a user's code may raise anything, and nothing may be wrong but the stand-ins
+            left_out[prop.name] = " ".join(str(error).split()) or type(error).__name__
+    return MeasuringTime(sum(features.values()), seconds, left_out)
+
+
+def _seconds_of_extracting(option: FeaturesOption, images: int, context: Context) -> float:
+    def seconds_of(count: int) -> float:
+        some = random_images(count, context.contributions.images.shape[1])
+        return _again(partial(context.extractors.extract, option, some))
+
+    return foreseen(seconds_of, images)
+
+
+def _seconds_of(prop: Any, state: State | None, model: DiffusionModel, images: int, context: Context) -> float:
+    stand_in = dataclasses.replace(context, extractors=StandInExtractors(context.extractors))
+    if needs_model(prop):
+        return _seconds_on_model(prop, model, stand_in)
+    if hasattr(prop, "fit"):
+        prop.restore(prop.fit(stand_in) if state is None else state)
+
+    def seconds_of(count: int) -> float:
+        return _seconds_on(prop, _observation(prop, model, count, stand_in))
+
+    return foreseen(seconds_of, images)
+
+
+def _seconds_on_model(prop: Any, model: DiffusionModel, context: Context) -> float:
+    """Of a property of the model itself, which may be dear: it grows with the held-out images, if with anything."""
+    whole = context.contributions
+
+    def seconds_of(heldout: int) -> float:
+        if hasattr(prop, "fit"):
+            captions = whole.heldout_captions and whole.heldout_captions[:heldout]
+            some = dataclasses.replace(whole, heldout=whole.heldout[:heldout], heldout_captions=captions)
+            prop.restore(prop.fit(dataclasses.replace(context, contributions=some)))
+        return _seconds_on(prop, Observation(context.extractors, context.generated, model))
+
+    return foreseen(seconds_of, len(whole.heldout) if hasattr(prop, "fit") else 0)
+
+
+def _observation(prop: Any, model: DiffusionModel, count: int, context: Context) -> Observation:
+    extractors = context.extractors
+    if not needs_features(prop):
+        return Observation(extractors, random_images(count, context.contributions.images.shape[1]), model)
+    features = random_features(extractors.get(prop.features), count, np.random.default_rng(count))
+    return Observation(extractors, None, model, {fingerprint(extractors.identity(prop.features)): features})
+
+
+def _seconds_on(prop: Any, observation: Observation) -> float:
+    def measured() -> None:
+        (measurement,) = measure_all([prop], observation)
+        if measurement.error is not None:
+            raise DiffcreditError(last_line(measurement.error))
+
+    return _again(measured)
+
+
+def _again(work: Callable[[], object]) -> float:
+    """Seconds of ``work`` once it is warm; of the first time where that takes long."""
+    seconds = 0.0
+    for _ in range(2):
+        start = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - start
+        if seconds > LONG:
+            break
+    return seconds

@@ -1,0 +1,52 @@
+"""How much time evaluations took, by their own clocks."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from datetime import datetime
+
+from diffcredit.ledger.records import Evaluation
+
+
+def worker_seconds(evaluations: Iterable[Evaluation]) -> float:
+    """The time of all evaluations added up, by their own clocks."""
+    return Clock(evaluations).worker_seconds
+
+
+def active_seconds(evaluations: Iterable[Evaluation]) -> float:
+    """The time during which at least one evaluation was under way, by their own clocks: pauses between two runs of
+    a study do not count, and neither does the number of workers."""
+    return Clock(evaluations).active_seconds
+
+
+class Clock:
+    """Both, of evaluations as they are added: in whole microseconds, so that their order does not matter."""
+
+    def __init__(self, evaluations: Iterable[Evaluation] = ()) -> None:
+        self._worked = self._active = 0
+        self._starts: list[int] = []  # of the spans during which evaluations were under way, apart and in order
+        self._ends: list[int] = []
+        for evaluation in evaluations:
+            self.add(evaluation)
+
+    @property
+    def worker_seconds(self) -> float:
+        return self._worked / 1e6
+
+    @property
+    def active_seconds(self) -> float:
+        return self._active / 1e6
+
+    def add(self, evaluation: Evaluation) -> None:
+        start = _microseconds(evaluation.started)
+        end = max(start, _microseconds(evaluation.finished))
+        self._worked += end - start
+        touched = slice(bisect_left(self._ends, start), bisect_right(self._starts, end))
+        starts, ends = self._starts[touched], self._ends[touched]
+        start, end = min([start, *starts]), max([end, *ends])
+        self._active += end - start - (sum(ends) - sum(starts))
+        self._starts[touched], self._ends[touched] = [start], [end]
+
+
+def _microseconds(stamp: str) -> int:
+    """Since 1970."""
+    return round(datetime.fromisoformat(stamp).timestamp() * 1e6)

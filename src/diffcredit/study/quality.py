@@ -1,0 +1,128 @@
+"""Whether the model that coalitions start from is still the base model in all that counts.
+
+Credits through a pruned model θ̃* speak of the base model θ* only where pruning left its properties alone. The measure
+is how far either is from the untrained network θ_∅, on images from the same initial noises.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.generating import generate
+from diffcredit.diffusion.protocol import Images
+from diffcredit.execution.threads import limited_threads
+from diffcredit.properties import Context
+from diffcredit.properties.heldout_loss import HeldoutLoss
+from diffcredit.properties.measuring import Observation, measure_all
+from diffcredit.study.prepared import base_identity, generated_images, property_records
+from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+TOLERATED = 0.25  # of the way to the untrained network
+LOSS = "denoising loss"
+LOSS_IMAGES = 256  # that the loss is taken on: held-out ones, or else training images
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number of the base model, of the model that coalitions start from, and of the untrained network.
+
+    ``only_rises``: the start may have a lower one, as of a loss, but not a higher.
+    """
+
+    name: str
+    base: float
+    start: float
+    untrained: float
+    only_rises: bool = False
+
+    @property
+    def lost(self) -> float:
+        """|F(θ̃*) − F(θ*)| / |F(θ*) − F(θ_∅)|; infinite where the base model is no better than the untrained one."""
+        change = max(0.0, self.start - self.base) if self.only_rises else abs(self.start - self.base)
+        gap = abs(self.base - self.untrained)
+        return change / gap if gap > 0 else 0.0 if change == 0 else float("inf")
+
+    @property
+    def broken(self) -> bool:
+        return self.lost > TOLERATED
+
+    def complaint(self) -> str:
+        """The rule with its numbers, and what helps."""
+        verb = "rose" if self.only_rises else "changed"
+        return (
+            f"{self.name}: pruning changed the model too much: it {verb} from {self.base:.4g} to {self.start:.4g}, "
+            f"by {100 * self.lost:.0f} % of the distance to the untrained network's {self.untrained:.4g}, and at most "
+            f"{100 * TOLERATED:.0f} % is tolerated; more retraining.recover_steps help, or more retraining.parameters"
+        )
+
+
+def compare(study: "Study") -> list[Comparison]:
+    """The study's properties and the denoising loss of the three models, computed once; nothing where coalitions start
+    from the base model itself, or from no model."""
+    file = _file(study)
+    if file is None:
+        return []
+    if not file.exists():
+        with limited_threads(study.config.threads):
+            comparisons = _compare(study)
+        write_text(file, canonical_json([dataclasses.asdict(comparison) for comparison in comparisons]))
+    return kept(study)
+
+
+def kept(study: "Study") -> list[Comparison]:
+    """What was computed before; nothing where nothing was."""
+    file = _file(study)
+    if file is None or not file.exists():
+        return []
+    return [Comparison(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+
+
+def _file(study: "Study") -> Path | None:
+    start, ground = (getattr(study.retraining, name, None) for name in ("start", "ground"))
+    if start is None or ground is None or start.fingerprint == study.base.fingerprint:
+        return None
+    sampling, records = dataclasses.asdict(study.config.sampling), property_records(study)
+    identity = [base_identity(study), start.fingerprint, sampling, [record.fingerprint for record in records]]
+    return study.folder / "models" / f"quality-{fingerprint(identity)[:12]}.json"
+
+
+def _compare(study: "Study") -> list[Comparison]:
+    retraining: Any = study.retraining
+    start, sampling = retraining.start, study.config.sampling
+    untrained = retraining.ground.untrained(start)
+    what, values = "comparing the pruned model with the base model", []
+    loss = HeldoutLoss()
+    loss.restore(loss.fit(Context(generated_images(study), _with_some_heldout(study.contributions))))
+    for index, model in enumerate((study.base, start, untrained)):
+        study.progress(what, index, 3)
+        images: Images = generated_images(study) if model is study.base else generate(model, sampling)
+        observation = Observation(study.extractors, images, model)
+        measured = {each.property: each.value for each in measure_all(study.properties, observation)}
+        values.append({**measured, LOSS: loss.measure_model(model)})
+    study.progress(what, 3, 3)
+    return [
+        Comparison(name, *(each[name] for each in values), only_rises=name == LOSS)
+        for name in values[0]
+        if all(each[name] is not None for each in values)
+    ]
+
+
+def _with_some_heldout(contributions: Contributions) -> Contributions:
+    """The contributions with at most so many held-out images; where none are, training images of all contributors."""
+    images, captions = contributions.heldout, contributions.heldout_captions
+    if not len(images):
+        images, captions = contributions.images, contributions.captions
+    rows = np.unique(np.linspace(0, len(images) - 1, min(LOSS_IMAGES, len(images))).round().astype(int))
+    return dataclasses.replace(
+        contributions,
+        heldout=images[rows],
+        heldout_captions=None if captions is None else tuple(captions[row] for row in rows),
+    )

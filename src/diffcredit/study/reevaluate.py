@@ -1,0 +1,90 @@
+"""Recorded evaluations, made once more: whether a ledger's numbers are those that its recipe gives."""
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffcredit.errors import UserError
+from diffcredit.execution import Executor, Task
+from diffcredit.ledger import Evaluation
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+TOLERANCE = 0.1
+"""How far a value may be off on another kind of device or with other threads, in standard deviations of the property
+over the recipe's evaluations. Within one numerics class that repeats it must be the same, bit for bit."""
+ROUNDING = 1e-6  # of a value, where the property hardly differs between evaluations
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """One value of an evaluation that was repeated: ``recorded``, and ``now`` (None where it failed, with its
+    ``error``), which may be off by ``tolerance``."""
+
+    coalition: str
+    replicate: int
+    property: str
+    recorded: float
+    now: float | None
+    tolerance: float
+    error: str | None = None
+
+    @property
+    def agrees(self) -> bool:
+        return self.now is not None and abs(self.now - self.recorded) <= self.tolerance
+
+
+def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomputed]:
+    """Repeats ``count`` evaluations of the study's recipe, drawn such that nobody can foresee which, or all where there
+    are fewer, and compares every value. Nothing is recorded."""
+    done = study.evaluations(status="done")
+    if not done:
+        raise UserError(f"{study.file}: no evaluations of {study.recipe!r} to repeat; diffcredit run makes them")
+    study.prepare()
+    drawn = random.SystemRandom().sample(done, min(count, len(done)))
+    recorded = {each.key: each for each in drawn}
+    tasks = [Task(each.coalition, each.replicate, each.purpose) for each in drawn]
+    spreads = _spreads(done)
+    for made in executor.run(study.evaluator, tasks):
+        yield from _compared(recorded[made.coalition, made.replicate], made, spreads)
+
+
+def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> Iterator[Recomputed]:
+    found = {value.property: value for value in new.values}
+    for value in old.values:
+        if value.value is None or (new.status == "done" and value.property not in found):
+            continue  # was not measured, or is no longer a property of the study file
+        now = found.get(value.property)
+        allowed = max(TOLERANCE * spreads[value.property], ROUNDING * abs(value.value))
+        yield Recomputed(
+            old.coalition,
+            old.replicate,
+            value.property,
+            value.value,
+            now=None if now is None else now.value,
+            tolerance=0.0 if old.numerics == new.numerics and _repeats(new.numerics) else allowed,
+            error=new.error if now is None else now.error,
+        )
+
+
+def _repeats(numerics: Mapping[str, Any]) -> bool:
+    """Whether all processes of a numerics class get the same bits. On a GPU these are of what was compiled with sums in
+    an order that follows from a rule; elsewhere there, the order may be whatever was fastest at the moment."""
+    if not str(numerics.get("device", "")).startswith("cuda"):
+        return True
+    stages = [numerics.get("training"), numerics.get("sampling")]
+    return all(stage.get("sums_by_rule", False) for stage in stages if stage)
+
+
+def _spreads(evaluations: list[Evaluation]) -> dict[str, float]:
+    """Each property's standard deviation over the evaluations."""
+    values: dict[str, list[float]] = {}
+    for evaluation in evaluations:
+        for value in evaluation.values:
+            if value.value is not None:
+                values.setdefault(value.property, []).append(value.value)
+    return {name: float(np.std(some)) for name, some in values.items()}

@@ -1,0 +1,67 @@
+"""The files that a study's evaluators read: its images, prepared models, fitted properties and plug-ins."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diffcredit.contributions.sources import METADATA
+from diffcredit.execution.shipping import WorkerFiles
+from diffcredit.study.config import MODELS, PATHS, StudyConfig
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+_PLUGIN = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*\Z")  # package.module:Name
+
+
+def worker_files(study: "Study") -> WorkerFiles:
+    """What a node that shares no files with this machine must be sent to evaluate coalitions."""
+    config, home = study.config, study.file.absolute().parent
+    roots: dict[Path, list[Path]] = {
+        home: [study.file.absolute(), *_plugins(config, home)],
+        study.folder: [study.folder / "models"],
+    }
+    if study.artifacts != study.folder:
+        roots[study.artifacts] = [study.artifacts / "models"]
+    for path in _named_paths(config):
+        roots.setdefault(path, []).append(path)
+    lost = config.keep != "nothing" and study.store is None
+    written = f"keep: {config.keep} writes files" if lost else ""
+    return WorkerFiles(study.folder, roots, written)
+
+
+def _named_paths(config: StudyConfig) -> Iterable[Path]:
+    """The files and folders that settings name, which have them with their full paths."""
+    for path in (config.contributions.path, config.contributions.holdout):
+        if isinstance(path, Path):
+            yield path.parent if path.name in METADATA else path
+    yield from _paths_in(config.model.options, MODELS)
+    for section in config.properties:
+        yield from _paths_in(section.options, PATHS)
+
+
+def _paths_in(options: Mapping[str, Any], keys: tuple[str, ...]) -> Iterable[Path]:
+    for key, value in options.items():
+        if isinstance(value, dict):
+            yield from _paths_in(value, keys)
+        elif key in keys and isinstance(value, str) and Path(value).is_absolute() and Path(value).exists():
+            yield Path(value)
+
+
+def _plugins(config: StudyConfig, home: Path) -> Iterable[Path]:
+    """The modules beside the study file, and the packages there that it names; none where it names no plug-in."""
+    modules = {text.partition(":")[0].partition(".")[0] for text in _texts(config.model_dump()) if _PLUGIN.match(text)}
+    if modules:
+        yield from home.glob("*.py")
+    for module in sorted(modules):
+        if (home / module).is_dir():
+            yield home / module
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)

@@ -1,0 +1,242 @@
+"""How far a study is, in numbers: read from its ledger, which every machine sees, and only what is new of it."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from diffcredit.credit.precision import CreditRule
+from diffcredit.credit.stopping import HOUR, Evaluations, Look, Money, Standing
+from diffcredit.ledger import NoLedger
+from diffcredit.study.schedule import Total
+from diffcredit.study.tally import DESIGN, Tally
+from diffcredit.study.task_log import LOG_NAME, TaskLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diffcredit.ledger import CurrentClaim
+    from diffcredit.study.study import Study
+
+WINDOW = 600.0  # seconds that count as lately
+MOST_LOOKED = 2000  # evaluations of which a live view estimates credits
+PATIENCE = 20  # times what looking at the credits took pass before a live view does it again
+
+
+@dataclass(frozen=True)
+class RecipeFacts:
+    """A recipe's evaluations. ``done`` are those of the design where it is the study's recipe, or else all but
+    pilots; ``others`` the rest; ``failed`` counts attempts, pilots' left out. ``total`` is certain or foreseen; None
+    where it cannot be told. ``seconds_each`` lie between two at the pace of the last fifty, pauses left out, and
+    ``seconds_left`` go by it. Money is in the currency of the price."""
+
+    name: str
+    done: int
+    others: int
+    failed: int
+    under_way: int
+    total: int | None
+    certain: bool
+    per_minute_lately: float
+    per_minute_overall: float | None
+    seconds_each: float | None
+    seconds_left: float | None
+    worker_hours: float
+    worker_hours_left: float | None
+    cost: float | None
+    cost_left: float | None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How often attempts or values of a recipe failed with the same last line."""
+
+    recipe: str
+    error: str
+    count: int
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """A worker of one recipe. What it is doing, and for how long, is known where this machine sees the study's log;
+    ``last_seen`` is how long ago it last finished something or was given a task, in seconds."""
+
+    name: str
+    recipe: str
+    done: int
+    failed: int
+    mean_seconds: float | None
+    coalition: str | None
+    replicate: int | None
+    busy_seconds: float | None
+    last_seen: float
+
+
+@dataclass(frozen=True)
+class DriverFacts:
+    """A driver, how many tasks of a recipe it has claimed, and in how many seconds the first claim expires unless it
+    is renewed."""
+
+    holder: str
+    recipe: str
+    tasks: int
+    expires_in: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A study at one moment. ``rule`` is how far its stopping rule is, which does not count the ``endpoints``; None
+    while the ledger does not know the recipe that is ``studied``."""
+
+    study: str
+    time: str
+    studied: str
+    endpoints: int
+    recipes: tuple[RecipeFacts, ...]
+    rule: Standing | None
+    failures: tuple[Failure, ...]
+    workers: tuple[WorkerFacts, ...]
+    drivers: tuple[DriverFacts, ...]
+
+
+class Watch:
+    """Looks at a study again and again. ``live``: never for long, so credits are estimated while that is cheap.
+
+    ``price`` is that of one worker's hour; by default the stopping rule's, if it has one.
+    """
+
+    def __init__(self, study: "Study", price: float | None = None, *, live: bool = False) -> None:
+        self._study, self._live = study, live
+        self._endpoints = 1 + study.config.design.full_replicates
+        prices = [leaf.per_hour for leaf in study.config.stop.rule.leaves() if isinstance(leaf, Money)]
+        self._price = price if price is not None else next(iter(prices), None)
+        self._log = TaskLog(study.folder / LOG_NAME)
+        self._tallies: dict[str, Tally] = {}
+        self._marks: Counter[str] = Counter()
+        self._found: tuple[Standing | None, Total | None] = None, None
+        self._due = 0.0
+
+    def look(self) -> Facts:
+        """The study as it is now."""
+        claims = self._read()
+        now = time.time()
+        if self._study.recipe in self._tallies:
+            self._look_at_rule()
+        return Facts(
+            study=self._study.name,
+            time=datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+            studied=self._study.recipe,
+            endpoints=self._endpoints,
+            recipes=tuple(self._recipe(name, claims, now) for name in self._tallies),
+            rule=self._found[0],
+            failures=tuple(
+                sorted(
+                    (
+                        Failure(name, error, count)
+                        for name, tally in self._tallies.items()
+                        for error, count in tally.errors.items()
+                    ),
+                    key=lambda failure: -failure.count,
+                )
+            ),
+            workers=tuple(self._workers(claims, now)),
+            drivers=tuple(
+                DriverFacts(holder, recipe, len(held), min(each.seconds_left for each in held))
+                for (recipe, holder), group in groupby(claims, lambda each: (each.recipe, each.holder))
+                for held in [list(group)]
+            ),
+        )
+
+    def _read(self) -> "list[CurrentClaim]":
+        """Counts what is new; the claims."""
+        try:
+            with self._study.ledger(create=False) as ledger:
+                if self._study.name not in ledger.studies():
+                    return []
+                claims = ledger.claims(self._study.name)
+                for recipe in ledger.recipes(self._study.name):
+                    tally = self._tallies.setdefault(recipe.name, Tally())
+                    found, self._marks[recipe.name] = ledger.evaluations_since(
+                        self._study.name, recipe.name, self._marks[recipe.name]
+                    )
+                    for evaluation in found:
+                        tally.add(evaluation)
+                return claims
+        except NoLedger:
+            return []
+
+    def _look_at_rule(self) -> None:
+        tally, rule = self._tallies[self._study.recipe], self._study.config.stop.rule
+        watches_credits = any(isinstance(leaf, CreditRule) for leaf in rule.leaves())
+        if self._live and (not watches_credits or len(tally.attempted) > MOST_LOOKED):
+            clock = tally.design_clock
+            look = Look(len(tally.attempted), clock.worker_seconds, clock.active_seconds, None, {})
+            standing = rule.standing([look])
+            most = standing.evaluations
+            certain = all(isinstance(leaf, Evaluations) for leaf in rule.leaves())
+            self._found = standing, None if most is None else Total(self._endpoints + most, certain)
+            return
+        began = time.monotonic()
+        if began >= self._due:
+            schedule = self._study.schedule()
+            schedule.catch_up()
+            self._found = schedule.standing(), schedule.total()
+            self._due = time.monotonic() + PATIENCE * (time.monotonic() - began)
+
+    def _recipe(self, name: str, claims: "Sequence[CurrentClaim]", now: float) -> RecipeFacts:
+        tally, studied = self._tallies[name], name == self._study.recipe
+        total = self._found[1] if studied else None
+        every = tally.done.total()
+        done = sum(tally.done[purpose] for purpose in DESIGN) if studied else every - tally.done["pilot"]
+        reached = studied and self._found[0] is not None and self._found[0].reached
+        left = None if total is None else 0 if reached else max(0, total.evaluations - done)
+        hours, rate, each = tally.clock.worker_seconds / HOUR, tally.rate, tally.done_seconds / every if every else None
+        hours_left = None if left is None or each is None else left * each / HOUR
+        return RecipeFacts(
+            name=name,
+            done=done,
+            others=every - done,
+            failed=tally.failed.total() - tally.failed["pilot"],
+            under_way=sum(each.recipe == name for each in claims),
+            total=None if total is None else total.evaluations,
+            certain=total is not None and total.certain,
+            per_minute_lately=tally.lately(now, WINDOW) / (WINDOW / 60),
+            per_minute_overall=None if tally.overall is None else 60 * tally.overall,
+            seconds_each=1 / rate if rate else None,
+            seconds_left=0.0 if left == 0 else None if left is None or rate is None else left / rate,
+            worker_hours=hours,
+            worker_hours_left=hours_left,
+            cost=None if self._price is None else hours * self._price,
+            cost_left=None if self._price is None or hours_left is None else hours_left * self._price,
+        )
+
+    def _workers(self, claims: "Sequence[CurrentClaim]", now: float) -> "list[WorkerFacts]":
+        """All workers, those seen last first."""
+        given = self._log.given()
+        busy = {}
+        for claim in claims:
+            key = claim.coalition, claim.replicate
+            if key in given:
+                worker, since = given[key]
+                busy[worker, claim.recipe] = claim, since
+        known = {(worker, name) for name, tally in self._tallies.items() for worker in tally.workers}
+        found = []
+        for worker, recipe in known | set(busy):
+            tally = self._tallies[recipe].workers.get(worker)
+            claim, since = busy.get((worker, recipe), (None, 0.0))
+            found.append(
+                WorkerFacts(
+                    name=worker,
+                    recipe=recipe,
+                    done=tally.done if tally else 0,
+                    failed=tally.failed if tally else 0,
+                    mean_seconds=tally.seconds / tally.done if tally and tally.done else None,
+                    coalition=claim.coalition if claim else None,
+                    replicate=claim.replicate if claim else None,
+                    busy_seconds=max(0.0, now - since) if claim else None,
+                    last_seen=max(0.0, now - max(since, tally.last_finish if tally else 0.0)),
+                )
+            )
+        return sorted(found, key=lambda each: (each.coalition is None, each.last_seen, each.name))

@@ -1,0 +1,181 @@
+"""A study's surrogates: their values, their own credits, and what an estimate gets of them.
+
+Values that are kept are read without torch; a surrogate is prepared only for those that are missing.
+"""
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.contributions import Contributions
+from diffcredit.credit import Credits, KnownSurrogate
+from diffcredit.credit.own_credits import own_credits
+from diffcredit.errors import UserError, located
+from diffcredit.execution.threads import limited_threads
+from diffcredit.study.schedule import studied
+from diffcredit.surrogates import SURROGATES, Surrogate, SurrogateValues, Work, tabulate
+from diffcredit.surrogates.contributor_models import needs_start
+from diffcredit.surrogates.tabulating import tabulated
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.events import stage
+from diffcredit.util.plugins import build, settings_of
+from diffcredit.util.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+LEAST_A_CONTRIBUTOR = 2  # coalitions, for a surrogate's own credits
+
+
+class StudySurrogates:
+    """What a study file's ``surrogates`` stand in for; nothing where it names none."""
+
+    def __init__(self, study: "Study") -> None:
+        self._study = study
+        self.names = tuple(section.name for section in study.config.surrogates)
+        self._credits: dict[tuple[str, str], Credits] = {}
+        self._ready = False
+
+    def check(self, contributions: Contributions, retraining: Any) -> None:
+        """Finds what cannot be, before anything is trained."""
+        n, file = contributions.n, self._study.file
+        if len(self.names) > max(0, n - 2):
+            raise UserError(
+                f"{file}: surrogates: {len(self.names)} for {n} contributors fit any credits; at most {max(0, n - 2)} "
+                "are accepted"
+            )
+        for index, (name, surrogate) in enumerate(zip(self.names, self._built, strict=True)):
+            if getattr(surrogate, "needs_start", False) and not getattr(retraining, "fine_tunes", True):
+                raise UserError(f"{file}: surrogates.{index}: {needs_start(name)}")
+            least = min(LEAST_A_CONTRIBUTOR * n, 2**n - 2)
+            if surrogate.coalitions < least:
+                raise UserError(
+                    f"{file}: surrogates.{index}.coalitions: {surrogate.coalitions} are too few for {n} contributors; "
+                    f"at least {least} are accepted"
+                )
+
+    def prepare(self) -> None:
+        """All values that the surrogates' own credits need."""
+        for name, values, surrogate in zip(self.names, self._values, self._built, strict=True):
+            with stage(f"surrogate {name}"):
+                for prop in self._properties:
+                    if values.stands_in_for(prop):
+                        self._own_credits(values, prop, surrogate.coalitions)
+
+    def known(self, prop: str, coalitions: BoolArray) -> list[KnownSurrogate]:
+        """What stands in for a property: values at ``coalitions`` (m, n), and own credits with their errors."""
+        found = []
+        for values, surrogate in zip(self._values, self._built, strict=True):
+            if prop in self._properties and values.stands_in_for(prop):
+                own = self._own_credits(values, prop, surrogate.coalitions)
+                found.append(KnownSurrogate(self._game(values, prop)(coalitions), own.values, own.standard_error))
+        return found
+
+    def standing_in(self, prop: str) -> list[str]:
+        """The surrogates that stand in for a property, in the order of `known`."""
+        return [each.name for each in self._values if prop in self._properties and each.stands_in_for(prop)]
+
+    def without(self) -> list[str]:
+        """The properties that no surrogate stands in for, where there are surrogates."""
+        return [prop for prop in self._properties if not self.standing_in(prop)]
+
+    def ready(self) -> bool:
+        """Whether all that the surrogates' own credits need is measured."""
+        n = len(self._ledger["contributors"])
+        self._ready = self._ready or all(  # what is measured stays so
+            not values.lacks(prop, tabulated(n, surrogate.coalitions, self._seed)[0])
+            for values, surrogate in zip(self._values, self._built, strict=True)
+            for prop in self._properties
+        )
+        return self._ready
+
+    def work(self, n: int, evaluations: int, names: Collection[str] | None = None) -> Work:
+        """What the surrogates cost beside ``evaluations``, or those of these ``names``; the contributors' models are
+        fine-tuned once for all."""
+        works = []
+        for name, surrogate in zip(self.names, self._built, strict=True):
+            if names is not None and name not in names:
+                continue
+            table = len(tabulated(n, surrogate.coalitions, self._seed)[0])
+            works.append(surrogate.work(n, 1 + table + evaluations))  # and everybody
+        return Work(max((work.fine_tunings for work in works), default=0), sum(work.samplings for work in works))
+
+    def _own_credits(self, values: SurrogateValues, prop: str, most: int) -> Credits:
+        """φ(G) up to a level that all share, which the unknown G(∅) would set."""
+        key = values.name, prop
+        if key not in self._credits:
+            table = tabulate(self._game(values, prop), len(self._ledger["contributors"]), most, self._seed)
+            with located(f"{self._study.file}: surrogate {values.name!r} of {prop!r}"):
+                self._credits[key] = own_credits(table.coalitions, table.values, table.full, table.size_distribution)
+        return self._credits[key]
+
+    def _game(self, values: SurrogateValues, prop: str) -> Surrogate:
+        """G of a property, measured with the study's threads, as evaluations are."""
+
+        def limited(coalitions: BoolArray) -> NDArray[np.float64]:
+            with limited_threads(self._study.config.threads):
+                return values.game(prop)(coalitions)
+
+        return limited
+
+    @property
+    def _seed(self) -> int:
+        """Of the coalitions that a surrogate's own credits rest on: others than those that are evaluated."""
+        return derive_seed(self._study.config.seed, "surrogates")
+
+    @cached_property
+    def _built(self) -> list[Any]:
+        """The surrogates as the study file has them, not yet prepared."""
+        study, surrogates = self._study, []
+        for index, section in enumerate(study.config.surrogates):
+            where = f"{study.file}: surrogates.{index}"
+            surrogate = build(section.name, section.options, SURROGATES, where=where, beside=study.file.parent)
+            for member in ("coalitions", "work", "prepare", "images"):
+                if not hasattr(surrogate, member):
+                    raise UserError(f"{where}: {section.name!r} has no {member}; an ImageSurrogate is expected")
+            surrogates.append(surrogate)
+        return surrogates
+
+    @cached_property
+    def _ledger(self) -> dict[str, Any]:
+        """The contributors, the recipe's fingerprint, and those of the properties that the study file names."""
+        study = self._study
+        with study.ledger(create=False) as ledger:
+            records = ledger.properties(study.name)
+            named = studied(study.config, records)
+            recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+            return {
+                "contributors": ledger.studies()[study.name]["contributors"],
+                "recipe": recipe.fingerprint,
+                "properties": {record.name: record.fingerprint for record in records if record.name in named},
+            }
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        return self._ledger["properties"] if self.names else {}
+
+    @cached_property
+    def _values(self) -> list[SurrogateValues]:
+        found = []
+        for section, surrogate in zip(self._study.config.surrogates, self._built, strict=True):
+            settings = settings_of(surrogate, section.options)
+            settings.pop("coalitions", None)  # how many are asked changes no value
+            files = {}
+            for prop, measured_by in self._properties.items():
+                name = fingerprint([self._ledger["recipe"], measured_by, section.name, settings])[:12]
+                files[prop] = self._study.folder / "models" / f"surrogate-{name}.json"
+            found.append(
+                SurrogateValues(
+                    section.name, files, lambda surrogate=surrogate: self._load(surrogate), self._study.progress
+                )
+            )
+        return found
+
+    def _load(self, surrogate: Any) -> tuple[Any, list[Any], Any]:
+        from diffcredit.study.prepared import prepared_surrogate  # brings torch
+
+        return prepared_surrogate(self._study, surrogate), self._study.properties, self._study.extractors

@@ -1,0 +1,262 @@
+"""Two studies, or two recipes of one study, side by side: what differs in settings, and what in credits."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from diffcredit.credit import Credits
+from diffcredit.credit.correlations import correlation
+from diffcredit.credit.credits import half_width
+from diffcredit.errors import UserError, located
+from diffcredit.ledger import PropertyRecord, differences
+from diffcredit.study.study import Study, credits_of
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.csvtext import neutralise
+from diffcredit.validation.agreement import true_rank_correlation, unshrunk
+from diffcredit.validation.records import Estimate
+
+COLUMNS = (
+    *("property", "contributor", "credit_a", "low_a", "high_a", "rank_a", "credit_b", "low_b", "high_b", "rank_b"),
+    *("difference", "difference_low", "difference_high", "differs", "apart"),
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One recipe's credits, by property, of ``contributors`` in the order of the coalitions; ``settings`` is all that
+    fixes them."""
+
+    name: str
+    ledger: str
+    contributors: tuple[str, ...]
+    properties: Mapping[str, PropertyRecord]
+    credits: Mapping[str, Credits]
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ContributorRow:
+    """A contributor's two credits with their ranks among the shared contributors, 1 the most helpful, and b − a.
+
+    ``differs``: the difference's interval excludes 0; ``apart``: the credits' own intervals do not overlap.
+    """
+
+    contributor: str
+    a: Estimate
+    b: Estimate
+    difference: Estimate
+    rank_a: int
+    rank_b: int
+
+    @property
+    def differs(self) -> bool:
+        return self.difference.low > 0 or self.difference.high < 0
+
+    @property
+    def apart(self) -> bool:
+        return self.a.high < self.b.low or self.b.high < self.a.low
+
+
+@dataclass(frozen=True)
+class PropertyComparison:
+    """One property's credits side by side.
+
+    ``correlation`` is Spearman's between the two estimates, ``true_correlation`` that between the credits of endless
+    evaluations, from which errors no longer detract; ``top`` counts a fifth of the contributors, and ``shared_top``
+    those who are among the most helpful fifth of both. ``evaluations`` are those of a and of b.
+    """
+
+    property: str
+    higher_is_better: bool
+    rows: tuple[ContributorRow, ...]
+    correlation: float
+    true_correlation: Estimate
+    top: int
+    shared_top: int
+    evaluations: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``only_a`` and ``only_b`` are the contributors of one side alone, ``differing`` the settings that differ."""
+
+    a: str
+    b: str
+    method: str
+    confidence: float
+    differing: tuple[str, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    properties: tuple[PropertyComparison, ...]
+
+
+def compare_studies(a: str, b: str, method: str | None = None, confidence: float = 0.95) -> Comparison:
+    """Compares two of STUDY or STUDY:RECIPE; a study alone means its own recipe. ``method``: None for their designs'
+    own, which must be one.
+
+    Raises UserError where they are one and the same, or share no contributor, no property or no method.
+    """
+    first, second = read_side(a, method, confidence), read_side(b, method, confidence)
+    if (first.ledger, first.name) == (second.ledger, second.name):
+        raise UserError(f"{a} and {b}: one and the same recipe {first.name!r}; two are needed")
+    methods = list(dict.fromkeys(each.method for side in (first, second) for each in side.credits.values()))
+    if len(methods) > 1:
+        raise UserError(
+            f"{a} and {b}: credits by {' and by '.join(methods)}, as their designs have them, answer different "
+            "questions; --method names one for both"
+        )
+    shared = [name for name in first.contributors if name in second.contributors]
+    if not shared:
+        raise UserError(
+            f"{a} and {b}: no contributor is in both; they have {_listed(first.contributors)}, "
+            f"and {_listed(second.contributors)}"
+        )
+    properties = [name for name in first.credits if name in second.credits and _alike(first, second, name)]
+    if not properties:
+        raise UserError(
+            f"{a} and {b}: no property has credits in both; they have {_listed(first.credits)}, "
+            f"and {_listed(second.credits)}"
+        )
+    return Comparison(
+        a=a,
+        b=b,
+        method=methods[0],
+        confidence=confidence,
+        differing=tuple(differences(dict(first.settings), dict(second.settings))),
+        only_a=tuple(name for name in first.contributors if name not in shared),
+        only_b=tuple(name for name in second.contributors if name not in shared),
+        properties=tuple(_compared(name, first, second, shared) for name in properties),
+    )
+
+
+def read_side(text: str, method: str | None, confidence: float) -> Side:
+    """The credits that STUDY or STUDY:RECIPE names, from its ledger."""
+    path, recipe = _parted(text)
+    study = Study.load(path)
+    with located(text), study.ledger(create=False) as ledger:
+        evaluations = ledger.evaluations(study.name, recipe or study.recipe)
+        contributors = tuple(ledger.studies()[study.name]["contributors"])
+        records = {record.name: record for record in ledger.properties(study.name)}
+        found = next(each for each in ledger.recipes(study.name) if each.name == (recipe or study.recipe))
+    if found.name == study.recipe:
+        credits = study.credits(method, confidence)
+    else:
+        credits, reasons = credits_of(evaluations, records, study.config, method, confidence)
+        if not credits:
+            raise UserError(f"{text}: no credits: {'; '.join(dict.fromkeys(reasons.values()))}")
+    settings = {
+        **found.settings,
+        "design": study.config.design.model_dump(mode="json"),
+        "properties": {name: record.settings for name, record in records.items()},
+        "weights": found.weights,
+    }
+    return Side(
+        f"{study.name}:{found.name}",
+        str(study.config.ledger or study.folder.resolve()),
+        contributors,
+        records,
+        credits,
+        settings,
+    )
+
+
+def comparison_csv(comparison: Comparison) -> str:
+    """A row a property and contributor, RFC 4180; what is not known is empty."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    writer.writerow(COLUMNS)
+    for each in comparison.properties:
+        for row in each.rows:
+            writer.writerow(
+                (
+                    neutralise(each.property),
+                    neutralise(row.contributor),
+                    *_cells(row.a),
+                    row.rank_a,
+                    *_cells(row.b),
+                    row.rank_b,
+                    *_cells(row.difference),
+                    *("yes" if told else "no" for told in (row.differs, row.apart)),
+                )
+            )
+    return file.getvalue()
+
+
+def _cells(estimate: Estimate) -> list[str]:
+    numbers = (estimate.value, estimate.low, estimate.high)
+    return [repr(number) if math.isfinite(number) else "" for number in numbers]
+
+
+def _parted(text: str) -> tuple[str, str | None]:
+    """STUDY:RECIPE in its parts; a file whose name holds a colon is a study all the same."""
+    path, colon, recipe = text.rpartition(":")
+    if not colon or Path(text).exists() or not Path(path).exists():
+        return text, None
+    return path, recipe
+
+
+def _alike(a: Side, b: Side, name: str) -> bool:
+    """Whether more is better in both, without which credits of one name cannot be compared."""
+    return a.properties[name].higher_is_better == b.properties[name].higher_is_better
+
+
+def _compared(name: str, first: Side, second: Side, shared: list[str]) -> PropertyComparison:
+    a, b = first.credits[name], second.credits[name]
+    rows_a, rows_b = (np.array([side.contributors.index(each) for each in shared]) for side in (first, second))
+    higher_is_better = first.properties[name].higher_is_better
+    sign = 1.0 if higher_is_better else -1.0
+    x, y = a.rounded[rows_a], b.rounded[rows_b]
+    ranks = [_ranks(sign * part) for part in (x, y)]
+    half = difference_half_width(a, b, rows_a, rows_b)
+    (x_true, x_noise), (y_true, y_noise) = unshrunk(a), unshrunk(b)
+    observed = correlation(x, y, "spearman")
+    top = math.ceil(len(shared) / 5)
+    best = [{each for each, rank in zip(shared, part, strict=True) if rank <= top} for part in ranks]
+    rows = (
+        ContributorRow(
+            each,
+            Estimate(float(x[i]), float(a.low[rows_a[i]]), float(a.high[rows_a[i]])),
+            Estimate(float(y[i]), float(b.low[rows_b[i]]), float(b.high[rows_b[i]])),
+            Estimate(float(y[i] - x[i]), float(y[i] - x[i] - half[i]), float(y[i] - x[i] + half[i])),
+            ranks[0][i],
+            ranks[1][i],
+        )
+        for i, each in enumerate(shared)
+    )
+    return PropertyComparison(
+        property=name,
+        higher_is_better=higher_is_better,
+        rows=tuple(sorted(rows, key=lambda row: row.rank_a)),
+        correlation=observed,
+        # of credits that are equal up to rounding there is no order to speak of
+        true_correlation=Estimate(math.nan)
+        if math.isnan(observed)
+        else true_rank_correlation((x_true[rows_a], x_noise[rows_a]), (y_true[rows_b], y_noise[rows_b]), a.confidence),
+        top=top,
+        shared_top=min(top, len(best[0] & best[1])),  # those who share the last place are all among the first
+        evaluations=(a.evaluations, b.evaluations),
+    )
+
+
+def _ranks(helpfulness: FloatArray) -> list[int]:
+    """1 for the most helpful; equals share the better rank."""
+    return rankdata(-helpfulness, method="min").astype(int).tolist()
+
+
+def difference_half_width(a: Credits, b: Credits, rows_a: np.ndarray, rows_b: np.ndarray) -> FloatArray:
+    """(k,): half the interval of b − a. The errors' variances add. How biases of shrinkage go together is not known,
+    and the worst is taken; so are the fewer degrees of freedom."""
+    variance = (a.influence[rows_a] ** 2).sum(axis=1) + (b.influence[rows_b] ** 2).sum(axis=1)
+    return half_width(variance, a.bias[rows_a] + b.bias[rows_b], min(a.degrees, b.degrees), a.confidence)
+
+
+def _listed(names: Any, most: int = 5) -> str:
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

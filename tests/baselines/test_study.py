@@ -1,0 +1,243 @@
+"""A study's baselines: models trained as the base model was, a row for each setting, and what is kept of them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from diffcredit.baselines import aggregate
+from diffcredit.baselines.study import kept_baselines, run_baselines, study_evidence
+from diffcredit.baselines.trak import TRAK
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.training import train
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.report.baselines import agreement, compared
+from diffcredit.study.study import Study
+from diffcredit.util.artifacts import canonical_json
+from diffcredit.util.seeds import derive_seed
+from diffusion import tiny_pipelines
+from tiny_study import images_of, write_study
+
+TINY_TRAK = {"name": "trak", "time_steps": 2, "dimensions": 16, "layers": ["conv_out"]}
+SMALL = {"contributions": {"path": "images", "resolution": 16}, "properties": [{"name": "colourfulness"}]}
+COUNTED = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+
+@dataclass
+class Counted:
+    """Credits everybody with a number of their own."""
+
+    scale: float = 1.0
+    name: ClassVar[str] = "counted"
+    title: ClassVar[str] = "Counted"
+    category: ClassVar[str] = "control"
+
+    def credits(self, evidence):
+        return self.scale * np.arange(evidence.contributions.n, dtype=float)
+'''
+PLAIN = """
+import numpy as np
+
+
+class Plain:
+    name, title, category = "plain", "Plain", "control"
+
+    def __init__(self, shift=0.0):
+        self._kept_elsewhere = shift
+
+    def credits(self, evidence):
+        return self._kept_elsewhere + np.arange(evidence.contributions.n, dtype=float)
+"""
+DARKNESS = """
+class Light:
+    def measure(self, images):
+        return float(images.mean())
+
+
+class Dark:
+    higher_is_better = False
+
+    def measure(self, images):
+        return -float(images.mean())
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A base model after two steps of training, and no evaluation."""
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    return Study.load(write_study(tmp_path, SMALL))
+
+
+def test_a_replicate_is_trained_as_the_base_model_was_with_other_seeds(study):
+    replicate = study_evidence(study).model("trak", 2)
+    by_hand = DDPM.create("tiny", 16, derive_seed(0, "base", 2))
+    data = by_hand.encode(study.contributions.images)
+    train(by_hand, data, study.config.model.train, seed=derive_seed(0, "train", 2))
+    torch.testing.assert_close(replicate.network.state_dict(), by_hand.network.state_dict())
+    weights = [each.network.conv_out.weight.detach() for each in (replicate, study.base)]
+    assert (weights[0] - weights[1]).abs().max() > 1e-3
+
+
+def test_scores_of_two_models_are_their_mean_and_the_second_is_trained_once(study):
+    told = set()
+    study.progress = lambda what, done, total: told.add(what)
+    found = {each.found.how: each.found for each in run_baselines(study, [{**TINY_TRAK, "models": 2}])}
+    assert "training replicate 1 of the base model" in told
+    assert found["sum"].name == 'trak (sum, dimensions=16, layers=["conv_out"], models=2, time_steps=2)'
+    assert set(found["sum"].chosen) == {"lambda", "lambda[1]"}
+    folders = sorted(path.name for path in (study.folder / "models").iterdir() if path.is_dir())
+    assert [name.rpartition("-")[0] for name in folders] == ["base", "replicate-1"]
+    # each model in the place of the only one
+    options, evidence, alone = {key: TINY_TRAK[key] for key in TINY_TRAK if key != "name"}, study_evidence(study), []
+    for folder in folders:
+        model = DDPM.load(study.folder / "models" / folder)
+        only = type(evidence)(study.contributions, evidence.generated, load_model=lambda model=model: model)
+        alone.append(TRAK(**options).scores(only))
+    expected = aggregate(np.mean(alone, axis=0), study.contributions, "sum")
+    np.testing.assert_allclose(found["sum"].credits, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+    told.clear()
+    run_baselines(study, [{**TINY_TRAK, "models": 2, "lam": 0.5}])
+    assert not {what for what in told if what.startswith("training")}
+    assert not {what for what in told if "gradients of" in what}  # each model's are kept
+
+
+def test_a_base_model_that_came_trained_has_no_replicates(tmp_path):
+    tiny_pipelines.unet(sample_size=16).save_pretrained(tmp_path / "my-unet")
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, {**SMALL, "model.preset": None, "model.pretrained": "my-unet"})
+    with pytest.raises(UserError, match=r"study.yaml: trak: models: more than 1 .*; 1 is accepted"):
+        run_baselines(Study.load(file), [{**TINY_TRAK, "models": 2}])
+
+
+def test_each_setting_of_a_method_is_a_row(study):
+    asked = [{"name": "cluster_distance", "clusters": count} for count in (2, 3)]
+    asked += [{"name": "patch_similarity", "size": 4, **more} for more in ({}, {"patch": 7}, {"patch": 3})]
+    run_baselines(study, asked)
+    found = kept_baselines(study)
+    names = [each.found.name for each in found if each.found.how == "mean"]
+    assert names == [
+        "cluster_distance (mean, clusters=2)",
+        "cluster_distance (mean, clusters=3)",
+        "patch_similarity (mean, patch=3, size=4)",
+        "patch_similarity (mean, size=4)",  # a patch of 7 is the default
+    ]
+    assert [row.name for row in compared(found, {})] == list(agreement(found).names) == [e.found.name for e in found]
+    credits = {each.found.name: each.found.credits for each in found}
+    assert (credits[names[0]] != credits[names[1]]).any()
+
+
+def test_what_a_method_without_fields_was_asked_for_is_told(study):
+    (study.file.parent / "plain_plug_in.py").write_text(PLAIN)
+    asked = [{"name": "plain_plug_in:Plain", **options} for options in ({}, {"shift": 0.0}, {"shift": 2.0})]
+    run_baselines(study, asked)
+    rows = {each.found.name: each.found.credits[0] for each in kept_baselines(study)}
+    assert rows == {"plain_plug_in:Plain": 0.0, "plain_plug_in:Plain (shift=2.0)": 2.0}
+
+
+def test_a_plug_in_with_the_name_of_another_method_has_a_row_of_its_own(study):
+    folder = study.file.parent
+    (folder / "copied_plug_in.py").write_text(COUNTED.replace('"counted"', '"image_count"'))
+    (folder / "other_plug_in.py").write_text(COUNTED.replace('"counted"', '"image_count"'))
+    names = ["image_count", "copied_plug_in:Counted", "other_plug_in:Counted"]
+    found = run_baselines(study, [{"name": name} for name in names])
+    assert [each.found.name for each in found] == [each.found.name for each in kept_baselines(study)] == names
+    assert [row.name for row in compared(found, {})] == names
+    np.testing.assert_array_equal([each.found.credits for each in found], [[6, 6, 6], [0, 1, 2], [0, 1, 2]])
+
+
+def test_a_program_that_changed_replaces_its_row(study):
+    plug_in = study.file.parent / "counted_plug_in.py"
+    plug_in.write_text(COUNTED)
+    asked = [{"name": "counted_plug_in:Counted", "scale": 2}]
+    (first,) = run_baselines(study, asked)
+    (file,) = (study.folder / "baselines").glob("Counted-*.json")
+    kept = json.loads(file.read_text())
+    kept["rows"][0]["credits"][0] = 99.0
+    file.write_text(json.dumps(kept))
+    assert run_baselines(study, asked)[0].found.credits[0] == 99.0  # found again, not computed
+    plug_in.write_text(COUNTED + "# another program\n")
+    (second,) = run_baselines(study, asked)
+    np.testing.assert_array_equal(second.found.credits, first.found.credits)
+    assert [each.found.name for each in kept_baselines(study)] == ["counted_plug_in:Counted (scale=2.0)"]
+
+
+def test_what_an_earlier_version_kept_is_computed_anew(study):
+    run_baselines(study, [{"name": "image_count"}])
+    (file,) = (study.folder / "baselines").glob("image_count-*.json")
+    old = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("options", "method")}
+    (file.parent / "image_count-0123456789ab.json").write_text(json.dumps(old))
+    assert len(kept_baselines(study)) == 1
+    file.unlink()
+    assert kept_baselines(study) == []
+    (found,) = run_baselines(study, [{"name": "image_count"}])
+    np.testing.assert_array_equal(found.found.credits, study.contributions.counts)
+
+
+DAMAGE = {
+    "nothing": lambda content: "",
+    "half": lambda content: canonical_json(content)[:99],
+    "a list": lambda content: "[]",
+    "too few": lambda content: canonical_json({**content, "rows": [{**content["rows"][0], "credits": [1.0]}]}),
+    "no number": lambda content: canonical_json({**content, "rows": [{**content["rows"][0], "credits": ["x"] * 3}]}),
+    "another row": lambda content: canonical_json({**content, "rows": [{}]}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))
+def test_a_damaged_file_is_left_out_and_computed_anew(study, damage):
+    asked = [{"name": "image_count"}]
+    run_baselines(study, asked)
+    (file,) = (study.folder / "baselines").glob("image_count-*.json")
+    file.write_text(damage(json.loads(file.read_text())))
+    with pytest.warns(DiffcreditWarning, match=f"{file}: damaged"):
+        assert kept_baselines(study) == []
+    with pytest.warns(DiffcreditWarning, match=f"{file}: damaged"):
+        (found,) = run_baselines(study, asked)
+    np.testing.assert_array_equal(found.found.credits, study.contributions.counts)
+    assert [each.found.name for each in kept_baselines(study)] == ["image_count"]
+
+
+@pytest.mark.parametrize("asked", [[], [{"name": "image_count"}]])
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ([{"name": "colorfulness"}], "properties.0: 'colorfulness' is unknown"),
+        ([{"name": "fid", "features": "colours"}], "properties.0: fid: 4 images for features of 64 dimensions"),
+    ],
+)
+def test_a_mistake_in_the_study_stops_all_methods_before_a_model_is_trained(tmp_path, asked, properties, said):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    study = Study.load(write_study(tmp_path, {**SMALL, "properties": properties}))
+    with pytest.raises(UserError, match=said) as refused:
+        run_baselines(study, asked)
+    assert str(refused.value).count(str(study.file)) == 1
+    assert not (study.folder / "models").exists()
+
+
+def test_where_a_method_names_the_study_file_it_is_told_once(study, monkeypatch):
+    def mistaken(*_):
+        raise UserError(f"{study.file}: sampling: a mistake")
+
+    monkeypatch.setattr("diffcredit.baselines.study.replicate_model", mistaken)
+    with pytest.raises(UserError) as refused:
+        run_baselines(study, [{**TINY_TRAK, "models": 2}])
+    assert str(refused.value) == f"{study.file}: sampling: a mistake"
+
+
+def test_what_measures_a_property_knows_whether_less_of_it_is_better(tmp_path):
+    (tmp_path / "darkness_plug_in.py").write_text(DARKNESS)
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    properties = [{"name": f"darkness_plug_in:{name}"} for name in ("Light", "Dark")]
+    study = Study.load(write_study(tmp_path, {**SMALL, "properties": properties}))
+    run_baselines(study, [{"name": "training_property"}])
+    light, dark = kept_baselines(study)
+    assert (light.property, light.higher_is_better) == ("Light", True)
+    assert (dark.property, dark.higher_is_better) == ("Dark", False)
+    np.testing.assert_allclose(dark.found.credits, -light.found.credits)
+    assert agreement([light, dark]).correlations[0][1] == pytest.approx(1)

@@ -1,0 +1,228 @@
+"""What measuring is foreseen to take, by a clock that only properties and extractors move."""
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.execution.timing import measuring as measuring_time
+from diffcredit.execution.timing.measuring import time_measuring
+from diffcredit.execution.timing.stand_ins import DISTINCT, StandInExtractors, random_images
+from diffcredit.features import Features
+from diffcredit.features.extractors import Extractors
+from diffcredit.properties import PROPERTIES
+from diffcredit.properties.measuring import needs_features
+from diffcredit.testing.properties import random_context
+from diffcredit.util.plugins import build
+
+IMAGES = 640
+COLOURS = {"name": "colours", "bins": 2}  # 8 dimensions
+
+
+class Clock:
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(measuring_time, "time", clock)
+    return clock
+
+
+class Slow:
+    """A property of images that takes so many seconds an image, and as many for its standard error."""
+
+    def __init__(self, clock: Clock, seconds: float, name: str = "slow") -> None:
+        self.clock, self.seconds, self.name, self.most = clock, seconds, name, 0
+
+    def measure(self, images):
+        assert images.shape[1:] == (16, 16, 3)
+        self.most = max(self.most, len(images))
+        self.clock.now += self.seconds * len(images)
+        return 0.0
+
+    def standard_error(self, images):
+        return self.measure(images)
+
+
+class OfFeatures(Slow):
+    features: ClassVar = COLOURS
+
+    def fit(self, context):
+        seen = context.extractors.kept(self.features, context.contributions.images, "the training images")
+        return {"training": seen.vectors}
+
+    def restore(self, state):
+        self.state = state
+
+    def measure_features(self, features):
+        assert features.vectors.shape[1] == 8
+        assert len(self.state["training"]) == 24
+        self.clock.now += self.seconds * len(features)
+        return 0.0
+
+    standard_error = measure_features
+
+
+class OfModel:
+    """It takes so many seconds for each of the held-out images, and ``always`` so many."""
+
+    name = "of the model"
+
+    def __init__(self, clock: Clock, seconds: float, always: float = 0.0) -> None:
+        self.clock, self.seconds, self.always, self.most = clock, seconds, always, 0
+
+    def fit(self, context):
+        return {"heldout": context.contributions.heldout}
+
+    def restore(self, state):
+        self.heldout = len(state["heldout"])
+        self.most = max(self.most, self.heldout)
+
+    def measure_model(self, model):
+        assert model == "a model"
+        self.clock.now += self.always + self.seconds * self.heldout
+        return 0.0
+
+
+def timed(*properties, context=None, states=None, images=IMAGES):
+    return time_measuring(properties, states or {}, "a model", images, context or random_context())
+
+
+def test_a_slow_property_counts_with_its_standard_error(clock):
+    time = timed(Slow(clock, 1e-3), Slow(clock, 2e-4, "other"))
+    assert time.seconds == time.properties == pytest.approx(2 * IMAGES * 1.2e-3)
+    assert time.left_out == {}
+
+
+def test_a_property_that_takes_long_is_not_measured_in_full(clock):
+    slow = Slow(clock, 0.5)
+    assert timed(slow).seconds == pytest.approx(2 * IMAGES * 0.5)
+    assert slow.most <= 8
+    assert clock.now < 20
+
+
+def test_features_are_extracted_once_and_for_nothing_else(clock, monkeypatch):
+    seen, extract = [], Extractors.extract
+
+    def counted(self, option, images, on_batch=None):
+        seen.append(len(images))
+        clock.now += 1e-3 * len(images)
+        return extract(self, option, images, on_batch)
+
+    monkeypatch.setattr(Extractors, "extract", counted)
+    time = timed(OfFeatures(clock, 1e-4), OfFeatures(clock, 3e-4, "other"))
+    assert time.features == pytest.approx(1e-3 * IMAGES)
+    assert time.properties == pytest.approx(2 * 4e-4 * IMAGES)
+    assert time.left_out == {}
+    assert seen[-1] == IMAGES
+    assert 24 not in seen, "fitting sees random features"
+
+
+def test_what_a_property_was_fitted_to_is_used(clock):
+    prop = OfFeatures(clock, 1e-4)
+    prop.fit = lambda context: pytest.fail("it is fitted already")
+    state = {"training": np.zeros((24, 8))}
+    assert timed(prop, states={"slow": state}).left_out == {}
+    assert prop.state is state
+
+
+@pytest.mark.parametrize("heldout", [1, 8, 2000])
+def test_a_property_of_the_model_grows_with_the_held_out_images(clock, heldout):
+    context = random_context()
+    images = np.zeros((heldout, 16, 16, 3), np.uint8)
+    given = dataclasses.replace(context, contributions=dataclasses.replace(context.contributions, heldout=images))
+    prop = OfModel(clock, 0.01)
+    assert timed(prop, context=given).seconds == pytest.approx(0.01 * heldout)
+    assert prop.most == min(heldout, 512), "as many as take five seconds"
+    constant = OfModel(clock, 0.0, always=7.0)
+    assert timed(constant, context=given).seconds == pytest.approx(7.0)
+    unfitted = type("Unfitted", (), {"name": "it", "measure_model": lambda self, model: constant.measure_model(model)})
+    assert timed(unfitted(), context=given).seconds == pytest.approx(7.0)
+
+
+def test_a_property_that_fails_is_left_out_with_the_reason(clock):
+    class NoFit(OfFeatures):
+        def fit(self, context):
+            raise ValueError("no faces\nin noise")
+
+    class NoValue(Slow):
+        def measure(self, images):
+            raise KeyError
+
+    class Nan(Slow):
+        def measure(self, images):
+            return float("nan")
+
+    time = timed(
+        NoFit(clock, 1.0, "fit"), NoValue(clock, 1.0, "value"), Nan(clock, 1.0, "nan"), Slow(clock, 1e-3, "sound")
+    )
+    assert time.properties == pytest.approx(2 * IMAGES * 1e-3)
+    assert time.left_out == {
+        "fit": "no faces in noise",
+        "value": "KeyError",
+        "nan": "diffcredit.errors.DiffcreditError: property 'nan' returned nan; a finite number is expected",
+    }
+
+
+def test_so_is_one_whose_extractor_fails(clock, monkeypatch):
+    def blind(self, option, images, on_batch=None):
+        raise RuntimeError("no edges")
+
+    monkeypatch.setattr(Extractors, "extract", blind)
+    time = timed(OfFeatures(clock, 1e-3), Slow(clock, 1e-3, "sound"))
+    assert time.left_out == {"slow": "no edges"}
+    assert time.seconds == pytest.approx(2 * IMAGES * 1e-3)
+
+
+def test_one_that_needs_all_images_is_measured_on_all(clock):
+    class Ordered(Slow):
+        def measure(self, images):
+            if len(images) < IMAGES:
+                raise ValueError("each image must be there")
+            return super().measure(images)
+
+    assert timed(Ordered(clock, 1e-3)).seconds == pytest.approx(2 * IMAGES * 1e-3)
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_all_of_ours_can_be_measured_on_stand_ins(name, tmp_path):
+    fake = {"name": "properties.fake_features:FakeFeatures", "width": 768 if name == "aesthetic" else 16}
+    options = {"class_share": {"classes": [0]}, "fid": {"features": COLOURS}}.get(name, {})
+    prop = build(name, options, PROPERTIES, where=name, beside=Path())
+    if needs_features(prop) and "features" not in options:
+        prop = dataclasses.replace(prop, features=fake)
+    prompts = tuple(f"picture {index % 7}" for index in range(IMAGES))
+    context = dataclasses.replace(random_context(8), extractors=Extractors(folder=tmp_path), prompts=prompts)
+    time = time_measuring([prop], {}, DDPM.create("tiny", 8, 0), IMAGES, context)
+    assert time.left_out == {}
+    assert time.properties > 0
+    assert not list(tmp_path.iterdir()), "nothing is kept"
+
+
+def test_stand_ins_look_like_what_they_stand_for():
+    images = random_images(DISTINCT + 5, 4)
+    assert images.shape == (DISTINCT + 5, 4, 4, 3)
+    assert images.dtype == np.uint8
+    assert np.array_equal(images[:5], images[-5:])
+    real = Extractors()
+    extractors = StandInExtractors(real)
+    option = {"name": "properties.fake_features:FakeFeatures", "kinds": 9}
+    found, other = (extractors.kept(option, images, "them") for _ in range(2))
+    assert isinstance(found, Features)
+    assert {name: array.shape for name, array in found.arrays().items()} == {
+        "vectors": (len(images), 16),
+        "logits": (len(images), 9),
+    }
+    assert all(array.dtype == np.float32 for array in found.arrays().values())
+    assert not np.array_equal(found.vectors, other.vectors)
+    assert extractors.get(option) is real.get(option)
+    assert extractors.identity(option) == real.identity(option)
+    assert extractors.device == "cpu"

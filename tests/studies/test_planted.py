@@ -1,0 +1,252 @@
+"""The planted-truth studies: that what is planted is there, and that the checker tells truth from its opposite."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from diffcredit.contributions import Contributions, load_contributions
+from diffcredit.credit import Credits, estimate
+from diffcredit.errors import UserError
+from diffcredit.study.study import Study
+from diffcredit.testing import all_coalitions, brute_force_shapley, check_retraining
+from studies.planted.check import METHODS, Claim, combination, degraded_claims, exchange, twins_claims
+from studies.planted.filtered import Filtered
+from studies.planted.make import DEGREES, FILTERED, HALF, TWINS, WHOLE, degree_of, make
+from tiny_study import changed, run_here
+
+TWINS_STUDY = ("filtered", "flags", "flags twin", "mammals", "smileys", "smileys half")
+DEGRADED_STUDY = (*(f"degree {degree} {letter}" for degree in range(4) for letter in "abc"), "noise")
+
+SHORT = {
+    "model.train": {"steps": 60, "batch_size": 16, "learning_rate": 2e-3},
+    "retraining.recover_steps": 2,
+    "retraining.steps": 10,
+    "retraining.batch_size": 8,
+    "sampling.steps": 4,
+    "sampling.images": 16,
+}
+
+EVALUATIONS = {"twins": 62, "degraded": 40}
+
+
+def shortened(study: Path, folder: Path, changes: dict) -> Study:
+    """A study that `make` wrote, with ``changes``, beside its images and plug-in in ``folder``."""
+    config = yaml.safe_load((study / "study.yaml").read_text())
+    config["contributions"] |= {"path": str(study / "images"), "holdout": str(study / "heldout")}
+    folder.mkdir(exist_ok=True)
+    (folder / "filtered.py").write_bytes((study / "filtered.py").read_bytes())
+    (folder / "study.yaml").write_text(yaml.safe_dump(changed(config, changes)))
+    return Study.load(folder)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planted")
+    make(folder, seed=5)
+    return folder
+
+
+def given(contributions: Contributions, name: str) -> np.ndarray:
+    return contributions.images[contributions.of(np.array(contributions.contributors) == name)]
+
+
+def bytes_of(images: np.ndarray) -> set[bytes]:
+    return {image.tobytes() for image in images}
+
+
+def test_twins_give_the_same_pixels_and_the_half_half_of_them(made):
+    contributions = Study.load(made / "twins").contributions
+    assert contributions.contributors == TWINS_STUDY
+    assert np.array_equal(given(contributions, TWINS[0]), given(contributions, TWINS[1]))
+    whole, half = given(contributions, WHOLE), given(contributions, HALF)
+    assert bytes_of(half) < bytes_of(whole)
+    assert len(half) == (len(whole) + 1) // 2
+    bundled = load_contributions(source="openmoji", resolution=16)
+    assert bytes_of(contributions.images) < bytes_of(bundled.images)
+    assert bytes_of(contributions.heldout) == bytes_of(bundled.heldout)
+    pairs = {duplicate.contributors for duplicate in contributions.duplicates()}
+    assert pairs == {TWINS, (WHOLE, HALF)}  # and nobody else shares anything
+
+
+def test_degrees_mix_the_same_emoji_with_more_noise(made):
+    contributions = Study.load(made / "degraded").contributions
+    assert contributions.contributors == DEGRADED_STUDY
+    assert len(set(contributions.counts.tolist())) == 1
+    emoji = load_contributions(source="openmoji", resolution=16)
+    pixels = emoji.images.reshape(len(emoji.images), -1).astype(float)
+    dealt: list[int] = []
+    for name in DEGRADED_STUDY[:-1]:
+        # d/4 of noise leaves 1 − d/4 of the emoji: the slope of the images on the emoji that are nearest in correlation
+        images = given(contributions, name).reshape(contributions.counts[0], -1).astype(float)
+        centred, originals = (x - x.mean(axis=1, keepdims=True) for x in (images, pixels))
+        slopes = centred @ originals.T / (originals**2).sum(axis=1)
+        fit = slopes**2 * (originals**2).sum(axis=1)
+        nearest = fit.argmax(axis=1)
+        dealt += nearest.tolist()
+        slope = np.median(slopes[np.arange(len(images)), nearest])
+        assert slope == pytest.approx(1 - degree_of(name) / DEGREES, abs=0.05)
+        designers = np.bincount(emoji.owner[nearest], minlength=emoji.n)
+        assert designers.max() <= 5  # of twelve designers with 35 to 48 emoji, dealt to twelve
+    assert len(set(dealt)) > 0.95 * len(dealt)  # nobody's emoji are another's; the heaviest noise hides a few
+
+
+def test_the_seed_deals_anew_and_the_same_seed_the_same(made, tmp_path):
+    again, other = tmp_path / "again", tmp_path / "other"
+    make(again, seed=5)
+    make(other, seed=6)
+    for study in ("twins", "degraded"):
+        first, second, third = (Study.load(folder / study) for folder in (made, again, other))
+        assert first.contributions.fingerprint == second.contributions.fingerprint
+        assert (first.contributions.fingerprint == third.contributions.fingerprint) == (study == "twins")
+        assert {third.config.seed, third.config.design.seed} == {6}
+        used = [{run.config.sampling.seed + i for i in range(run.config.sampling.images)} for run in (first, third)]
+        assert not used[0] & used[1]
+
+
+def test_the_plug_in_is_a_retraining_that_others_can_rely_on():
+    check_retraining(Filtered(recover_steps=1, steps=1, filtered="b"))
+
+
+@pytest.fixture(scope="module")
+def prepared(made, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    folder = tmp_path_factory.mktemp("prepared")
+    return shortened(made / "twins", folder, {**SHORT, "model.train.steps": 2, "retraining.steps": 2})
+
+
+def weights(study: Study, *coalitions: set[str], seed: int = 7) -> list[np.ndarray]:
+    members = study.contributions.contributors
+    rows = np.array([[name in coalition for name in members] for coalition in coalitions])
+    models = study.retraining.models_for(rows, [seed] * len(rows))
+    return [np.concatenate([p.detach().numpy().ravel() for p in model.network.parameters()]) for model in models]
+
+
+@pytest.mark.parametrize("others", [set(), {"mammals"}, {"flags", "smileys"}, {*TWINS_STUDY} - {FILTERED}])
+def test_the_filtered_contributor_changes_no_bit(prepared, others):
+    without, joined = weights(prepared, others, others | {FILTERED})
+    assert np.array_equal(without, joined)
+
+
+def test_a_filtered_contributor_that_is_none(made, tmp_path):
+    study = shortened(made / "twins", tmp_path, {**SHORT, "retraining.filtered": "nobody"})
+    with pytest.raises(UserError, match="filtered: 'nobody' is no contributor; there are: filtered, flags"):
+        _ = study.retraining
+
+
+# The checker, on games whose credits are known.
+
+
+def twins_game(coalitions: np.ndarray, *, twin: float = 1.0, filtered: float = 0.0) -> np.ndarray:
+    """A loss that falls from 10 by a root of what the members bring; ``twin`` and ``filtered`` break the axioms."""
+    bring = np.array([filtered, 1.0, twin, 0.8, 1.0, 0.5])
+    return 10 - 4 * np.sqrt(coalitions @ bring)
+
+
+def twins_credits(seed: int = 0, deviation: float = 0.05, **broken: float) -> Credits:
+    """Credits from all coalitions of six, each evaluated once with noise, and all contributors together eight times."""
+    coalitions, random = all_coalitions(6), np.random.default_rng(seed)
+    values = twins_game(coalitions, **broken)
+    noisy = values + deviation * random.standard_normal(len(values))
+    return estimate(
+        coalitions[1:-1],
+        noisy[1:-1],
+        empty=float(values[0]),
+        full=(values[-1] + deviation * random.standard_normal(8)).tolist(),
+        method=METHODS["twins"],
+        size_distribution="exhaustive",
+    )
+
+
+def failed(claims: list[Claim]) -> list[str]:
+    return [claim.text.partition(":")[0].partition(",")[0] for claim in claims if not claim.holds]
+
+
+def test_axioms_that_hold_pass():
+    assert failed(twins_claims(TWINS_STUDY, "heldout_loss", twins_credits())) == []
+
+
+def test_a_twin_that_is_worth_half_fails():
+    assert set(failed(twins_claims(TWINS_STUDY, "heldout_loss", twins_credits(twin=0.3)))) == {"symmetry"}
+
+
+def test_a_null_player_that_helps_fails():
+    claims = twins_claims(TWINS_STUDY, "heldout_loss", twins_credits(filtered=0.6))
+    assert {"null"} <= set(failed(claims))
+
+
+def test_credits_that_do_not_add_up_fail():
+    credits = twins_credits()
+    credits = replace(credits, values=credits.values * 1.001)
+    assert "efficiency" in failed(twins_claims(TWINS_STUDY, "heldout_loss", credits))
+
+
+def test_a_half_that_is_worth_more_fails():
+    swapped = [TWINS_STUDY[i] for i in (0, 1, 2, 3, 5, 4)]
+    claims = twins_claims(swapped, "heldout_loss", twins_credits())
+    assert failed(claims) == ["the half does not surely help more than the whole"]
+
+
+def test_intervals_of_combinations_cover_the_truth_at_their_rate():
+    truth = brute_force_shapley(twins_game, 6)
+    weights = np.array([0, 1, -1, 0, 0.5, -0.5])
+    found = [combination(twins_credits(seed), weights) for seed in range(400)]
+    assert 0.92 <= np.mean([weights @ truth in each for each in found]) <= 0.98
+    alone = combination(twins_credits(), np.eye(6)[2])
+    assert (alone.low, alone.high) == pytest.approx((twins_credits().low[2], twins_credits().high[2]))
+
+
+def test_exchanging_finds_no_more_than_chance_where_nothing_changes():
+    p = np.array([exchange(twins_credits(seed), 1, 2) for seed in range(60)])
+    assert 0.2 <= np.mean(p < 0.5) <= 0.8
+    assert np.mean(p < 0.05) <= 0.15
+    assert exchange(twins_credits(twin=0.9), 1, 2) < 0.01
+    assert exchange(twins_credits(filtered=0.05), 0) < 0.01
+
+
+def degraded_credits(rise: float, seed: int = 0) -> Credits:
+    """Credits of an additive game that rise with the degree."""
+    degrees = np.array([degree_of(name) for name in DEGRADED_STUDY])
+    random = np.random.default_rng(seed)
+    coalitions = random.random((80, 13)) < random.random((80, 1))
+    coalitions = coalitions[coalitions.any(axis=1) & ~coalitions.all(axis=1)]
+    worth = rise * degrees + 0.1 * random.standard_normal(13)
+    values = coalitions @ worth + 0.1 * random.standard_normal(len(coalitions))
+    return estimate(coalitions, values, empty=0.0, full=[float(worth.sum())])
+
+
+def test_credits_that_rise_with_the_degree_pass():
+    assert failed(degraded_claims(DEGRADED_STUDY, "heldout_loss", degraded_credits(1.0))) == []
+
+
+@pytest.mark.parametrize(("rise", "fails"), [(0.0, 3), (-1.0, 4)])
+def test_credits_that_do_not_rise_fail(rise, fails):
+    assert len(failed(degraded_claims(DEGRADED_STUDY, "heldout_loss", degraded_credits(rise)))) >= fails
+
+
+def test_the_figure_names_everybody_and_what_was_planted(tmp_path):
+    pytest.importorskip("matplotlib")
+    from studies.planted.figures import draw
+
+    runs = [{"heldout_loss": twins_credits(seed), "kid": twins_credits(seed, twin=0.5)} for seed in range(2)]
+    draw(TWINS_STUDY, {"filtered": "never used"}, runs, tmp_path / "twins.svg", about_average=False)
+    drawn = (tmp_path / "twins.svg").read_text()
+    for text in ("filtered: never used", *TWINS_STUDY[1:], "heldout_loss", "kid", "run 1", "run 2"):
+        assert f"<!-- {text} -->" in drawn
+
+
+@pytest.mark.slow
+def test_the_studies_in_short(made, tmp_path):
+    """The axioms hold however little is trained; that noise hurts shows after little training."""
+    for name in METHODS:
+        run_here(shortened(made / name, tmp_path / name, {**SHORT, "stop.evaluations": EVALUATIONS[name]}).file)
+    study = Study.load(tmp_path / "twins")
+    for property, credits in study.credits(METHODS["twins"]).items():
+        broken = failed(twins_claims(study.contributions.contributors, property, credits))
+        assert not {"efficiency", "symmetry", "null"} & set(broken), property
+    study = Study.load(tmp_path / "degraded")
+    credits = study.credits(METHODS["degraded"])["heldout_loss"]
+    assert "credits are ordered by degree" not in failed(
+        degraded_claims(study.contributions.contributors, "heldout_loss", credits)
+    )

@@ -1,0 +1,372 @@
+import copy
+import itertools
+import json
+import math
+import sqlite3
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.execution import LocalWorkers, Task
+from diffcredit.execution.threads import limited_threads
+from diffcredit.ledger import Ledger
+from diffcredit.report.tables import credit_tables
+from diffcredit.study.study import Study
+from tiny_study import changed, files_below, images_of, recorded_values, rows, run_here, write_study
+
+EVALUATIONS = 16
+CONTRIBUTORS = 12
+
+
+def change(folder, changes):
+    """The finished study's file with ``changes``."""
+    file = folder / "study.yaml"
+    content = changed(yaml.safe_load(file.read_text(encoding="utf-8")), changes)
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return file
+
+
+def statuses(folder):
+    return [row[0] for row in rows(folder, "SELECT status FROM evaluations ORDER BY id")]
+
+
+def test_a_study_evaluates_every_task_and_every_property(finished):
+    values = recorded_values(finished)
+    assert len(values) == (EVALUATIONS + 2) * 3
+    assert None not in values.values()
+    coalitions = {key[1] for key in values}
+    assert {"0" * CONTRIBUTORS, "1" * CONTRIBUTORS} < coalitions
+    assert {len(coalition) for coalition in coalitions} == {CONTRIBUTORS}
+    assert statuses(finished) == ["done"] * (EVALUATIONS + 2)
+
+
+def test_workers_give_the_same_bits(finished, tmp_path):
+    file = write_study(tmp_path / "other")
+    with limited_threads(1):
+        made = list(Study.load(file).run(LocalWorkers(2)))
+    assert len({evaluation.worker for evaluation in made}) == 2
+    assert recorded_values(file.parent) == recorded_values(finished)
+
+
+def test_running_again_evaluates_nothing(finished):
+    before = recorded_values(finished)
+    assert run_here(finished / "study.yaml") == []
+    assert recorded_values(finished) == before
+
+
+def test_more_evaluations_only_add(finished):
+    before = recorded_values(finished)
+    made = run_here(change(finished, {"stop.evaluations": EVALUATIONS + 3}))
+    after = recorded_values(finished)
+    assert len(made) == 3
+    assert len(after) == len(before) + 3 * 3
+    assert {key: after[key] for key in before} == before
+
+
+def test_a_lower_wish_keeps_what_is_there(finished):
+    assert run_here(change(finished, {"stop.evaluations": 5})) == []
+    assert len(Study.load(finished).credits()["colourfulness"].values) == CONTRIBUTORS
+
+
+def test_credits_share_out_what_all_bring(finished):
+    values = recorded_values(finished)
+    credits = Study.load(finished).credits()
+    assert list(credits) == ["heldout_loss", "colourfulness", "cluster_entropy"]
+    for name, credit in credits.items():
+        none, everybody = (
+            np.frombuffer(values["sparsified", member * CONTRIBUTORS, 0, name])[0] for member in ("0", "1")
+        )
+        assert math.fsum(credit.values) == pytest.approx(everybody - none, abs=1e-9)
+        assert credit.evaluations == EVALUATIONS
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"retraining.steps": 3}, "retraining.steps 1 → 3"),
+        ({"retraining.parameters": 0.6}, "retraining.parameters 0.55 → 0.6"),
+        ({"model.train.learning_rate": 0.002}, "model.train.learning_rate 0.001 → 0.002"),
+        ({"model.train.steps": 4}, "model.train.steps 2 → 4"),
+        ({"seed": 7}, "seed 0 → 7"),
+        ({"sampling.images": 5}, "sampling.images 4 → 5"),
+        ({"sampling.seed": 1}, "sampling.seed 0 → 1"),
+        ({"contributions.resolution": 20}, "data.resolution 16 → 20"),
+    ],
+)
+def test_a_changed_recipe_is_refused_before_anything_is_trained(finished, changes, said):
+    before = files_below(finished)
+    with pytest.raises(UserError, match="recipe 'sparsified' changed") as raised:
+        run_here(change(finished, changes))
+    assert said in str(raised.value)
+    assert "give the retraining another name or restore the settings" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert files_below(finished) == before
+
+
+SMALL = {
+    "contributions": {"path": "images", "resolution": 16},
+    "properties": ["colourfulness"],
+    "retraining": {"method": "fine_tune", "steps": 1},
+    "stop.evaluations": 8,
+}
+
+
+SETTLED = {"any": [{"evaluations": 300}, {"width": 1e9}]}  # so wide that the first look is enough
+
+
+@pytest.mark.slow
+def test_a_rule_on_the_credits_ends_a_study(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, {**SMALL, "stop": SETTLED})
+    with limited_threads(1):
+        made = list(Study.load(file).run(LocalWorkers(2)))
+    schedule = Study.load(file).schedule()
+    prefix = [*schedule.endpoints, *itertools.islice(schedule.coalitions(), 40)]
+    tasks = [Task(e.coalition, e.replicate, e.purpose) for e in made]
+    assert set(prefix) <= set(tasks)
+    assert len(tasks) <= 44  # the other worker's, while the last of the forty was under way
+    assert run_here(file) == []
+
+
+def test_a_rule_may_change_and_a_study_goes_on(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    assert len(run_here(write_study(tmp_path, SMALL))) == 10
+    assert len(run_here(write_study(tmp_path, {**SMALL, "stop": SETTLED}))) == 32
+    assert run_here(write_study(tmp_path, {**SMALL, "stop": {"hours": 1e-9}})) == []
+
+
+def test_standard_errors_are_in_the_ledger(finished):
+    found = rows(
+        finished,
+        "SELECT p.name, v.standard_error FROM property_values v JOIN properties p ON p.id = v.property_id",
+    )
+    errors = {name: [error for other, error in found if other == name] for name, _ in found}
+    assert set(errors["heldout_loss"]) == {None}
+    assert min(errors["colourfulness"]) > 0
+    assert min(errors["cluster_entropy"]) >= 0
+
+
+def test_a_ledger_without_standard_errors_goes_on(finished):
+    connection = sqlite3.connect(finished / "results/ledger.db")
+    connection.execute("UPDATE property_values SET standard_error = NULL")
+    connection.commit()
+    connection.close()
+    assert len(Study.load(finished).credits()) == 3
+    assert len(run_here(change(finished, {"stop.evaluations": EVALUATIONS + 1}))) == 1
+    assert len(Study.load(finished).credits()) == 3
+
+
+def test_changed_data_are_refused(tmp_path):
+    file = write_study(tmp_path, SMALL)
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    run_here(file)
+    (tmp_path / "images/bob/0.png").unlink()
+    with pytest.raises(UserError, match=r"data\.images\.bob 6 → 5"):
+        run_here(file)
+    images_of(tmp_path / "images", ["dan"])
+    with pytest.raises(UserError, match=r'study .tiny. changed: contributors \["ada","bob","cem"\] → .*"dan"'):
+        run_here(file)
+
+
+def test_a_changed_property_is_refused(finished):
+    with pytest.raises(UserError, match=r"property 'cluster_entropy' changed: clusters 2 → 3"):
+        run_here(change(finished, {"properties": [{"name": "cluster_entropy", "clusters": 3}]}))
+
+
+@pytest.mark.parametrize(("method", "weights"), [("fine_tune", 64), ("from_scratch", 0)])
+def test_another_retraining_runs_beside_the_first(finished, method, weights):
+    before = recorded_values(finished)
+    file = change(finished, {"retraining": {"method": method, "name": "another", "steps": 1}, "stop.evaluations": 8})
+    assert len(run_here(file)) == 10
+    after = recorded_values(finished)
+    assert {key: after[key] for key in before} == before
+    assert {key[0] for key in after} == {"sparsified", "another"}
+    assert len(Study.load(finished).credits()["colourfulness"].values) == CONTRIBUTORS
+    with Ledger.open(finished / "results/ledger.db") as ledger:
+        assert [len(recipe.weights) for recipe in ledger.recipes("tiny")] == [64, weights]
+
+
+FAILING_PROPERTY = '''
+class Moody:
+    """Fails at its fourth and seventh image set; the first two are the endpoints."""
+    calls = 0
+
+    def measure(self, images):
+        self.calls += 1
+        if self.calls in (4, 7):
+            raise RuntimeError("not today")
+        return float(images.mean())
+'''
+
+
+def test_a_property_that_fails_leaves_the_others(tmp_path):
+    (tmp_path / "moody_property.py").write_text(FAILING_PROPERTY)
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, {**SMALL, "properties": ["moody_property:Moody", "colourfulness"]})
+    assert {evaluation.status for evaluation in run_here(file)} == {"done"}
+    values = recorded_values(tmp_path)
+    assert sum(value is None for value in values.values()) == 2
+    assert all(value is not None for key, value in values.items() if key[3] == "colourfulness")
+    (error,) = {
+        row[0].splitlines()[-1] for row in rows(tmp_path, "SELECT error FROM property_values WHERE error <> ''")
+    }
+    assert error == "RuntimeError: not today"
+    moody, colourful = credit_tables(Study.load(file))
+    assert (moody.property, moody.evaluations, moody.failed) == ("Moody", 6, 2)
+    assert (colourful.evaluations, colourful.failed) == (8, 0)
+
+
+ALWAYS_FAILING = "class Never:\n    def measure(self, images):\n        raise RuntimeError('never')\n"
+
+
+def test_a_property_that_always_fails_costs_only_its_own_credits(tmp_path):
+    (tmp_path / "never_property.py").write_text(ALWAYS_FAILING)
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, {**SMALL, "properties": ["never_property:Never", "colourfulness"]})
+    run_here(file)
+    with pytest.warns(DiffcreditWarning, match="^Never: no credits: empty: no value of the empty coalition"):
+        assert list(Study.load(file).credits()) == ["colourfulness"]
+
+
+FRAGILE_RETRAINING = '''
+from pathlib import Path
+from diffcredit.retraining.fine_tune import FineTune
+
+class Fragile(FineTune):
+    """Fails for coalitions without the first contributor while the file ``broken`` lies beside it."""
+
+    def models_for(self, coalitions, seeds):
+        for coalition, seed in zip(coalitions, seeds):
+            if coalition.any() and not coalition[0] and Path(__file__).with_name("broken").exists():
+                raise RuntimeError("the GPU is on fire")
+            yield from super().models_for(coalition[None], [seed])
+'''
+
+
+def test_a_failed_evaluation_is_recorded_and_tried_again(tmp_path):
+    (tmp_path / "fragile_retraining.py").write_text(FRAGILE_RETRAINING)
+    (tmp_path / "broken").touch()
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, {**SMALL, "retraining": {"method": "fragile_retraining:Fragile", "steps": 1}})
+    schedule = Study.load(file).schedule()
+    tasks = [*schedule.endpoints, *schedule.coalitions()]
+    doomed = [task for task in tasks if task.coalition[0] == "0" and "1" in task.coalition]
+    assert 0 < len(doomed) < len(tasks)
+
+    run_here(file)
+    assert sorted(statuses(tmp_path)) == ["done"] * (len(tasks) - len(doomed)) + ["failed"] * len(doomed)
+    assert len(recorded_values(tmp_path)) == len(tasks) - len(doomed)
+    errors = rows(tmp_path, "SELECT error FROM evaluations WHERE status = 'failed'")
+    assert {error.splitlines()[-1] for (error,) in errors} == {"RuntimeError: the GPU is on fire"}
+
+    run_here(file)  # still broken: a second attempt of each
+    assert statuses(tmp_path).count("failed") == 2 * len(doomed)
+
+    (tmp_path / "broken").unlink()
+    again = run_here(file)
+    assert sorted(evaluation.coalition for evaluation in again) == sorted(task.coalition for task in doomed)
+    assert len(recorded_values(tmp_path)) == len(tasks)
+    assert statuses(tmp_path).count("failed") == 2 * len(doomed)
+    (table,) = credit_tables(Study.load(file))
+    assert (table.evaluations, table.failed) == (8, 0)
+
+
+def test_a_study_travels_as_its_settings(tmp_path):
+    study = Study.load(write_study(tmp_path))
+    assert len(study.contributions.images) > 400
+    twin = copy.copy(study)  # by way of __reduce__, as a worker gets it
+    assert twin.config == study.config
+    assert set(vars(twin)) == {"config", "file", "progress", "name", "recipe", "folder"}
+    assert len(ForkingPickler.dumps(study.evaluator)) < 10_000
+
+
+def imagefolder(folder):
+    images_of(folder, ["x"], each=12)
+    lines = [{"file_name": f"x/{i}.png", "author": ["ada", "bob"][i % 2], "text": "a"} for i in range(12)]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return {"path": folder.name, "contributor": "author"}
+
+
+def npz(folder):
+    images = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
+    np.savez(folder.with_suffix(".npz"), images=images, label=np.arange(12) % 2)
+    return {"path": f"{folder.name}.npz", "contributor": "label"}
+
+
+@pytest.mark.parametrize("source", [imagefolder, npz])
+def test_other_sources_run_from_a_study_file(tmp_path, source):
+    section = {**source(tmp_path / "data"), "resolution": 16, "holdout": 0.2}
+    properties = ["colourfulness", {"name": "heldout_loss", "time_steps": 2}]
+    file = write_study(tmp_path, {**SMALL, "contributions": section, "properties": properties})
+    assert [evaluation.status for evaluation in run_here(file)] == ["done"] * 10
+    study = Study.load(file)
+    assert study.contributions.n == 2
+    assert len(study.contributions.heldout) == 2
+    assert len(study.credits()["heldout_loss"].values) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"properties": ["colorfulness"]}, "properties.0: 'colorfulness' is unknown; accepted: colourfulness, "),
+        ({"properties": [{"name": "cluster_entropy", "clusters": 5}]}, "properties.0: cluster_entropy.clusters: 5 "),
+        ({"contributions": {"path": "images"}}, "properties.0: heldout_loss: the study keeps no images out"),
+        ({"contributions": {"path": "nowhere"}}, "contributions: {folder}/nowhere: does not exist"),
+        ({"contributions": {"source": "openmojis"}}, "contributions: source: 'openmojis'; auto, folders, "),
+        ({"contributions.resolution": 18}, "contributions.resolution: 18 does not fit model.preset 'tiny'"),
+        ({"contributions.resolution": 4096}, "contributions: resolution: 4096; 4 to 1024 pixels are accepted"),
+        ({"retraining.parameters": 0.001}, "retraining: parameters: "),
+        ({"retraining.parameters": 1.5}, "retraining.parameters: 1.5 is not accepted; "),
+        (
+            {"validation": {"retrainings": [{"method": "fine_tune"}, {"method": "lora", "stepz": 1}]}},
+            "validation.retrainings.1.stepz: unknown; lora accepts steps, ",
+        ),
+        (
+            {"validation": {"retrainings": [{"method": "sparsified", "name": "lean", "parameters": 0.001}]}},
+            "validation.retrainings.0: parameters: ",
+        ),
+        ({"retraining.stepz": 1}, "retraining.stepz: unknown; sparsified accepts steps, batch_size, "),
+        ({"retraining.method": "loar"}, "retraining: 'loar' is unknown; accepted: from_scratch, fine_tune, "),
+        ({"design.distribution": "exhaustive", "stop.evaluations": 5000}, "stop.evaluations: coalitions 0 to 5000: "),
+        ({"stop": {"any": [{"hours": 1}, {"top": {"k": 12}}]}}, "stop: top.k: 12 of 12 contributors; fewer than all"),
+        ({"model.presets": "x"}, "model.presets: unknown; ddpm accepts preset, pretrained"),
+        ({"model.preset": "huge"}, "model.preset: 'huge' is unknown; accepted: tiny, mini, light, small, ddpm-cifar, "),
+        ({"model.family": "gan"}, "model: 'gan' is unknown; accepted: ddpm, latent, lora, or a plug-in"),
+        ({"model.preset": None}, "model: {{}} is not accepted by ddpm; exactly one of preset and pretrained"),
+        ({"model.family": "latent"}, "model: {{'preset': 'tiny'}} is not accepted by latent; autoencoder is missing"),
+        ({"sampling.guidance": 3.0}, "sampling.guidance: the family 'ddpm' follows no prompt"),
+    ],
+)
+def test_mistakes_show_before_anything_is_trained(tmp_path, changes, said):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    file = write_study(tmp_path, changes)
+    with pytest.raises(UserError) as raised:
+        run_here(file)
+    assert str(raised.value).startswith(f"{file}: {said.format(folder=tmp_path)}")
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_a_device_that_is_not_there(tmp_path):
+    with pytest.raises(UserError, match=r"device: 'cuda:1', but torch sees no CUDA devices here; accepted: auto, cpu"):
+        run_here(write_study(tmp_path, {"device": "cuda:1"}))
+
+
+def test_looking_leaves_nothing_behind(tmp_path):
+    study = Study.load(write_study(tmp_path))
+    assert study.schedule().finished == 0
+    with pytest.raises(UserError, match=r"ledger\.db: there is no ledger"):
+        study.credits()
+    assert files_below(tmp_path) == {"study.yaml"}
+
+
+def test_a_ledger_file_lies_where_the_study_file_says(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    study = Study.load(write_study(tmp_path, {"ledger": "records/all.db"}))
+    study.ledger().close()
+    assert files_below(tmp_path) == {"study.yaml", "records/all.db"}
