@@ -12,7 +12,7 @@ from pathlib import Path
 from diffcredit.execution import InProcess, Task
 from diffcredit.execution.driver import Driver
 from diffcredit.execution.tasks import utc_now, worker_name
-from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
 
 STUDY, RECIPE = "shared", "toy"
 TASKS = [Task(f"{index:05b}", 0, "estimate") for index in range(24)]
@@ -55,7 +55,7 @@ class Noting:
 def prepare(url: str) -> None:
     with Ledger.open(url) as ledger:
         ledger.register_study(STUDY, {"contributors": list("abcde")})
-        ledger.register_recipe(STUDY, Recipe(RECIPE, {}))
+        ledger.register_recipe(STUDY, RecipeRecord(RECIPE, {}))
         ledger.register_property(STUDY, PropertyRecord("value", {}, higher_is_better=True))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from diffcredit.coalitions import encode, make_design
-from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
 from tiny_study import write_study
 
 
@@ -28,7 +28,7 @@ def plant(
     settings = {"retraining": {"method": recipe, "steps": steps}, "seed": 0}
     with Ledger.open(folder / "results" / "ledger.db") as ledger:
         ledger.register_study("tiny", {"contributors": list(contributors)})
-        ledger.register_recipe("tiny", Recipe(recipe, settings))
+        ledger.register_recipe("tiny", RecipeRecord(recipe, settings))
         for name in games:
             ledger.register_property("tiny", PropertyRecord(name, {}, name not in lower))
         drawn = make_design("uniform", 0).draw(n, 0, evaluations)

@@ -8,7 +8,7 @@ import numpy as np
 
 from diffcredit.coalitions import decode
 from diffcredit.execution import Task
-from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
 from diffcredit.study.prepared import recipe_settings
 from diffcredit.study.study import Study
 from diffcredit.validation.contest import Contest
@@ -83,7 +83,7 @@ def record(
 
 def enter(ledger: Ledger, study: Study, games: Iterable[str], lower: Sequence[str] = ()) -> None:
     ledger.register_study(study.name, {"contributors": list(study.contributions.contributors)})
-    ledger.register_recipe(study.name, Recipe(study.recipe, recipe_settings(study)))
+    ledger.register_recipe(study.name, RecipeRecord(study.recipe, recipe_settings(study)))
     for name in games:
         ledger.register_property(study.name, PropertyRecord(name, {"name": name}, name not in lower))
 

@@ -7,7 +7,7 @@ import yaml
 
 from benchmarks.faults.evaluator import PROPERTIES, FaultyEvaluator
 from benchmarks.faults.model import CONTRIBUTORS
-from diffcredit.ledger import PropertyRecord, Recipe
+from diffcredit.ledger import PropertyRecord, RecipeRecord
 from diffcredit.study.config import read_config
 from diffcredit.study.study import Study
 
@@ -26,7 +26,7 @@ class FaultyStudy(Study):
     def prepare(self) -> None:
         with self.ledger() as ledger:
             ledger.register_study(self.name, {"contributors": list(CONTRIBUTORS)})
-            ledger.register_recipe(self.name, Recipe(self.recipe, {}))
+            ledger.register_recipe(self.name, RecipeRecord(self.recipe, {}))
             for prop in PROPERTIES:
                 ledger.register_property(self.name, PropertyRecord(prop, {"name": prop}, higher_is_better=True))
 

@@ -23,7 +23,7 @@ from diffcredit.coalitions import decode
 from diffcredit.execution import EvaluatorFactory, Task
 from diffcredit.execution.tasks import ASK_AGAIN
 from diffcredit.execution.versions import package_versions
-from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
 from diffcredit.study.config import read_config
 from diffcredit.study.study import Study
 from diffcredit.util.seeds import derive_seed
@@ -162,7 +162,7 @@ class SimulatedStudy(Study):
     def prepare(self) -> None:
         with self.ledger() as ledger:
             ledger.register_study(self.name, {"contributors": [f"c{index:02d}" for index in range(CONTRIBUTORS)]})
-            ledger.register_recipe(self.name, Recipe(self.recipe, {}))
+            ledger.register_recipe(self.name, RecipeRecord(self.recipe, {}))
             for prop in PROPERTIES:
                 ledger.register_property(self.name, PropertyRecord(prop, {"name": prop}, higher_is_better=True))
 

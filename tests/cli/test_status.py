@@ -15,7 +15,7 @@ import pytest
 from diffcredit.cli import status_view
 from diffcredit.cli.console import SafeConsole
 from diffcredit.coalitions import encode, make_design
-from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value, claims
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value, claims
 from diffcredit.study import status as facts
 from diffcredit.study.schedule import Schedule
 from diffcredit.study.status import Watch
@@ -56,7 +56,7 @@ def study(tmp_path):
     with Ledger.open(tmp_path / "results/ledger.db") as ledger:
         ledger.register_study("tiny", {"contributors": list("abcdef")})
         for name in ("sparsified", "from_scratch"):
-            ledger.register_recipe("tiny", Recipe(name, {}))
+            ledger.register_recipe("tiny", RecipeRecord(name, {}))
         ledger.register_property("tiny", PropertyRecord("colourfulness", {"name": "colourfulness"}, True))
         items = [
             evaluation("0" * N, NOW - 5000, NOW - 4900, purpose="endpoint"),

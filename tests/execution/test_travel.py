@@ -20,7 +20,7 @@ from diffcredit.execution.travel import (
     task_of,
     task_text,
 )
-from diffcredit.ledger import Evaluation, Recipe, Value
+from diffcredit.ledger import Evaluation, RecipeRecord, Value
 from diffcredit.study.study import Study
 from tiny_study import write_study
 
@@ -52,7 +52,7 @@ def test_factories_come_back():
     assert factory_of(factory_text(Mortal(Path("/tmp/x"), 3)), {}) == Mortal(Path("/tmp/x"), 3)
     assert factory_of(factory_text(partial(Mortal, Path("/tmp/x"), times=2)), {})() == Mortal(Path("/tmp/x"), 2)
     assert factory_of(factory_text(partial(module_function, 3, name="n")), {})() == "n 3"
-    recipe = Recipe("r", {"a": [1, {"b": None}], "tuple": "no"}, "w")
+    recipe = RecipeRecord("r", {"a": [1, {"b": None}], "tuple": "no"}, "w")
     back = factory_of(factory_text(partial(Toy().evaluate, ("x", 1.5), recipe)), {})
     assert back.args == (("x", 1.5), recipe)
     assert back.func.__self__ == Toy()

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Engine, event
 
-from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Recipe, Value
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
 
 DONE = Evaluation("01", 0, "estimate", "done", (Value("p", 1.0),), None, {}, {}, "w", "", "")
 
@@ -12,7 +12,7 @@ DONE = Evaluation("01", 0, "estimate", "done", (Value("p", 1.0),), None, {}, {},
 def ledger(database):
     with Ledger.open(database) as opened:
         opened.register_study("s", {"contributors": ["a", "b"]})
-        opened.register_recipe("s", Recipe("r", {}))
+        opened.register_recipe("s", RecipeRecord("r", {}))
         opened.register_property("s", PropertyRecord("p", {}, higher_is_better=True))
         yield opened
 

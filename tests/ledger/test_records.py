@@ -2,16 +2,16 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from diffcredit.ledger import PropertyRecord, Recipe, Value
+from diffcredit.ledger import PropertyRecord, RecipeRecord, Value
 from diffcredit.testing.ledgers import evaluation
 from diffcredit.util.artifacts import canonical_json
 
 
 def test_a_recipes_fingerprint_holds_for_its_content_not_its_name():
-    recipe = Recipe("a", {"x": 1, "y": {"z": 2}}, "w")
-    assert Recipe("b", {"y": {"z": 2}, "x": 1}, "w").fingerprint == recipe.fingerprint
-    assert Recipe("a", {"x": 1, "y": {"z": 3}}, "w").fingerprint != recipe.fingerprint
-    assert Recipe("a", {"x": 1, "y": {"z": 2}}, "v").fingerprint != recipe.fingerprint
+    recipe = RecipeRecord("a", {"x": 1, "y": {"z": 2}}, "w")
+    assert RecipeRecord("b", {"y": {"z": 2}, "x": 1}, "w").fingerprint == recipe.fingerprint
+    assert RecipeRecord("a", {"x": 1, "y": {"z": 3}}, "w").fingerprint != recipe.fingerprint
+    assert RecipeRecord("a", {"x": 1, "y": {"z": 2}}, "v").fingerprint != recipe.fingerprint
 
 
 def test_a_propertys_fingerprint_holds_for_its_settings_and_state():

@@ -6,7 +6,7 @@ from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.differences import differences
 from diffcredit.ledger.game import Game, game_of
-from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
+from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value
 from diffcredit.ledger.store import Ledger, NonDeterminism
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "NoLedger",
     "NonDeterminism",
     "PropertyRecord",
-    "Recipe",
+    "RecipeRecord",
     "Value",
     "differences",
     "game_of",

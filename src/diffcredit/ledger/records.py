@@ -10,7 +10,7 @@ STATUSES = ("done", "failed")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RecipeRecord:
     """How a coalition becomes images: all that fixes an evaluation but the coalition and the replicate.
 
     ``settings`` is nested JSON (data, model, retraining, sampling, seed); ``weights`` is the hash of what the

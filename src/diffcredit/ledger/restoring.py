@@ -8,7 +8,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from diffcredit.errors import UserError
 from diffcredit.ledger.chain import Head, Link, append, head_of, migrated
-from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
+from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value
 from diffcredit.ledger.writing import add_evaluation, add_property, add_recipe, add_study, add_values
 
 Rows = Sequence[tuple[str, dict[str, Any]]]
@@ -33,7 +33,7 @@ def _links(connection: Connection, study_id: int, rows: Rows) -> Iterator[Link]:
 
     def add(number: int, kind: str, row: dict[str, Any]) -> Link:
         if kind == "recipe":
-            link = add_recipe(connection, study_id, Recipe(**row))
+            link = add_recipe(connection, study_id, RecipeRecord(**row))
             recipes[row["name"]] = link.row_id
         elif kind == "property":
             link = add_property(connection, study_id, PropertyRecord(**row))

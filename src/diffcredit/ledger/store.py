@@ -22,7 +22,7 @@ from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import connect, present_schema
 from diffcredit.ledger.differences import differences
 from diffcredit.ledger.patience import persistent
-from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
+from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value
 from diffcredit.ledger.restoring import restore
 from diffcredit.ledger.writing import add_evaluation, add_property, add_recipe, add_study, add_values, plain_number
 
@@ -74,7 +74,7 @@ class Ledger:
                 self._refuse_changed("study", name, old.settings, settings)
 
     @persistent
-    def register_recipe(self, study: str, recipe: Recipe) -> None:
+    def register_recipe(self, study: str, recipe: RecipeRecord) -> None:
         """Enters a recipe, or checks that it is the one already there."""
         with self._write() as connection:
             study_id = self._study_id(connection, study)
@@ -270,11 +270,11 @@ class Ledger:
         return {row.name: row.settings for row in rows}
 
     @persistent
-    def recipes(self, study: str) -> list[Recipe]:
+    def recipes(self, study: str) -> list[RecipeRecord]:
         """A study's recipes in the order in which they were registered."""
         with self._engine.begin() as connection:
             self._study_id(connection, study)
-            return [Recipe(**content_of(row)) for row in connection.execute(_of_study(tables.recipes, study))]
+            return [RecipeRecord(**content_of(row)) for row in connection.execute(_of_study(tables.recipes, study))]
 
     @persistent
     def properties(self, study: str) -> list[PropertyRecord]:

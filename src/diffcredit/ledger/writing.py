@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Table, insert
 
 from diffcredit.ledger import tables
 from diffcredit.ledger.chain import Link
-from diffcredit.ledger.records import Evaluation, PropertyRecord, Recipe, Value
+from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value
 from diffcredit.util.artifacts import canonical_json
 
 
@@ -17,7 +17,7 @@ def add_study(connection: Connection, name: str, settings: dict[str, Any]) -> Li
     return Link("study", _insert(connection, tables.studies, row), row)
 
 
-def add_recipe(connection: Connection, study_id: int, recipe: Recipe) -> Link:
+def add_recipe(connection: Connection, study_id: int, recipe: RecipeRecord) -> Link:
     row = _plain(vars(recipe))
     return Link("recipe", _insert(connection, tables.recipes, row | {"study_id": study_id}), row)
 

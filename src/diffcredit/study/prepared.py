@@ -26,7 +26,7 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors
 from diffcredit.features.protocol import option_key, option_name
 from diffcredit.features.weights import file_hash, folder_hash
-from diffcredit.ledger import Ledger, NoLedger, PropertyRecord, Recipe
+from diffcredit.ledger import Ledger, NoLedger, PropertyRecord, RecipeRecord
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.properties.functions import property_of
 from diffcredit.properties.measuring import check_enough, needs_features
@@ -491,7 +491,7 @@ def check_unchanged(study: "Study") -> None:
                 )
 
 
-def study_keeper(study: "Study", recipe: Recipe) -> Keeper:
+def study_keeper(study: "Study", recipe: RecipeRecord) -> Keeper:
     """Where the evaluations of one of the study's recipes are kept."""
     return Keeper(study.artifacts / "kept" / recipe.fingerprint[:12], study.config.keep, study.store)
 
@@ -521,9 +521,9 @@ def check_not_lost(study: "Study", ledger: Ledger) -> None:
     )
 
 
-def study_recipe(study: "Study") -> Recipe:
+def study_recipe(study: "Study") -> RecipeRecord:
     """The recipe of the study file, with its retraining prepared."""
-    return Recipe(study.recipe, recipe_settings(study), study.retraining.weights)
+    return RecipeRecord(study.recipe, recipe_settings(study), study.retraining.weights)
 
 
 def recipe_settings(study: "Study") -> dict[str, Any]:

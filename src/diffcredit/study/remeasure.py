@@ -11,7 +11,7 @@ import numpy as np
 
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
-from diffcredit.ledger import Evaluation, Ledger, Recipe
+from diffcredit.ledger import Evaluation, Ledger, RecipeRecord
 from diffcredit.properties.measuring import needs_features, needs_model
 from diffcredit.study.prepared import check, property_records, recipe_settings, study_keeper
 from diffcredit.util.artifacts import fingerprint
@@ -107,7 +107,7 @@ def _lacking(
             yield task
 
 
-def _recorded(study: "Study") -> tuple[Recipe, list[Evaluation]]:
+def _recorded(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
     """The study's recipe and its evaluations that are done, as the ledger has them."""
     check(study)
     with study.ledger(create=False) as ledger:

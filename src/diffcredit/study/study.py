@@ -18,7 +18,7 @@ from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Evaluator, Executor, Task
 from diffcredit.execution.driver import Driver
-from diffcredit.ledger import Evaluation, Ledger, NoLedger, PropertyRecord, Recipe, game_of
+from diffcredit.ledger import Evaluation, Ledger, NoLedger, PropertyRecord, RecipeRecord, game_of
 from diffcredit.study.config import RetrainingSection, StopSection, StudyConfig, read_config
 from diffcredit.study.schedule import Schedule, studied
 from diffcredit.study.surrogates import StudySurrogates
@@ -242,7 +242,7 @@ class Study:
             self.retraining, self.config.sampling, properties, self.config.seed, self.extractors, keeper
         )
 
-    def kept_evaluator(self, names: Sequence[str], recipe: Recipe) -> Evaluator:
+    def kept_evaluator(self, names: Sequence[str], recipe: RecipeRecord) -> Evaluator:
         """What measures properties on what was kept of a recipe's evaluations."""
         from diffcredit.execution.kept_evaluator import KeptEvaluator
 

@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.ledger import Evaluation, Ledger, NonDeterminism, PropertyRecord, Recipe, Value
+from diffcredit.ledger import Evaluation, Ledger, NonDeterminism, PropertyRecord, RecipeRecord, Value
 
 OpenLedger = Callable[[], Ledger]
 
 STUDY = "openmoji"
 SETTINGS = {"data": {"resolution": 32}, "retraining": {"method": "sparsified", "steps": 100}, "seed": 0}
-RECIPE = Recipe("sparsified", SETTINGS, weights="abc")
+RECIPE = RecipeRecord("sparsified", SETTINGS, weights="abc")
 QUALITY = PropertyRecord("quality", {"clusters": 20}, higher_is_better=True, state="def")
 DIVERSITY = PropertyRecord("diversité «½»", {}, higher_is_better=False)
 HEAD = "02c254355997e22b8411bbf8cc4e9981cc58b8338b86c1dd26bfc0e6bec6b5f4"
@@ -173,7 +173,7 @@ def check_changes_under_the_same_name_are_refused(open_ledger: OpenLedger) -> No
 
 
 def check_studies_and_recipes_do_not_mix(open_ledger: OpenLedger) -> None:
-    truth = Recipe("from_scratch", {"seed": 0})
+    truth = RecipeRecord("from_scratch", {"seed": 0})
     with open_ledger() as ledger:
         register(ledger)
         ledger.register_recipe(STUDY, truth)
@@ -313,7 +313,7 @@ def check_claimants_take_turns(open_ledger: OpenLedger) -> None:
 
 def check_current_claims_are_told(open_ledger: OpenLedger) -> None:
     """What is promised and neither given back, expired nor done, of one study, with the seconds that are left."""
-    truth = Recipe("from_scratch", {"seed": 0})
+    truth = RecipeRecord("from_scratch", {"seed": 0})
     with open_ledger() as ledger, open_ledger() as other:
         register(ledger)
         ledger.register_recipe(STUDY, truth)
