@@ -20,7 +20,7 @@ from diffcredit.study import prepared as preparation
 from diffcredit.study.prepared import base_folder
 from diffcredit.study.remeasure import measure_kept, outlook
 from diffcredit.study.study import Study
-from diffcredit.util.artifacts import alone
+from diffcredit.util.artifacts import exclusive_lock
 from diffcredit.util.store import Store
 from running_study import BASE, read_until, running
 from tiny_study import CONFIG, ENVIRONMENT, files_below, recorded_values, rows, run_here, write_study
@@ -112,9 +112,9 @@ def test_what_is_kept_lies_at_the_url_alone(tmp_path, url):
 HOLD = """
 import sys, time
 from pathlib import Path
-from diffcredit.util.artifacts import alone
+from diffcredit.util.artifacts import exclusive_lock
 from diffcredit.cli.export import export, restore
-with alone(Path(sys.argv[1]), lambda: print("waits", flush=True)) as waited:
+with exclusive_lock(Path(sys.argv[1]), lambda: print("waits", flush=True)) as waited:
     print("within", waited, flush=True)
     sys.stdin.readline()
 """
@@ -136,7 +136,7 @@ def test_a_lock_ends_with_its_holder(tmp_path):
         for process in (first, second):
             process.kill()
             process.communicate()
-    with alone(file, lambda: pytest.fail("nobody holds it")) as waited:
+    with exclusive_lock(file, lambda: pytest.fail("nobody holds it")) as waited:
         assert not waited
 
 

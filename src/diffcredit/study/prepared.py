@@ -37,8 +37,8 @@ from diffcredit.study.config import PATHS
 from diffcredit.study.schedule import check_schedule
 from diffcredit.surrogates import Material
 from diffcredit.util.artifacts import (
-    alone,
     canonical_json,
+    exclusive_lock,
     fingerprint,
     fingerprint_arrays,
     read_arrays,
@@ -153,7 +153,7 @@ def _made_alone(study: "Study", name: str, what: str, make: Callable[[], T]) -> 
     """The same, while no other process that sees the models folder makes what is called ``name``; ``what`` is said to
     be waited for."""
     waiting = f"another process prepares {what}"
-    with alone(study.artifacts / ".locks" / f"{name}.lock", lambda: study.progress(waiting, 0, 1)) as waited:
+    with exclusive_lock(study.artifacts / ".locks" / f"{name}.lock", lambda: study.progress(waiting, 0, 1)) as waited:
         if waited:
             study.progress(waiting, 1, 1)
         return _shared(study, make)

@@ -57,7 +57,7 @@ def atomic_folder(path: Path) -> Generator[Path]:
 
 
 @contextmanager
-def alone(file: Path, wait: Callable[[], object]) -> Generator[bool]:
+def exclusive_lock(file: Path, wait: Callable[[], object]) -> Generator[bool]:
     """Within, there is no other process that asked for the same lock ``file``. Where there was one, ``wait`` is called
     before it is waited for, and True comes out. The lock ends with its holder, however that ends."""
     from filelock import FileLock, Timeout
