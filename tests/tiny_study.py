@@ -105,4 +105,4 @@ def run_here(file: Path) -> list[Any]:
     from diffcredit.study.study import Study
 
     with limited_threads(1):
-        return list(Study.load(file).run(InProcess()))
+        return list(Study.load(file).evaluate(InProcess()))

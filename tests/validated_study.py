@@ -9,7 +9,6 @@ import numpy as np
 from diffcredit.coalitions import decode
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
-from diffcredit.study.prepared import recipe_settings
 from diffcredit.study.study import Study
 from diffcredit.validation.contest import Contest
 from tiny_study import images_of, write_study
@@ -64,7 +63,7 @@ def record(
             lost = failed(task)
             ledger.record(
                 study.name,
-                study.recipe,
+                study.recipe.name,
                 Evaluation(
                     task.coalition,
                     task.replicate,
@@ -83,7 +82,7 @@ def record(
 
 def enter(ledger: Ledger, study: Study, games: Iterable[str], lower: Sequence[str] = ()) -> None:
     ledger.register_study(study.name, {"contributors": list(study.contributions.contributors)})
-    ledger.register_recipe(study.name, RecipeRecord(study.recipe, recipe_settings(study)))
+    ledger.register_recipe(study.name, RecipeRecord(study.recipe.name, study.recipe.settings))
     for name in games:
         ledger.register_property(study.name, PropertyRecord(name, {"name": name}, name not in lower))
 
@@ -102,6 +101,6 @@ def planted(
         }
         for work in (contest.design(each), contest.leave_one_out(each)):
             record(each, work.missing(), games, lower=["heldout_loss"])
-        if each.recipe == contest.scratch.recipe:
+        if each.name == contest.scratch.name:
             record(each, contest.truth().missing(), games, lower=["heldout_loss"])
     return contest

@@ -16,7 +16,6 @@ from benchmarks.cifar20.record import CLASSES, SEEN, STUDY
 from diffcredit.execution.threads import limited_threads
 from diffcredit.features import Images
 from diffcredit.properties.measuring import Observation, measure_all
-from diffcredit.study.prepared import generated_images
 from diffcredit.study.study import Study
 from diffcredit.util.images import image_grid
 from diffcredit.validation.contest import Contest
@@ -30,17 +29,17 @@ ROWS, COLUMNS = 6, 16  # of the picture
 
 
 def section(study: Study) -> Section:
-    generated, heldout = generated_images(study), study.contributions.heldout
+    generated, heldout = study.prepared.generated_images(), study.contributions.heldout
     assert heldout is not None  # the study file asks for some
     sets = {"held-out images": heldout}
     sets |= {f"held-out images, noise of {noise}": noisy(heldout, noise) for noise in NOISES}
     sets["images of the base model"] = generated
     rows: list[tuple[Cell, ...]] = [(name, *_values(study, images)) for name, images in sets.items()]
-    rows += retrained(Contest(study), [prop.name for prop in study.properties])
+    rows += retrained(Contest(study), [prop.name for prop in study.prepared.properties])
     values = Table(
         "images-values",
         "What the properties say of images",
-        ("of", *(prop.title for prop in study.properties)),
+        ("of", *(prop.title for prop in study.prepared.properties)),
         tuple(rows),
     )
     picture = Photograph(
@@ -61,7 +60,7 @@ def noisy(images: Images, deviation: float) -> Images:
 
 
 def _values(study: Study, images: Images) -> list[Cell]:
-    found = measure_all(study.properties, Observation(study.extractors, images))
+    found = measure_all(study.prepared.properties, Observation(study.prepared.extractors, images))
     return [each.value for each in found]
 
 
@@ -79,7 +78,7 @@ def retrained(contest: Contest, properties: Sequence[str]) -> Iterator[tuple[Cel
 def _classes(study: Study, generated: Images) -> Table:
     """What the classifier takes the base model's images for."""
     right: dict[str, float] = json.loads(CLASSES.read_text(encoding="utf-8"))["of each class"]
-    chances: NDArray[np.float64] = study.extractors.extract(CLASSIFIER, generated).probabilities()
+    chances: NDArray[np.float64] = study.prepared.extractors.extract(CLASSIFIER, generated).probabilities()
     taken = chances.argmax(axis=1)
     rows = [
         (name, right[name], float((taken == place).mean()), _mean(chances.max(axis=1)[taken == place] > 0.5))

@@ -70,7 +70,7 @@ def pack(study: Study, record: Path, paper: Study | None = None, unlearning: Stu
         shutil.copy(study.folder / CREDITS, record / CREDITS)
     if (study.folder / METHODS).exists():
         shutil.copytree(study.folder / METHODS, record / METHODS, ignore=lambda _, names: _not_json(names))
-    models = study.artifacts / MODELS
+    models = study.cache.folder
     for file in sorted(models.glob("surrogate-*.json")):
         shutil.copy(file, record / SURROGATES / file.name)
     for folder in (folder for start in STARTS for folder in models.glob(start)):
@@ -91,7 +91,7 @@ def unpack(record: Path, study: Study, paper: Study, unlearning: Study) -> None:
     for each, name in archives:
         if (record / name).exists():
             _restore(record / name, each.folder)
-    models = study.artifacts / MODELS
+    models = study.cache.folder
     for name, place in {SURROGATES: models, MODELS: models, METHODS: study.folder / METHODS}.items():
         if (record / name).exists():
             shutil.copytree(record / name, place, dirs_exist_ok=True)
@@ -132,7 +132,7 @@ def recorded(record: Path) -> Iterator[Contest]:
     with TemporaryDirectory() as place:
         study = restored(record / LEDGER, Path(place) / "study")
         for file in (record / SURROGATES).glob("*.json"):
-            shutil.copy(file, study.artifacts / MODELS / file.name)
+            shutil.copy(file, study.cache.folder / file.name)
         kept = record / CREDITS
         others = baselines(study, kept) if kept.exists() else []
         if (record / DRAWN).exists():

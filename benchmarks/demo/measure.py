@@ -63,7 +63,7 @@ def run(name: str, settings: dict[str, object]) -> Study:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump({**settings, "name": name}, allow_unicode=True), encoding="utf-8")
     study = Study.load(file)
-    for index, _ in enumerate(study.run(LocalWorkers(2)), start=1):
+    for index, _ in enumerate(study.evaluate(LocalWorkers(2)), start=1):
         print(f"\r{name}: {index} evaluations", end="", flush=True)
     print()
     return study

@@ -96,16 +96,16 @@ def findings(contests: Sequence[Contest]) -> Findings:
     known = [key for key, truth in truths.items() if truth]
     scores = {key: lds(truths[key], contests[key[0] - 1].contenders(key[1])) for key in known}
     timings = [game for each in first.recipes if (game := first.timings(each)) is not None]
-    scratch = _named(timings, first.scratch.recipe)
+    scratch = _named(timings, first.scratch.name)
     rivals = {each.name: each for each in second.contenders(REMOVED)}
     removed = second.truth_values(REMOVED)
-    retrained = {name: _named(games[2, name], second.scratch.recipe) for name in names}
+    retrained = {name: _named(games[2, name], second.scratch.name) for name in names}
     return Findings(
         scores=scores,
         fidelities={
-            key: fidelity(some, _named(some, first.scratch.recipe))
+            key: fidelity(some, _named(some, first.scratch.name))
             for key, some in games.items()
-            if first.scratch.recipe in [game.recipe for game in some]
+            if first.scratch.name in [game.recipe for game in some]
         },
         of_several={
             name: fidelity(list(map(_of_several, games[2, name])), _of_several(retrained[name])) for name in names

@@ -54,7 +54,7 @@ class Verdict:
 def undisturbed(folder: Path, evaluations: int) -> FaultyStudy:
     """The study of so many evaluations, in this process."""
     study = FaultyStudy(write_study(folder, evaluations), 0.0)
-    for _ in study.run(InProcess()):
+    for _ in study.evaluate(InProcess()):
         pass
     return study
 

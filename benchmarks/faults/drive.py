@@ -17,9 +17,9 @@ LOG = "log.jsonl"
 
 
 def main() -> None:
-    import diffcredit.study.study
+    import diffcredit.study.evaluating
     from benchmarks.faults.study import FaultyStudy
-    from diffcredit.cli.run import tell_failures
+    from diffcredit.cli.failures import report_failures
     from diffcredit.errors import DiffcreditError
     from diffcredit.execution import LocalWorkers
     from diffcredit.execution.driver import Driver
@@ -28,13 +28,13 @@ def main() -> None:
     from diffcredit.util.events import LOGGER, LogFile, event
 
     file, address = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
-    diffcredit.study.study.Driver = partial(Driver, lease=LEASE)
+    diffcredit.study.evaluating.Driver = partial(Driver, lease=LEASE)
     study = FaultyStudy(file, SECONDS)
     local, cluster = LocalWorkers(WORKERS, timeout=TIMEOUT), RayWorkers(WORKERS, address, gpus=0.0, timeout=TIMEOUT)
     LOGGER.setLevel(logging.INFO)
     LOGGER.addHandler(LogFile(file.parent / LOG, worker_name(), study.name))
     try:
-        tell_failures(study.run(cluster if address else local))
+        report_failures(study.evaluate(cluster if address else local))
     except (DiffcreditError, OSError) as error:
         event("failed", level=logging.ERROR, error=str(error))
         sys.exit(f"Error: {error}")

@@ -9,6 +9,7 @@ from benchmarks.faults.evaluator import PROPERTIES, FaultyEvaluator
 from benchmarks.faults.model import CONTRIBUTORS
 from diffcredit.ledger import PropertyRecord, RecipeRecord
 from diffcredit.study.config import read_config
+from diffcredit.study.recipe import Recipe
 from diffcredit.study.study import Study
 
 NAME = "faults"
@@ -21,14 +22,23 @@ class FaultyStudy(Study):
         super().__init__(read_config(file), file)
         url = self.config.artifacts
         assert url is not None  # write_study gives one
-        self.evaluator: Any = FaultyEvaluator(file.parent, url, seconds)
+        self.recipe = FaultyRecipe(self, FaultyEvaluator(file.parent, url, seconds))
+
+
+class FaultyRecipe(Recipe):
+    """A recipe with nothing to prepare."""
+
+    def __init__(self, study: Study, evaluator: FaultyEvaluator) -> None:
+        super().__init__(study, study.config.retraining)
+        self.evaluator: Any = evaluator
 
     def prepare(self) -> None:
-        with self.ledger() as ledger:
-            ledger.register_study(self.name, {"contributors": list(CONTRIBUTORS)})
-            ledger.register_recipe(self.name, RecipeRecord(self.recipe, {}))
+        study = self.study
+        with study.ledger() as ledger:
+            ledger.register_study(study.name, {"contributors": list(CONTRIBUTORS)})
+            ledger.register_recipe(study.name, RecipeRecord(self.name, {}))
             for prop in PROPERTIES:
-                ledger.register_property(self.name, PropertyRecord(prop, {"name": prop}, higher_is_better=True))
+                ledger.register_property(study.name, PropertyRecord(prop, {"name": prop}, higher_is_better=True))
 
 
 def write_study(folder: Path, evaluations: int, ledger: str | None = None) -> Path:

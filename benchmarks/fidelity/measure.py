@@ -35,7 +35,7 @@ def main() -> None:
             start = time.perf_counter()
             study = Study.load(file)
             n = study.contributions.n
-            _ = study.retraining, study.properties
+            _ = study.recipe.retraining, study.prepared.properties
             prepared[recipe] = round(time.perf_counter() - start, 1)
             print(f"prepared {recipe}: {prepared[recipe]} s", flush=True)
         coalitions = [encode(row) for row in make_design("uniform", 1).draw(n, 0, COALITIONS)]
@@ -83,7 +83,7 @@ def evaluate(recipe: str, coalition: str, replicate: int) -> tuple[str, str, int
 
     with limited_threads(1):
         if recipe not in _evaluators:
-            _evaluators[recipe] = Study.load(_files[recipe]).evaluator()
+            _evaluators[recipe] = Study.load(_files[recipe]).recipe.evaluator()
         (evaluation,) = evaluate_all(_evaluators[recipe], [Task(coalition, replicate, "truth")])  # ty: ignore
     if evaluation.status != "done":
         raise RuntimeError(f"{recipe}, {coalition}: {evaluation.error}")

@@ -15,7 +15,7 @@ from benchmarks.fuzz import archives, studies, tables
 from benchmarks.fuzz.bytes import damaged_images
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.study.config import read_config
-from diffcredit.study.prepared import build_family, build_properties, build_retraining
+from diffcredit.study.prepared import build_family, build_properties
 from diffcredit.study.study import Study
 from diffcredit.util.plugins import NO_PLUGINS
 from diffcredit.util.sanitize import in_one_line
@@ -95,9 +95,9 @@ def _study(content: bytes, folder: Path) -> None:
 
 def _read_study(folder: Path) -> None:
     study = Study.load(folder / "study")
-    build_family(study)
-    build_properties(study)
-    build_retraining(study)
+    build_family(study.config, study.file)
+    build_properties(study.config, study.file)
+    study.recipe.build()
 
 
 def _read_text(folder: Path) -> None:

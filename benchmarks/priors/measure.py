@@ -34,7 +34,7 @@ def main() -> None:
     study = Study.load(folder)
     baselines = kept_baselines(study)
     with study.ledger(create=False) as ledger:
-        evaluations = ledger.evaluations(study.name, study.recipe, status="done")
+        evaluations = ledger.evaluations(study.name, study.recipe.name, status="done")
         properties = [record.name for record in ledger.properties(study.name)]
     results: dict[str, dict[str, dict[str, float]]] = {}
     for name in properties:

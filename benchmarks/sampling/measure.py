@@ -33,7 +33,6 @@ from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation
 from diffcredit.properties.measuring import Observation, measure_all, needs_features, needs_model
-from diffcredit.study.prepared import model_loader, study_keeper, study_recipe
 from diffcredit.study.study import Study
 from diffcredit.util.artifacts import write_text
 
@@ -48,11 +47,10 @@ def main() -> None:
     if not evaluations:
         print(f"benchmarks sampling: {study.file} has no evaluations; diffcredit run makes them")
         return
-    properties = [prop for prop in study.properties if not needs_model(prop)]
-    recipe = study_recipe(study)
-    keeper, load = study_keeper(study, recipe), model_loader(study)
+    properties = [prop for prop in study.prepared.properties if not needs_model(prop)]
+    keeper, load = study.recipe.keeper(), study.prepared.load
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    what = {"recipe": recipe.fingerprint, "properties": [prop.name for prop in properties]}
+    what = {"recipe": study.recipe.record.fingerprint, "properties": [prop.name for prop in properties]}
     found = results.get(study.name, {})
     if any(found.get(name) != known for name, known in what.items()):
         found = {**what, "values": {}}
@@ -71,8 +69,8 @@ def main() -> None:
                 rows = found["values"].setdefault(key(evaluation), {})
                 if setting.name in rows:
                     continue
-                model = kept_model(keeper, study.extractors, load, evaluation)
-                rows[setting.name] = values_of(model, sampling, setting, properties, study.extractors)
+                model = kept_model(keeper, study.prepared.extractors, load, evaluation)
+                rows[setting.name] = values_of(model, sampling, setting, properties, study.prepared.extractors)
                 write_text(RESULTS, json.dumps(results, indent=0) + "\n")
             print(f"{setting.name}: {len(evaluations)} models, {time.perf_counter() - start:.0f} s", flush=True)
     found["agreement"] = {prop.name: table(study, evaluations, found["values"], prop.name) for prop in properties}

@@ -33,7 +33,7 @@ def drive(study: SimulatedStudy, workers: int) -> Iterator[dict[str, Any]]:
         }
 
     made = 0
-    for made, _ in enumerate(study.run(executor), 1):
+    for made, _ in enumerate(study.evaluate(executor), 1):
         if made in CHECKPOINTS:
             yield state()
     yield state()

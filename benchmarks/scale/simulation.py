@@ -162,7 +162,7 @@ class SimulatedStudy(Study):
     def prepare(self) -> None:
         with self.ledger() as ledger:
             ledger.register_study(self.name, {"contributors": [f"c{index:02d}" for index in range(CONTRIBUTORS)]})
-            ledger.register_recipe(self.name, RecipeRecord(self.recipe, {}))
+            ledger.register_recipe(self.name, RecipeRecord(self.recipe.name, {}))
             for prop in PROPERTIES:
                 ledger.register_property(self.name, PropertyRecord(prop, {"name": prop}, higher_is_better=True))
 

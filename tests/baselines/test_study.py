@@ -80,7 +80,7 @@ def test_a_replicate_is_trained_as_the_base_model_was_with_other_seeds(study):
     data = by_hand.encode(study.contributions.images)
     train(by_hand, data, study.config.model.train, seed=derive_seed(0, "train", 2))
     torch.testing.assert_close(replicate.network.state_dict(), by_hand.network.state_dict())
-    weights = [each.network.conv_out.weight.detach() for each in (replicate, study.base)]
+    weights = [each.network.conv_out.weight.detach() for each in (replicate, study.prepared.base)]
     assert (weights[0] - weights[1]).abs().max() > 1e-3
 
 

@@ -53,7 +53,7 @@ def test_nine_faults(campaign, tmp_path):
 
 
 def in_this_process(campaign: Campaign) -> list[Evaluation]:
-    return list(campaign.study.run(InProcess()))
+    return list(campaign.study.evaluate(InProcess()))
 
 
 def test_what_was_lost_or_spoilt_is_found(campaign, tmp_path):
@@ -64,8 +64,8 @@ def test_what_was_lost_or_spoilt_is_found(campaign, tmp_path):
     victim = made[5]
     with study.ledger() as ledger:
         failure = failed_evaluation(victim, "nobody knows why", "w", victim.started)
-        ledger.record(study.name, study.recipe, failure)
-        ledger.claim(study.name, study.recipe, "1100000000", 9, "somebody:1:x", 60)
+        ledger.record(study.name, study.recipe.name, failure)
+        ledger.claim(study.name, study.recipe.name, "1100000000", 9, "somebody:1:x", 60)
     with closing(sqlite3.connect(campaign.place.ledger)) as connection, connection:
         connection.execute("UPDATE property_values SET value = value + 1e-9 WHERE id = 3")
         connection.execute("DELETE FROM property_values WHERE evaluation_id = 8")

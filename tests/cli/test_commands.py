@@ -143,8 +143,8 @@ def with_records(folder, count, standard_error, scale=1.0):
     rng, credit = np.random.default_rng(0), scale * np.linspace(-1, 1, 12)
     schedule = study.schedule()
     with study.ledger() as ledger:
-        done = {e.key for e in ledger.evaluations(study.name, study.recipe)}
-        like = ledger.evaluations(study.name, study.recipe)[-1]
+        done = {e.key for e in ledger.evaluations(study.name, study.recipe.name)}
+        like = ledger.evaluations(study.name, study.recipe.name)[-1]
         for task in itertools.islice(schedule.coalitions(), count):
             if task.key in done:
                 continue
@@ -155,7 +155,7 @@ def with_records(folder, count, standard_error, scale=1.0):
             )
             made = {"coalition": task.coalition, "replicate": task.replicate, "purpose": "estimate", "values": values}
             seconds = {"training": 3.0, "sampling": 1.0, "measuring": 0.0}
-            ledger.record(study.name, study.recipe, dataclasses.replace(like, **made, seconds=seconds))
+            ledger.record(study.name, study.recipe.name, dataclasses.replace(like, **made, seconds=seconds))
 
 
 def test_plan_splits_the_budget(diffcredit, finished):

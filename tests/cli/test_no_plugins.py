@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from diffcredit.cli import app
-from diffcredit.study.prepared import build_family, build_properties, build_retraining
+from diffcredit.study.prepared import build_family, build_properties
 from diffcredit.study.study import Study
 from diffcredit.util.plugins import NO_PLUGINS
 from tiny_study import write_study
@@ -84,9 +84,9 @@ def test_our_own_components_need_no_plug_ins(hostile, monkeypatch):
     monkeypatch.setenv(NO_PLUGINS, "1")
     monkeypatch.setattr(sys, "path", list(sys.path))
     study = Study.load(write_study(hostile))
-    build_family(study)
-    build_properties(study)
-    build_retraining(study)
+    build_family(study.config, study.file)
+    build_properties(study.config, study.file)
+    study.recipe.build()
     assert str(hostile) not in sys.path
     assert ran(hostile) == []
 

@@ -4,13 +4,12 @@ import dataclasses
 
 import pytest
 
-from diffcredit.cli.plan import foresee
+from diffcredit.cli.plan import stages
 from diffcredit.execution.timing.calibration import Timing
 from diffcredit.execution.timing.evaluation import EvaluationTime
 from diffcredit.execution.timing.measuring import MeasuringTime
-from diffcredit.study.prepared import start_and_rehearsal
+from diffcredit.study.plan import evaluation_time, time_evaluation
 from diffcredit.study.study import Study
-from diffcredit.study.timing import evaluation_time, time_evaluation
 from tiny_study import files_below, images_of, run_here, write_study
 
 COSTS = {"once": 0.5, "together": 0.125}  # seconds a step
@@ -29,26 +28,26 @@ def speeds(monkeypatch):
         asked.append(("images", often))
         return Timing(3.0 if often else 4.0, compiling=1.0)
 
-    place = "diffcredit.execution"
-    monkeypatch.setattr(f"{place}.calibration.time_training", time_training)
-    monkeypatch.setattr(f"{place}.calibration.time_sampling", time_sampling)
-    monkeypatch.setattr(f"{place}.measuring_time.time_measuring", lambda *_: MeasuringTime(1.0, 5.0, {}))
-    monkeypatch.setattr("diffcredit.diffusion.fast.sizes.fleet_size", lambda model, settings: 8)
+    monkeypatch.setattr("diffcredit.study.plan.time_training", time_training)
+    monkeypatch.setattr("diffcredit.study.plan.time_sampling", time_sampling)
+    monkeypatch.setattr("diffcredit.study.plan.time_measuring", lambda *_: MeasuringTime(1.0, 5.0, {}))
+    monkeypatch.setattr("diffcredit.study.plan.fleet_size", lambda model, settings: 8)
     return asked
 
 
 def test_each_stage_by_the_way_it_goes(speeds, tmp_path):
     file = write_study(tmp_path, {"model.train.steps": 300, "retraining.recover_steps": 50, "retraining.steps": 7})
-    found = foresee(Study.load(file), 1)
-    base, preparation, evaluations = found.stages
+    study = Study.load(file)
+    found = study.plan(1)
     assert set(speeds) == {(300, None), (50, None), (7, 8), ("images", False), ("images", True)}
     assert len(speeds) == 5
-    assert base.seconds == pytest.approx(300 * 0.5 + 4)
+    assert found.base.seconds == pytest.approx(300 * 0.5 + 4)
     # once, as one training, and not at a fleet's pace
-    assert preparation.seconds == pytest.approx(50 * 0.5)
+    assert found.preparation.seconds == pytest.approx(50 * 0.5)
     # 18 in fleets of 8; when the first images are there they are measured one after the other, which takes longest
-    assert evaluations.seconds == pytest.approx(8 * 7 * 0.125 + 3 + 18 * 6)
-    assert "6 s each (7 steps, 4 images, 6 s of measuring, 1 s of it for features), 1 at a time" in evaluations.what
+    assert found.evaluations.seconds == pytest.approx(8 * 7 * 0.125 + 3 + 18 * 6)
+    (*_, (what, _)) = stages(study, found)
+    assert "6 s each (7 steps, 4 images, 6 s of measuring, 1 s of it for features), 1 at a time" in what
     assert found.compiling == pytest.approx(3 * 20 + 2)
 
 
@@ -64,23 +63,26 @@ def test_each_stage_by_the_way_it_goes(speeds, tmp_path):
 )
 def test_who_trains_together(speeds, tmp_path, options, at_once, each):
     study = Study.load(write_study(tmp_path, {"retraining": options}))
-    timed = time_evaluation(study, start_and_rehearsal(study)[1])
+    timed = time_evaluation(study.recipe, study.recipe.rehearse(study.prepared.start()))
     assert [found for found in speeds if found[0] == 7] == ([] if at_once is ... else [(7, at_once)])
     assert timed.time.each(2) == pytest.approx(each)
 
 
 def test_several_workers_wait_for_what_they_measure(speeds, tmp_path):
     changes = {"model.train.steps": 300, "retraining.recover_steps": 50, "retraining.steps": 7}
-    *_, evaluations = foresee(Study.load(write_study(tmp_path, changes)), 2).stages
-    assert evaluations.seconds == pytest.approx(2 * 8 * 7 * 0.125 + 18 * (6 + 3 / 8) / 2)
-    assert "7 s each" in evaluations.what
+    study = Study.load(write_study(tmp_path, changes))
+    found = study.plan(2)
+    assert found.evaluations.seconds == pytest.approx(2 * 8 * 7 * 0.125 + 18 * (6 + 3 / 8) / 2)
+    (*_, (what, _)) = stages(study, found)
+    assert "7 s each" in what
 
 
 def test_what_is_done_is_not_timed(speeds, tmp_path):
     file = write_study(tmp_path, {"properties": ["colourfulness"], "stop.evaluations": 12, "retraining.steps": 3})
     run_here(file)
-    found = foresee(Study.load(file), 1)
-    assert [stage.done for stage in found.stages] == [True] * 3
+    found = Study.load(file).plan(1)
+    assert [stage.done for stage in (found.base, found.preparation, found.evaluations)] == [True] * 3
+    assert found.seconds_left == 0
     assert set(speeds) == {("images", True), (3, 8)}
 
 
@@ -89,21 +91,21 @@ def test_the_ledger_tells_first(speeds, tmp_path):
     changes = {"contributions": {"path": "images", "resolution": 16}, "properties": ["colourfulness"]}
     file = write_study(tmp_path, changes | {"retraining": {"method": "fine_tune", "steps": 3}})
     study = Study.load(file)
-    assert evaluation_time(study) == EvaluationTime(3 * 0.125, 3.0, 6.0, 8)
+    assert evaluation_time(study.recipe) == EvaluationTime(3 * 0.125, 3.0, 6.0, 8)
     run_here(file)
     del speeds[:]
     done = [each.seconds for each in study.evaluations(status="done") if "1" in each.coalition]
-    time = evaluation_time(study)
+    time = evaluation_time(study.recipe)
     assert time.each(1) == pytest.approx(sum(sum(each.values()) for each in done) / len(done))
     assert not speeds
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(4.0, False), (75.0, True)])
 def test_compiling_that_took_long_has_a_line(diffcredit, tmp_path, monkeypatch, seconds, told):
-    def slower(study, rehearsal):
-        return dataclasses.replace(time_evaluation(study, rehearsal), compiling=seconds)
+    def slower(recipe, rehearsal):
+        return dataclasses.replace(time_evaluation(recipe, rehearsal), compiling=seconds)
 
-    monkeypatch.setattr("diffcredit.cli.plan.time_evaluation", slower)
+    monkeypatch.setattr("diffcredit.study.plan.time_evaluation", slower)
     code, out, err = diffcredit("plan", write_study(tmp_path))
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines() if "compiling" in line]

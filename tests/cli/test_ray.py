@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from diffcredit.cli.run import make_executor
-from diffcredit.cli.where import Where
 from diffcredit.errors import UserError
 from diffcredit.execution.ray_cluster import RayWorkers
 from diffcredit.study.study import Study
+from diffcredit.study.workers import Workers, make_executor
 from tiny_study import ENVIRONMENT, command, images_of, recorded_values, rows, run_here, write_study
 
 pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')
@@ -117,7 +116,7 @@ def test_the_same_numbers_from_a_node_that_sees_none_of_the_files(head, tmp_path
 
 def test_workers_have_what_the_study_and_the_options_say(tmp_path):
     def made(device: str, *options: Any) -> RayWorkers:
-        return make_executor(Study.load(write_study(tmp_path, {"device": device, "threads": 2})), Where(*options))
+        return make_executor(Study.load(write_study(tmp_path, {"device": device, "threads": 2})), Workers(*options))
 
     assert made("cpu", 3, "ray", "10.0.0.1:6379") == RayWorkers(3, "10.0.0.1:6379", threads=2, gpus=0.0)
     assert made("auto", None, "ray") == RayWorkers(threads=2, gpus=None)

@@ -39,7 +39,7 @@ def planted(tmp_path, monkeypatch):
         keeper = recorded_keeper(study)
         assert keeper is not None
         for task in tasks:
-            keeper.keep(task, Observation(study.extractors, np.full((40, 16, 16, 3), 128, np.uint8)))
+            keeper.keep(task, Observation(study.prepared.extractors, np.full((40, 16, 16, 3), 128, np.uint8)))
         return iter(())
 
     monkeypatch.setattr(Study, "evaluate", evaluate)

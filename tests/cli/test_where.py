@@ -7,11 +7,10 @@ import torch
 from typer.testing import CliRunner
 
 from diffcredit.cli import app
-from diffcredit.cli.run import make_executor
-from diffcredit.cli.where import Where
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, InProcess, LocalWorkers
 from diffcredit.study.study import Study
+from diffcredit.study.workers import Workers, make_executor
 from tiny_study import write_study
 
 
@@ -26,7 +25,7 @@ def made(tmp_path, monkeypatch):
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         study = Study.load(write_study(tmp_path, {"device": device, "threads": 1}))
-        return make_executor(study, Where(**options))
+        return make_executor(study, Workers(**options))
 
     return make
 

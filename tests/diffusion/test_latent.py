@@ -155,7 +155,7 @@ def test_a_study(kl_folder, tmp_path, monkeypatch):
 
     kept = files_below(file.parent / "results" / "models")
     assert len([name for name in kept if name.startswith("latents-")]) == 1
-    base = Study.load(file).base.fingerprint
+    base = Study.load(file).prepared.base.fingerprint
 
     def never(*arguments):
         raise AssertionError("the latents are there already")
@@ -177,7 +177,7 @@ def test_a_run_that_was_cut_off_goes_on(kl_folder, tmp_path):
     whole = study_run(tmp_path / "whole", kl_folder)
     file = study(tmp_path / "cut", kl_folder)
     with limited_threads(1):
-        for count, _ in enumerate(Study.load(file).run(InProcess()), start=1):
+        for count, _ in enumerate(Study.load(file).evaluate(InProcess()), start=1):
             if count == 2:
                 break
     assert len(run_here(file)) == 3

@@ -325,15 +325,15 @@ def test_a_study_starts_from_ones_own_unet(ddpm_folder, tmp_path):
     told: list[str] = []
     loaded = Study.load(file, progress=lambda what, done, total: told.append(what))
     theirs = UNet2DModel.from_pretrained(ddpm_folder / "unet")
-    assert tiny.same(tiny.weights(loaded.base), theirs.state_dict())
+    assert tiny.same(tiny.weights(loaded.prepared.base), theirs.state_dict())
     assert "training the base model" not in told
 
-    nobody, everybody = loaded.retraining.models_for(np.array([[False] * 3, [True] * 3]), [1, 2])
+    nobody, everybody = loaded.recipe.retraining.models_for(np.array([[False] * 3, [True] * 3]), [1, 2])
     for name, tensor in theirs.state_dict().items():
         # one step of Adam moves a weight by its rate; what is drawn anew has nothing of the pretrained one
         assert (tiny.weights(everybody)[name] - tensor).abs().max() < 2e-4
         assert "norm" in name or not tiny.weights(nobody)[name].equal(tensor)
-    (again,) = loaded.retraining.models_for(np.zeros((1, 3), bool), [7])
+    (again,) = loaded.recipe.retraining.models_for(np.zeros((1, 3), bool), [7])
     assert tiny.same(tiny.weights(nobody), tiny.weights(again))
 
     assert [evaluation.status for evaluation in run_here(file)] == ["done"] * 5

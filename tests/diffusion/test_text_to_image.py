@@ -544,7 +544,7 @@ def test_a_study(sd_folder, tmp_path):
 
     _pipeline.cache_clear()  # as in a new process, which has read no text yet
     with limited_threads(1):
-        for count, _ in enumerate(Study.load(two).run(InProcess()), start=1):
+        for count, _ in enumerate(Study.load(two).evaluate(InProcess()), start=1):
             if count == 2:
                 break
     kept = files_below(two.parent / "results" / "models")
@@ -562,8 +562,8 @@ def test_a_study(sd_folder, tmp_path):
 def test_the_base_model_and_the_latents_are_found_again(sd_folder, tmp_path, monkeypatch):
     file = study(tmp_path, sd_folder, prompt="a drawing")
     loaded = Study.load(file)
-    fingerprint, weights = loaded.base.fingerprint, loaded.retraining.weights
-    assert loaded.base.prompts == ("a drawing",)
+    fingerprint, weights = loaded.prepared.base.fingerprint, loaded.recipe.retraining.weights
+    assert loaded.prepared.base.prompts == ("a drawing",)
 
     def never(*arguments, **options):
         raise AssertionError("made twice")

@@ -74,7 +74,7 @@ def test_a_study_travels_as_its_settings(tmp_path, monkeypatch):
     write_study(tmp_path, changes)
     monkeypatch.chdir(tmp_path)
     study = Study.load("study.yaml")
-    text = factory_text(partial(study.evaluator, ["loss"]))
+    text = factory_text(partial(study.recipe.evaluator, ["loss"]))
     assert json.loads(text)  # JSON, and nothing else
     back = factory_of(text, {})
     monkeypatch.chdir("/")  # a worker works elsewhere

@@ -3,10 +3,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from diffcredit.cli.report import write_results
 from diffcredit.contributions import load_contributions
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.threads import limited_threads
+from diffcredit.report.writing import write_results
 from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, run_here, write_study
 
@@ -145,7 +145,7 @@ def test_a_picture_that_cannot_be_made_does_not_cost_the_report(tmp_path):
     file = write_study(tmp_path, {**SMALL, "retraining": method})
     run_here(file)
     study = Study.load(file)
-    type(study.retraining).broken = True
+    type(study.recipe.retraining).broken = True
     with pytest.warns(DiffcreditWarning, match=r"Without the top contributor: no picture \(fire\)"):
         write_results(study)
     page = Page((tmp_path / "results/report.html").read_text(encoding="utf-8"))

@@ -66,9 +66,9 @@ def test_what_matters_most_comes_first(work, file):
     assert Counter(task.coalition.count("1") for task in others.tasks) == {2: 10 * 2, 6: 10 * 2}
     seeds = Counter(task.coalition for task in others.tasks)
     assert set(seeds.values()) == {2}
-    assert [each.study.recipe for each in (own, fine_tuned, scratch)] == ["sparsified", "fine_tune", "from_scratch"]
+    assert [each.recipe.name for each in (own, fine_tuned, scratch)] == ["sparsified", "fine_tune", "from_scratch"]
     left_out = ["sparsified", "fine_tune", "soup"]
-    assert [each.study.recipe for each in rest] == [
+    assert [each.recipe.name for each in rest] == [
         *left_out,
         "soup",
         "shorter",
@@ -97,13 +97,13 @@ def test_fleets_are_full_but_for_a_recipes_last(work, file, monkeypatch):
     given, done = [], set()
 
     def evaluate(study, executor, tasks, what):
-        given.append((study.recipe, len(tasks)))
-        done.update((study.recipe, task) for task in tasks)
+        given.append((recipe.name, len(tasks)))
+        done.update((recipe.name, task) for task in tasks)
         return iter(())
 
     monkeypatch.setattr(Study, "evaluate", evaluate)
     monkeypatch.setattr(
-        work.Work, "missing", lambda self: [task for task in self.tasks if (self.study.recipe, task) not in done]
+        work.Work, "missing", lambda self: [task for task in self.tasks if (self.recipe.name, task) not in done]
     )
     run(work, monkeypatch, file, 60)
     for recipe in ("sparsified", "fine_tune", "soup", "shorter", "longer", "from_scratch"):

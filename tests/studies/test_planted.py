@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from studies.planted.check import METHODS, Claim, combination, degraded_claims, exchange, twins_claims
+from studies.planted.filtered import Filtered
+from studies.planted.make import DEGREES, FILTERED, HALF, TWINS, WHOLE, degree_of, make
 
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.credit import Credits, estimate
 from diffcredit.errors import UserError
 from diffcredit.study.study import Study
 from diffcredit.testing import all_coalitions, brute_force_shapley, check_retraining
-from studies.planted.check import METHODS, Claim, combination, degraded_claims, exchange, twins_claims
-from studies.planted.filtered import Filtered
-from studies.planted.make import DEGREES, FILTERED, HALF, TWINS, WHOLE, degree_of, make
 from tiny_study import changed, run_here
 
 TWINS_STUDY = ("filtered", "flags", "flags twin", "mammals", "smileys", "smileys half")
@@ -119,7 +119,7 @@ def prepared(made, tmp_path_factory: pytest.TempPathFactory) -> Study:
 def weights(study: Study, *coalitions: set[str], seed: int = 7) -> list[np.ndarray]:
     members = study.contributions.contributors
     rows = np.array([[name in coalition for name in members] for coalition in coalitions])
-    models = study.retraining.models_for(rows, [seed] * len(rows))
+    models = study.recipe.retraining.models_for(rows, [seed] * len(rows))
     return [np.concatenate([p.detach().numpy().ravel() for p in model.network.parameters()]) for model in models]
 
 
@@ -132,7 +132,7 @@ def test_the_filtered_contributor_changes_no_bit(prepared, others):
 def test_a_filtered_contributor_that_is_none(made, tmp_path):
     study = shortened(made / "twins", tmp_path, {**SHORT, "retraining.filtered": "nobody"})
     with pytest.raises(UserError, match="filtered: 'nobody' is no contributor; there are: filtered, flags"):
-        _ = study.retraining
+        _ = study.recipe.retraining
 
 
 # The checker, on games whose credits are known.

@@ -7,7 +7,7 @@ from diffcredit.credit.precision import Correlation, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Time
 from diffcredit.errors import UserError
 from diffcredit.study.config import StudyConfig, read_config
-from diffcredit.study.prepared import build_properties, build_retraining
+from diffcredit.study.prepared import build_properties
 from diffcredit.study.study import Study
 from tiny_study import CONFIG, changed, write_study
 
@@ -305,7 +305,7 @@ def test_what_a_user_may_write(tmp_path):
         ("colourfulness", "vivid"),
     ]
     assert config.properties[1].options == {"percentile": 90}
-    assert [prop.name for prop in build_properties(Study.load(file))] == ["colourfulness", "vivid"]
+    assert [prop.name for prop in build_properties(read_config(file), file)] == ["colourfulness", "vivid"]
 
 
 def test_quoted_numbers_and_anchors_are_fine(tmp_path):
@@ -333,8 +333,8 @@ def test_the_bundled_study_files_are_valid():
 
     with as_file(files("diffcredit.cli") / "demo.yaml") as file:
         study = Study.load(file)
-        build_retraining(study)
-        assert len(build_properties(study)) == len(study.config.properties)
+        study.recipe.build()
+        assert len(build_properties(study.config, study.file)) == len(study.config.properties)
 
 
 SCALARS = st.one_of(
@@ -392,8 +392,8 @@ def ends_well(file):
     message = f"{file}: "
     try:
         study = Study.load(file)
-        build_properties(study)
-        build_retraining(study)
+        build_properties(study.config, study.file)
+        study.recipe.build()
     except UserError as error:
         message = str(error)
     assert message.startswith(f"{file}: ")
@@ -463,11 +463,11 @@ def test_a_text_longer_than_a_file_name_can_be(tmp_path, key):
         ({"retrainings": {"method": "lora"}}, "validation.retrainings: {'method': 'lora'} is not accepted; "),
         (
             {"retrainings": [{"method": "sparsified", "steps": 9}]},
-            "validation.retrainings: 'sparsified' is there twice, or the study's own; tell them apart with 'name: ",
+            "validation.retrainings: 'sparsified' is there twice, or the study's own; distinguish them with 'name: ",
         ),
         (
             {"retrainings": [{"method": "lora"}, {"method": "fine_tune", "name": "lora"}]},
-            "validation.retrainings: 'lora' is there twice, or the study's own; tell them apart with 'name: ",
+            "validation.retrainings: 'lora' is there twice, or the study's own; distinguish them with 'name: ",
         ),
     ],
 )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diffcredit.cli.report import write_results
 from diffcredit.execution.threads import limited_threads
+from diffcredit.report.writing import write_results
 from diffcredit.study.study import Study
 from running_study import (
     BASE,

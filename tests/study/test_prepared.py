@@ -207,8 +207,8 @@ def test_a_file_of_a_plug_in_is_known_by_its_content(tmp_path, write):
 def test_a_worker_that_starts_anew_refuses_a_property_that_has_changed_meanwhile(tmp_path, write):
     file = write({"name": "kid", "features": "layout", "reference": "few"})
     run_here(file)
-    Study.load(file).evaluator()
+    Study.load(file).recipe.evaluator()
     images_of(tmp_path, ["other"], each=4)
     shutil.copy(tmp_path / "other/3.png", tmp_path / "few/0.png")
-    with pytest.raises(UserError, match="property 'kid' is another than the ledger's: a file that it names"):
-        Study.load(file).evaluator()
+    with pytest.raises(UserError, match="property 'kid' differs from the ledger's: a file that it names"):
+        Study.load(file).recipe.evaluator()

@@ -62,11 +62,15 @@ def test_the_three_models_are_measured_on_images_from_the_same_noises(prepared):
     study = prepared({"method": "sparsified", "recover_steps": 2, "steps": 1})
     found = {row.name: row for row in compare(study)}
     assert list(found) == ["cluster_entropy", "colourfulness", LOSS]
-    (untrained,) = study.retraining.models_for(np.zeros((1, 3), dtype=bool), [0])
-    prop = study.properties[1]
+    (untrained,) = study.recipe.retraining.models_for(np.zeros((1, 3), dtype=bool), [0])
+    prop = study.prepared.properties[1]
     row = found["colourfulness"]
     with limited_threads(1):
-        for value, model in ((row.base, study.base), (row.start, study.retraining.start), (row.untrained, untrained)):
+        for value, model in (
+            (row.base, study.prepared.base),
+            (row.start, study.recipe.retraining.start),
+            (row.untrained, untrained),
+        ):
             assert value == prop.measure(generate(model, study.config.sampling))
     assert found[LOSS].only_rises
     assert found[LOSS].untrained > 0

@@ -16,6 +16,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord, Value
 from diffcredit.study.config import StudyConfig
+from diffcredit.study.crediting import estimate_all
 from diffcredit.study.schedule import (
     Clock,
     Schedule,
@@ -27,7 +28,6 @@ from diffcredit.study.schedule import (
     studied,
     worker_seconds,
 )
-from diffcredit.study.study import credits_of
 from tiny_study import CONFIG, changed
 
 N = 8
@@ -42,7 +42,7 @@ def config(stop, **changes):
 
 def schedule_of(stop, recorded=(), n=N, **changes):
     settings = config(stop, **changes)
-    schedule = Schedule(settings, n, PROPERTIES, lambda some: credits_of(some, PROPERTIES, settings)[0])
+    schedule = Schedule(settings, n, PROPERTIES, lambda some: estimate_all(some, PROPERTIES, settings)[0])
     for evaluation in recorded:
         schedule.record(evaluation)
     return schedule
@@ -150,7 +150,7 @@ def test_a_correlation_ends_the_study_at_a_look(alone):
     good = []
     for end in range(40, len(alone) - 1, 40):
         prefix = tasks_in(alone)[: end + 2]
-        credits = credits_of([evaluation(task, noise=2.0) for task in prefix], PROPERTIES, settings)[0]["quality"]
+        credits = estimate_all([evaluation(task, noise=2.0) for task in prefix], PROPERTIES, settings)[0]["quality"]
         good.append(credits.diagnostics["assured_correlation"] >= 0.9)
         if good[-2:] == [True, True]:
             ends.append(end)

@@ -16,8 +16,7 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
-from diffcredit.study import prepared as preparation
-from diffcredit.study.prepared import base_folder
+from diffcredit.study.checks import check_not_lost
 from diffcredit.study.remeasure import measure_kept, outlook
 from diffcredit.study.study import Study
 from diffcredit.util.artifacts import exclusive_lock
@@ -67,7 +66,7 @@ def test_who_trains_second_takes_the_firsts(tmp_path, url):
     class Slow(Machine):
         def hear(self, what: str) -> None:
             if what == BASE and not self.told:  # in the middle of its training
-                Store(url).put(tmp_path / "other", f"models/{base_folder(self.study).name}")
+                Store(url).put(tmp_path / "other", f"models/{self.study.prepared.base_folder.name}")
             super().hear(what)
 
     other = DDPM.create("tiny", 16, seed=99)
@@ -75,17 +74,17 @@ def test_who_trains_second_takes_the_firsts(tmp_path, url):
     other.save(tmp_path / "other")
     slow = Slow(tmp_path / "a", {"artifacts": url})
     with limited_threads(1):
-        assert slow.study.base.fingerprint == other.fingerprint
+        assert slow.study.prepared.base.fingerprint == other.fingerprint
     assert BASE in slow.told
 
 
 def test_a_folder_elsewhere_takes_the_place_of_the_results(tmp_path):
     machine = Machine(tmp_path / "a", {"artifacts": "../large", "keep": "images", "stop.evaluations": 3})
     with limited_threads(1):
-        list(machine.study.run(InProcess()))
+        list(machine.study.evaluate(InProcess()))
     assert {path.name for path in (tmp_path / "large").iterdir()} == {"models", "kept", ".locks"}
     assert not {"kept", "models"} & {path.name for path in (tmp_path / "a" / "results").iterdir()}
-    files = machine.study.worker_files()
+    files = machine.study.recipe.worker_files()
     assert files.roots[tmp_path / "large"] == [tmp_path / "large" / "models"]
     assert files.written == "keep: images writes files"
 
@@ -93,9 +92,9 @@ def test_a_folder_elsewhere_takes_the_place_of_the_results(tmp_path):
 def test_what_is_kept_lies_at_the_url_alone(tmp_path, url):
     changes = {"artifacts": url, "keep": "images", "stop.evaluations": 3}
     here = Machine(tmp_path / "a", changes)
-    assert here.study.worker_files().written == ""
+    assert here.study.recipe.worker_files().written == ""
     with limited_threads(1):
-        list(here.study.run(InProcess()))
+        list(here.study.evaluate(InProcess()))
     assert not (tmp_path / "a" / "results" / "kept").exists()
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     again = {"name": "colourfulness", "as": "again"}
@@ -205,15 +204,15 @@ def test_two_that_measure_share_the_work(tmp_path):
 
 def test_a_lost_base_model_is_named_before_another_is_trained_in_its_place(finished, monkeypatch):
     study = Study.load(finished / "study.yaml")
-    folder = base_folder(study)
-    monkeypatch.setattr(preparation, "device_of", lambda study: torch.device("cuda"))
+    folder = study.prepared.base_folder
+    vars(study.prepared)["device"] = torch.device("cuda")
     with study.ledger() as ledger:
-        preparation.check_not_lost(study, ledger)
+        check_not_lost(study.recipe, ledger)
         shutil.rmtree(folder)
         with pytest.raises(UserError, match=f"the base model {folder.name} is no more in models/ of .*--with-models"):
-            preparation.check_not_lost(study, ledger)
+            check_not_lost(study.recipe, ledger)
         monkeypatch.undo()
-        preparation.check_not_lost(study, ledger)  # a CPU makes the same again
+        check_not_lost(study.recipe, ledger)  # a CPU makes the same again
 
 
 def test_an_exported_study_with_its_models_goes_on(finished, tmp_path):

@@ -9,7 +9,7 @@ from tiny_study import write_study
 
 def sent(folder: Path, changes: dict[str, Any]) -> dict[str, list[str]]:
     """By root, what of it, relative to ``folder``."""
-    files = Study.load(write_study(folder, changes)).worker_files()
+    files = Study.load(write_study(folder, changes)).recipe.worker_files()
     assert files.folder == folder / "results"
     return {
         root.relative_to(folder).as_posix(): sorted(path.relative_to(folder).as_posix() for path in paths)
@@ -54,6 +54,6 @@ def test_a_study_file_among_its_images(tmp_path):
 
 
 def test_what_would_be_written_is_told(tmp_path):
-    assert Study.load(write_study(tmp_path)).worker_files().written == ""
-    kept = Study.load(write_study(tmp_path, {"keep": "images"})).worker_files()
+    assert Study.load(write_study(tmp_path)).recipe.worker_files().written == ""
+    kept = Study.load(write_study(tmp_path, {"keep": "images"})).recipe.worker_files()
     assert kept.written == "keep: images writes files"

@@ -47,7 +47,7 @@ def test_a_study_evaluates_every_task_and_every_property(finished):
 def test_workers_give_the_same_bits(finished, tmp_path):
     file = write_study(tmp_path / "other")
     with limited_threads(1):
-        made = list(Study.load(file).run(LocalWorkers(2)))
+        made = list(Study.load(file).evaluate(LocalWorkers(2)))
     assert len({evaluation.worker for evaluation in made}) == 2
     assert recorded_values(file.parent) == recorded_values(finished)
 
@@ -123,7 +123,7 @@ def test_a_rule_on_the_credits_ends_a_study(tmp_path):
     images_of(tmp_path / "images", ["ada", "bob", "cem"])
     file = write_study(tmp_path, {**SMALL, "stop": SETTLED})
     with limited_threads(1):
-        made = list(Study.load(file).run(LocalWorkers(2)))
+        made = list(Study.load(file).evaluate(LocalWorkers(2)))
     schedule = Study.load(file).schedule()
     prefix = [*schedule.endpoints, *itertools.islice(schedule.coalitions(), 40)]
     tasks = [Task(e.coalition, e.replicate, e.purpose) for e in made]
@@ -281,7 +281,7 @@ def test_a_study_travels_as_its_settings(tmp_path):
     twin = copy.copy(study)  # by way of __reduce__, as a worker gets it
     assert twin.config == study.config
     assert set(vars(twin)) == {"config", "file", "progress", "name", "recipe", "folder"}
-    assert len(ForkingPickler.dumps(study.evaluator)) < 10_000
+    assert len(ForkingPickler.dumps(study.recipe.evaluator)) < 10_000
 
 
 def imagefolder(folder):

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.cli.report import write_results
 from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import Evaluation, Value
-from diffcredit.study.study import Study, credits_of
+from diffcredit.report.writing import write_results
+from diffcredit.study.crediting import estimate_all
+from diffcredit.study.study import Study
 from diffcredit.testing.games import brute_force_shapley, learning
 from test_architecture import HEAVY, RUN, loaded
 from tiny_study import files_below, images_of, recorded_values, run_here, write_study
@@ -49,7 +50,7 @@ def test_each_is_measured_for_each_property_of_images(surrogate_study):
         assert least <= len(values[name, "colourfulness"]) <= least + 21
     # of all, in closed form: the images that everybody gave
     study = Study.load(surrogate_study)
-    colourfulness = next(prop for prop in study.properties if prop.name == "colourfulness")
+    colourfulness = next(prop for prop in study.prepared.properties if prop.name == "colourfulness")
     assert values["real_data", "colourfulness"]["1" * 12] == colourfulness.measure(study.contributions.images)
 
 
@@ -177,8 +178,8 @@ def test_good_ones_narrow_the_intervals_and_junk_costs_next_to_nothing(tmp_path,
     errors, plain_errors, widths, plain_widths, covered, moved = [], [], [], [], [], []
     for seed in range(25):
         made = evaluations(seed)
-        credits = credits_of(made, ["level"], study.config, surrogates=study.surrogates.known)[0]["level"]
-        plain = credits_of(made, ["level"], study.config)[0]["level"]
+        credits = estimate_all(made, ["level"], study.config, surrogates=study.surrogates.known)[0]["level"]
+        plain = estimate_all(made, ["level"], study.config)[0]["level"]
         errors.append(credits.values - truth)
         plain_errors.append(plain.values - truth)
         widths.append(credits.contrast_half_width.mean())
@@ -304,7 +305,7 @@ def test_the_stopping_rule_sees_the_better_precision(tmp_path, monkeypatch):
     made = evaluations(0, count=40)
     with study.ledger() as ledger:
         for each in made:
-            ledger.record(study.name, study.recipe, each)
+            ledger.record(study.name, study.recipe.name, each)
     credits, plain = study.credits()["level"], study.credits(corrected=False)["level"]
     target = float(((credits.high - credits.low).max() + (plain.high - plain.low).max()) / 2)
     stop = {"any": [{"evaluations": 1000}, {"width": target}]}

@@ -7,7 +7,7 @@ import pytest
 from diffcredit.errors import UserError
 from diffcredit.properties import PROPERTIES
 from diffcredit.retraining import RETRAININGS
-from diffcredit.study.prepared import build_properties, build_retraining, model_settings
+from diffcredit.study.prepared import build_properties
 from diffcredit.study.study import Study
 from diffcredit.util.plugins import build, settings_of
 from tiny_study import write_study
@@ -213,7 +213,8 @@ def test_options_of_a_retraining(beside):
 
 
 def properties_of(folder, *sections):
-    return build_properties(Study.load(write_study(folder, {"properties": list(sections)})))
+    study = Study.load(write_study(folder, {"properties": list(sections)}))
+    return build_properties(study.config, study.file)
 
 
 def test_properties_of_a_study(beside):
@@ -242,7 +243,7 @@ def test_properties_of_a_study(beside):
         (["mine:Forgetful"], "properties.0: 'mine:Forgetful' has fit(context) but no restore(state)"),
         (
             ["mine:Twin", {"name": "mine:Plain", "needed": 1}],
-            "properties.1: 'plain' is there twice; tell them apart with 'as: another-name'",
+            "properties.1: 'plain' is there twice; distinguish them with 'as: another-name'",
         ),
     ],
 )
@@ -255,7 +256,7 @@ def test_properties_that_cannot_be_measured(beside, sections, said):
 def test_a_retraining_that_lacks_methods(beside):
     study = Study.load(write_study(beside, {"retraining": {"method": "mine:HalfRetraining"}}))
     with pytest.raises(UserError, match=r"retraining: 'mine:HalfRetraining' has no method rehearse; a Retraini"):
-        build_retraining(study)
+        study.recipe.build()
 
 
 def test_a_family_is_known_by_its_program_too(tmp_path):
@@ -264,9 +265,9 @@ def test_a_family_is_known_by_its_program_too(tmp_path):
     try:
         study = Study.load(write_study(tmp_path, {"model.family": "my_family:Mine"}))
         code = hashlib.sha256(module.read_bytes()).hexdigest()
-        settings = model_settings(study)
+        settings = Study.load(study.file).prepared.model_settings
         assert (settings["preset"], settings["code"]) == ("tiny", code)
         module.write_text(module.read_text() + "# changed\n")
-        assert model_settings(study)["code"] != code
+        assert Study.load(study.file).prepared.model_settings["code"] != code
     finally:
         sys.path.remove(str(tmp_path))

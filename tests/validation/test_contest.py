@@ -110,7 +110,7 @@ def test_recipes_that_differ_in_more_than_their_steps_are_not_of_one_method(tmp_
         record(each, contest.design(each).tasks, GAMES)
         game, timings = contest.game(each, "colourfulness"), contest.timings(each)
         assert game.method == timings.method
-        found[each.recipe] = game.method
+        found[each.name] = game.method
     assert found == {
         "fine_tune": "fine_tune",
         "longer": "fine_tune",
@@ -410,7 +410,7 @@ def test_truth_shares_its_name_with_no_other_settings(tmp_path, changes, refused
         with pytest.raises(UserError, match="'from_scratch' is the name of the models that are retrained as truth"):
             Contest(study)
     else:
-        assert Contest(study).scratch.recipe == "from_scratch"
+        assert Contest(study).scratch.name == "from_scratch"
 
 
 # What is evaluated.

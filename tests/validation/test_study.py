@@ -346,18 +346,18 @@ def test_a_recipe_whose_images_are_lost_is_left_out_of_unlearning(tmp_path, monk
 
     monkeypatch.setattr(study_validation, "generated_images", lambda study: images())
     vars(validation.study)["properties"] = [Colourfulness()]
-    scratch, lost = validation.contest.scratch.recipe, "fine_tune"
+    scratch, lost = validation.contest.scratch.name, "fine_tune"
     with pytest.raises(UserError, match=rf"unlearning: images of \d+ of \d+ models of '{scratch}' are not there"):
         validation.section("unlearning")
     for work in validation.work("unlearning"):
         assert work.unseen() == work.tasks
         keeper = recorded_keeper(work.study)
-        for task in work.tasks if work.study.recipe != lost else work.tasks[1:]:
-            keeper.keep(task, Observation(work.study.extractors, images()))
-        assert work.unseen() == (work.tasks[:1] if work.study.recipe == lost else [])
+        for task in work.tasks if work.recipe.name != lost else work.tasks[1:]:
+            keeper.keep(task, Observation(work.recipe.study.prepared.extractors, images()))
+        assert work.unseen() == (work.tasks[:1] if work.recipe.name == lost else [])
     section = validation.section("unlearning")
     recipes = [row["recipe"] for row in table(section, "unlearning")]
-    assert recipes == [contest.study.recipe, None, None]
+    assert recipes == [contest.study.recipe.name, None, None]
     assert any(f"{lost} is left out: images of 1 of" in caveat for caveat in section.caveats)
 
 

@@ -5,7 +5,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,8 @@ from diffcredit.baselines.answers import one_number_each
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
-from diffcredit.study.prepared import (
-    base_identity,
-    base_start,
-    build_family,
-    check,
-    generated_images,
-    property_records,
-    replicate_model,
-)
+from diffcredit.study.checks import check
+from diffcredit.study.identity import generated_identity
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
 from diffcredit.util.plugins import build, settings_of
@@ -70,7 +63,7 @@ def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> l
     asked for by name, and is left out with a warning where all were."""
     built, results = build_baselines(study, wanted), []
     check(study)  # a mistake in the study itself is no method's
-    records, evidence = property_records(study), study_evidence(study)
+    records, evidence = study.prepared.property_records(), study_evidence(study)
     for name, options, baseline in built:
         try:
             results += _of_method(study, name, options, baseline, records, evidence)
@@ -103,9 +96,8 @@ def _of_method(
     results: list[StudyBaseline] = []
     refused: UserError | None = None
     changed = changed_options(baseline, options)
-    looked_at = (
-        zip(study.properties, records, strict=True) if getattr(baseline, "of_property", False) else [(None,) * 2]
-    )
+    properties = zip(study.prepared.properties, records, strict=True)
+    looked_at = properties if getattr(baseline, "of_property", False) else [(None,) * 2]
     for prop, record in looked_at:
         # named by what names its rows, so that what is computed anew replaces them and none is there twice
         identity = fingerprint([_identity(study), name, changed, prop.name if prop else None])
@@ -146,17 +138,18 @@ def changed_options(baseline: Any, options: Mapping[str, Any]) -> dict[str, Any]
 
 def study_evidence(study: "Study", prop: Any = None) -> Evidence:
     """What the study has for its baselines."""
-    came_trained = build_family(study).trained
+    prepared = study.prepared
+    came_trained = prepared.family.trained
     return Evidence(
         contributions=study.contributions,
-        generated=generated_images(study),
+        generated=prepared.generated_images(),
         prop=prop,
         seed=study.config.seed,
-        extractors=study.extractors,
-        load_model=lambda: study.base,
-        start=None if came_trained else lambda: base_start(study),
+        extractors=prepared.extractors,
+        load_model=lambda: prepared.base,
+        start=None if came_trained else prepared.start_and_seed,
         # the methods take the models one after the other, each several times
-        replicate=None if came_trained else lru_cache(maxsize=1)(partial(replicate_model, study)),
+        replicate=None if came_trained else lru_cache(maxsize=1)(prepared.replicate),
         sampling=study.config.sampling,
         training=study.config.model.train,
         folder=_folder(study),
@@ -174,7 +167,7 @@ def _folder(study: "Study") -> Path:
 
 
 def _identity(study: "Study") -> str:
-    return fingerprint([base_identity(study), dataclasses.asdict(study.config.sampling)])
+    return generated_identity(study.prepared.base_identity, study.config.sampling)
 
 
 def _kept(file: Path, study: "Study") -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
+from diffcredit.cli.console import Bars, StudyArgument, console, duration, say, stopping_gently
 from diffcredit.cli.opened import opened
 from diffcredit.errors import UserError
 
@@ -33,9 +33,8 @@ NAME_WIDTH = 30  # a name without options stays whole
 def baselines(study: StudyArgument, method: MethodOption = None) -> None:
     """Credit contributors by cheaper methods, and compare them with the study's own credits."""
     from diffcredit.baselines.study import kept_baselines, run_baselines
-    from diffcredit.cli.report import write_results
-    from diffcredit.cli.run import stopping_gently
     from diffcredit.report.baselines import write_baselines_csv
+    from diffcredit.report.writing import write_results
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
         found = run_baselines(loaded, [parsed(text) for text in method or []])

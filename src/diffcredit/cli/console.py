@@ -1,7 +1,8 @@
 """What all commands share: how they print, show progress and complain."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Self
@@ -57,6 +58,16 @@ def complain(message: object, kind: str = "error") -> None:
 def _shown(text: str) -> str:
     # before rich sees it, which drops some control characters instead of showing them
     return visible(without_passwords(text))
+
+
+@contextmanager
+def stopping_gently() -> Generator[None]:
+    """End a command at Ctrl-C with exit code 130 and a word on how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("Stopped. What was finished is recorded; the same command goes on from there.")
+        raise typer.Exit(130) from None
 
 
 def duration(seconds: float) -> str:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars
+from diffcredit.cli.console import Bars, stopping_gently
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import Where, WorkersOption
+from diffcredit.cli.where import WorkersOption
 
 
 def demo(
@@ -16,11 +16,12 @@ def demo(
     workers: WorkersOption = None,
 ) -> None:
     """Credit twelve real emoji designers for a small diffusion model, on this computer, in minutes."""
-    from diffcredit.cli.run import run_study, stopping_gently
+    from diffcredit.cli.run import run_and_report
+    from diffcredit.study.workers import Workers
     from diffcredit.util.artifacts import write_text
 
     file = folder / "study.yaml"
     if not file.exists():
         write_text(file, (files("diffcredit.cli") / "demo.yaml").read_text(encoding="utf-8"))
     with stopping_gently(), Bars() as bars, opened(str(file), bars) as loaded:
-        run_study(loaded, Where(workers))
+        run_and_report(loaded, Workers(workers))

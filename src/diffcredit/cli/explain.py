@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diffcredit.cli.baselines import MethodOption, parsed
-from diffcredit.cli.console import Bars, StudyArgument, console, say
+from diffcredit.cli.console import Bars, StudyArgument, console, say, stopping_gently
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.util.sanitize import in_one_line
 
@@ -40,7 +40,6 @@ def explain(
     from diffcredit.baselines import BaselineCredits
     from diffcredit.baselines.answers import check_words, scores_of
     from diffcredit.baselines.study import build_baselines, changed_options
-    from diffcredit.cli.run import stopping_gently
     from diffcredit.execution.threads import limited_threads
     from diffcredit.report.contact_sheet import contact_sheet
     from diffcredit.study.study import Study

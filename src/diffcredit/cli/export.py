@@ -30,9 +30,9 @@ def export(
         raise UserError(f"{file}: already exists; give a new file")
     with loaded.ledger(create=False) as ledger:
         rows, head = ledger.export(loaded.name)
-    if with_models and loaded.store is not None:
-        pull(loaded.store, loaded.artifacts / "models")
-    models = loaded.artifacts / "models" if with_models else None
+    if with_models and loaded.cache.store is not None:
+        pull(loaded.cache.store, loaded.cache.folder)
+    models = loaded.cache.folder if with_models else None
     write_archive(file, rows, head, _portable(read_yaml(loaded.file)), models)
     stay = "contributions and what was kept" if with_models else "images, models and contributions"
     say(f"{file}: {len(rows):,} rows of {loaded.name}; {stay} stay where they are")

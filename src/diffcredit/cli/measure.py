@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, duration, say
+from diffcredit.cli.console import Bars, StudyArgument, duration, say, stopping_gently
+from diffcredit.cli.failures import report_failures
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import Where, with_where
+from diffcredit.cli.where import with_where
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import last_line
 
 if TYPE_CHECKING:
-    from diffcredit.study.config import PropertySection
     from diffcredit.study.remeasure import Outlook
+    from diffcredit.study.sections import PropertySection
     from diffcredit.study.study import Study
+    from diffcredit.study.workers import Workers
 
 PropertyOption = Annotated[
     list[str] | None,
@@ -35,11 +37,11 @@ def measure(
         bool, typer.Option("--retrain", help="Retrain and sample once more where too little was kept.")
     ] = False,
     *,
-    where: Where,
+    where: "Workers",
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
-    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
     from diffcredit.study.remeasure import measure_kept, measure_retrained, outlook
+    from diffcredit.study.workers import make_executor
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as there:
         loaded, names, new = with_properties(there, property or [])
@@ -59,7 +61,7 @@ def measure(
         if errors:
             say(f"{len(errors)} failures, the first: {last_line(errors[0])}")
         if found.retrained and retrain:
-            tell_failures(measure_retrained(loaded, executor, found.retrained))
+            report_failures(measure_retrained(loaded, executor, found.retrained))
         elif found.retrained:
             say(_price(loaded, found))
         if loaded.surrogates.names:
@@ -71,7 +73,7 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
     """The study with the properties asked for, their names (nothing asked: all), and those that its file lacks."""
     from diffcredit.study.prepared import build_properties
 
-    there = [prop.name for prop in build_properties(study)]
+    there = [prop.name for prop in build_properties(study.config, study.file)]
     plain = {each.name: name for each, name in zip(study.config.properties, there, strict=True) if each.label is None}
     names: list[str] = []
     items: list[dict[str, Any]] = []
@@ -90,7 +92,7 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
     if sections:
         config = study.config.model_copy(update={"properties": (*study.config.properties, *sections)})
         study = type(study)(config, study.file, study.progress)
-        names += [prop.name for prop in build_properties(study)[len(there) :]]
+        names += [prop.name for prop in build_properties(study.config, study.file)[len(there) :]]
     return study, names or there, items
 
 
@@ -112,7 +114,7 @@ def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
     """A property as the study file in ``folder`` would have it."""
     from pydantic import ValidationError
 
-    from diffcredit.study.config import PropertySection
+    from diffcredit.study.sections import PropertySection
 
     try:
         return PropertySection.model_validate(item).resolved(folder)
@@ -160,7 +162,7 @@ def _price(study: "Study", found: "Outlook") -> str:
 def _show(study: "Study", names: list[str]) -> None:
     """Writes the results anew, and prints the credits of these properties, where there are any."""
     from diffcredit.cli.credits import print_credits
-    from diffcredit.cli.report import write_results
+    from diffcredit.report.writing import write_results
 
     try:
         tables = write_results(study, retrain=False)

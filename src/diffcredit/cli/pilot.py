@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, console, say
+from diffcredit.cli.console import Bars, StudyArgument, console, say, stopping_gently
+from diffcredit.cli.failures import report_failures
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import Where, with_where
+from diffcredit.cli.where import with_where
 
 if TYPE_CHECKING:
     from diffcredit.credit.pilot import Pilot
-    from diffcredit.study.study import Study
+    from diffcredit.study.recipe import Recipe
+    from diffcredit.study.workers import Workers
 
 TARGET = 0.9  # the correlation whose price is told
 
@@ -25,22 +27,22 @@ def pilot(
         bool, typer.Option("--compare", help="Also by the retrainings under validation, and from scratch.")
     ] = False,
     *,
-    where: Where,
+    where: "Workers",
 ) -> None:
-    """Measure noise and signal with a few evaluations, and foresee how many a study needs."""
-    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
-    from diffcredit.study.pilot import others, run_pilot, truth_of
+    """Measure noise and signal with a few evaluations, and estimate how many a study needs."""
+    from diffcredit.study.pilot import other_recipes, run_pilot, truth_of
+    from diffcredit.study.workers import make_executor
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
-        studies = [loaded, *(others(loaded) if compare else ())]
-        for each in studies:
-            tell_failures(run_pilot(each, make_executor(each, where), coalitions, replicates))
-    truth = truth_of(studies) if compare else None
-    for each in studies:
+        recipes = [loaded.recipe, *(other_recipes(loaded) if compare else ())]
+        for each in recipes:
+            report_failures(run_pilot(each, make_executor(loaded, where), coalitions, replicates))
+    truth = truth_of(recipes) if compare else None
+    for each in recipes:
         print_pilot(each, None if each is truth else truth)
 
 
-def print_pilot(study: "Study", truth: "Study | None" = None) -> None:
+def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
     """What the pilot tells of each property, and how its values go along with those of ``truth``; nothing where there
     was none."""
     from rich.table import Table
@@ -48,18 +50,18 @@ def print_pilot(study: "Study", truth: "Study | None" = None) -> None:
 
     from diffcredit.study.pilot import likeness, pilot_evaluations, pilots
 
-    found = pilots(study)
+    found = pilots(recipe)
     if not found:
         return
-    n = len(pilot_evaluations(study)[0].coalition)
+    n = len(pilot_evaluations(recipe)[0].coalition)
     some = next(iter(found.values()))
     title = (
-        f"\nPilot of {study.recipe}: {some.evaluations} evaluations of {some.coalitions} coalitions of half the "
+        f"\nPilot of {recipe.name}: {some.evaluations} evaluations of {some.coalitions} coalitions of half the "
         "contributors; standard deviations between"
     )
     grid = Table(box=None, title=Text(title, "bold"), title_justify="left")
     grid.add_column("property", overflow="fold")
-    alike = {} if truth is None else likeness(study, truth)
+    alike = {} if truth is None else likeness(recipe, truth)
     for column in ("seeds", "images", "coalitions", "signal/noise", "90% interval", *(["fidelity"] * bool(alike))):
         grid.add_column(column, justify="right", no_wrap=True)
     for name, told in found.items():
@@ -74,7 +76,7 @@ def print_pilot(study: "Study", truth: "Study | None" = None) -> None:
         )
     console.print(grid)
     for name, told in found.items():
-        say(f"{name}: {meaning(told, n, study.config.design.distribution)}")
+        say(f"{name}: {meaning(told, n, recipe.study.config.design.distribution)}")
 
 
 def meaning(told: "Pilot", n: int, design: str) -> str:

@@ -11,7 +11,7 @@ from diffcredit.errors import UserError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from diffcredit.study.status import Facts, Watch
+    from diffcredit.study.status import Status, Watch
     from diffcredit.study.study import Study
 
 
@@ -43,7 +43,7 @@ def status(
         print_json(facts)
         return
     show(loaded, facts)
-    if any(recipe.name == loaded.recipe and recipe.done + recipe.failed for recipe in facts.recipes):
+    if any(recipe.name == loaded.recipe.name and recipe.done + recipe.failed for recipe in facts.recipes):
         print_credits_so_far(loaded)
     if facts.recipes:
         print_head(loaded)
@@ -72,7 +72,7 @@ def follow(study: "Study", looking: "Watch", every: float, *, json: bool) -> Non
         return
 
 
-def live_view(study: "Study", facts: "Facts") -> "RenderableType":
+def live_view(study: "Study", facts: "Status") -> "RenderableType":
     """The same for a terminal, with a line above."""
     from rich.console import Group
     from rich.text import Text
@@ -85,7 +85,7 @@ def live_view(study: "Study", facts: "Facts") -> "RenderableType":
     return Group(*lines, *([view(facts)] if facts.recipes else []))
 
 
-def show(study: "Study", facts: "Facts") -> None:
+def show(study: "Study", facts: "Status") -> None:
     from diffcredit.cli.status_view import view
 
     if not_ready := without_evaluations(study, facts):
@@ -94,16 +94,16 @@ def show(study: "Study", facts: "Facts") -> None:
         console.print(view(facts))
 
 
-def without_evaluations(study: "Study", facts: "Facts") -> str | None:
+def without_evaluations(study: "Study", facts: "Status") -> str | None:
     """What to say of a study whose recipe the ledger does not know yet."""
-    if any(recipe.name == study.recipe for recipe in facts.recipes):
+    if any(recipe.name == study.recipe.name for recipe in facts.recipes):
         return None
     most = study.config.stop.rule.most()
     of = "" if most is None else f" of {1 + study.config.design.full_replicates + most}"
-    return f"{study.recipe}: 0{of} evaluations; the model is not ready for them yet"
+    return f"{study.recipe.name}: 0{of} evaluations; the model is not ready for them yet"
 
 
-def print_json(facts: "Facts") -> None:
+def print_json(facts: "Status") -> None:
     from dataclasses import asdict
     from json import dumps
 

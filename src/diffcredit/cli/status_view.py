@@ -8,13 +8,13 @@ from rich.text import Text
 
 from diffcredit.cli.console import duration
 from diffcredit.credit.stopping import Standing
-from diffcredit.study.status import WINDOW, Facts, RecipeFacts
+from diffcredit.study.status import WINDOW, RecipeStatus, Status
 
 MOST_FAILURES, MOST_WORKERS = 5, 20
 LONGEST_COALITION = 12  # characters
 
 
-def view(facts: Facts) -> RenderableType:
+def view(facts: Status) -> RenderableType:
     """All that is known, the recipes first."""
     parts: list[RenderableType] = [_recipes(facts)]
     if any(recipe.worker_hours for recipe in facts.recipes):
@@ -31,7 +31,7 @@ def view(facts: Facts) -> RenderableType:
     return Group(*parts)
 
 
-def _recipes(facts: Facts) -> Table:
+def _recipes(facts: Status) -> Table:
     """A line for each recipe; the study's own has a total."""
     grid = _grid(("recipe", "done", "failed attempts", "under way", "time left"), "recipe")
     for recipe in facts.recipes:
@@ -41,7 +41,7 @@ def _recipes(facts: Facts) -> Table:
     return grid
 
 
-def _pace(facts: Facts) -> Table:
+def _pace(facts: Status) -> Table:
     """How fast and how dear; evaluations beside the design's are told where there are any."""
     others = any(recipe.others for recipe in facts.recipes)
     money = any(recipe.cost is not None for recipe in facts.recipes)
@@ -61,7 +61,7 @@ def _pace(facts: Facts) -> Table:
     return grid
 
 
-def _rule(facts: Facts, rule: Standing, recipe: RecipeFacts) -> Table:
+def _rule(facts: Status, rule: Standing, recipe: RecipeStatus) -> Table:
     """The stopping rule and its parts: what each wants, what is there, and about when it will be reached."""
     grid = _grid(("stops at", "now", "evaluations", "time left"), "stops at")
     made, each = recipe.done - facts.endpoints, recipe.seconds_each
@@ -84,7 +84,7 @@ def rows(standing: Standing, depth: int = 0) -> Iterator[tuple[int, Standing]]:
         yield from rows(part, depth + 1)
 
 
-def _failures(facts: Facts) -> Table:
+def _failures(facts: Status) -> Table:
     grid = _grid(("failures", "times", "error"), "failures", "error")
     for failure in facts.failures[:MOST_FAILURES]:
         grid.add_row(Text(failure.recipe), str(failure.count), Text(failure.error, no_wrap=True, overflow="ellipsis"))
@@ -92,7 +92,7 @@ def _failures(facts: Facts) -> Table:
     return grid
 
 
-def _workers(facts: Facts) -> Table:
+def _workers(facts: Status) -> Table:
     """What each does, or when it was last heard of."""
     grid = _grid(("worker", "recipe", "done", "failed", "mean", "now at", "since"), "recipe")
     for worker in facts.workers[:MOST_WORKERS]:
@@ -109,7 +109,7 @@ def _workers(facts: Facts) -> Table:
     return grid
 
 
-def _drivers(facts: Facts) -> Table:
+def _drivers(facts: Status) -> Table:
     grid = _grid(("driver", "recipe", "tasks", "claims expire in"), "recipe")
     for driver in facts.drivers[:MOST_WORKERS]:
         grid.add_row(Text(driver.holder), Text(driver.recipe), str(driver.tasks), duration(driver.expires_in))

@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
+from diffcredit.cli.console import Bars, StudyArgument, console, duration, say, stopping_gently
+from diffcredit.cli.failures import report_failures
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import Where, with_where
+from diffcredit.cli.where import with_where
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from diffcredit.execution import Executor
     from diffcredit.execution.timing.evaluation import EvaluationTime
+    from diffcredit.study.workers import Workers
     from diffcredit.validation.contest import Work
     from diffcredit.validation.sections import Section
     from diffcredit.validation.study import Validation
@@ -49,11 +50,12 @@ def validate(
     plan: PlanOption = False,
     evaluated: EvaluatedOption = False,
     *,
-    where: Where,
+    where: "Workers",
 ) -> None:
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
-    from diffcredit.cli.report import write_results
-    from diffcredit.cli.run import make_executor, stopping_gently, tell_failures
+    from diffcredit.report.writing import write_results
+    from diffcredit.study.evaluating import evaluate_tasks
+    from diffcredit.study.workers import kept_open, make_executor
     from diffcredit.validation.study import PARTS, Validation, parts_of
 
     for name in part or []:
@@ -68,11 +70,11 @@ def validate(
         tell_work(foreseeing, parts, where, evaluated=evaluated)
         if plan:
             return
-        with crew_of(make_executor(loaded, where)) as executor:
+        with kept_open(make_executor(loaded, where)) as executor:
             for name in parts:
                 for work in [] if evaluated else possible_work(validation.work, name):
                     if work.missing():
-                        tell_failures(work.study.evaluate(executor, work.tasks, work.what))
+                        report_failures(evaluate_tasks(work.recipe, executor, work.tasks, work.what))
                     try:
                         make_seen(work, executor)
                     except UserError as error:  # as of a recipe whose models are lost; the part may do without
@@ -99,48 +101,37 @@ def validate(
 
 def make_seen(work: "Work", executor: "Executor") -> None:
     """Makes the images once more that are to be looked at and are not there."""
-    from diffcredit.cli.run import tell_failures
+    from diffcredit.study.evaluating import keep_again
 
     if unseen := work.unseen():
-        tell_failures(work.study.keep_again(executor, unseen, f"{work.what}, images once more"), recorded=False)
+        report_failures(keep_again(work.recipe, executor, unseen, f"{work.what}, images again"), recorded=False)
 
 
-def crew_of(executor: "Executor") -> "AbstractContextManager[Executor]":
-    """The executor for many short runs."""
-    from contextlib import nullcontext
-
-    from diffcredit.execution import LocalWorkers
-    from diffcredit.execution.ray_cluster import RayWorkers
-
-    return executor.crew() if isinstance(executor, LocalWorkers | RayWorkers) else nullcontext(executor)
-
-
-def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *, evaluated: bool) -> None:
+def tell_work(validation: "Validation", parts: "Sequence[str]", where: "Workers", *, evaluated: bool) -> None:
     """Says how many evaluations lack, of which recipe, and what they will cost; nothing where none does. Of what
     a part asks for only once another is there, the most that it may be."""
     from rich.table import Table
     from rich.text import Text
 
-    from diffcredit.cli.plan import workers_of
-    from diffcredit.cli.run import make_executor
-    from diffcredit.study.timing import evaluation_time
+    from diffcredit.study.plan import evaluation_time
+    from diffcredit.study.workers import make_executor, side_by_side
 
     lacking: dict[str, tuple[Work, int]] = {}
     told: set[tuple[str, str, int]] = set()  # what one part evaluates, another finds
     for name in parts:
         for work in possible_work(partial(validation.foreseen, parts=parts), name):
             tasks = [*work.missing(), *work.unseen()]
-            missing = {(work.study.recipe, task.coalition, task.replicate) for task in tasks} - told
+            missing = {(work.recipe.name, task.coalition, task.replicate) for task in tasks} - told
             told |= missing
             if missing or work.unforeseen:
                 lacking[work.what] = work, len(missing) + work.unforeseen
     if not lacking:
         return
-    side_by_side = workers_of(make_executor(validation.study, where))
+    at_a_time = side_by_side(make_executor(validation.study, where))
     times: dict[str, EvaluationTime] = {}
     for work, _ in lacking.values():
-        if work.study.recipe not in times:
-            times[work.study.recipe] = evaluation_time(work.study)
+        if work.recipe.name not in times:
+            times[work.recipe.name] = evaluation_time(work.recipe)
     title = "Evaluations that the evidence lacks" + (", left out as asked" if evaluated else "")
     grid = Table(box=None, title=Text(f"\n{title}", "bold"), title_justify="left")
     grid.add_column("what for", overflow="fold")
@@ -148,11 +139,11 @@ def tell_work(validation: "Validation", parts: "Sequence[str]", where: Where, *,
         grid.add_column(column, justify="right", no_wrap=True)
     total = 0.0
     for what, (work, missing) in lacking.items():
-        each = times[work.study.recipe]
-        seconds = each.of_all(missing, side_by_side)
+        each = times[work.recipe.name]
+        seconds = each.of_all(missing, at_a_time)
         total += seconds
         up_to = "up to " if work.unforeseen else ""
-        grid.add_row(Text(what), f"{up_to}{missing:,}", duration(each.each(side_by_side)), duration(seconds))
+        grid.add_row(Text(what), f"{up_to}{missing:,}", duration(each.each(at_a_time)), duration(seconds))
     models = sum(missing for _, missing in lacking.values())
     up_to = "up to " if any(work.unforeseen for work, _ in lacking.values()) else ""
     grid.add_row("in all", f"{up_to}{models:,}", "", duration(total), style="bold")

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, say
-from diffcredit.cli.where import Where, WorkersOption
+from diffcredit.cli.console import Bars, StudyArgument, say, stopping_gently
+from diffcredit.cli.where import WorkersOption
 from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.util.sanitize import last_line
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -31,7 +32,6 @@ def verify(
     workers: WorkersOption = None,
 ) -> None:
     """Check that no row of a study's ledger was changed, removed, inserted or moved since it was written."""
-    from diffcredit.cli.run import stopping_gently
     from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
@@ -58,17 +58,17 @@ def verify_chain(study: "Study", head: str | None) -> None:
     if found.migrated:
         say(f"the first {found.migrated:,} were chained by the migration of an older ledger, as they were then")
     if wanted is None:
-        say("note the head down, or compare it with a report's (--head): rows taken off the end show by nothing else")
+        say("Keep the head outside this machine and pass it with --head: only that reveals rows removed from the end.")
     say(f"Head: {found.head}")
 
 
 def verify_values(study: "Study", count: int, workers: int | None) -> None:
     """Random evaluations, made once more."""
-    from diffcredit.cli.run import last_line, make_executor
     from diffcredit.study.reevaluate import recompute
+    from diffcredit.study.workers import Workers, make_executor
 
     differing = total = 0
-    for each in recompute(study, make_executor(study, Where(workers)), count):
+    for each in recompute(study, make_executor(study, Workers(workers)), count):
         total += 1
         what = f"coalition {each.coalition} (replicate {each.replicate}), {each.property}"
         if each.now is None:

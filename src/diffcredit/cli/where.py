@@ -1,11 +1,9 @@
 """Where evaluations run: the options that all commands which evaluate have in common."""
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -51,32 +49,32 @@ TimeoutOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where evaluations run, as a command's options say; ``timeout`` in minutes."""
-
-    workers: WorkersOption = None
-    on: OnOption = "local"
-    address: AddressOption = None
-    gpus_per_worker: GpusOption = None
-    timeout: TimeoutOption = None
+OPTIONS: dict[str, Any] = {
+    "workers": (WorkersOption, None),
+    "on": (OnOption, "local"),
+    "address": (AddressOption, None),
+    "gpus_per_worker": (GpusOption, None),
+    "timeout": (TimeoutOption, None),
+}
+"""The fields of :class:`diffcredit.study.workers.Workers` as options, with their defaults."""
 
 
 def with_where(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of :class:`Where`, last of all, which it gets as its keyword ``where``."""
-    fields = dataclasses.fields(Where)
+    """Give ``command`` the options above, last of all; it gets them as its keyword ``where``."""
 
     @functools.wraps(command)
-    def wrapped(**given: object) -> None:
-        where = Where(**{field.name: given.pop(field.name) for field in fields})  # ty: ignore[invalid-argument-type]
+    def wrapped(**given: Any) -> None:
+        from diffcredit.study.workers import Workers
+
+        where = Workers(**{name: given.pop(name) for name in OPTIONS})
         command(**given, where=where)
 
-    # what typer makes options of
-    signature = inspect.signature(command, eval_str=True)
+    # typer makes options of the signature
+    signature = inspect.signature(command)
     others = [parameter for parameter in signature.parameters.values() if parameter.name != "where"]
     options = [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-        for field in fields
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in OPTIONS.items()
     ]
     wrapped.__signature__ = signature.replace(parameters=[*others, *options])  # ty: ignore[missing-attribute]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in (*others, *options)}

@@ -25,8 +25,8 @@ from diffcredit.report.records import CreditTable, Picture, Report
 from diffcredit.report.standings import standings
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import quality
-from diffcredit.study.prepared import build_family, generated_images
-from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.study.identity import pictures_identity
+from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffcredit.util.images import image_grid
 from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.study import kept_sections
@@ -44,9 +44,9 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
     far as they are kept; ``retrain``: made if they are not."""
     tables = tuple(_worded(table, study) for table in credit_tables(study))
     with study.ledger(create=False) as ledger:
-        evaluations = ledger.evaluations(study.name, study.recipe)
+        evaluations = ledger.evaluations(study.name, study.recipe.name)
         records = {record.name: record for record in ledger.properties(study.name)}
-        recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+        recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
         head = ledger.head(study.name)
     baselines = kept_baselines(study)
     return Report(
@@ -74,7 +74,7 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
 
 def _worded(table: CreditTable, study: "Study") -> CreditTable:
     """The table with the words that its property has for readers."""
-    every = zip(study.config.properties, study.properties, strict=True)
+    every = zip(study.config.properties, study.prepared.properties, strict=True)
     section, prop = next((pair for pair in every if pair[1].name == table.property), (None, None))  # of an earlier file
     words = {key: getattr(prop, key) for key in ("title", "unit", "explanation") if hasattr(prop, key)}
     sentences = [words.get("explanation", "")]
@@ -96,7 +96,7 @@ def _samples(study: "Study", table: CreditTable, *, retrain: bool) -> list[Pictu
     sampling = study.config.sampling
     seeds = f"seeds {sampling.seed} to {sampling.seed + min(GRID_IMAGES, sampling.images) - 1}"
     base = f"Images of the model trained on all contributions, {seeds}."
-    pictures = [Picture("The base model", base, _grid(generated_images(study)))]
+    pictures = [Picture("The base model", base, _grid(study.prepared.generated_images()))]
     models = [
         (
             "Everybody",
@@ -125,7 +125,7 @@ def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
         study.progress("retraining for the pictures", 0, 1)
         seed = derive_seed(study.config.seed, coalition, 0)
         with limited_threads(study.config.threads):
-            (model,) = study.retraining.models_for(decode(coalition)[None], [seed])
+            (model,) = study.recipe.retraining.models_for(decode(coalition)[None], [seed])
             images = generate(model, _few(study))
         write_arrays(file, {"images": images})
         study.progress("retraining for the pictures", 1, 1)
@@ -134,8 +134,9 @@ def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
 
 def _pictures_file(study: "Study", coalition: str) -> Path:
     """Where a coalition's images are kept."""
-    identity = fingerprint([study.retraining.weights, study.recipe, coalition, dataclasses.asdict(_few(study))])
-    return study.folder / "models" / f"pictures-{identity[:12]}.safetensors"
+    recipe = study.recipe
+    key = pictures_identity(recipe.retraining.weights, recipe.name, coalition, _few(study))
+    return study.cache.path("pictures", key, ".safetensors")
 
 
 def _few(study: "Study") -> Sampling:
@@ -174,7 +175,7 @@ def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
 
 def _scope(study: "Study") -> tuple[str, ...]:
     config, sampling = study.config, study.config.sampling
-    train, family = config.model.train, build_family(study)
+    train, family = config.model.train, study.prepared.family
     # a folder by its name alone: where it lies concerns nobody else
     what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
     return (

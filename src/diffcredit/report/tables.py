@@ -48,8 +48,8 @@ class _Record:
     @classmethod
     def of(cls, study: "Study") -> "_Record":
         with study.ledger(create=False) as ledger:
-            recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
-            evaluations = ledger.evaluations(study.name, study.recipe)
+            recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
+            evaluations = ledger.evaluations(study.name, study.recipe.name)
             return cls(recipe.settings["data"]["images"], ledger.properties(study.name), evaluations)
 
     def lacking(self, prop: str) -> int:

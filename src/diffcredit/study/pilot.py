@@ -1,4 +1,4 @@
-"""A pilot: a handful of evaluations that tell noise and signal before the money is spent.
+"""A pilot: a handful of evaluations that show noise and signal before the money is spent.
 
 Coalitions of half the contributors, each with several seeds. They are kept in the ledger with the purpose ``pilot``
 and never enter an estimate.
@@ -22,22 +22,27 @@ from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.ledger.purposes import PILOT_REPLICATE
-from diffcredit.study.config import StudyConfig, ValidationSection
+from diffcredit.study.config import StudyConfig
+from diffcredit.study.evaluating import evaluate_tasks
+from diffcredit.study.sections import ValidationSection
 from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:
+    from diffcredit.study.recipe import Recipe
     from diffcredit.study.study import Study
 
 COALITIONS, REPLICATES = 4, 3
 
 QUIET_ENOUGH = 0.1  # signal/noise under which credits take too many evaluations
-LEAST_ALIKE = 4  # coalitions that a correlation is told of
-ENOUGH = 40  # evaluations that tell more than a pilot
+LEAST_ALIKE = 4  # coalitions of which a correlation is reported
+ENOUGH = 40  # evaluations that show more than a pilot
 
 
 def pilot_tasks(config: StudyConfig, n: int, coalitions: int = COALITIONS, replicates: int = REPLICATES) -> list[Task]:
-    """``replicates`` seeds of each of ``coalitions``; all of that size where there are fewer. More of either only
-    add."""
+    """Return ``replicates`` seeds of each of ``coalitions`` coalitions, or of all of that size where there are fewer.
+
+    Asking for more of either only adds tasks.
+    """
     design = make_design("subset(0.5)", derive_seed(config.seed, "pilot"))
     drawn = design.draw(n, 0, min(coalitions, comb(n, pilot_size(n))))
     return [
@@ -48,53 +53,53 @@ def pilot_tasks(config: StudyConfig, n: int, coalitions: int = COALITIONS, repli
 
 
 def pilot_size(n: int) -> int:
-    """How many members the pilot's coalitions have."""
+    """Return how many members the pilot's coalitions have."""
     return int(make_design("subset(0.5)").size_probabilities(n).argmax()) + 1
 
 
-def run_pilot(study: "Study", executor: Executor, coalitions: int, replicates: int) -> Iterator[Evaluation]:
-    """Evaluates what the ledger lacks of the pilot, and yields each evaluation once it is recorded."""
+def run_pilot(recipe: "Recipe", executor: Executor, coalitions: int, replicates: int) -> Iterator[Evaluation]:
+    """Evaluate what the ledger misses of the pilot, and yield each evaluation once it is recorded."""
     if coalitions < 2 or replicates < 2:
         raise UserError(f"pilot: {coalitions} coalitions with {replicates} replicates; at least 2 of each are accepted")
-    tasks = pilot_tasks(study.config, study.contributions.n, coalitions, replicates)
-    yield from study.evaluate(executor, tasks, "evaluating the pilot")
+    tasks = pilot_tasks(recipe.study.config, recipe.study.contributions.n, coalitions, replicates)
+    yield from evaluate_tasks(recipe, executor, tasks, "evaluating the pilot")
 
 
-def others(study: "Study") -> list["Study"]:
-    """The study by each other retraining that validation compares with its own, and from scratch."""
+def other_recipes(study: "Study") -> list["Recipe"]:
+    """Return the recipes that validation compares with the study's own, and that of models retrained from scratch."""
     validation = study.config.validation or ValidationSection()
     sections = {section.recipe: section for section in (*validation.retrainings, validation.truth)}
-    return [study.by(section, 1) for name, section in sections.items() if name != study.recipe]
+    return [study.recipe_with(section, 1) for name, section in sections.items() if name != study.recipe.name]
 
 
-def truth_of(studies: Sequence["Study"]) -> "Study":
-    """That of ``studies``, a study with its :func:`others`, which retrains from scratch."""
-    validation = studies[0].config.validation or ValidationSection()
-    return next(each for each in studies if each.recipe == validation.truth.recipe)
+def truth_of(recipes: Sequence["Recipe"]) -> "Recipe":
+    """Return the one of ``recipes``, a study's own with its :func:`other_recipes`, that retrains from scratch."""
+    validation = recipes[0].study.config.validation or ValidationSection()
+    return next(each for each in recipes if each.name == validation.truth.recipe)
 
 
-def pilot_evaluations(study: "Study") -> list[Evaluation]:
-    """The pilot's evaluations that are done; none where there is no ledger yet."""
-    return study.evaluations(status="done", purpose="pilot")
+def pilot_evaluations(recipe: "Recipe") -> list[Evaluation]:
+    """Return the pilot's evaluations that are done; none where there is no ledger yet."""
+    return recipe.evaluations(status="done", purpose="pilot")
 
 
-def pilots(study: "Study") -> dict[str, Pilot]:
-    """What the pilot tells of each property; a property with too few values is left out."""
+def pilots(recipe: "Recipe") -> dict[str, Pilot]:
+    """Return the noise and signal of each property by the pilot; a property with too few values is left out."""
     errors: dict[str, list[float]] = {}
-    for evaluation in pilot_evaluations(study):
+    for evaluation in pilot_evaluations(recipe):
         for value in evaluation.values:
             if value.standard_error is not None:
                 errors.setdefault(value.property, []).append(value.standard_error)
     found = {}
-    for name, groups in _values(study).items():
+    for name, groups in _values(recipe).items():
         with suppress(UserError):
             found[name] = read_pilot(list(groups.values()), errors.get(name, ()))
     return found
 
 
-def likeness(study: "Study", truth: "Study") -> dict[str, float]:
-    """Each property's correlation, over the pilot's coalitions, of their mean values by the retrainings of both."""
-    found, true = _values(study), _values(truth)
+def likeness(recipe: "Recipe", truth: "Recipe") -> dict[str, float]:
+    """Return each property's correlation, over the pilot's coalitions, of the mean values of both recipes."""
+    found, true = _values(recipe), _values(truth)
     alike = {}
     for name in found.keys() & true.keys():
         both = found[name].keys() & true[name].keys()
@@ -104,10 +109,10 @@ def likeness(study: "Study", truth: "Study") -> dict[str, float]:
     return alike
 
 
-def _values(study: "Study") -> dict[str, dict[str, list[float]]]:
-    """The pilot's values by property and coalition, in the order of their seeds."""
+def _values(recipe: "Recipe") -> dict[str, dict[str, list[float]]]:
+    """Return the pilot's values by property and coalition, in the order of their seeds."""
     values: dict[str, dict[str, list[float]]] = {}
-    for evaluation in sorted(pilot_evaluations(study), key=lambda e: e.key):
+    for evaluation in sorted(pilot_evaluations(recipe), key=lambda e: e.key):
         for value in evaluation.values:
             if value.value is not None:
                 values.setdefault(value.property, {}).setdefault(evaluation.coalition, []).append(value.value)
@@ -115,15 +120,14 @@ def _values(study: "Study") -> dict[str, dict[str, list[float]]]:
 
 
 def signals(study: "Study") -> dict[str, float]:
-    """Each property's signal/noise: by the evaluations once they are enough, or else by the pilot; nothing where there
-    is neither."""
+    """Return each property's signal/noise: by the evaluations once there are enough, or else by the pilot."""
     evaluated = study.schedule().evaluated()
     credits: dict[str, Credits] = {}
     if len(evaluated) >= ENOUGH:
-        with suppress(UserError):  # values may all be lacking
+        with suppress(UserError):  # all values may be missing
             credits = study.credits(DEFAULT, corrected=False)
     if not credits:
-        return {name: pilot.ratio for name, pilot in pilots(study).items()}
+        return {name: pilot.ratio for name, pilot in pilots(study.recipe).items()}
     sizes = [evaluation.coalition.count("1") for evaluation in evaluated]
     return {
         name: signal_to_noise(each.diagnostics["tau"], each.diagnostics["sigma"], sizes, len(each.values))
@@ -132,12 +136,12 @@ def signals(study: "Study") -> dict[str, float]:
 
 
 def warn_of_noise(signals: Mapping[str, float]) -> None:
-    """Warns of every property whose signal/noise is too low for credits."""
+    """Warn of every property whose signal/noise is too low for credits."""
     for name, ratio in signals.items():
         if ratio < QUIET_ENOUGH:
             warnings.warn(
-                f"{name}: signal/noise {ratio:.2g} is under {QUIET_ENOUGH}: contributors make that little of a value's "
-                "variance; look for quieter retraining before evaluating more",
+                f"{name}: signal/noise {ratio:.2g} is under {QUIET_ENOUGH}: contributors explain little of a value's "
+                "variance; look for a less noisy retraining before evaluating more",
                 DiffcreditWarning,
                 stacklevel=2,
             )

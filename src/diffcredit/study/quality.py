@@ -19,8 +19,8 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.properties import Context
 from diffcredit.properties.heldout_loss import HeldoutLoss
 from diffcredit.properties.measuring import Observation, measure_all
-from diffcredit.study.prepared import base_identity, generated_images, property_records
-from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
+from diffcredit.study import identity
+from diffcredit.util.artifacts import canonical_json, write_text
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -86,26 +86,27 @@ def kept(study: "Study") -> list[Comparison]:
 
 
 def _file(study: "Study") -> Path | None:
-    start, ground = (getattr(study.retraining, name, None) for name in ("start", "ground"))
-    if start is None or ground is None or start.fingerprint == study.base.fingerprint:
+    prepared = study.prepared
+    start, ground = (getattr(study.recipe.retraining, name, None) for name in ("start", "ground"))
+    if start is None or ground is None or start.fingerprint == prepared.base.fingerprint:
         return None
-    sampling, records = dataclasses.asdict(study.config.sampling), property_records(study)
-    identity = [base_identity(study), start.fingerprint, sampling, [record.fingerprint for record in records]]
-    return study.folder / "models" / f"quality-{fingerprint(identity)[:12]}.json"
+    properties = [record.fingerprint for record in prepared.property_records()]
+    key = identity.quality_identity(prepared.base_identity, start.fingerprint, study.config.sampling, properties)
+    return study.cache.path("quality", key, ".json")
 
 
 def _compare(study: "Study") -> list[Comparison]:
-    retraining: Any = study.retraining
-    start, sampling = retraining.start, study.config.sampling
+    retraining: Any = study.recipe.retraining
+    prepared, start, sampling = study.prepared, retraining.start, study.config.sampling
     untrained = retraining.ground.untrained(start)
     what, values = "comparing the pruned model with the base model", []
     loss = HeldoutLoss()
-    loss.restore(loss.fit(Context(generated_images(study), _with_some_heldout(study.contributions))))
-    for index, model in enumerate((study.base, start, untrained)):
+    loss.restore(loss.fit(Context(prepared.generated_images(), _with_some_heldout(study.contributions))))
+    for index, model in enumerate((prepared.base, start, untrained)):
         study.progress(what, index, 3)
-        images: Images = generated_images(study) if model is study.base else generate(model, sampling)
-        observation = Observation(study.extractors, images, model)
-        measured = {each.property: each.value for each in measure_all(study.properties, observation)}
+        images: Images = prepared.generated_images() if model is prepared.base else generate(model, sampling)
+        observation = Observation(prepared.extractors, images, model)
+        measured = {each.property: each.value for each in measure_all(prepared.properties, observation)}
         values.append({**measured, LOSS: loss.measure_model(model)})
     study.progress(what, 3, 3)
     return [

@@ -1,4 +1,4 @@
-"""Recorded evaluations, made once more: whether a ledger's numbers are those that its recipe gives."""
+"""Recorded evaluations made again, to check that a ledger's numbers are those that its recipe gives."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ import numpy as np
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation
+from diffcredit.study.evaluating import evaluate_again
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -39,18 +40,20 @@ class Recomputed:
 
 
 def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomputed]:
-    """Repeats ``count`` evaluations of the study's recipe, drawn such that nobody can foresee which, or all where there
-    are fewer, and compares every value. Nothing is recorded."""
+    """Repeat ``count`` evaluations of the study's recipe, or all where there are fewer, and compare every value.
+
+    They are drawn so that nobody can predict which. Nothing is recorded.
+    """
     done = study.evaluations(status="done")
     if not done:
-        raise UserError(f"{study.file}: no evaluations of {study.recipe!r} to repeat; diffcredit run makes them")
+        raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} to repeat; diffcredit run makes them")
     study.prepare()
     drawn = random.SystemRandom().sample(done, min(count, len(done)))
     recorded = {each.key: each for each in drawn}
     tasks = [Task(each.coalition, each.replicate, each.purpose) for each in drawn]
     spreads = _spreads(done)
-    for made in executor.run(study.evaluator, tasks):
-        yield from _compared(recorded[made.coalition, made.replicate], made, spreads)
+    for made in evaluate_again(study.recipe, executor, tasks):
+        yield from _compared(recorded[made.key], made, spreads)
 
 
 def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> Iterator[Recomputed]:

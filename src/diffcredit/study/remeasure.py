@@ -1,10 +1,11 @@
-"""A property added to evaluations that are recorded already: measured on what was kept of them, or, where nothing was
-and the user pays for it, on models retrained once more."""
+"""A property added to evaluations that are recorded already.
+
+It is measured on what was kept of them. Where nothing was kept and the user pays for it, their models are retrained.
+"""
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,45 +14,50 @@ from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation, Ledger, RecipeRecord
 from diffcredit.properties.measuring import needs_features, needs_model
-from diffcredit.study.prepared import check, property_records, recipe_settings, study_keeper
+from diffcredit.study.checks import check
+from diffcredit.study.evaluating import evaluate_again
 from diffcredit.util.artifacts import fingerprint
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 Groups = dict[tuple[str, ...], list[Task]]
-"""The tasks that lack the values of the same properties, by those properties."""
+"""Tasks by the properties whose values they miss."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What it takes to have properties measured on all recorded evaluations: those that were ``kept`` well enough, and
-    those that must be ``retrained``, at so many seconds of one worker each."""
+    """What it takes to measure properties on all recorded evaluations.
+
+    ``kept`` can be measured on what was kept, ``retrained`` must be retrained, at ``seconds`` of one worker each.
+    """
 
     kept: Groups
     retrained: Groups
     seconds: float
 
     def count(self, groups: Groups) -> int:
-        """How many evaluations these are."""
+        """Return how many evaluations these are."""
         return len({task for tasks in groups.values() for task in tasks})
 
 
 def outlook(study: "Study", names: Sequence[str]) -> Outlook:
-    """What is lacking of the properties called so, and whether it can be measured on what was kept; fits them to the
-    base model."""
-    recipe, evaluations = _recorded(study)
-    keeper = study_keeper(study, recipe)
-    properties = {prop.name: prop for prop in study.properties if prop.name in names}
+    """Return which values of the properties ``names`` are missing, and whether what was kept is enough for them.
+
+    The properties are fitted to the base model first.
+    """
+    record, evaluations = _recorded(study)
+    keeper = study.recipe.keeper(record)
+    properties = {prop.name: prop for prop in study.prepared.properties if prop.name in names}
     kept: Groups = {}
     retrained: Groups = {}
     for evaluation in evaluations:
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
         known = {value.property for value in evaluation.values if value.value is not None}
-        lacking = [name for name in properties if name not in known]
-        there = keeper.kept(task) if lacking else frozenset()
-        able = [name for name in lacking if _measurable(study, properties[name], there)]
-        for groups, some in ((kept, able), (retrained, [name for name in lacking if name not in able])):
+        missing = [name for name in properties if name not in known]
+        there = keeper.kept(task) if missing else frozenset()
+        able = [name for name in missing if _measurable(study, properties[name], there)]
+        for groups, some in ((kept, able), (retrained, [name for name in missing if name not in able])):
             if some:
                 groups.setdefault(tuple(some), []).append(task)
     each = [sum(evaluation.seconds.values()) for evaluation in evaluations]
@@ -59,47 +65,48 @@ def outlook(study: "Study", names: Sequence[str]) -> Outlook:
 
 
 def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[Evaluation]:
-    """Measures on what was kept; yields each evaluation once its new values are recorded."""
-    recipe, _ = _recorded(study)
+    """Measure on what was kept; yield each evaluation once its new values are recorded."""
+    record, _ = _recorded(study)
     with study.ledger(create=False) as ledger:
-        for record in property_records(study):
-            ledger.register_property(study.name, record)
-    for names, tasks in kept.items():
-        factory = partial(study.kept_evaluator, names, recipe)
-        yield from _recording(study, executor, factory, names, tasks, "measuring what was kept")
+        for each in study.prepared.property_records():
+            ledger.register_property(study.name, each)
+    yield from _add_values(study, executor, kept, "measuring what was kept", record)
 
 
 def measure_retrained(study: "Study", executor: Executor, retrained: Groups) -> Iterator[Evaluation]:
-    """Retrains and samples once more; yields each evaluation once its new values are recorded."""
+    """Retrain and sample again; yield each evaluation once its new values are recorded."""
     study.prepare()
-    for names, tasks in retrained.items():
-        factory = partial(study.evaluator, names)
-        yield from _recording(study, executor, factory, names, tasks, "evaluating once more")
+    yield from _add_values(study, executor, retrained, "evaluating again", None)
 
 
-def _recording(
-    study: "Study", executor: Executor, factory: Any, names: Sequence[str], tasks: list[Task], what: str
+def _add_values(
+    study: "Study", executor: Executor, groups: Groups, what: str, kept: RecipeRecord | None
 ) -> Iterator[Evaluation]:
-    study.progress(what, 0, len(tasks))
-    with study.ledger() as ledger:
-        elsewhere: list[Task] = []
-        for made, evaluation in enumerate(executor.run(factory, _lacking(study, ledger, names, tasks, elsewhere)), 1):
-            if evaluation.status == "done":  # the evaluation stands, whatever became of measuring it again
-                ledger.record(study.name, study.recipe, evaluation)
-            study.progress(what, made + len(elsewhere), len(tasks))
-            yield evaluation
-        if elsewhere:
-            study.progress(what, len(tasks), len(tasks))
+    """Make the evaluations of ``groups`` again and add the values they miss to the record."""
+    for names, tasks in groups.items():
+        study.progress(what, 0, len(tasks))
+        with study.ledger() as ledger:
+            elsewhere: list[Task] = []
+            pending = _missing(study, ledger, names, tasks, elsewhere)
+            for made, evaluation in enumerate(evaluate_again(study.recipe, executor, pending, names, kept), 1):
+                if evaluation.status == "done":  # the evaluation stands, whatever became of measuring it again
+                    ledger.record(study.name, study.recipe.name, evaluation)
+                study.progress(what, made + len(elsewhere), len(tasks))
+                yield evaluation
+            if elsewhere:
+                study.progress(what, len(tasks), len(tasks))
 
 
-def _lacking(
+def _missing(
     study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task], elsewhere: list[Task]
 ) -> Iterator[Task]:
-    """The tasks that still lack values when their turn comes; the others join ``elsewhere``. They come in an order that
-    differs from process to process, so that several that measure the same rarely meet at one task, where both would
-    find the same values."""
+    """Yield the tasks that still miss values when their turn comes; the others join ``elsewhere``.
+
+    Each process takes them in an order of its own, so that several that measure the same rarely meet at one task,
+    where both would find the same values.
+    """
     for task in random.SystemRandom().sample(tasks, len(tasks)):
-        done = ledger.done(study.name, study.recipe, task.coalition, task.replicate)
+        done = ledger.done(study.name, study.recipe.name, *task.key)
         known = {value.property for value in done.values if value.value is not None} if done else set()
         if known.issuperset(names):
             elsewhere.append(task)
@@ -108,20 +115,20 @@ def _lacking(
 
 
 def _recorded(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
-    """The study's recipe and its evaluations that are done, as the ledger has them."""
+    """Return the study's recipe and its evaluations that are done, as the ledger has them."""
     check(study)
     with study.ledger(create=False) as ledger:
-        recipes = {recipe.name: recipe for recipe in ledger.recipes(study.name)}
-        if study.recipe not in recipes:
-            raise UserError(f"{study.file}: no evaluations of {study.recipe!r} yet; diffcredit run makes them")
-        ledger.check_recipe_settings(study.name, study.recipe, recipe_settings(study))
-        return recipes[study.recipe], ledger.evaluations(study.name, study.recipe, status="done")
+        record = study.recipe.recorded(ledger)
+        if record is None:
+            raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} yet; diffcredit run makes them")
+        ledger.check_recipe_settings(study.name, record.name, study.recipe.settings)
+        return record, ledger.evaluations(study.name, record.name, status="done")
 
 
 def _measurable(study: "Study", prop: Any, there: frozenset[str]) -> bool:
-    """Whether a property can be measured on what is ``there``: kinds, and fingerprints of extractors."""
+    """Return whether a property can be measured on what is ``there``: kinds, and fingerprints of extractors."""
     if needs_model(prop):
         return "model" in there
-    if needs_features(prop) and fingerprint(study.extractors.identity(prop.features)) in there:
+    if needs_features(prop) and fingerprint(study.prepared.extractors.identity(prop.features)) in there:
         return True
     return bool(there & {"images", "model"})

@@ -11,7 +11,8 @@ import numpy as np
 from diffcredit.coalitions import encode, make_design
 from diffcredit.execution import Task
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
-from diffcredit.study.config import StudyConfig, ValidationSection
+from diffcredit.study.config import StudyConfig
+from diffcredit.study.sections import ValidationSection
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.seeds import derive_seed
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from diffcredit.contributions.sources import METADATA
 from diffcredit.execution.shipping import WorkerFiles
-from diffcredit.study.config import MODELS, PATHS, StudyConfig
+from diffcredit.study.config import StudyConfig
+from diffcredit.study.sections import MODELS, PATHS
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -20,13 +21,11 @@ def worker_files(study: "Study") -> WorkerFiles:
     config, home = study.config, study.file.absolute().parent
     roots: dict[Path, list[Path]] = {
         home: [study.file.absolute(), *_plugins(config, home)],
-        study.folder: [study.folder / "models"],
+        study.cache.root: [study.cache.folder],
     }
-    if study.artifacts != study.folder:
-        roots[study.artifacts] = [study.artifacts / "models"]
     for path in _named_paths(config):
         roots.setdefault(path, []).append(path)
-    lost = config.keep != "nothing" and study.store is None
+    lost = config.keep != "nothing" and study.cache.store is None
     written = f"keep: {config.keep} writes files" if lost else ""
     return WorkerFiles(study.folder, roots, written)
 

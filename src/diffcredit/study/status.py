@@ -26,7 +26,7 @@ PATIENCE = 20  # times what looking at the credits took pass before a live view 
 
 
 @dataclass(frozen=True)
-class RecipeFacts:
+class RecipeStatus:
     """A recipe's evaluations. ``done`` are those of the design where it is the study's recipe, or else all but
     pilots; ``others`` the rest; ``failed`` counts attempts, pilots' left out. ``total`` is certain or foreseen; None
     where it cannot be told. ``seconds_each`` lie between two at the pace of the last fifty, pauses left out, and
@@ -59,7 +59,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class WorkerFacts:
+class WorkerStatus:
     """A worker of one recipe. What it is doing, and for how long, is known where this machine sees the study's log;
     ``last_seen`` is how long ago it last finished something or was given a task, in seconds."""
 
@@ -75,7 +75,7 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True)
-class DriverFacts:
+class DriverStatus:
     """A driver, how many tasks of a recipe it has claimed, and in how many seconds the first claim expires unless it
     is renewed."""
 
@@ -86,7 +86,7 @@ class DriverFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Status:
     """A study at one moment. ``rule`` is how far its stopping rule is, which does not count the ``endpoints``; None
     while the ledger does not know the recipe that is ``studied``."""
 
@@ -94,11 +94,11 @@ class Facts:
     time: str
     studied: str
     endpoints: int
-    recipes: tuple[RecipeFacts, ...]
+    recipes: tuple[RecipeStatus, ...]
     rule: Standing | None
     failures: tuple[Failure, ...]
-    workers: tuple[WorkerFacts, ...]
-    drivers: tuple[DriverFacts, ...]
+    workers: tuple[WorkerStatus, ...]
+    drivers: tuple[DriverStatus, ...]
 
 
 class Watch:
@@ -118,16 +118,16 @@ class Watch:
         self._found: tuple[Standing | None, Total | None] = None, None
         self._due = 0.0
 
-    def look(self) -> Facts:
+    def look(self) -> Status:
         """The study as it is now."""
         claims = self._read()
         now = time.time()
-        if self._study.recipe in self._tallies:
+        if self._study.recipe.name in self._tallies:
             self._look_at_rule()
-        return Facts(
+        return Status(
             study=self._study.name,
             time=datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
-            studied=self._study.recipe,
+            studied=self._study.recipe.name,
             endpoints=self._endpoints,
             recipes=tuple(self._recipe(name, claims, now) for name in self._tallies),
             rule=self._found[0],
@@ -143,7 +143,7 @@ class Watch:
             ),
             workers=tuple(self._workers(claims, now)),
             drivers=tuple(
-                DriverFacts(holder, recipe, len(held), min(each.seconds_left for each in held))
+                DriverStatus(holder, recipe, len(held), min(each.seconds_left for each in held))
                 for (recipe, holder), group in groupby(claims, lambda each: (each.recipe, each.holder))
                 for held in [list(group)]
             ),
@@ -168,7 +168,7 @@ class Watch:
             return []
 
     def _look_at_rule(self) -> None:
-        tally, rule = self._tallies[self._study.recipe], self._study.config.stop.rule
+        tally, rule = self._tallies[self._study.recipe.name], self._study.config.stop.rule
         watches_credits = any(isinstance(leaf, CreditRule) for leaf in rule.leaves())
         if self._live and (not watches_credits or len(tally.attempted) > MOST_LOOKED):
             clock = tally.design_clock
@@ -185,8 +185,8 @@ class Watch:
             self._found = schedule.standing(), schedule.total()
             self._due = time.monotonic() + PATIENCE * (time.monotonic() - began)
 
-    def _recipe(self, name: str, claims: "Sequence[CurrentClaim]", now: float) -> RecipeFacts:
-        tally, studied = self._tallies[name], name == self._study.recipe
+    def _recipe(self, name: str, claims: "Sequence[CurrentClaim]", now: float) -> RecipeStatus:
+        tally, studied = self._tallies[name], name == self._study.recipe.name
         total = self._found[1] if studied else None
         every = tally.done.total()
         done = sum(tally.done[purpose] for purpose in DESIGN) if studied else every - tally.done["pilot"]
@@ -194,7 +194,7 @@ class Watch:
         left = None if total is None else 0 if reached else max(0, total.evaluations - done)
         hours, rate, each = tally.clock.worker_seconds / HOUR, tally.rate, tally.done_seconds / every if every else None
         hours_left = None if left is None or each is None else left * each / HOUR
-        return RecipeFacts(
+        return RecipeStatus(
             name=name,
             done=done,
             others=every - done,
@@ -212,7 +212,7 @@ class Watch:
             cost_left=None if self._price is None or hours_left is None else hours_left * self._price,
         )
 
-    def _workers(self, claims: "Sequence[CurrentClaim]", now: float) -> "list[WorkerFacts]":
+    def _workers(self, claims: "Sequence[CurrentClaim]", now: float) -> "list[WorkerStatus]":
         """All workers, those seen last first."""
         given = self._log.given()
         busy = {}
@@ -227,7 +227,7 @@ class Watch:
             tally = self._tallies[recipe].workers.get(worker)
             claim, since = busy.get((worker, recipe), (None, 0.0))
             found.append(
-                WorkerFacts(
+                WorkerStatus(
                     name=worker,
                     recipe=recipe,
                     done=tally.done if tally else 0,

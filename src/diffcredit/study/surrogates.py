@@ -15,12 +15,13 @@ from diffcredit.credit import Credits, KnownSurrogate
 from diffcredit.credit.own_credits import own_credits
 from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
+from diffcredit.study import identity
+from diffcredit.study.crediting import Surrogates
 from diffcredit.study.schedule import studied
 from diffcredit.surrogates import SURROGATES, Surrogate, SurrogateValues, Work, tabulate
 from diffcredit.surrogates.contributor_models import needs_start
 from diffcredit.surrogates.tabulating import tabulated
 from diffcredit.util.arrays import BoolArray
-from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build, settings_of
 from diffcredit.util.seeds import derive_seed
@@ -82,6 +83,10 @@ class StudySurrogates:
     def without(self) -> list[str]:
         """The properties that no surrogate stands in for, where there are surrogates."""
         return [prop for prop in self._properties if not self.standing_in(prop)]
+
+    def when_ready(self) -> Surrogates | None:
+        """Return :meth:`known`; None where a run has not prepared the surrogates yet."""
+        return self.known if self.ready() else None
 
     def ready(self) -> bool:
         """Whether all that the surrogates' own credits need is measured."""
@@ -147,7 +152,8 @@ class StudySurrogates:
         with study.ledger(create=False) as ledger:
             records = ledger.properties(study.name)
             named = studied(study.config, records)
-            recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe)
+            recipe = study.recipe.recorded(ledger)
+            assert recipe is not None  # surrogates are asked for once a recipe is registered
             return {
                 "contributors": ledger.studies()[study.name]["contributors"],
                 "recipe": recipe.fingerprint,
@@ -163,11 +169,10 @@ class StudySurrogates:
         found = []
         for section, surrogate in zip(self._study.config.surrogates, self._built, strict=True):
             settings = settings_of(surrogate, section.options)
-            settings.pop("coalitions", None)  # how many are asked changes no value
             files = {}
             for prop, measured_by in self._properties.items():
-                name = fingerprint([self._ledger["recipe"], measured_by, section.name, settings])[:12]
-                files[prop] = self._study.folder / "models" / f"surrogate-{name}.json"
+                key = identity.surrogate_identity(self._ledger["recipe"], measured_by, section.name, settings)
+                files[prop] = self._study.cache.path("surrogate", key, ".json")
             found.append(
                 SurrogateValues(
                     section.name, files, lambda surrogate=surrogate: self._load(surrogate), self._study.progress
@@ -176,6 +181,23 @@ class StudySurrogates:
         return found
 
     def _load(self, surrogate: Any) -> tuple[Any, list[Any], Any]:
-        from diffcredit.study.prepared import prepared_surrogate  # brings torch
+        """Return ``surrogate``, ready to stand in for coalitions' models, with what measures its images."""
+        from diffcredit.surrogates import Material
 
-        return prepared_surrogate(self._study, surrogate), self._study.properties, self._study.extractors
+        study, prepared = self._study, self._study.prepared
+        material = Material(
+            contributions=study.contributions,
+            retraining=study.recipe.retraining,
+            base=lambda: prepared.base,
+            generated=prepared.generated_images,
+            sampling=study.config.sampling,
+            folder=study.cache.folder,
+            progress=study.progress,
+        )
+
+        def prepare() -> None:
+            with located(f"{study.file}: surrogates"), limited_threads(study.config.threads):
+                surrogate.prepare(material)
+
+        study.cache.made_once("surrogates", "the surrogates", prepare)
+        return surrogate, prepared.properties, prepared.extractors

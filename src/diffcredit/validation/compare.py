@@ -16,7 +16,8 @@ from diffcredit.credit.correlations import correlation
 from diffcredit.credit.credits import half_width
 from diffcredit.errors import UserError, located
 from diffcredit.ledger import PropertyRecord, differences
-from diffcredit.study.study import Study, credits_of
+from diffcredit.study.crediting import estimate_all
+from diffcredit.study.study import Study
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.csvtext import neutralise
 from diffcredit.validation.agreement import true_rank_correlation, unshrunk
@@ -141,14 +142,14 @@ def read_side(text: str, method: str | None, confidence: float) -> Side:
     path, recipe = _parted(text)
     study = Study.load(path)
     with located(text), study.ledger(create=False) as ledger:
-        evaluations = ledger.evaluations(study.name, recipe or study.recipe)
+        evaluations = ledger.evaluations(study.name, recipe or study.recipe.name)
         contributors = tuple(ledger.studies()[study.name]["contributors"])
         records = {record.name: record for record in ledger.properties(study.name)}
-        found = next(each for each in ledger.recipes(study.name) if each.name == (recipe or study.recipe))
-    if found.name == study.recipe:
+        found = next(each for each in ledger.recipes(study.name) if each.name == (recipe or study.recipe.name))
+    if found.name == study.recipe.name:
         credits = study.credits(method, confidence)
     else:
-        credits, reasons = credits_of(evaluations, records, study.config, method, confidence)
+        credits, reasons = estimate_all(evaluations, records, study.config, method, confidence)
         if not credits:
             raise UserError(f"{text}: no credits: {'; '.join(dict.fromkeys(reasons.values()))}")
     settings = {

@@ -23,16 +23,16 @@ from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
 from diffcredit.ledger.purposes import TRUTH_REPLICATE, UNLEARNING_REPLICATE
-from diffcredit.study.config import ValidationSection
-from diffcredit.study.prepared import recorded_keeper, start_and_rehearsal
 from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
 from diffcredit.study.schedule import studied
+from diffcredit.study.sections import ValidationSection
 from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.crediting import credits_of
 from diffcredit.validation.records import Contender, RecipeGame, Truth
 from diffcredit.validation.runtime import mean_of_known
 
 if TYPE_CHECKING:
+    from diffcredit.study.recipe import Recipe
     from diffcredit.study.study import Study
 
 ESTIMATORS = {
@@ -52,7 +52,7 @@ class Work:
     """Evaluations of one recipe that a part of the validation rests on: ``tasks``, and at most so many more that are
     ``unforeseen`` until another part is there. The part looks at the images of those that are ``seen``."""
 
-    study: "Study"
+    recipe: "Recipe"
     tasks: Sequence[Task]
     what: str
     unforeseen: int = 0
@@ -66,7 +66,7 @@ class Work:
     def unseen(self) -> list[Task]:
         """Those that are done, but whose images, which are to be looked at, are not there: they were not kept, or lie
         on a machine that is gone."""
-        keeper = recorded_keeper(self.study) if self.seen else None
+        keeper = self.recipe.recorded_keeper() if self.seen else None
         if keeper is None:
             return []
         done = self._done()
@@ -74,7 +74,7 @@ class Work:
         return [task for task in there if "images" not in keeper.kept(task)]
 
     def _done(self) -> set[tuple[str, int]]:
-        return {each.key for each in self.study.evaluations(status="done")}
+        return {each.key for each in self.recipe.evaluations(status="done")}
 
 
 class Contest:
@@ -88,17 +88,17 @@ class Contest:
         self.study, self.baselines = study, baselines
         self.settings = study.config.validation or ValidationSection()
         self.n = study.contributions.n
-        asked = study.by(self.settings.truth, self.settings.evaluations)
+        asked = study.recipe_with(self.settings.truth, self.settings.evaluations)
         self.evaluations = len(list(asked.schedule().coalitions()))  # a finite design may have fewer
-        self.scratch = study.by(self.settings.truth, self.evaluations)
-        self.compared = [study.by(section, self.evaluations) for section in self.settings.retrainings]
-        self.recipes = [study, *self.compared]
-        if self.scratch.recipe not in [each.recipe for each in self.recipes]:
+        self.scratch = study.recipe_with(self.settings.truth, self.evaluations)
+        self.compared = [study.recipe_with(section, self.evaluations) for section in self.settings.retrainings]
+        self.recipes = [study.recipe, *self.compared]
+        if self.scratch.name not in [each.name for each in self.recipes]:
             self.recipes.append(self.scratch)
         for each in self.recipes:
-            if each.recipe == self.scratch.recipe and each.config.retraining != self.settings.truth:
+            if each.name == self.scratch.name and each.section != self.settings.truth:
                 raise UserError(
-                    f"{study.file}: {each.recipe!r} is the name of the models that are retrained as truth, and of a "
+                    f"{study.file}: {each.name!r} is the name of the models that are retrained as truth, and of a "
                     "retraining with other settings; give that one a 'name' of its own, or set validation.steps to its "
                     "steps"
                 )
@@ -122,21 +122,21 @@ class Contest:
     def _truth_tasks(self) -> list[Task]:
         return truth_tasks(self.study.config, self.n)
 
-    def design(self, each: "Study") -> Work:
+    def design(self, each: "Recipe") -> Work:
         """A recipe's endpoints, and the beginning of the design."""
         schedule = each.schedule()
-        return Work(each, [*schedule.endpoints, *schedule.coalitions()], f"evaluating coalitions by {each.recipe}")
+        return Work(each, [*schedule.endpoints, *schedule.coalitions()], f"evaluating coalitions by {each.name}")
 
-    def leave_one_out(self, each: "Study") -> Work:
+    def leave_one_out(self, each: "Recipe") -> Work:
         """Everybody but one, of each contributor in turn, beside the endpoints."""
         rows = ~np.eye(self.n, dtype=np.bool_)
         tasks = [Task(encode(row), TRUTH_REPLICATE, "validation") for row in rows]
-        return Work(each, [*each.schedule().endpoints, *tasks], f"leaving one out by {each.recipe}")
+        return Work(each, [*each.schedule().endpoints, *tasks], f"leaving one out by {each.name}")
 
-    def unlearning(self, each: "Study") -> Work:
+    def unlearning(self, each: "Recipe") -> Work:
         """A few coalitions of the Shapley kernel, whose images are kept; retrained from scratch with two seeds."""
-        seeds = 2 if each.recipe == self.scratch.recipe else 1
-        keeping = each.by(each.config.retraining, self.evaluations, keep="images")
+        seeds = 2 if each.name == self.scratch.name else 1
+        keeping = self.study.recipe_with(each.section, self.evaluations, keep="images")
         rows = make_design("kernel", derive_seed(self.study.config.seed, "unlearning")).draw(self.n, 0, UNLEARNED)
         coalitions = dict.fromkeys(encode(row) for row in rows)
         tasks = [
@@ -144,7 +144,7 @@ class Contest:
             for seed in range(seeds)
             for coalition in coalitions
         ]
-        return Work(keeping, tasks, f"unlearning by {each.recipe}", seen=tasks)
+        return Work(keeping, tasks, f"unlearning by {each.name}", seen=tasks)
 
     # What came of it.
     @cached_property
@@ -192,7 +192,7 @@ class Contest:
             found.append(f"{sum(each in known for each in coalitions)} of {len(coalitions)} at share {share:g}")
         return f"truth coalitions with a value: {', '.join(found)}; an interval needs at least {LEAST_TRUTH}"
 
-    def game(self, each: "Study", prop: str) -> RecipeGame | None:
+    def game(self, each: "Recipe", prop: str) -> RecipeGame | None:
         """What a recipe's evaluations say of a property, those of truth's coalitions left out; None where there are
         none."""
         every, purposes = each.evaluations(), ("estimate", "endpoint")
@@ -201,10 +201,10 @@ class Contest:
         truth = {task.coalition for task in self._truth_tasks}  # a share of too few has none
         recorded = [key for key, one in evaluations.items() if one.purpose == "estimate" and key in values]
         kept = [key for key in recorded if key[0] not in truth]
-        if len(kept) < len(recorded) and each.recipe not in self._warned:
-            self._warned.add(each.recipe)
+        if len(kept) < len(recorded) and each.name not in self._warned:
+            self._warned.add(each.name)
             warnings.warn(
-                f"{each.recipe}: {len(recorded) - len(kept)} evaluations of coalitions that are truth's are left out "
+                f"{each.name}: {len(recorded) - len(kept)} evaluations of coalitions that are truth's are left out "
                 "of the credits that are validated",
                 DiffcreditWarning,
                 stacklevel=1,
@@ -219,7 +219,7 @@ class Contest:
             return None
         seconds = {stage: np.array([evaluations[key].seconds.get(stage, math.nan) for key in kept]) for stage in STAGES}
         return RecipeGame(
-            recipe=each.recipe,
+            recipe=each.name,
             method=self._method(each),
             steps=self._steps(each)[0],
             size_distribution=self.study.config.design.distribution,
@@ -232,21 +232,21 @@ class Contest:
             preparation=self._preparation(each, mean_of_known(seconds["training"])),
         )
 
-    def _places(self, each: "Study", count: int) -> dict[tuple[str, int], int]:
+    def _places(self, each: "Recipe", count: int) -> dict[tuple[str, int], int]:
         """Where the first ``count`` tasks stand in a recipe's design, which takes long to draw."""
-        if (each.recipe, count) not in self._drawn:
+        if (each.name, count) not in self._drawn:
             drawn = islice(each.schedule().coalitions(), count)
-            self._drawn[each.recipe, count] = {task.key: index for index, task in enumerate(drawn)}
-        return self._drawn[each.recipe, count]
+            self._drawn[each.name, count] = {task.key: index for index, task in enumerate(drawn)}
+        return self._drawn[each.name, count]
 
-    def timings(self, each: "Study") -> RecipeGame | None:
+    def timings(self, each: "Recipe") -> RecipeGame | None:
         """All of a recipe's evaluations with their seconds, whatever they were for; None where there are none."""
         done = [one for one in each.evaluations(status="done") if "1" in one.coalition]
         if not done:
             return None
         seconds = {stage: np.array([one.seconds.get(stage, math.nan) for one in done]) for stage in STAGES}
         return RecipeGame(
-            recipe=each.recipe,
+            recipe=each.name,
             method=self._method(each),
             steps=self._steps(each)[0],
             size_distribution=self.study.config.design.distribution,
@@ -284,8 +284,8 @@ class Contest:
                 seconds = float(np.nansum(game.seconds)) + (0 if math.isnan(game.preparation) else game.preparation)
                 for method, category in self.estimators.items():
                     with suppress(UserError):  # one that cannot be had from these evaluations
-                        name, credits = f"{method}, {each.recipe}", credits_of(game, method)
-                        found.append(Contender(name, category, each.recipe, credits, len(game.values), seconds / unit))
+                        name, credits = f"{method}, {each.name}", credits_of(game, method)
+                        found.append(Contender(name, category, each.name, credits, len(game.values), seconds / unit))
             if "leave-one-out" not in self.estimators:
                 found += self._left_one_out(each, prop, unit)
         return [*self._corrected(prop), *found, *self._surrogates(prop), *self._baselines(prop, unit)]
@@ -294,7 +294,7 @@ class Contest:
         """The seconds of one retraining with its sampling; NaN where none was made yet, or none was timed."""
         return self.seconds(self.scratch)
 
-    def seconds(self, each: "Study") -> float:
+    def seconds(self, each: "Recipe") -> float:
         """The mean seconds of a recipe's evaluations, whatever they were for; NaN where there are none, or none was
         timed."""
         seconds = [_seconds(one) for one in each.evaluations(status="done") if "1" in one.coalition]
@@ -328,7 +328,7 @@ class Contest:
 
     def _corrected(self, prop: str) -> list[Contender]:
         """The credits of the study's surrogates, corrected by its evaluations; their cost is not known."""
-        game = self.game(self.study, prop)
+        game = self.game(self.study.recipe, prop)
         known = {} if game is None else self.standing_in(prop, game)
         if game is None or not known:
             return []
@@ -341,8 +341,8 @@ class Contest:
                 size_distribution=game.size_distribution,
                 surrogate=list(known.values()),
             ).values
-            name = f"shapley with {', '.join(known)}, {self.study.recipe}"
-            return [Contender(name, DEFAULT, self.study.recipe, credits, len(game.values))]
+            name = f"shapley with {', '.join(known)}, {self.study.recipe.name}"
+            return [Contender(name, DEFAULT, self.study.recipe.name, credits, len(game.values))]
         return []
 
     def _surrogates(self, prop: str) -> list[Contender]:
@@ -352,7 +352,7 @@ class Contest:
             for name, each in self.standing_in(prop).items()
         ]
 
-    def _left_one_out(self, each: "Study", prop: str, unit: float) -> list[Contender]:
+    def _left_one_out(self, each: "Recipe", prop: str, unit: float) -> list[Contender]:
         work = self.leave_one_out(each)
         done = each.evaluations(status="done")
         values = self._values(done, prop, ("validation", "endpoint"))
@@ -369,8 +369,8 @@ class Contest:
             size_distribution="leave-one-out",
         ).values
         seconds = sum(_seconds(one) for one in done if _key(one) in left)
-        name = f"leave-one-out, {each.recipe}"
-        return [Contender(name, "leave-one-out", each.recipe, credits, len(left), seconds / unit)]
+        name = f"leave-one-out, {each.name}"
+        return [Contender(name, "leave-one-out", each.name, credits, len(left), seconds / unit)]
 
     def _baselines(self, prop: str, unit: float) -> list[Contender]:
         higher = self.properties[prop].higher_is_better
@@ -400,32 +400,32 @@ class Contest:
             if value.property == prop and value.value is not None
         }
 
-    def _steps(self, each: "Study") -> tuple[int | None, int]:
+    def _steps(self, each: "Recipe") -> tuple[int | None, int]:
         """The training steps of a coalition's model, and of what is prepared before the first."""
-        if each.recipe not in self._rehearsed:  # pruning takes its time
-            _, rehearsal = start_and_rehearsal(each)
-            self._rehearsed[each.recipe] = (
+        if each.name not in self._rehearsed:  # pruning takes its time
+            rehearsal = each.rehearse(self.study.prepared.start())
+            self._rehearsed[each.name] = (
                 rehearsal.coalition.steps if rehearsal.coalition else None,
                 rehearsal.preparation.steps if rehearsal.preparation else 0,
             )
-        return self._rehearsed[each.recipe]
+        return self._rehearsed[each.name]
 
-    def _method(self, each: "Study") -> str:
+    def _method(self, each: "Recipe") -> str:
         """What a recipe shares with those that differ from it in their steps alone: the method's name; where another
         recipe has that with other settings, the name of the first of them."""
         alike = [one for one in self.recipes if _but_steps(one) == _but_steps(each)] or [each]
-        method = each.config.retraining.method
-        named = [one for one in self.recipes if one.config.retraining.method == method] or [each]
-        return method if named[0] in alike else alike[0].recipe
+        method = each.section.method
+        named = [one for one in self.recipes if one.section.method == method] or [each]
+        return method if named[0] in alike else alike[0].name
 
-    def _preparation(self, each: "Study", training: float) -> float:
+    def _preparation(self, each: "Recipe", training: float) -> float:
         """Seconds of preparation at the pace of the coalitions' ``training``."""
         steps, prepared = self._steps(each)
         return prepared * training / steps if steps else math.nan
 
 
-def _but_steps(each: "Study") -> tuple[str, dict[str, Any]]:
-    section = each.config.retraining
+def _but_steps(each: "Recipe") -> tuple[str, dict[str, Any]]:
+    section = each.section
     return section.method, {key: value for key, value in section.options.items() if key != "steps"}
 
 

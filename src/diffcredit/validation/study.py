@@ -18,13 +18,7 @@ from diffcredit.features import FeaturesOption
 from diffcredit.features.protocol import option_name
 from diffcredit.properties import Images
 from diffcredit.properties.measuring import needs_features
-from diffcredit.study.prepared import (
-    build_properties,
-    generated_images,
-    model_loader,
-    recipe_settings,
-    recorded_keeper,
-)
+from diffcredit.study.prepared import build_properties
 from diffcredit.study.reserved import truth_task
 from diffcredit.util.arrays import BoolArray
 from diffcredit.validation.budget import budget, budget_section
@@ -51,6 +45,7 @@ from diffcredit.validation.unlearning import UnlearningRecipe, unlearning, unlea
 from diffcredit.validation.writing import SECTION, read_section, write_section
 
 if TYPE_CHECKING:
+    from diffcredit.study.recipe import Recipe
     from diffcredit.study.study import Study
 
 RANDOM_RANKINGS = 3
@@ -82,7 +77,7 @@ class Validation:
         self.some_asked = bool(properties)
         with study.ledger(create=False) as ledger, located(study.file):
             for each in self.contest.recipes:  # what is evaluated already is not looked at again
-                ledger.check_recipe_settings(study.name, each.recipe, recipe_settings(each))
+                ledger.check_recipe_settings(study.name, each.name, each.settings)
 
     def folder(self, part: str) -> Path:
         return self.study.folder / "validation" / part
@@ -95,10 +90,13 @@ class Validation:
     @cached_property
     def _titles(self) -> dict[str, str]:
         """By name; told by properties that are not fitted, for fitting them may take a model."""
-        return {prop.name: getattr(prop, "title", prop.name) for prop in build_properties(self.study)}
+        return {
+            prop.name: getattr(prop, "title", prop.name)
+            for prop in build_properties(self.study.config, self.study.file)
+        }
 
     def property(self, name: str) -> Any:
-        return next(prop for prop in self.study.properties if prop.name == name)
+        return next(prop for prop in self.study.prepared.properties if prop.name == name)
 
     def work(self, part: str) -> list[Work]:
         """What is evaluated for a part."""
@@ -156,7 +154,7 @@ class Validation:
         contest = self.contest
         every = [contest.truth(), *map(contest.design, contest.compared)]
         if contest.settings.leave_one_out and "leave-one-out" not in contest.estimators:  # else the design does
-            every += map(contest.leave_one_out, [self.study, *contest.compared])
+            every += map(contest.leave_one_out, [self.study.recipe, *contest.compared])
         return every
 
     def lds_section(self) -> Section:
@@ -182,9 +180,9 @@ class Validation:
         self._check_surrogates()
 
         def of(name: str) -> Any:
-            game = self.contest.game(self.study, name)
+            game = self.contest.game(self.study.recipe, name)
             if game is None:
-                raise UserError(f"{self.study.recipe!r} has no evaluations yet; diffcredit run comes first")
+                raise UserError(f"{self.study.recipe.name!r} has no evaluations yet; diffcredit run comes first")
             known, truths = self.contest.standing_in(name, game), self.contest.truths(name)
             return surrogacy(game, known, truths, partial(self.contest.price, game))
 
@@ -216,7 +214,7 @@ class Validation:
         return replace(section, caveats=(*section.caveats, caveat))
 
     def budget_section(self) -> Section:
-        seconds = {each.recipe: self.contest.seconds(each) for each in self.contest.recipes}
+        seconds = {each.name: self.contest.seconds(each) for each in self.contest.recipes}
 
         def of(name: str) -> Any:
             games, truths = self.contest.games(name), self.contest.truths(name)
@@ -232,18 +230,18 @@ class Validation:
         def of(name: str) -> Any:
             scratch = self.contest.game(self.contest.scratch, name)
             if scratch is None:
-                raise UserError(f"no evaluations of {self.contest.scratch.recipe!r} beside truth's yet")
+                raise UserError(f"no evaluations of {self.contest.scratch.name!r} beside truth's yet")
             return fidelity(self.contest.games(name), scratch)
 
         return fidelity_section(self.titled(self.by_property(of)))
 
     def runtime_section(self) -> Section:
         games = [game for each in self.contest.recipes if (game := self.contest.timings(each)) is not None]
-        scratch = next((game for game in games if game.recipe == self.contest.scratch.recipe), None)
+        scratch = next((game for game in games if game.recipe == self.contest.scratch.name), None)
         if scratch is None:
             raise UserError("no model is retrained from scratch yet; the parts lds and fidelity do that")
         devices = {
-            each.recipe: sorted({str(one.numerics.get("device")) for one in each.evaluations(status="done")})
+            each.name: sorted({str(one.numerics.get("device")) for one in each.evaluations(status="done")})
             for each in self.contest.recipes
         }
         return runtime_section(runtime(games, scratch), devices)
@@ -252,8 +250,8 @@ class Validation:
     def _rivals(self, name: str) -> list[Contender]:
         """The study's own credits, and the best of every other category by its LDS at the middle share."""
         everybody = self.contest.contenders(name)
-        if not everybody or everybody[0].recipe != self.study.recipe:
-            raise UserError(f"{name}: {self.study.recipe!r} has no credits yet; diffcredit run comes first")
+        if not everybody or everybody[0].recipe != self.study.recipe.name:
+            raise UserError(f"{name}: {self.study.recipe.name!r} has no credits yet; diffcredit run comes first")
         scores: dict[str, float] = {}
         with suppress(UserError):
             found = self.score(name).scores
@@ -279,7 +277,7 @@ class Validation:
         tasks = [truth_task(each, seed) for seed in range(self.contest.settings.seeds) for each in coalitions]
         seen = dict.fromkeys(task for some in rivals for task in self._pictured(some))
         scratch = self.contest.scratch
-        keeping = scratch.by(scratch.config.retraining, self.contest.evaluations, keep="images")
+        keeping = self.study.recipe_with(scratch.section, self.contest.evaluations, keep="images")
         return Work(keeping, tasks, "retraining from scratch: counterfactual", unforeseen, list(seen))
 
     def _counterfactual_at_most(self) -> Work:
@@ -350,7 +348,7 @@ class Validation:
         return there if "everybody" in there and len(there) > 1 else {}
 
     def _of_each(self, prop: Any, images: Images) -> Any:
-        seen = self.study.extractors.extract(prop.features, images) if needs_features(prop) else images
+        seen = self.study.prepared.extractors.extract(prop.features, images) if needs_features(prop) else images
         return prop.of_each(seen)
 
     # Unlearning: how near each recipe's images come to those of a retrained model.
@@ -358,55 +356,55 @@ class Validation:
         return [self.contest.unlearning(each) for each in self.contest.recipes]
 
     def unlearning_section(self) -> Section:
-        works = {each.recipe: self.contest.unlearning(each) for each in self.contest.recipes}
-        scratch = works[self.contest.scratch.recipe]
+        works = {each.name: self.contest.unlearning(each) for each in self.contest.recipes}
+        scratch = works[self.contest.scratch.name]
         count = len(scratch.tasks) // 2
         option = self._distance_features()
 
         def images(work: Work, tasks: Sequence[Task]) -> list[Images]:
-            found = [self._kept(work.study, task) for task in tasks]
+            found = [self._kept(work.recipe, task) for task in tasks]
             lacking = sum(each is None for each in found)
             if lacking:
-                raise UserError(f"images of {lacking} of {len(tasks)} models of {work.study.recipe!r} are not there")
+                raise UserError(f"images of {lacking} of {len(tasks)} models of {work.recipe.name!r} are not there")
             return [each for each in found if each is not None]
 
         def vectors(some: Sequence[Images]) -> list[Any]:
-            return [self.study.extractors.extract(option, each).vectors for each in some]
+            return [self.study.prepared.extractors.extract(option, each).vectors for each in some]
 
         truth = images(scratch, scratch.tasks[:count])
         by_recipe, lacking = {}, []
         for each in self.contest.recipes:
-            if each.recipe != self.contest.scratch.recipe:
+            if each.name != self.contest.scratch.name:
                 try:
-                    by_recipe[self._unlearning_recipe(each)] = images(works[each.recipe], works[each.recipe].tasks)
+                    by_recipe[self._unlearning_recipe(each)] = images(works[each.name], works[each.name].tasks)
                 except UserError as error:  # the others are compared all the same
-                    lacking.append(f"{each.recipe} is left out: {error}.")
+                    lacking.append(f"{each.name} is left out: {error}.")
         if not by_recipe:
             raise UserError(" ".join(lacking))
-        base = generated_images(self.study)
+        base = self.study.prepared.generated_images()
         result = unlearning(
             {recipe: vectors(some) for recipe, some in by_recipe.items()},
             vectors(truth),
             replicate=vectors(images(scratch, scratch.tasks[count:])),
-            base=self.study.extractors.extract(option, base).vectors,
+            base=self.study.prepared.extractors.extract(option, base).vectors,
         )
         first = {"retrained": truth[0], **{each.name: some[0] for each, some in by_recipe.items()}, "base model": base}
         rows = same_noises("unlearned", f"Coalition {scratch.tasks[0].coalition}, seen by {option_name(option)}", first)
         section = unlearning_section(result, [rows])
         return replace(section, caveats=(*section.caveats, *lacking))
 
-    def _unlearning_recipe(self, each: "Study") -> UnlearningRecipe:
-        section = each.config.retraining
+    def _unlearning_recipe(self, each: "Recipe") -> UnlearningRecipe:
+        section = each.section
         sparse = section.method == "sparsified" or section.options.get("sparse") is not None
-        return UnlearningRecipe(each.recipe, section.method, sparse)
+        return UnlearningRecipe(each.name, section.method, sparse)
 
     def _distance_features(self) -> FeaturesOption:
         """What images are compared by: the extractor of the first property that has one."""
-        return next((prop.features for prop in self.study.properties if needs_features(prop)), "layout")
+        return next((prop.features for prop in self.study.prepared.properties if needs_features(prop)), "layout")
 
-    def _kept(self, each: "Study", task: Task) -> Images | None:
-        keeper = recorded_keeper(each)
-        found = None if keeper is None else keeper.find(task, self.study.extractors, model_loader(self.study))
+    def _kept(self, each: "Recipe", task: Task) -> Images | None:
+        keeper = each.recorded_keeper()
+        found = None if keeper is None else keeper.find(task, self.study.prepared.extractors, self.study.prepared.load)
         return None if found is None else found.images
 
     # Contributors: what goes with high credits.
@@ -437,10 +435,10 @@ class Validation:
         """Of every training image, by what is measured: the properties that one image has, and how near it is to the
         kinds of image that the base model makes."""
         scores = {}
-        for prop in self.study.properties:
+        for prop in self.study.prepared.properties:
             if hasattr(prop, "of_each"):
                 scores[self._title_of_each(prop)] = ApplicationScores().scores(study_evidence(self.study, prop))
-        count = min(20, len(generated_images(self.study)) // 2)
+        count = min(20, len(self.study.prepared.generated_images()) // 2)
         near = ClusterDistance(clusters=max(2, count))
         scores["nearness to the base model's clusters"] = near.scores(study_evidence(self.study))
         return scores
@@ -448,7 +446,7 @@ class Validation:
     def _title_of_each(self, prop: Any) -> str:
         """What the number of a single image is called: as the property is where that says no other name, or not for
         it alone."""
-        names = [getattr(each, "title_of_each", None) for each in self.study.properties]
+        names = [getattr(each, "title_of_each", None) for each in self.study.prepared.properties]
         mine = getattr(prop, "title_of_each", None)
         return mine if mine is not None and names.count(mine) == 1 else self.title(prop.name)
 

@@ -1,0 +1,105 @@
+"""Mistakes found before they cost anything: before a training, or before a worker evaluates."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.optimizers import check_optimizer
+from diffcredit.errors import UserError, located
+from diffcredit.features.extractors import Extractors
+from diffcredit.features.protocol import option_key, option_name
+from diffcredit.ledger import Ledger, NoLedger
+from diffcredit.properties.measuring import check_enough, needs_features
+from diffcredit.study.prepared import build_properties
+from diffcredit.study.schedule import check_schedule
+from diffcredit.util.plugins import in_plugin
+from diffcredit.util.store import shown_url
+
+if TYPE_CHECKING:
+    from diffcredit.study.recipe import Recipe
+    from diffcredit.study.study import Study
+
+
+def check(study: "Study") -> None:
+    """Find mistakes in a study that would otherwise show only after hours of training."""
+    contributions, images, prepared = study.contributions, study.config.sampling.images, study.prepared
+    _ = prepared.device  # raises where there is none
+    properties = build_properties(study.config, study.file)
+    for index, prop in enumerate(properties):
+        with located(f"{study.file}: properties.{index}"), in_plugin(f"{prop.name}: its check"):
+            if hasattr(prop, "check"):
+                prop.check(contributions, images)
+            if needs_features(prop):
+                _check_features(prop, prepared.extractors, contributions, images)
+    if study.config.keep == "features" and not any(map(needs_features, properties)):
+        raise UserError(f"{study.file}: keep: features, but no property of the study has any; keep images, for example")
+    with located(study.file):
+        check_schedule(study.config, contributions.n, [prop.name for prop in properties])
+    if study.surrogates.names:
+        study.surrogates.check(contributions, study.recipe.build())
+    with located(study.file):
+        check_optimizer(study.config.model.train)
+    if not prepared.has_base:
+        start = prepared.start()
+        study.recipe.rehearse(start)
+        for section in study.config.compared:  # these are evaluated much later
+            study.recipe_with(section, 1).rehearse(start)
+        for index, prop in enumerate(properties):
+            if hasattr(prop, "check_prompts"):
+                with located(f"{study.file}: properties.{index}"):
+                    prop.check_prompts(prepared.prompts(start))
+    _try_extractors(study, properties)
+
+
+def _check_features(prop: Any, extractors: Extractors, contributions: Contributions, images: int) -> None:
+    """Load a property's extractor, and refuse one that does not suit it."""
+    extractor = extractors.get(prop.features)
+    if getattr(prop, "classifier", False) and extractor.classes is None:
+        raise UserError(
+            f"features: {option_name(prop.features)!r} gives no class probabilities, which {prop.name} needs; "
+            "accepted: a classifier such as efficientnet_lite0 or inception_v3"
+        )
+    check_enough(prop, images, extractor.dimensions)
+    if hasattr(prop, "check_extractor"):
+        prop.check_extractor(extractor, contributions)
+
+
+def _try_extractors(study: "Study", properties: list[Any]) -> None:
+    """Extract the features of one training image by each extractor."""
+    tried, extractors = set(), study.prepared.extractors
+    for index, prop in enumerate(properties):
+        if needs_features(prop) and option_key(prop.features) not in tried:
+            tried.add(option_key(prop.features))
+            with located(f"{study.file}: properties.{index}"):
+                extractors.identity(prop.features)
+                extractors.extract(prop.features, study.contributions.images[:1])
+
+
+def check_unchanged(study: "Study") -> None:
+    """Refuse properties that have changed since they were entered in the ledger.
+
+    A file that a property names may be replaced while the study runs and a worker is restarted.
+    """
+    with suppress(NoLedger), study.ledger(create=False) as ledger:
+        entered = {record.name: record.fingerprint for record in ledger.properties(study.name)}
+        for record in study.prepared.property_records():
+            if entered.get(record.name, record.fingerprint) != record.fingerprint:
+                raise UserError(
+                    f"{study.file}: property {record.name!r} differs from the ledger's: a file that it names, its "
+                    "extractor or its code has changed; restore it, or give the property another name"
+                )
+
+
+def check_not_lost(recipe: "Recipe", ledger: Ledger) -> None:
+    """Refuse to train a base model again where recorded evaluations start from it and a GPU would give another."""
+    study, prepared, record = recipe.study, recipe.study.prepared, recipe.recorded(ledger)
+    if record is None or not record.weights or prepared.device.type == "cpu" or prepared.has_base:
+        return
+    store = study.cache.store
+    place = shown_url(store.url) if store else str(study.cache.root)
+    raise UserError(
+        f"{study.file}: the base model {prepared.base_folder.name} is missing from models/ of {place}. The ledger's "
+        "evaluations start from it, and training on a GPU does not reproduce it bit for bit. Restore it from a "
+        "backup (artifacts: keeps it at a URL, diffcredit export --with-models in an archive), or start again with "
+        "another name and results"
+    )

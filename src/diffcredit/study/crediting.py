@@ -1,0 +1,46 @@
+"""From a ledger's evaluations to the credits of every property."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from diffcredit.credit import Credits, KnownSurrogate, estimate
+from diffcredit.credit.estimate import DEFAULT, method_of
+from diffcredit.errors import UserError
+from diffcredit.ledger import Evaluation, game_of
+from diffcredit.study.config import StudyConfig
+from diffcredit.util.arrays import BoolArray
+
+Surrogates = Callable[[str, BoolArray], Sequence[KnownSurrogate]]
+"""From a property's name and coalitions (m, n) to the surrogates that stand in for it."""
+
+
+def estimate_all(
+    evaluations: Sequence[Evaluation],
+    properties: Iterable[str],
+    config: StudyConfig,
+    method: str | None = None,
+    confidence: float = 0.95,
+    surrogates: Surrogates | None = None,
+) -> tuple[dict[str, Credits], dict[str, str]]:
+    """Return the credits of each property, and the reasons of those that have none.
+
+    ``method``: None for the design's own. ``surrogates`` serve the default method alone.
+    """
+    method = method or method_of(config.design.distribution)
+    credits, reasons = {}, {}
+    for name in properties:
+        game = game_of(evaluations, name)
+        known = surrogates(name, game.coalitions) if surrogates and method == DEFAULT else ()
+        try:
+            credits[name] = estimate(
+                game.coalitions,
+                game.values,
+                empty=game.empty[0] if game.empty else (),  # an untrained network: known without noise
+                full=game.full,
+                method=method,
+                size_distribution=config.design.distribution,
+                confidence=confidence,
+                surrogate=known or None,
+            )
+        except UserError as error:
+            reasons[name] = str(error)
+    return credits, reasons

@@ -1,0 +1,135 @@
+"""Every identity of a study: what is hashed, and so what fixes its numbers.
+
+An *identity* is a JSON value, or its fingerprint. Two runs with equal identities give equal numbers within one numerics
+class. The names of artifacts carry identities, and the ledger records those of recipes and properties. A change to
+anything here makes old ledgers and artifacts unusable: it needs a migration.
+
+Files are identified by their content and not by their place, so that a study may move to another machine.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from diffcredit.errors import located
+from diffcredit.features.weights import file_hash, folder_hash
+from diffcredit.study.config import StudyConfig
+from diffcredit.study.sections import PATHS, ModelSection, RetrainingSection
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.plugins import code_of, settings_of
+
+if TYPE_CHECKING:
+    from diffcredit.contributions import Contributions
+    from diffcredit.diffusion.protocol import Family
+    from diffcredit.diffusion.settings import Sampling
+
+
+def model_settings(section: ModelSection, family: "Family", where: str) -> dict[str, Any]:
+    """Return all that fixes the base model but the data and the seed. ``where`` begins error messages."""
+    with located(where):
+        identity = {**family.identity(), **code_of(family)}
+        return {"family": section.family, **identity, "train": dataclasses.asdict(section.train)}
+
+
+def base_identity(contributions: "Contributions", model: Mapping[str, Any], seed: int) -> str:
+    """Return the fingerprint of the base model: its data, its settings, its seed."""
+    return fingerprint([contributions.fingerprint, model, seed])
+
+
+def generated_identity(base: str, sampling: "Sampling") -> str:
+    """Return the fingerprint of the base model's images."""
+    return fingerprint([base, dataclasses.asdict(sampling)])
+
+
+def retraining_settings(section: RetrainingSection, retraining: Any) -> dict[str, Any]:
+    """Return the settings of a retraining, defaults included."""
+    return {"method": section.method, **settings_of(retraining, section.options)}
+
+
+def recipe_settings(
+    config: StudyConfig, contributions: "Contributions", model: Mapping[str, Any], retraining: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all that fixes an evaluation's images but its coalition and replicate, as the ledger keeps it."""
+    return {
+        "data": {
+            "fingerprint": contributions.fingerprint,
+            "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
+            "resolution": config.contributions.resolution,
+        },
+        "model": dict(model),
+        "retraining": dict(retraining),
+        "sampling": dataclasses.asdict(config.sampling),
+        "seed": config.seed,
+    }
+
+
+def prepared_identity(recipe: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a prepared retraining, from the settings of its recipe."""
+    return fingerprint([recipe["data"], recipe["model"], recipe["retraining"], recipe["seed"]])
+
+
+def property_settings(prop: Any, options: Mapping[str, Any], features: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the settings of a property as the ledger keeps them; ``features`` is its extractor's identity."""
+    settings = settings_of(prop, options)
+    for key, place in _places(settings).items():
+        # the content of a file that a property is fitted to is in its state
+        settings[key] = place.name if hasattr(prop, "fit") else _content(place, key)
+    return settings if features is None else {**settings, "features": features}
+
+
+def state_identity(
+    base: str, sampling: "Sampling", name: str, settings: dict[str, Any], features: Mapping[str, Any] | None
+) -> str:
+    """Return the fingerprint of what the property ``name`` with these ``settings`` is fitted to.
+
+    Files that the settings name count by size and time, wherever they lie: where one has changed, the property is
+    fitted again, and the ledger shows whether it came out as before.
+    """
+    if features is not None:
+        settings = {**settings, "features": features}
+    places = _places(settings)
+    files = [entry for place in places.values() for entry in _files_of(place)]
+    settings = settings | {key: place.name for key, place in places.items()}
+    return fingerprint([base, dataclasses.asdict(sampling), name, settings, *([files] if files else [])])
+
+
+def quality_identity(base: str, start: str, sampling: "Sampling", properties: Sequence[str]) -> str:
+    """Return the fingerprint of a comparison of the base model with the model ``start`` by these properties."""
+    return fingerprint([base, start, dataclasses.asdict(sampling), list(properties)])
+
+
+def surrogate_identity(recipe: str, prop: str, name: str, settings: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a surrogate's values, from the fingerprints of the recipe and the property."""
+    # how many coalitions are asked for changes no value
+    return fingerprint([recipe, prop, name, {key: value for key, value in settings.items() if key != "coalitions"}])
+
+
+def pictures_identity(weights: str, recipe: str, coalition: str, sampling: "Sampling") -> str:
+    """Return the fingerprint of the images of one coalition's model that a report shows."""
+    return fingerprint([weights, recipe, coalition, dataclasses.asdict(sampling)])
+
+
+def _places(settings: Mapping[str, Any]) -> dict[str, Path]:
+    """Return the options that name a file or folder; resolved study files hold these as full paths."""
+    named = {key: settings.get(key) for key in PATHS}
+    return {
+        key: Path(value) for key, value in named.items() if isinstance(value, str) and PurePath(value).is_absolute()
+    }
+
+
+def _files_of(place: Path) -> list[tuple[str, int, int]]:
+    """Return the files at ``place`` with their sizes and times."""
+    found = []
+    for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if file.is_file():
+            status = file.stat()
+            found.append((file.relative_to(place).as_posix(), status.st_size, status.st_mtime_ns))
+    return found
+
+
+def _content(place: Path, key: str) -> str:
+    """Return the hash of a file or folder; of what is neither, its name."""
+    if place.is_dir():
+        return folder_hash(place, key)
+    return file_hash(place, key) if place.is_file() else place.name

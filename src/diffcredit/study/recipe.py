@@ -1,0 +1,231 @@
+"""A recipe: one way from a coalition to its values.
+
+A recipe is a retraining with its settings, its starting weights, and the study's data, model, sampling and seed. A
+study has its own recipe. Validation compares it with others, such as models retrained from scratch. All recipes of a
+study share its ledger, base model and properties, and the ledger never mixes them in one estimate.
+"""
+
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from diffcredit.errors import UserError, located
+from diffcredit.ledger import Evaluation, Ledger, NoLedger, RecipeRecord
+from diffcredit.study import identity
+from diffcredit.study.schedule import Schedule, studied
+from diffcredit.study.sections import RetrainingSection, StopSection
+from diffcredit.util.artifacts import canonical_json, write_text
+from diffcredit.util.events import stage
+from diffcredit.util.plugins import build
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.execution import Evaluator
+    from diffcredit.execution.keeping import Keeper, Kind
+    from diffcredit.execution.shipping import WorkerFiles
+    from diffcredit.retraining.protocol import Rehearsal, Retraining
+    from diffcredit.study.study import Study
+
+
+class Recipe:
+    """One retraining of a study.
+
+    ``evaluations`` is how many of the study's design are wanted (None: as the study's stopping rule says). ``keep`` is
+    what stays of each evaluation (None: as the study file says). A recipe travels to a worker as its settings: the
+    worker finds what was prepared in the artifact cache.
+    """
+
+    def __init__(
+        self,
+        study: "Study",
+        section: RetrainingSection,
+        evaluations: int | None = None,
+        keep: "Kind | None" = None,
+    ) -> None:
+        self.study, self.section, self.name = study, section, section.recipe
+        self._evaluations = evaluations
+        self.keep: Kind = keep or study.config.keep
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recipe, (self.study, self.section, self._evaluations, self.keep)
+
+    @property
+    def key(self) -> str:
+        """Where the study file has the retraining: its own, or one that validation compares with it."""
+        compared = self.study.config.compared
+        return f"validation.retrainings.{compared.index(self.section)}" if self.section in compared else "retraining"
+
+    # What fixes its numbers.
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """All that fixes an evaluation's images but its coalition and replicate, as the ledger keeps it."""
+        study = self.study
+        retraining = identity.retraining_settings(self.section, self.build())
+        return identity.recipe_settings(study.config, study.contributions, study.prepared.model_settings, retraining)
+
+    @property
+    def record(self) -> RecipeRecord:
+        """What the ledger keeps of the recipe, once it is prepared."""
+        return RecipeRecord(self.name, self.settings, self.retraining.weights)
+
+    def recorded(self, ledger: Ledger) -> RecipeRecord | None:
+        """Return the recipe of this name as the ledger has it; None where it has none."""
+        if self.study.name not in ledger.studies():
+            return None
+        return next((each for each in ledger.recipes(self.study.name) if each.name == self.name), None)
+
+    # Its models.
+    def build(self) -> "Retraining":
+        """Build the retraining, not yet prepared."""
+        from diffcredit.retraining import RETRAININGS
+
+        section, file = self.section, self.study.file
+        where = f"{file}: {self.key}"
+        retraining = build(section.method, section.options, RETRAININGS, where=where, beside=file.parent)
+        for method in ("prepare", "rehearse", "models_for"):
+            if not callable(getattr(retraining, method, None)):
+                raise UserError(f"{where}: {section.method!r} has no method {method}; a Retraining is expected")
+        return retraining
+
+    def rehearse(self, start: "DiffusionModel") -> "Rehearsal":
+        """Return what the retraining will train, if the base model before its training is ``start``."""
+        study, retraining = self.study, self.build()
+        with located(f"{study.file}: {self.key}"):
+            return retraining.rehearse(start, study.config.model.train, study.contributions)
+
+    @cached_property
+    def retraining(self) -> "Retraining":
+        """The retraining, ready to make coalitions' models."""
+        cache, settings = self.study.prepared.cache, self.settings
+        with stage("retraining"):
+            # a mark that it was prepared: workers then wait for nobody
+            mark = cache.path("retraining", identity.prepared_identity(settings), ".json")
+
+            def prepared() -> "Retraining":
+                retraining = self._prepare()
+                if not mark.exists():
+                    write_text(mark, canonical_json(settings["retraining"]))
+                return retraining
+
+            return prepared() if mark.exists() else cache.made_once(mark.stem, "the retraining", prepared)
+
+    def _prepare(self) -> "Retraining":
+        from diffcredit.execution.threads import limited_threads
+        from diffcredit.retraining.protocol import Ground
+
+        study, prepared = self.study, self.study.prepared
+        ground = Ground(
+            base=prepared.base,
+            contributions=study.contributions,
+            training=study.config.model.train,
+            seed=study.config.seed,
+            folder=prepared.cache.folder,
+            load=prepared.family.load,
+            progress=study.progress,
+        )
+        retraining = self.build()
+        with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"):
+            retraining.prepare(ground)
+        return retraining
+
+    # Its evaluations.
+    def prepare(self) -> None:
+        """Make what every evaluation starts from and enter it in the ledger, or check that it is what is there."""
+        from diffcredit.study.checks import check, check_not_lost
+
+        study, prepared = self.study, self.study.prepared
+        prepared.cache.share()
+        check(study)
+        with study.ledger() as ledger:
+            ledger.register_study(study.name, {"contributors": list(study.contributions.contributors)})
+            ledger.check_recipe_settings(study.name, self.name, self.settings)  # before the training, not after
+            check_not_lost(self, ledger)
+            ledger.register_recipe(study.name, self.record)
+            for record in prepared.property_records():
+                ledger.register_property(study.name, record)
+
+    def evaluations(self, status: str | None = None, purpose: str | None = None) -> list[Evaluation]:
+        """Return the recipe's evaluations; none where the ledger does not have it yet."""
+        with suppress(NoLedger), self.study.ledger(create=False) as ledger:
+            if self.recorded(ledger) is not None:
+                return ledger.evaluations(self.study.name, self.name, status=status, purpose=purpose)
+        return []
+
+    def schedule(self) -> Schedule:
+        """Return the tasks of the study's design for this recipe, with what the ledger has of them."""
+        return self.schedule_and_mark()[0]
+
+    def schedule_and_mark(self) -> tuple[Schedule, int]:
+        """Return the schedule, and the ledger's mark up to which it knows what was recorded."""
+        from diffcredit.study.crediting import estimate_all
+
+        study, config = self.study, self.study.config
+        n, evaluations, records, known, mark = None, [], [], None, 0
+        with suppress(NoLedger), study.ledger(create=False) as ledger:
+            if settings := ledger.studies().get(study.name):
+                n, records = len(settings["contributors"]), ledger.properties(study.name)
+                if self.recorded(ledger) is not None:
+                    evaluations, mark = ledger.evaluations_since(study.name, self.name, 0)
+                    known = study.surrogates.when_ready() if self._is_own else None
+        properties = studied(config, records)
+        if self._evaluations is not None:
+            config = config.model_copy(update={"stop": StopSection(evaluations=self._evaluations)})
+        schedule = Schedule(
+            config,
+            study.contributions.n if n is None else n,
+            properties,
+            lambda some: estimate_all(some, properties, config, surrogates=known)[0],
+        )
+        for evaluation in evaluations:
+            schedule.record(evaluation)
+        return schedule, mark
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether it is the study's own recipe, which alone has surrogates."""
+        return self._evaluations is None
+
+    def keeper(self, record: RecipeRecord | None = None) -> "Keeper":
+        """Return where the recipe's evaluations are kept; ``record``: as the ledger has it, which needs no model."""
+        from diffcredit.execution.keeping import Keeper
+
+        cache = self.study.cache
+        fingerprint = (record or self.record).fingerprint
+        return Keeper(cache.root / "kept" / fingerprint[:12], self.keep, cache.store)
+
+    def recorded_keeper(self) -> "Keeper | None":
+        """Return where evaluations that are in the ledger were kept; None where it has none of the recipe."""
+        with suppress(NoLedger), self.study.ledger(create=False) as ledger:
+            record = self.recorded(ledger)
+            return None if record is None else self.keeper(record)
+        return None
+
+    def worker_files(self) -> "WorkerFiles":
+        """Return the files that evaluators read, for workers on machines that do not see them."""
+        from diffcredit.study.shipping import worker_files
+
+        return worker_files(self.study)
+
+    def evaluator(self, names: "Sequence[str] | None" = None) -> "Evaluator":
+        """Return what makes evaluations, with all properties or those of these ``names``."""
+        from diffcredit.execution.evaluator import ModelEvaluator
+        from diffcredit.study.checks import check_unchanged
+
+        study, prepared = self.study, self.study.prepared
+        check_unchanged(study)
+        properties = [prop for prop in prepared.properties if names is None or prop.name in names]
+        return ModelEvaluator(
+            self.retraining, study.config.sampling, properties, study.config.seed, prepared.extractors, self.keeper()
+        )
+
+    def kept_evaluator(self, names: "Sequence[str]", record: RecipeRecord) -> "Evaluator":
+        """Return what measures properties on what was kept of the evaluations of ``record``."""
+        from diffcredit.execution.kept_evaluator import KeptEvaluator
+        from diffcredit.study.checks import check_unchanged
+
+        study, prepared = self.study, self.study.prepared
+        check_unchanged(study)
+        properties = [prop for prop in prepared.properties if prop.name in names]
+        return KeptEvaluator(self.keeper(record), properties, prepared.extractors, study.config.sampling, prepared.load)

@@ -1,0 +1,70 @@
+"""Running a study from wherever it stands until its stopping rule is reached."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from diffcredit.errors import DiffcreditWarning
+from diffcredit.execution import Executor
+from diffcredit.ledger import Evaluation
+from diffcredit.study.evaluating import evaluate_design
+from diffcredit.study.observer import Observer
+from diffcredit.study.pilot import signals, warn_of_noise
+from diffcredit.study.quality import Comparison, compare
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did.
+
+    ``evaluations`` are those made here. ``reason`` says why there are no more. ``quality`` compares the pruned model
+    with the base model. ``signals`` holds each property's ratio of signal to noise.
+    """
+
+    evaluations: tuple[Evaluation, ...]
+    reason: str
+    quality: tuple[Comparison, ...]
+    signals: Mapping[str, float]
+
+    @property
+    def failed(self) -> tuple[Evaluation, ...]:
+        return tuple(each for each in self.evaluations if each.status == "failed")
+
+
+def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
+    """Run ``study``, together with whoever else runs it, and return what was done here.
+
+    Every evaluation is in the ledger before the observer hears of it, so an interrupt loses nothing.
+    """
+    observer.on_contributions(study.contributions)
+    study.prepare()
+    quality = compare(study)
+    observer.on_quality(quality)
+    for comparison in quality:
+        if comparison.broken:
+            warnings.warn(comparison.complaint(), DiffcreditWarning, stacklevel=2)
+    before = signals(study)
+    warn_of_noise(before)
+    if study.surrogates.names:
+        study.surrogates.prepare()
+        observer.on_surrogates(study.surrogates.without())
+    made = []
+    for evaluation in evaluate_design(study.recipe, executor):
+        observer.on_evaluation(evaluation)
+        made.append(evaluation)
+    after = signals(study)
+    if after != before:
+        warn_of_noise(after)
+    return Run(tuple(made), why_enough(study), tuple(quality), after)
+
+
+def why_enough(study: "Study") -> str:
+    """Return why a study that has run to its end evaluates no more."""
+    schedule = study.schedule()
+    schedule.catch_up()
+    standing = schedule.standing()
+    return standing.reason() if standing.reached else "all coalitions of the design are evaluated"

@@ -1,0 +1,307 @@
+"""The sections of a study file, each validated by itself."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from diffcredit.coalitions import make_design
+from diffcredit.contributions.sources import AUTO, source_options
+from diffcredit.credit.precision import Correlation, TopK, Width
+from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Rule, Time
+from diffcredit.diffusion.settings import Count, PositiveInt, Training
+from diffcredit.errors import UserError, located
+from diffcredit.util.sanitize import LONGEST_VALUE
+
+MODELS = ("pretrained", "autoencoder")  # options that name a folder or a model on the hub, whatever the family
+PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
+FILES = ("weights", "reference")  # those of them that, of ours, name nothing else than that or a word
+WORDS = ("contributions", "heldout")
+
+
+def without_nul(path: Any) -> Any:
+    if "\0" in str(path):
+        raise ValueError("a path without the character NUL is accepted")
+    return path
+
+
+PathWithoutNul = Annotated[Path, AfterValidator(without_nul)]
+
+
+def _printable(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise ValueError("a name of printable characters is accepted")
+    return name
+
+
+_Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
+"""What tables, reports and the ledger call something."""
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that no folder can have, such as one that is too long
+        return False
+
+
+def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The ``options`` of what is called ``name``, with files and folders beside the study file as their full paths;
+    what is none of them may be a model on the hub, or a plug-in's own word. Those of an extractor lie in a mapping of
+    their own."""
+
+    def full(key: str, value: Any) -> Any:
+        if key == "features" and isinstance(value, dict):
+            return _found(value.get("name"), value, folder)
+        if key not in PATHS or not isinstance(value, str) or value in ("", *WORDS) or value.startswith("~"):
+            return value
+        if _exists(folder / value):
+            return str((folder / value).resolve())
+        # where it lacks, the error must not depend on the working directory
+        return str(folder.resolve() / value) if key in FILES and ":" not in str(name) else value
+
+    return {key: full(key, value) for key, value in options.items()}
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that nothing can have
+        return False
+
+
+class Section(BaseModel):
+    """A mapping with known keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Component(BaseModel):
+    """A name and the options of what it names; those are checked when it is built."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class ContributionsSection(_Component):
+    """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`."""
+
+    source: str = AUTO
+    path: PathWithoutNul | None = None
+    contributor: str = "contributor"
+    resolution: int = 32
+    at_least: int = 1
+    draw: int | None = None
+    holdout: float | PathWithoutNul | None = None
+    unreadable: Literal["stop", "skip"] = "stop"
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Refuses what is neither a key here nor an option of the source; a plug-in's are checked when it is built."""
+        if ":" not in self.source:
+            with located("contributions"):
+                accepted = [*type(self).model_fields, *source_options(self.source)]
+            for name in self.options:
+                if name not in accepted:
+                    raise UserError(
+                        f"contributions.{name[:LONGEST_VALUE]}: unknown key; accepted: {', '.join(accepted)}"
+                    )
+        return self
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every source's images are loaded with."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "source"}
+
+
+class ModelSection(_Component):
+    """The base model: its ``family`` with the family's options, and how it is trained (one that comes trained: how it
+    was)."""
+
+    family: str = "ddpm"
+    train: Training
+
+    def resolved(self, folder: Path) -> Self:
+        """The same with models that are folders beside the study file as their full paths; others may be hub ids."""
+        here = {
+            key: str((folder / value).resolve())
+            for key in MODELS
+            if isinstance(value := self.options.get(key), str) and _is_folder(folder / value)
+        }
+        return type(self).model_validate({"family": self.family, "train": self.train, **self.options, **here})
+
+
+class RetrainingSection(_Component):
+    """``name`` distinguishes two settings of one method in the ledger."""
+
+    method: str
+    name: _Name | None = None
+
+    @property
+    def recipe(self) -> str:
+        return self.name or self.method
+
+
+class PropertySection(_Component):
+    """``as`` distinguishes two settings of one property in the ledger."""
+
+    name: str
+    label: _Name | None = Field(default=None, alias="as")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    def resolved(self, folder: Path) -> Self:
+        """The same with files and folders beside the study file as their full paths."""
+        options = _found(self.name, self.options, folder)
+        return type(self).model_validate({"name": self.name, "as": self.label, **options})
+
+
+class SurrogateSection(_Component):
+    """A cheap stand-in for the properties; see :mod:`diffcredit.surrogates`."""
+
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class DesignSection(Section):
+    """Which coalitions: a ``distribution`` of their sizes, and how often F(all) is evaluated.
+
+    F(all) is in every credit, so its noise is worth averaging; F(none) is an untrained network and has none.
+    """
+
+    distribution: str = "uniform"
+    seed: int = 0
+    full_replicates: Annotated[int, Field(ge=1, le=1000)] = 3
+
+    @field_validator("distribution")
+    @classmethod
+    def _known(cls, distribution: str) -> str:
+        try:
+            make_design(distribution)
+        except UserError as error:
+            raise ValueError(str(error).removeprefix(f"design {distribution!r}: ")) from None
+        return distribution
+
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class MoneySection(Section):
+    """``amount`` of any currency, at the price of a worker's hour."""
+
+    amount: _Positive
+    per_hour: _Positive
+
+
+def _target(key: str) -> BeforeValidator:
+    """A plain number stands for a mapping with nothing but the target."""
+    return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
+
+
+class WidthSection(Section):
+    at_most: _Positive
+    property: str | None = None
+
+
+class CorrelationSection(Section):
+    at_least: _Share
+    property: str | None = None
+
+
+class TopSection(Section):
+    k: Annotated[int, Field(ge=1)]
+    overlap: Annotated[float, Field(gt=0, le=1)] = 0.9
+    property: str | None = None
+
+
+class StopSection(Section):
+    """One rule, or several in ``any`` or ``all``; see :mod:`diffcredit.credit.stopping`."""
+
+    evaluations: PositiveInt | None = None
+    hours: _Positive | None = None
+    money: MoneySection | None = None
+    correlation: Annotated[CorrelationSection, _target("at_least")] | None = None
+    width: Annotated[WidthSection, _target("at_most")] | None = None
+    top: TopSection | None = None
+    any: Annotated[tuple["StopSection", ...], Field(min_length=1)] | None = None
+    all: Annotated[tuple["StopSection", ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if not given:
+            raise ValueError(f"one rule is expected: {', '.join(type(self).model_fields)}")
+        if len(given) > 1:
+            raise ValueError(
+                f"{' and '.join(given)} are several rules; join them: any: [{{…}}, {{…}}] ends the study with the "
+                "first one reached, all: [{…}, {…}] when all are"
+            )
+        return self
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that the section describes."""
+        if self.any is not None:
+            return AnyOf(tuple(section.rule for section in self.any))
+        if self.all is not None:
+            return AllOf(tuple(section.rule for section in self.all))
+        if self.money is not None:
+            return Money(self.money.amount, self.money.per_hour)
+        if self.correlation is not None:
+            return Correlation(self.correlation.at_least, property=self.correlation.property)
+        if self.width is not None:
+            return Width(self.width.at_most, property=self.width.property)
+        if self.top is not None:
+            return TopK(self.top.k, self.top.overlap, property=self.top.property)
+        return Time(self.hours) if self.hours is not None else Evaluations(cast(int, self.evaluations))
+
+
+class ValidationSection(Section):
+    """The evidence that ``diffcredit validate`` asks for; see :mod:`diffcredit.validation`.
+
+    Truth is ``coalitions`` of each of the ``shares`` α of all contributors, retrained from scratch with ``seeds``
+    training seeds each, for as many ``steps`` as the base model, or so many. Beside the study's own retraining,
+    ``retrainings`` are credited and compared, each with as many ``evaluations`` of the study's design, and
+    ``leave_one_out`` of each.
+    """
+
+    shares: Annotated[tuple[_Share, ...], Field(min_length=1)] = (0.25, 0.5, 0.75)
+    coalitions: Count = 100
+    seeds: Annotated[int, Field(ge=1, le=1000)] = 2
+    steps: PositiveInt | None = None
+    retrainings: tuple[RetrainingSection, ...] = ()
+    evaluations: Count = 100
+    leave_one_out: bool = True
+
+    @field_validator("shares")
+    @classmethod
+    def _in_order(cls, shares: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(shares)) < len(shares):
+            raise ValueError("each share once is accepted")
+        return tuple(sorted(shares))
+
+    @property
+    def truth(self) -> RetrainingSection:
+        """The recipe of models that are retrained from scratch."""
+        return RetrainingSection.model_validate(
+            {"method": "from_scratch", **({} if self.steps is None else {"steps": self.steps})}
+        )

@@ -1,0 +1,90 @@
+"""Where a study's evaluations run: in this process, in worker processes, or on a Ray cluster."""
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from diffcredit.errors import UserError
+from diffcredit.execution import Executor, InProcess, LocalWorkers
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The workers that are asked for.
+
+    ``workers``: how many (None: the CPU's cores, or one for each GPU; on a cluster, as many as it has room for).
+    ``address`` and ``gpus_per_worker`` concern a Ray cluster. ``timeout``: minutes after which a worker that has not
+    finished an evaluation is replaced.
+    """
+
+    workers: int | None = None
+    on: Literal["local", "ray"] = "local"
+    address: str | None = None
+    gpus_per_worker: float | None = None
+    timeout: float | None = None
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        return None if self.timeout is None else 60 * self.timeout
+
+
+def make_executor(study: "Study", wanted: Workers) -> Executor:
+    """Return an executor with the workers that are asked for.
+
+    A single local worker is this process, unless it has a time limit: a process cannot end itself when it hangs.
+    """
+    from diffcredit.execution.placement import VARIABLE, visible_devices
+
+    if wanted.on == "ray":
+        return _ray_workers(study, wanted)
+    for option, value in (("--address", wanted.address), ("--gpus-per-worker", wanted.gpus_per_worker)):
+        if value is not None:
+            raise UserError(f"{option} {value}: only with --on ray")
+    threads, device, devices = study.config.threads, study.prepared.device, ()
+    if device.type == "cuda" and device.index is None:
+        import torch
+
+        devices = visible_devices(torch.cuda.device_count(), os.environ.get(VARIABLE))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    default = max(1, cores // threads) if device.type == "cpu" else len(devices) or 1
+    workers = wanted.workers or default
+    if workers == 1 and wanted.timeout is None:
+        return InProcess(threads)
+    return LocalWorkers(workers, threads, timeout=wanted.timeout_seconds, devices=devices)
+
+
+def _ray_workers(study: "Study", wanted: Workers) -> Executor:
+    """Return workers of a Ray cluster, which have GPUs unless the study is for the CPU."""
+    from diffcredit.execution.ray_cluster import RayWorkers
+
+    device, gpus = study.config.device, wanted.gpus_per_worker
+    if device == "cpu" and gpus:
+        raise UserError(f"--gpus-per-worker {gpus:g}: {study.file} says device: cpu; leave it out")
+    if device not in ("auto", "cpu", "cuda"):
+        raise UserError(f"{study.file}: device: {device!r} is one of this machine; with --on ray: auto, cpu, cuda")
+    default = {"auto": None, "cpu": 0.0, "cuda": 1.0}[device]
+    return RayWorkers(
+        wanted.workers,
+        wanted.address,
+        study.config.threads,
+        default if gpus is None else gpus,
+        timeout=wanted.timeout_seconds,
+    )
+
+
+def side_by_side(executor: Executor) -> int:
+    """Return how many evaluations run at a time; one where only the cluster knows."""
+    from diffcredit.execution.ray_cluster import RayWorkers
+
+    return executor.workers or 1 if isinstance(executor, LocalWorkers | RayWorkers) else 1
+
+
+def kept_open(executor: Executor) -> AbstractContextManager[Executor]:
+    """Return an executor whose workers stay for several runs, which saves starting them again."""
+    from diffcredit.execution.ray_cluster import RayWorkers
+
+    return executor.crew() if isinstance(executor, LocalWorkers | RayWorkers) else nullcontext(executor)

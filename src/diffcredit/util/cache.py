@@ -1,0 +1,85 @@
+"""The artifacts of a study: each made once, named by what it was made from, and found again.
+
+``cache.get(kind, identity, make, read)`` returns ``read(path)`` of the artifact ``KIND-FINGERPRINT``. Where it is
+missing, ``make(path)`` writes it first, in one process at a time. A changed setting changes the identity, hence the
+name, so a stale artifact is never used. Artifacts lie in ``models/`` of one root. With a store they are shared with
+machines that do not see that folder.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from diffcredit.util.artifacts import exclusive_lock, fingerprint
+from diffcredit.util.progress import Progress, silent
+from diffcredit.util.store import Store, pull, push
+
+T = TypeVar("T")
+
+DIGITS = 12  # of the fingerprint in a name
+
+
+@dataclass(frozen=True)
+class ArtifactCache:
+    """Artifacts under ``root``; with a ``store``, ``root`` holds copies of what lies there.
+
+    Several processes and machines may use one cache. A file appears whole or not at all: ``make`` must write through
+    :func:`~diffcredit.util.artifacts.atomic_file` or its like.
+    """
+
+    root: Path
+    store: Store | None = None
+    progress: Progress = silent
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the artifacts themselves."""
+        return self.root / "models"
+
+    def path(self, kind: str, identity: Any, suffix: str = "") -> Path:
+        """Return where the artifact of ``identity``, a fingerprint or a JSON value, lies or would lie."""
+        name = identity if isinstance(identity, str) else fingerprint(identity)
+        return self.folder / f"{kind}-{name[:DIGITS]}{suffix}"
+
+    def get(
+        self, kind: str, identity: Any, make: Callable[[Path], object], read: Callable[[Path], T], **named: str
+    ) -> T:
+        """Return ``read`` of an artifact, made before where it is missing.
+
+        ``named`` may hold ``suffix``, the end of the file's name, and ``what``, how messages call the artifact.
+        """
+        path = self.path(kind, identity, named.get("suffix", ""))
+        if not path.exists():
+            self.made_once(path.stem, named.get("what", kind), lambda: None if path.exists() else make(path))
+        return read(path)
+
+    def made_once(self, name: str, what: str, make: Callable[[], T]) -> T:
+        """Return ``make()``, called while no other process that sees the root makes what is called ``name``."""
+        with self._lock(name, what):
+            return self._shared(make)
+
+    def share(self) -> None:
+        """Fetch what the store has and the root misses, and put there what it misses."""
+        self._shared(lambda: None)
+
+    def _shared(self, make: Callable[[], T]) -> T:
+        """Return ``make()`` with other machines' artifacts fetched before and ours put in the store afterwards.
+
+        Where another machine has put the same artifact meanwhile, its copy replaces ours and ``make`` is called again
+        to read it.
+        """
+        if self.store is None:
+            return make()
+        pulled = pull(self.store, self.folder)
+        made = make()
+        return make() if push(self.store, self.folder, pulled) else made
+
+    @contextmanager
+    def _lock(self, name: str, what: str) -> Generator[None]:
+        waiting = f"another process prepares {what}"
+        with exclusive_lock(self.root / ".locks" / f"{name}.lock", lambda: self.progress(waiting, 0, 1)) as waited:
+            if waited:
+                self.progress(waiting, 1, 1)
+            yield
