@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import diffcredit
-from diffcredit.artifacts import canonical_json, fingerprint, fingerprint_arrays
+from diffcredit.baselines.study import run_baselines
 from diffcredit.coalitions.registry import DESIGNS
-from diffcredit.contest import Contest
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
-from diffcredit.ledger.records import PURPOSES, STATUSES
+from diffcredit.ledger.purposes import PURPOSES
+from diffcredit.ledger.records import STATUSES
 from diffcredit.ledger.tables import SCHEMA_VERSION, metadata
-from diffcredit.pilot import pilot_tasks
-from diffcredit.preparation import base_identity, recipe_settings, replicate_model
-from diffcredit.quality import compare
 from diffcredit.report.composing import coalition_images
 from diffcredit.report.spreadsheet import write_credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.retraining import RETRAININGS
-from diffcredit.seeds import derive_seed
 from diffcredit.study import Study
-from diffcredit.study_baselines import run_baselines
-from diffcredit.truth import truth_tasks
+from diffcredit.study.pilot import pilot_tasks
+from diffcredit.study.quality import compare
+from diffcredit.study.reserved import truth_tasks
+from diffcredit.util.artifacts import canonical_json, fingerprint, fingerprint_arrays
+from diffcredit.util.seeds import derive_seed
+from diffcredit.validation.contest import Contest
 
 __all__ = [
     "DESIGNS",
@@ -44,12 +44,20 @@ __all__ = [
 SOURCE = Path(diffcredit.__file__).parent
 
 
+def base_identity(study: Study) -> str:
+    return study.prepared.base_identity
+
+
+def recipe_settings(study: Study) -> dict[str, Any]:
+    return study.recipe.settings
+
+
 def run(study: Study) -> None:
     """Prepares and evaluates the study in this process, and writes its credits."""
     with limited_threads(1):
         study.prepare()
         compare(study)
-        list(study.run(InProcess()))
+        list(study.evaluate(InProcess()))
         write_credits_csv(credit_tables(study), study.folder / "credits.csv")
 
 
@@ -70,7 +78,7 @@ def make_more(study: Study, coalition: str, methods: Iterable[str]) -> None:
 def make_replicate(study: Study) -> None:
     """A second base model, from another initialisation."""
     with limited_threads(1):
-        replicate_model(study, 1)
+        study.prepared.replicate(1)
 
 
 def records(study: Study) -> tuple[list[Any], list[Any]]:
@@ -96,8 +104,8 @@ def other_tasks(study: Study) -> dict[str, list[Any]]:
     return {
         "pilot": pilot_tasks(study.config, study.contributions.n),
         "truth": truth_tasks(study.config, study.contributions.n),
-        "leave one out": list(contest.leave_one_out(study).tasks),
-        "unlearning": list(contest.unlearning(study).tasks),
+        "leave one out": list(contest.leave_one_out(study.recipe).tasks),
+        "unlearning": list(contest.unlearning(study.recipe).tasks),
         "unlearning from scratch": list(contest.unlearning(contest.scratch).tasks),
     }
 

@@ -42,7 +42,7 @@ def _study(folder: Path, **changes: Any) -> names.Study:
 
 def _recipe(study: names.Study, settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "recipe": study.recipe,
+        "recipe": study.recipe.name,
         "fingerprint": names.fingerprint(settings),
         "base": names.base_identity(study),
         "retraining": settings["retraining"],

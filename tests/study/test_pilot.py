@@ -31,7 +31,7 @@ def small(folder, changes=None):
 
 def piloted(file, coalitions=4, replicates=3, executor=None):
     with limited_threads(1):
-        return list(run_pilot(Study.load(file), executor or InProcess(), coalitions, replicates))
+        return list(run_pilot(Study.load(file).recipe, executor or InProcess(), coalitions, replicates))
 
 
 def test_coalitions_of_half_the_contributors_each_with_its_seeds(tmp_path):
@@ -61,7 +61,7 @@ def test_no_estimate_has_a_pilots_replicate(tmp_path):
 def test_a_pilot_is_recorded_as_such_and_resumed(tmp_path):
     file = small(tmp_path)
     with limited_threads(1):
-        some = run_pilot(Study.load(file), InProcess(), 3, 2)
+        some = run_pilot(Study.load(file).recipe, InProcess(), 3, 2)
         first = list(itertools.islice(some, 2))
         some.close()
     assert len(piloted(file, 3, 2)) == 4
@@ -97,14 +97,14 @@ def test_credits_and_schedule_know_nothing_of_it(tmp_path):
 
 def test_what_it_tells_is_in_its_values(tmp_path):
     file = small(tmp_path)
-    assert pilots(Study.load(file)) == {}
+    assert pilots(Study.load(file).recipe) == {}
     made = piloted(file, 4, 3)
     groups = {}
     for evaluation in made:
         groups.setdefault(evaluation.coalition, []).append(evaluation.values[0].value)
     values = np.array(list(groups.values()))
     within = values.var(axis=1, ddof=1).mean()
-    told = pilots(Study.load(file))["colourfulness"]
+    told = pilots(Study.load(file).recipe)["colourfulness"]
     assert told.within == pytest.approx(np.sqrt(within))
     assert told.between == pytest.approx(np.sqrt(max(0, values.mean(axis=1).var(ddof=1) - within / 3)))
     errors = [evaluation.values[0].standard_error for evaluation in made]
