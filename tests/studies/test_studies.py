@@ -11,7 +11,7 @@ from diffcredit.study.config import read_config
 from diffcredit.util.plugins import build
 
 STUDIES = Path(__file__).parent.parent / "studies"
-FILES = sorted([*STUDIES.glob("*.yaml"), *STUDIES.glob("cifar20-h200/*.yaml")])
+FILES = sorted([*STUDIES.glob("*.yaml"), *STUDIES.glob("cifar20-*/*.yaml")])
 
 
 def test_the_papers_three_and_a_small_variant_of_each():

@@ -1,0 +1,1 @@
+../cifar20-h200/classifier.py
