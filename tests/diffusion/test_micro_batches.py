@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from diffcredit.diffusion import Training, micro_batches
+from diffcredit.diffusion import Training
 from diffcredit.diffusion.micro_batches import in_smaller_batches, micro_batch_in_use, part
 from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.training import train
@@ -18,9 +18,7 @@ from . import plain
 WHOLE = Training(steps=4, batch_size=7, learning_rate=0.1, optimizer="sgd", gradient_clip=0.05)
 
 
-@pytest.fixture(autouse=True)
-def nothing_remembered(monkeypatch):
-    monkeypatch.setattr(micro_batches, "_fitting", {})
+pytestmark = pytest.mark.usefixtures("session")
 
 
 class Small(plain.Plain):

@@ -10,6 +10,7 @@ import torch
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Sampling, Training
 from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.session import current_session
 from diffcredit.execution import Task
 from diffcredit.execution.evaluator import ModelEvaluator, numerics
 from diffcredit.execution.keeping import Keeper
@@ -214,7 +215,7 @@ def test_what_the_record_tells():
 
 def test_a_micro_batch_that_memory_forced_is_told(monkeypatch):
     assert numerics(Canvas(0), SAMPLING)["micro_batch"] is None
-    monkeypatch.setattr("diffcredit.diffusion.micro_batches._fitting", {("one",): 8, ("other",): 2})
+    monkeypatch.setattr(current_session(), "micro_batches", {("one",): 8, ("other",): 2})
     (item,) = evaluator().evaluate(TASKS[:1])
     assert item.numerics["micro_batch"] == 2
 

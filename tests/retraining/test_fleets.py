@@ -86,7 +86,7 @@ def test_where_the_fast_path_fails_the_plain_one_does_the_work(tmp_path, fleets_
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(training, "fleet_for", broken)
-    monkeypatch.setattr(training, "give_up", lambda what, error: told.append((what, str(error))))
+    monkeypatch.setattr(training, "give_up", lambda session, what, error: told.append((what, str(error))))
     retraining = prepared("fine_tune", ground(tmp_path))
     found = weights(retraining.models_for(ALL, SEEDS))
     monkeypatch.setattr(training, "trains_fast", lambda *_: False)

@@ -8,6 +8,7 @@ from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.eligibility import dtype_of, give_up, samples_fast
 from diffcredit.diffusion.fast.sampling import sampler_for
 from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.unet import UNetModel
 
@@ -18,13 +19,14 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
     """``sampling.images`` images (m, h, w, 3), image i from the noise of its own seed. ``often``: other models of this
     architecture will be sampled alike."""
     if goes_fast(model, sampling, often=often) and isinstance(model, UNetModel):
+        session = current_session()
         try:
-            sampler = sampler_for(model, sampling)
+            sampler = sampler_for(session, model, sampling)
             sampler.record()
         except torch.OutOfMemoryError:
             pass  # a smaller batch may fit
         except Exception as error:  # of a compiler, which may fail in any way
-            give_up("sampling", error)
+            give_up(session, "sampling", error)
         else:
             return sampler.sample(model)
     with torch.autocast(model.device.type, torch.bfloat16, enabled=_dtype(model, sampling) == torch.bfloat16):

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.errors import DiffcreditError, DiffcreditWarning
 
@@ -19,21 +20,17 @@ class OutOfMemoryError(DiffcreditError):
     """Not even a single sample fits, perhaps beside what another process holds."""
 
 
-_fitting: dict[tuple[object, ...], int] = {}
-"""The micro-batches found to fit in this process, so that the next coalition's training does not fail first."""
-
-
 def micro_batch_in_use(model: DiffusionModel, settings: Training) -> int:
     """The most samples of a step that go through the network at once: all, ``settings.micro_batch`` of them, or
     what was found to fit into the memory since this process started."""
     asked = min(settings.micro_batch or settings.batch_size, settings.batch_size)
-    return min(asked, _fitting.get(_key(model, settings), asked))
+    return min(asked, current_session().micro_batches.get(_key(model, settings), asked))
 
 
 def smallest_micro_batch() -> int | None:
     """The smallest that was found to fit since this process started; None where memory never ran out. Sums come out
     another way in other pieces, so it belongs to the numerics of what was computed."""
-    return min(_fitting.values(), default=None)
+    return min(current_session().micro_batches.values(), default=None)
 
 
 def with_fitting_micro_batch(attempt: Callable[[int], T], samples: int, model: DiffusionModel, settings: Training) -> T:
@@ -45,9 +42,9 @@ def with_fitting_micro_batch(attempt: Callable[[int], T], samples: int, model: D
     remedy = "a smaller model, gradient_checkpointing: true or precision: bf16 need less"
     result, fits = _halving(attempt, size, remedy)
     if fits < size:
-        key = _key(model, settings)
-        first = key not in _fitting
-        _fitting[key] = fits
+        key, known = _key(model, settings), current_session().micro_batches
+        first = key not in known
+        known[key] = fits
         if first:
             warnings.warn(
                 f"out of memory with {size} samples at once; steps of {settings.batch_size} are trained in pieces "

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from diffcredit.diffusion.diverging import TrainingDiverged, diverged
 from diffcredit.diffusion.fast.eligibility import give_up, trains_fast
-from diffcredit.diffusion.fast.training import fleet_for, forget, plan_among, sail
+from diffcredit.diffusion.fast.training import fleet_for, plan_among, train_fleet
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.stepwise import train_stepwise
 
@@ -120,24 +121,25 @@ def _as_fleet(
     at_once: int,
     *,
     ascend: bool = False,
-    **sailing: Any,
+    **options: Any,
 ) -> list[str | None] | None:
     """What is wrong with each of ``models`` after their training; None: they are as before, for the fast path cannot
     go."""
+    session = current_session()
     try:
         plans = [
             plan_among(data, where, settings, seed, models[0].time_steps)
             for where, seed in zip(places, seeds, strict=True)
         ]
-        fleet = fleet_for(models[0], data, settings, at_once, ascend=ascend)
+        fleet = fleet_for(session, models[0], data, settings, at_once, ascend=ascend)
         fleet.load(models, plans)
     except torch.OutOfMemoryError:
         if len(models) > 1:
             raise  # fewer at once may fit
-        forget()
+        session.release_fleet()
         return None  # samples in smaller pieces may
     except Exception as error:  # of a compiler, which may fail in any way
-        give_up("training", error)
-        forget()
+        give_up(session, "training", error)
+        session.release_fleet()
         return None
-    return sail(fleet, models, **sailing)
+    return train_fleet(session, fleet, models, **options)

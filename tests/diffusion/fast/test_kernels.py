@@ -34,6 +34,20 @@ def compare(what, y, expected, inputs):
         assert (one - other).norm() < 1e-5 * other.norm(), what
 """
 
+NORMS_ALONE = """
+from diffcredit.diffusion.fast.compiling import traced
+from diffcredit.diffusion.fast.norms import normed
+
+def slopes(x, weight, bias):
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad((normed(x, None, weight, bias, 2, 1e-5, silu=True) * x).sum(), [x])
+
+# as of latent models, whose convolutions are cuDNN's
+graph, _ = traced(slopes, [torch.randn(2, 4, 3, 3), torch.ones(1, 4), torch.zeros(1, 4)])
+assert not hasattr(torch.ops.diffcredit, "convolve_back")
+assert any(str(node.target) == "diffcredit.norm_slopes.default" for node in graph.graph.nodes)
+"""
+
 CONVOLUTIONS = """
 from diffcredit.diffusion.fast.convolution import convolved
 
@@ -131,6 +145,7 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import functional, rehearsing
 from diffcredit.diffusion.fast.compiling import Compiled, traced
 from diffcredit.diffusion.fast.stacking import stacked
+from diffcredit.diffusion.session import Session
 
 models, images, here = 2, 2, torch.device("cpu")
 x, t, keys = torch.randn(models * images, 3, 8, 8), torch.tensor([3, 700, 20, 400]), torch.tensor([5, -6])
@@ -155,7 +170,7 @@ for like in LIKES:
     given = [*trained.values(), *frozen.values(), x, x.flip(3), flip, t, keys, *tables]
 
     def gradients():
-        functions = functional.Functions(like, models, torch.float32)
+        functions = functional.functions_of(Session(), like, models, torch.float32)
         function = functions.gradients(list(trained), list(frozen), None, 1)
         return lambda *some: function(*some, None, None)
 
@@ -187,7 +202,7 @@ LIKES = [base, LoRA(rank=16, dropout=0.0)._adapted(_frozen(base), 0)]
 @pytest.mark.parametrize(
     "comparison",
     [
-        pytest.param(CONVOLUTIONS + NORMS, id="layers"),
+        pytest.param(NORMS_ALONE + CONVOLUTIONS + NORMS, id="layers"),
         pytest.param(NETWORK, id="network", marks=pytest.mark.slow),  # all of whose layers are traced, too
         pytest.param(TRACED, id="traced"),
     ],

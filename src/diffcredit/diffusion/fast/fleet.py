@@ -65,7 +65,9 @@ class Fleet:
         graphed = device.type == "cuda"
         self._optimizer = self._make_optimizer(capturable=graphed)
         self.stream = torch.cuda.Stream(device) if graphed else None
-        self.step: Callable[[], None] = self._advance if self.stream is None else Replayed(self._advance, self.stream)
+        self.step: Callable[[], None] = (
+            self._advance if self.stream is None else Replayed(self._advance, self.stream, functions.recording)
+        )
 
     def load(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
         """Takes ``models`` up, at most ``count``, each to be trained as its plan says."""

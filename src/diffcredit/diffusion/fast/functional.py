@@ -1,6 +1,7 @@
 """A model's gradients and predictions as functions of its weights, compiled once for all models of one architecture."""
 
 import copy
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -14,19 +15,19 @@ from diffcredit.diffusion.fast.compiling import Compiled
 from diffcredit.diffusion.fast.seams import Seams
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.noises import normals_of
+from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
 
 Function = Callable[..., Sequence[Tensor]]
-_made: dict[str, "Functions"] = {}
 
 
-def functions_of(like: UNetModel, count: int, dtype: torch.dtype) -> "Functions":
-    """The functions of ``count`` models as ``like``, in numbers of ``dtype``; made once a process."""
+def functions_of(session: Session, like: UNetModel, count: int, dtype: torch.dtype) -> "Functions":
+    """Return the functions of ``count`` models like ``like``, in numbers of ``dtype``; made once a session."""
     key = f"{architecture(like)} {like.device} {dtype} {count}"
-    if key not in _made:
-        _made[key] = Functions(like, count, dtype)
-    return _made[key]
+    if key not in session.functions:
+        session.functions[key] = Functions(like, count, dtype, session.recording)
+    return session.functions[key]
 
 
 def architecture(like: UNetModel) -> str:
@@ -39,10 +40,10 @@ def architecture(like: UNetModel) -> str:
 
 class Functions:
     """Gradients and predictions of ``count`` models as ``like``, computed in ``dtype`` with weights given at each
-    call."""
+    call. Whoever compiles and records them holds ``recording``."""
 
-    def __init__(self, like: UNetModel, count: int, dtype: torch.dtype) -> None:
-        self.count, self.dtype = count, dtype
+    def __init__(self, like: UNetModel, count: int, dtype: torch.dtype, recording: threading.Lock) -> None:
+        self.count, self.dtype, self.recording = count, dtype, recording
         self._compiles = like.device.type == "cuda"
         self._identity = [architecture(like), count, str(dtype)]
         self._model = copy.copy(like)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
@@ -17,7 +18,7 @@ def have_compiled(graph: Graph) -> None:
     """Calls each of our operations in ``graph`` once, on whatever is in memory: what they compute is not looked at."""
     calls: dict[str, Node] = {}
     for node in graph.nodes:
-        if getattr(node.target, "namespace", None) == "diffcredit":
+        if isinstance(node.target, OpOverload) and node.target.namespace == "diffcredit":
             calls.setdefault(str([node.target, map_arg(node.args, _look)]), node)
     with ThreadPoolExecutor(min(AT_ONCE, os.cpu_count() or 1)) as pool:
         list(pool.map(_call, calls.values()))

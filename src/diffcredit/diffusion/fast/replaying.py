@@ -10,15 +10,15 @@ import torch
 
 from diffcredit.util.events import event
 
-_alone = threading.Lock()  # neither compilers nor what cuDNN is told know threads
 WARM_UP = 2  # calls before the recording: what is compiled, tuned and allocated at first use must not be in it
 
 
 class Replayed:
-    """``work()`` on ``stream``, which reads and writes the same tensors at every call and never looks at them."""
+    """``work()`` on ``stream``, which reads and writes the same tensors at every call and never looks at them. One is
+    recorded at a time, while ``lock`` is held."""
 
-    def __init__(self, work: Callable[[], None], stream: torch.cuda.Stream) -> None:
-        self._work, self._stream = work, stream
+    def __init__(self, work: Callable[[], None], stream: torch.cuda.Stream, lock: threading.Lock) -> None:
+        self._work, self._stream, self._lock = work, stream, lock
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def record(self) -> bool:
@@ -27,7 +27,7 @@ class Replayed:
             return False
         clock = time.perf_counter()
         graph = torch.cuda.CUDAGraph()
-        with _alone, _repeatable():
+        with self._lock, _repeatable():
             with torch.cuda.stream(self._stream):
                 for _ in range(WARM_UP):
                     self._work()

@@ -9,6 +9,8 @@ import torch
 from torch.fx import Graph, Node
 
 _aten: Any = torch.ops.aten
+# By name: on the CPU nothing registers these operators, and a network without stacked convolutions only the first.
+NORM_SLOPES, CONVOLVE_BACK = "diffcredit.norm_slopes.default", "diffcredit.convolve_back.default"
 _VIEWS = {
     _aten.transpose.int,
     _aten.view.default,
@@ -29,15 +31,12 @@ def leave_out_divisions_by_one(graph: Graph) -> None:
 def add_in_kernels(graph: Graph) -> None:
     """In place: where images were used twice, the gradient from elsewhere is added while a norm's or a convolution's is
     made, and need not be read and written once more."""
-    if not hasattr(torch.ops.diffcredit, "norm_slopes"):  # on the CPU, whose layers are torch's
-        return
-    ops: Any = torch.ops.diffcredit
     order = {node: place for place, node in enumerate(graph.nodes)}
     for kernel in list(graph.nodes):
-        if kernel.target is ops.norm_slopes.default:
+        if str(kernel.target) == NORM_SLOPES:
             results = [_result(kernel, place) for place in range(1 if kernel.args[2] is None else 2)]
             _add(graph, kernel, 9, [_sum_of(result, order[kernel], order) for result in results])
-        elif kernel.target is ops.convolve_back.default:
+        elif str(kernel.target) == CONVOLVE_BACK:
             _add(graph, kernel, 3, [_sum_of(kernel, order[kernel], order)])
 
 

@@ -6,6 +6,7 @@ runs as it is; what nobody needs any more is left out of the trace.
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 _SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__}
 _MOVES = {torch.Tensor.transpose, torch.Tensor.reshape}
-_current: list["Seams"] = []
+# Layers ask for the mode that they are called in: diffusers' blocks, which call them, cannot hand it down.
+_current: ContextVar["Seams | None"] = ContextVar("seams", default=None)
 
 Adding = Callable[[Tensor], Tensor]
 
@@ -30,13 +32,13 @@ class Seams(TorchFunctionMode):
         self._adding: dict[int, tuple[Tensor, Adding]] = {}
 
     def __enter__(self) -> "Seams":
-        _current.append(self)
+        self._token = _current.set(self)
         super().__enter__()
         return self
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         super().__exit__(exc_type, exc_val, exc_tb)
-        _current.pop()
+        _current.reset(self._token)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -86,12 +88,14 @@ def _are_images(tensors: Any) -> bool:
 
 def parts(x: Tensor) -> tuple[Tensor, Tensor] | None:
     """What the images ``x`` were put together from, if that is known."""
-    found = _current[-1]._parts.get(id(x)) if _current else None
+    seams = _current.get()
+    found = None if seams is None else seams._parts.get(id(x))
     return None if found is None else found[1]
 
 
 def can_add(result: Tensor, adding: Adding) -> Tensor:
     """``result``, of which the sum with another tensor of its shape is ``adding(other)``."""
-    if _current:
-        _current[-1]._adding[id(result)] = result, adding
+    seams = _current.get()
+    if seams is not None:
+        seams._adding[id(result)] = result, adding
     return result
