@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.micro_batches import in_smaller_batches, micro_batch_in_use, part
-from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.training import train
 from diffcredit.errors import DiffcreditError, DiffcreditWarning
 

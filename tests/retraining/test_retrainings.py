@@ -13,9 +13,9 @@ from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.retraining import RETRAININGS
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.from_scratch import FromScratch
-from diffcredit.retraining.protocol import Ground
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.sparsified import Sparsified
 from diffcredit.util.plugins import build
@@ -38,9 +38,11 @@ def contributions(changed: int | None = None) -> Contributions:
 
 def ground(
     folder: Path, given: Contributions | None = None, base_seed: int = 0, progress=silent, seed: int = 9
-) -> Ground:
+) -> RetrainingContext:
     base = DDPM.create("tiny", SIDE, base_seed)
-    return Ground(base, given or contributions(), TRAINING, seed=seed, folder=folder, load=DDPM.load, progress=progress)
+    return RetrainingContext(
+        base, given or contributions(), TRAINING, seed=seed, folder=folder, load=DDPM.load, progress=progress
+    )
 
 
 OPTIONS: dict[str, dict[str, object]] = {
@@ -59,7 +61,7 @@ def make(name: str):
     return build(name, OPTIONS[name], RETRAININGS, where="retraining", beside=Path())
 
 
-def prepared(name: str, on: Ground):
+def prepared(name: str, on: RetrainingContext):
     retraining = make(name)
     retraining.prepare(on)
     return retraining
@@ -212,7 +214,7 @@ def test_making_models_leaves_the_base_as_it_was(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def sparse(tmp_path_factory) -> tuple[Path, Ground, Sparsified]:
+def sparse(tmp_path_factory) -> tuple[Path, RetrainingContext, Sparsified]:
     folder = tmp_path_factory.mktemp("sparse")
     on = ground(folder)
     return folder, on, prepared("sparsified", on)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training, networks
 from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.networks import parameter_count
-from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.retraining import RETRAININGS
-from diffcredit.retraining.protocol import Ground
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.pruning import Sparsity, gradients, prune_ranks
 from diffcredit.retraining.pruning.gradients import accumulate, collect_gradients
 from diffcredit.retraining.sparsified import Sparsified
@@ -43,11 +43,11 @@ CONFIG = {
 TRAINING = Training(steps=2, batch_size=4)
 
 
-def ground(folder: Path, seed: int = 3) -> Ground:
+def ground(folder: Path, seed: int = 3) -> RetrainingContext:
     images = np.random.default_rng(0).integers(0, 256, (6, SIDE, SIDE, 3), dtype=np.uint8)
     given = Contributions(images, np.array([0, 0, 0, 1, 1, 1]), ("a", "b"), tuple("123456"), images[:0])
     base = DDPM(networks.build(CONFIG, 1), CONFIG)
-    return Ground(base, given, TRAINING, seed=seed, folder=folder, load=DDPM.load, progress=silent)
+    return RetrainingContext(base, given, TRAINING, seed=seed, folder=folder, load=DDPM.load, progress=silent)
 
 
 def same(one: nn.Module, other: nn.Module) -> bool:
@@ -126,7 +126,7 @@ def importance(request) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(importance, tmp_path_factory) -> tuple[Ground, DDPM]:
+def made(importance, tmp_path_factory) -> tuple[RetrainingContext, DDPM]:
     on = ground(tmp_path_factory.mktemp(importance))
     return on, Sparsity(parameters=0.5, importance=importance).pruned(on)
 

@@ -160,7 +160,7 @@ class Unrehearsed(Sound):
 
 class RehearsedWithNumbers(Sound):
     def rehearse(self, untrained, training, contributions):
-        from diffcredit.retraining.protocol import Rehearsal
+        from diffcredit.retraining.base import Rehearsal
 
         return Rehearsal(untrained, None, self.steps)
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import networks
+from diffcredit.diffusion.model import Batch, Family, Images
 from diffcredit.diffusion.pretrained import PretrainedUNet, require_one
-from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.diffusion.unconditional import Unconditional, preset_config
 from diffcredit.diffusion.unet import to_pixels, to_unit
 
@@ -53,7 +53,7 @@ class DDPM(Unconditional):
 
 
 @dataclass(frozen=True)
-class PixelFamily:
+class PixelFamily(Family):
     """``model: {family: ddpm}``: the architecture of a ``preset``, or a ``pretrained`` U-Net of diffusers (a folder
     that ``from_pretrained`` reads, or a hub id), which is then the base model as it is."""
 

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.noises import normals, words
-from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
 from diffcredit.util.seeds import derive_seed
 

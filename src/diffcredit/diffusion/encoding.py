@@ -6,7 +6,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import atomic_file, fingerprint
 from diffcredit.util.progress import Progress, silent

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion import taesd
+from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.pretrained import folder_of, load_pretrained, read_json, weights_fingerprint
-from diffcredit.diffusion.protocol import Images
 from diffcredit.diffusion.unet import to_pixels, to_unit
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint

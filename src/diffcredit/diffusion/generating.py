@@ -7,7 +7,7 @@ import torch
 from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.eligibility import dtype_of, give_up, samples_fast
 from diffcredit.diffusion.fast.sampling import sampler_for
-from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.diffusion.model import DiffusionModel, Images
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.unet import UNetModel

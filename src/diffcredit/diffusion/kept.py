@@ -9,7 +9,7 @@ import torch
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.encoding import encoded
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train
 from diffcredit.util.artifacts import AlreadyThere, atomic_folder

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.model import Batch, Family, Images
 from diffcredit.diffusion.noise import NoiseSchedule
 from diffcredit.diffusion.pretrained import PretrainedUNet, require_one
-from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.diffusion.unconditional import Unconditional, preset_config
 
 SCHEDULE = {
@@ -89,7 +89,7 @@ def encode_both(
 
 
 @dataclass(frozen=True)
-class LatentFamily:
+class LatentFamily(Family):
     """``model: {family: latent}``: the architecture of a ``preset``, or a ``pretrained`` U-Net, which is then the base
     model as it is. ``autoencoder`` is a folder or hub id; a pretrained pipeline may bring its own."""
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.errors import DiffcreditError, DiffcreditWarning

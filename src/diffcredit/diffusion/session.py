@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from diffcredit.diffusion.fast.fleet import Fleet
     from diffcredit.diffusion.fast.functional import Functions
     from diffcredit.diffusion.fast.sampling import FastSampler
-    from diffcredit.diffusion.protocol import Batch
+    from diffcredit.diffusion.model import Batch
 
 
 @dataclass(eq=False)

@@ -17,8 +17,8 @@ from diffcredit.diffusion.draws import draw, noise_key
 from diffcredit.diffusion.fast.eligibility import dtype_of
 from diffcredit.diffusion.interruption import interruption
 from diffcredit.diffusion.micro_batches import part, with_fitting_micro_batch
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate, make_optimizer
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.diffusion.randomness import own_randomness
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel

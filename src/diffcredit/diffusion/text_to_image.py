@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.latent import encode_both
+from diffcredit.diffusion.model import Batch, Family, Images
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
 from diffcredit.diffusion.pretrained import read_json
-from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
@@ -228,7 +228,7 @@ def _ranks_and_scales(ranks: dict[str, int]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class LoRAFamily:
+class LoRAFamily(Family):
     """``model: {family: lora}``: an adapter of ``rank`` on the Stable Diffusion pipeline ``pretrained`` (a folder or a
     hub id). Every image is trained and generated with one ``prompt``, or, without it, with the images' captions."""
 
@@ -237,10 +237,6 @@ class LoRAFamily:
     prompt: str | None = None
 
     nobody: ClassVar[str] = "the pipeline without an adapter"
-
-    @property
-    def trained(self) -> bool:
-        return False
 
     @property
     def base(self) -> Pipeline:

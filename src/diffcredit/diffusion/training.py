@@ -14,7 +14,7 @@ from torch import Tensor
 from diffcredit.diffusion.diverging import TrainingDiverged, diverged
 from diffcredit.diffusion.fast.eligibility import give_up, trains_fast
 from diffcredit.diffusion.fast.training import fleet_for, plan_among, train_fleet
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.stepwise import train_stepwise

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from diffcredit.diffusion.fast.stacking import CannotStack
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.session import Session, current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel

@@ -12,9 +12,9 @@ from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions
 from diffcredit.diffusion.fast.replaying import WARM_UP, Replayed
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.noises import counted, counters, quantiles
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate
-from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
 

@@ -11,7 +11,7 @@ from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions, functions_of
 from diffcredit.diffusion.fast.replaying import Replayed
-from diffcredit.diffusion.protocol import Images
+from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.unet import UNetModel, check_finite, initial_noise

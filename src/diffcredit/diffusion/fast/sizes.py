@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.fast.eligibility import trains_fast
 from diffcredit.diffusion.fast.stacking import CannotStack, stacked
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
 

@@ -14,7 +14,7 @@ from diffcredit.diffusion.fast.fleet import Fleet
 from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import prepare_sampler
 from diffcredit.diffusion.interruption import interruption
-from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
