@@ -12,7 +12,7 @@ import torch
 
 from diffcredit.diffusion.fast.eligibility import trains_fast
 from diffcredit.diffusion.generating import generate, goes_fast
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import WORTHWHILE, train, train_each
