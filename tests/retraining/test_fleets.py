@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from diffcredit.diffusion import Training, training
-from diffcredit.diffusion.diverging import TrainingDiverged
+from diffcredit.diffusion.stepwise import TrainingDiverged
 from diffcredit.retraining import contributor_models, fine_tune, from_scratch
 from diffcredit.retraining.contributor_models import ContributorModels
 

@@ -1,4 +1,4 @@
-"""Training images as a model sees them, computed once: what an autoencoder made of them is kept and found again."""
+"""Training images encoded for a model; latents of an autoencoder are cached."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ def encoded(
     mirrored: bool = True,
     progress: Progress = silent,
 ) -> Batch:
-    """All contributions on the model's device. Where encoding takes more than arithmetic, ``folder`` has it in a file
-    whose name carries the fingerprints of the images and of the autoencoder."""
+    """Return all contributions, encoded, on the model's device. Where that takes more than arithmetic, they are cached
+    in ``folder``, in a file named by the fingerprints of the images and of the autoencoder."""
     if not model.encoding:
         return model.encode(contributions.images, contributions.captions, mirrored=mirrored)
     identity = fingerprint([model.encoding, contributions.fingerprint, mirrored])

@@ -12,7 +12,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
 from diffcredit.diffusion.model import Batch, Family, Images
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.pretrained import PretrainedUNet, require_one
 from diffcredit.diffusion.unconditional import Unconditional, preset_config
 

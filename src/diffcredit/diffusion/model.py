@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 
 Images = NDArray[np.uint8]
 """(m, h, w, 3) uint8."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.pretrained import (
     folder_of,
     load_pretrained,

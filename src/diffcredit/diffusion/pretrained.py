@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import nn
 
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import canonical_json
 

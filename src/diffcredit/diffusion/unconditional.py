@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from diffcredit.diffusion import networks
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError

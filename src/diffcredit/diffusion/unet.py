@@ -71,7 +71,7 @@ class UNetModel(DiffusionModel):
         for k, t in enumerate(sampler.timesteps):
             prediction = self.guided(x, t.expand(len(x)).to(x.device), seeds, guidance)
             if on_step is not None:
-                on_step(k, self.noise_schedule.foreseen(prediction, x, t))
+                on_step(k, self.noise_schedule.predicted_x0(prediction, x, t))
             x = sampler.step(prediction, t, x)
         check_finite(x)
         return x

@@ -9,7 +9,7 @@ import torch
 
 from diffcredit.diffusion.fast import compiling
 from diffcredit.diffusion.fast.compiling import Compiled, traced
-from diffcredit.diffusion.fast.rehearsing import have_compiled
+from diffcredit.diffusion.fast.precompiling import precompile_kernels
 
 TABLE = torch.linspace(0, 1, 7)
 
@@ -136,5 +136,5 @@ def test_operations_are_called_once_for_what_they_are_given(monkeypatch):
 
     graph, _ = traced(function, [torch.ones(2, 3), torch.ones(2, 3)])
     assert not seen  # a trace computes nothing
-    have_compiled(graph.graph)
+    precompile_kernels(graph.graph)
     assert sorted(seen) == [((2, 3), (3, 1), "cpu", 2), ((2, 3), (3, 1), "cpu", 3), ((3, 2), (1, 3), "cpu", 3)]

@@ -14,7 +14,7 @@ from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler
 from diffcredit.diffusion.fast.training import plan_among, train_fleet
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.retraining.lora import LoRA, _frozen

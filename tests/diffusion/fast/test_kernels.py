@@ -140,9 +140,9 @@ for models in (1, 2):
 """
 
 TRACED = """
-from diffcredit.diffusion import noises
+from diffcredit.diffusion import counter_rng
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.fast import functional, rehearsing
+from diffcredit.diffusion.fast import functional, precompiling
 from diffcredit.diffusion.fast.compiling import Compiled, traced
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.session import Session
@@ -150,9 +150,9 @@ from diffcredit.diffusion.session import Session
 models, images, here = 2, 2, torch.device("cpu")
 x, t, keys = torch.randn(models * images, 3, 8, 8), torch.tensor([3, 700, 20, 400]), torch.tensor([5, -6])
 flip = torch.tensor([True, False, False, True])
-tables = noises.counters(x[0].numel() * images, here), noises.quantiles(here)
+tables = counter_rng.normal_counters(x[0].numel() * images, here), counter_rng.quantiles(here)
 base = DDPM.create("tiny", 8, 0)
-rehearsing.AT_ONCE = 1  # Triton's interpreter knows no threads
+precompiling.AT_ONCE = 1  # Triton's interpreter knows no threads
 COMPILES = False
 LIKES = [base]
 
@@ -178,7 +178,7 @@ for like in LIKES:
     expected = gradients()(*given)
     functional.stacked = lambda network, count, cuda: stacked(network, count, cuda=True)
     graph, constants = traced(gradients(), given)
-    rehearsing.have_compiled(graph.graph)
+    precompiling.precompile_kernels(graph.graph)
     convolutions, slopes = of_kind(graph, "convolve"), of_kind(graph, "norm_slopes")
     assert constants and convolutions and len({node.args[1] for node in convolutions}) == len(convolutions)  # once each
     if like is base:

@@ -26,7 +26,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import diffcredit.diffusion
-from diffcredit.diffusion.fast.rehearsing import have_compiled
+from diffcredit.diffusion.fast.precompiling import precompile_kernels
 from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisions_by_one
 from diffcredit.util.artifacts import atomic_folder, fingerprint
 from diffcredit.util.events import event
@@ -107,7 +107,7 @@ def _forget_unused(folder: Path) -> None:
 def _made(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
     """``function`` compiled, and the constants that are to be given to it last."""
     graph, constants = traced(function, given)
-    have_compiled(graph.graph)
+    precompile_kernels(graph.graph)
     patches = PATCHES | ({RULED: True} if sums_by_rule() else {})
     compiled = torch._inductor.standalone_compile(
         graph, [*given, *constants], dynamic_shapes="from_example_inputs", options={"config_patches": patches}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.products import product
 from diffcredit.diffusion.fast.kernels.weights import weight_lines, weight_sums, weight_windows
-from diffcredit.diffusion.fast.tiles import PROCESSORS, over, power_of_2
+from diffcredit.diffusion.fast.tiles import PROCESSORS, ceil_div, next_power_of_2
 
 ROWS = 64  # that a step of the sums over pixels takes
 
@@ -79,7 +79,7 @@ def _weight_slopes(
     rows = images // models * y_height * y_width
     sharing = _sharing(x, slope, models, side, stride, padding)
     sums, bias_sums = _weight_pieces(x, slope, models, side, stride, padding, biased)
-    piece_rows = over(over(rows, sharing.pieces), ROWS) * ROWS
+    piece_rows = ceil_div(ceil_div(rows, sharing.pieces), ROWS) * ROWS
     options: dict[str, Any] = {
         "HEIGHT": height,
         "WIDTH": width,
@@ -125,13 +125,13 @@ class _Sharing:
 def _sharing(x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int) -> _Sharing:
     columns, channels = slope.shape[1], x.shape[1]
     rows = slope.shape[0] // models * slope.shape[2] * slope.shape[3]
-    out, into = (min(16 if _exact(x) else 64, max(16, power_of_2(size))) for size in (columns, channels))
+    out, into = (min(16 if _exact(x) else 64, max(16, next_power_of_2(size))) for size in (columns, channels))
     if side == 3 and stride == padding == 1:
         kernel, into, programs = weight_lines if out == 64 else weight_windows, min(32, into), 6
-        tiles = over(columns, out) * over(channels, into)
+        tiles = ceil_div(columns, out) * ceil_div(channels, into)
     else:
         kernel, programs = weight_sums, 4
-        tiles = side * over(columns, out) * over(channels, into)
+        tiles = side * ceil_div(columns, out) * ceil_div(channels, into)
     pieces = max(1, min(programs * PROCESSORS // (tiles * models), rows // 512))
     return _Sharing(kernel, out, into, tiles, pieces)
 
@@ -172,9 +172,9 @@ def _multiply(
     tall, wide, terms = 128, 128, next((terms for terms in (64, 32, 16) if channels % terms == 0), 32)
     if _exact(x):
         tall, wide, terms = 32, 32, 16
-    tile = min(wide, max(16, power_of_2(columns)))
+    tile = min(wide, max(16, next_power_of_2(columns)))
     of_out, _, of_tap, _ = weight.stride()[1:]
-    product[(over(rows, tall) * over(columns, tile), models)](
+    product[(ceil_div(rows, tall) * ceil_div(columns, tile), models)](
         x,
         weight,
         bias,

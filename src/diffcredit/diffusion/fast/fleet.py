@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diffcredit.diffusion.counter_rng import normal_counters, quantiles, word_counters
 from diffcredit.diffusion.draws import Plan
 from diffcredit.diffusion.fast.compiling import sums_by_rule
+from diffcredit.diffusion.fast.cuda_graph import WARM_UP, Replayed
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions
-from diffcredit.diffusion.fast.replaying import WARM_UP, Replayed
 from diffcredit.diffusion.model import Batch
-from diffcredit.diffusion.noises import counted, counters, quantiles
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
@@ -58,8 +58,8 @@ class Fleet:
         self._rates = torch.tensor([learning_rate(settings, min(step, last)) for step in steps], **real)
         self._shares = torch.tensor([averaged_share(settings, min(step, last) + 1) for step in steps], **real)
         self._losses = torch.zeros(len(steps), self.count, **real)
-        self._quantiles, self._counters = quantiles(device), counters(data.x[0].numel() * size, device)
-        self._table = counted(DROPPED, device) if functions.drops else None
+        self._quantiles, self._counters = quantiles(device), normal_counters(data.x[0].numel() * size, device)
+        self._table = word_counters(DROPPED, device) if functions.drops else None
         self._at = torch.zeros(1, **whole)  # the step to be taken
         self._rate = torch.zeros((), **real)
         graphed = device.type == "cuda"

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from diffcredit.diffusion.dropping import CountedDropout
+from diffcredit.diffusion.counter_rng import normals_of
+from diffcredit.diffusion.dropout import CountedDropout
 from diffcredit.diffusion.fast.compiling import Compiled
-from diffcredit.diffusion.fast.seams import Seams
+from diffcredit.diffusion.fast.fusion import FusionMode
 from diffcredit.diffusion.fast.stacking import stacked
-from diffcredit.diffusion.noises import normals_of
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
@@ -67,7 +67,7 @@ class Functions:
 
         def function(*given: Any) -> tuple[Tensor, ...]:
             names = [*trained, *frozen]
-            with torch.enable_grad(), Seams() if self.count > 1 else nullcontext():
+            with torch.enable_grad(), FusionMode() if self.count > 1 else nullcontext():
                 leaves = [weight.detach().requires_grad_() for weight in given[: len(trained)]]
                 weights = dict(zip(names, [*leaves, *given[len(trained) : len(names)]], strict=True))
                 losses = self._losses(weights, *given[len(names) :], min_snr)

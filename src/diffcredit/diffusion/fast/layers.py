@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diffcredit.diffusion.fast.seams import can_add, parts
+from diffcredit.diffusion.fast.fusion import parts_of, with_addition
 from diffcredit.errors import DiffcreditError
 
 LEAST = 16  # channels that the kernels' tiles are made for
@@ -44,7 +44,7 @@ class StackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.convolved is not None and x.ndim == 3:
             y = self._by_kernel(x)
-            return can_add(y, lambda more: self._by_kernel(x, more))
+            return with_addition(y, lambda more: self._by_kernel(x, more))
         rows = x.reshape(self.weight.shape[0], -1, x.shape[-1])
         y = torch.bmm(rows, self.weight.transpose(1, 2))
         if self.bias is not None:
@@ -87,7 +87,7 @@ class StackedConv(nn.Module):
 
     def _by_kernel(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         assert self.convolved is not None
-        beside, options = parts(x), (self.stride[0], self.padding[0])
+        beside, options = parts_of(x), (self.stride[0], self.padding[0])
         if beside is not None and weight.shape[2] == 1:
             # of what was put together, the sum of the parts' products
             first, second = beside
@@ -95,7 +95,7 @@ class StackedConv(nn.Module):
             so_far = self.convolved(first, weight[..., :size], bias, *options)
             return self.convolved(second, weight[..., size:], None, *options, so_far)
         y = self.convolved(x, weight, bias, *options)
-        return can_add(y, lambda more: self.convolved(x, weight, bias, *options, more))  # ty: ignore[call-non-callable]
+        return with_addition(y, lambda more: self.convolved(x, weight, bias, *options, more))  # ty: ignore[call-non-callable]
 
 
 def _kernel() -> Callable[..., Tensor]:

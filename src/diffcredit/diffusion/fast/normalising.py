@@ -13,8 +13,8 @@ from diffusers.models.resnet import ResnetBlock2D
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diffcredit.diffusion.fast.fusion import parts_of
 from diffcredit.diffusion.fast.layers import StackedConv, simple
-from diffcredit.diffusion.fast.seams import parts
 
 JOINED = "joined"  # of a block's ``time_embedding_norm``: none of those at which it does something itself
 
@@ -39,7 +39,7 @@ class Norm(nn.Module):
         shift, self.shift = self.shift, None
         if self.normed is not None:
             weight, bias = (each.reshape(-1, x.shape[1]) for each in (self.weight, self.bias))
-            first, other = parts(x) or (x, None)
+            first, other = parts_of(x) or (x, None)
             return self.normed(first, shift, weight, bias, self.groups, self.eps, silu=self.silu, other=other)
         if shift is not None:
             x = (x + shift[(..., *[None] * (x.ndim - 2))]).to(x.dtype)

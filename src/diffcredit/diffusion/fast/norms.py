@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.norms import norm, norm_slopes
-from diffcredit.diffusion.fast.tiles import PROCESSORS, over, power_of_2
+from diffcredit.diffusion.fast.tiles import PROCESSORS, ceil_div, next_power_of_2
 
 REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are read a second time
 
@@ -144,16 +144,18 @@ def _tiling(images: int, pixels: int, channels: int, groups: int, *, back: bool)
     time, from the caches, which with many of them is no loss."""
     each = channels // groups
     narrow, wide = (_groups_of(span, each, groups) for span in (16, 32))
-    few = images * over(groups, wide) < 2 * PROCESSORS
-    fits = power_of_2(pixels) * power_of_2(narrow * each) <= REGISTERS
+    few = images * ceil_div(groups, wide) < 2 * PROCESSORS
+    fits = next_power_of_2(pixels) * next_power_of_2(narrow * each) <= REGISTERS
     whole = fits and (few or (not back and pixels > 256 and narrow * each == 16))
     some = narrow if whole else wide
-    lanes = power_of_2(some * each)
+    lanes = next_power_of_2(some * each)
     if whole:
-        rows = power_of_2(pixels)
+        rows = next_power_of_2(pixels)
         warps = min(16, max(2, rows * lanes // 2048))
     else:
-        rows = min(256, max(1, power_of_2(pixels) // 2 if back else power_of_2(pixels)), max(1, REGISTERS // lanes))
+        rows = min(
+            256, max(1, next_power_of_2(pixels) // 2 if back else next_power_of_2(pixels)), max(1, REGISTERS // lanes)
+        )
         warps = min(4, max(1, rows * lanes // 1024))
     options: dict[str, int | bool] = {
         "EACH": each,
@@ -163,7 +165,7 @@ def _tiling(images: int, pixels: int, channels: int, groups: int, *, back: bool)
         "WHOLE": rows >= pixels,
         "num_warps": warps,
     }
-    return options, over(groups, some)
+    return options, ceil_div(groups, some)
 
 
 def _groups_of(span: int, each: int, groups: int) -> int:

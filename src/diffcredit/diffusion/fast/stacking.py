@@ -12,7 +12,7 @@ from diffusers.models.upsampling import Upsample2D
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from diffcredit.diffusion.dropping import counting
+from diffcredit.diffusion.dropout import counted_dropouts
 from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear, simple
 from diffcredit.diffusion.fast.normalising import Norm, join
 
@@ -22,7 +22,7 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     (:func:`torch.func.functional_call`); of one model, as they are."""
     # training is no other mode, since what drops out does so when it is given keys; in it, diffusers copies tensors
     fleet = copy.deepcopy(network).eval()
-    for name, dropout in counting(fleet).items():
+    for name, dropout in counted_dropouts(fleet).items():
         fleet.set_submodule(name, dropout)
     for name, module in fleet.named_modules():
         if isinstance(module, _DropoutNd) and module.p > 0:

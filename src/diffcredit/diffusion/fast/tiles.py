@@ -3,11 +3,11 @@
 PROCESSORS = 132  # about as many as a large GPU has
 
 
-def over(total: int, each: int) -> int:
+def ceil_div(total: int, each: int) -> int:
     """⌈total / each⌉."""
     return -(-total // each)
 
 
-def power_of_2(least: int) -> int:
+def next_power_of_2(least: int) -> int:
     """The smallest that is not less."""
     return 1 << (max(1, least) - 1).bit_length()

@@ -7,13 +7,12 @@ from pathlib import Path
 from torch import Tensor
 
 from diffcredit.diffusion import checkpoints
-from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
+from diffcredit.diffusion.checkpoints import interruption, read_checkpoint, write_checkpoint
 from diffcredit.diffusion.draws import Plan, plan
 from diffcredit.diffusion.fast.eligibility import dtype_of
 from diffcredit.diffusion.fast.fleet import Fleet
 from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import prepare_sampler
-from diffcredit.diffusion.interruption import interruption
 from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Training

@@ -63,7 +63,7 @@ class NoiseSchedule:
             return noise
         return x if self.prediction == "sample" else self._ddim.get_velocity(x, noise, cast(torch.IntTensor, t))
 
-    def foreseen(self, prediction: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+    def predicted_x0(self, prediction: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
         """x̂₀: what ``prediction`` says that x_t at the one time step ``t`` comes from, cut off where samplers do so."""
         alpha = self._ddim.alphas_cumprod[t]  # a number on the CPU goes with x_t on any device
         if self.prediction == "epsilon":
@@ -112,7 +112,7 @@ class NoiseSchedule:
         return Sampler(scheduler, options={"use_clipped_model_output": True} if clips else {})
 
     def _dpm(self, steps: int) -> "Sampler":
-        """DPM-Solver++ of x̂₀ as :meth:`foreseen` has it, cut off where the schedule says so."""
+        """DPM-Solver++ of x̂₀ as :meth:`predicted_x0` has it, cut off where the schedule says so."""
         if self.prediction == "epsilon" and self.config.get("rescale_betas_zero_snr"):
             raise UserError(
                 "sampling.scheduler: 'dpm' takes no model that predicts the noise and ends in pure noise "
@@ -123,7 +123,7 @@ class NoiseSchedule:
         # no nearer than 2.
         scheduler = DPMSolverMultistepScheduler(**options, prediction_type="sample", solver_order=2)
         scheduler.set_timesteps(timesteps=dpm_time_steps(self.time_steps, steps))
-        return Sampler(scheduler, self.foreseen)
+        return Sampler(scheduler, self.predicted_x0)
 
 
 def dpm_time_steps(time_steps: int, steps: int) -> list[int]:

@@ -14,7 +14,7 @@ from torch.fx.node import map_arg
 AT_ONCE = 8  # each has its tensors
 
 
-def have_compiled(graph: Graph) -> None:
+def precompile_kernels(graph: Graph) -> None:
     """Calls each of our operations in ``graph`` once, on whatever is in memory: what they compute is not looked at."""
     calls: dict[str, Node] = {}
     for node in graph.nodes:

@@ -1,8 +1,8 @@
 """Where a network's own code puts tensors together, kernels of the fast path may take them apart, and the other way.
 
-diffusers' blocks write ``cat`` and ``+`` between layers. Within :class:`Seams`, a layer that is given a ``cat`` can ask
-what it was put together from, and a sum with the result of a layer is made by that layer's own kernel. The blocks' code
-runs as it is; what nobody needs any more is left out of the trace.
+diffusers' blocks write ``cat`` and ``+`` between layers. Within :class:`FusionMode`, a layer that is given a ``cat``
+can ask what it was put together from, and a sum with the result of a layer is made by that layer's own kernel. The
+blocks' code runs as it is; what nobody needs any more is left out of the trace.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from torch.overrides import TorchFunctionMode
 _SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__}
 _MOVES = {torch.Tensor.transpose, torch.Tensor.reshape}
 # Layers ask for the mode that they are called in: diffusers' blocks, which call them, cannot hand it down.
-_current: ContextVar["Seams | None"] = ContextVar("seams", default=None)
+_current: ContextVar["FusionMode | None"] = ContextVar("fusion", default=None)
 
 Adding = Callable[[Tensor], Tensor]
 
 
-class Seams(TorchFunctionMode):
+class FusionMode(TorchFunctionMode):
     """Remembers, while a function is traced, which images were put together from two, and which can be added to."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Seams(TorchFunctionMode):
         self._parts: dict[int, tuple[Tensor, tuple[Tensor, Tensor]]] = {}
         self._adding: dict[int, tuple[Tensor, Adding]] = {}
 
-    def __enter__(self) -> "Seams":
+    def __enter__(self) -> "FusionMode":
         self._token = _current.set(self)
         super().__enter__()
         return self
@@ -86,14 +86,14 @@ def _are_images(tensors: Any) -> bool:
     return len(tensors) == 2 and all(each.ndim == 4 and each.dtype == tensors[0].dtype for each in tensors)
 
 
-def parts(x: Tensor) -> tuple[Tensor, Tensor] | None:
+def parts_of(x: Tensor) -> tuple[Tensor, Tensor] | None:
     """What the images ``x`` were put together from, if that is known."""
     seams = _current.get()
     found = None if seams is None else seams._parts.get(id(x))
     return None if found is None else found[1]
 
 
-def can_add(result: Tensor, adding: Adding) -> Tensor:
+def with_addition(result: Tensor, adding: Adding) -> Tensor:
     """``result``, of which the sum with another tensor of its shape is ``adding(other)``."""
     seams = _current.get()
     if seams is not None:
