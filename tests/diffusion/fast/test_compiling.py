@@ -107,10 +107,10 @@ def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(tmp_path, monkeyp
 
 def test_other_code_or_settings_are_another_function(monkeypatch):
     here = torch.device("cpu")
-    before = compiling._surroundings(here)
-    assert compiling._surroundings(here) == before
+    before = compiling._environment(here)
+    assert compiling._environment(here) == before
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32)
-    assert compiling._surroundings(here) != before
+    assert compiling._environment(here) != before
 
 
 def test_constants_become_arguments():

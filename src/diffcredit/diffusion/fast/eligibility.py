@@ -1,4 +1,4 @@
-"""Whether the fast path can go, and if not, why."""
+"""Decide whether a model takes the fast path, and warn once why not."""
 
 import os
 from importlib.util import find_spec
@@ -16,19 +16,19 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 
 def dtype_of(precision: str, device: torch.device) -> torch.dtype:
-    """The numbers that a network computes with: ``auto`` is bfloat16 on a GPU that has it."""
+    """Return the dtype that a network computes with: ``auto`` is bfloat16 on a GPU that supports it."""
     if precision == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported(False) else torch.float32
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def trains_fast(model: DiffusionModel, settings: Training) -> bool:
-    """Whether ``model`` is trained on the fast path. Of a GPU that is not, one warning says why."""
+    """Return whether ``model`` is trained on the fast path. If not on a GPU, warn once why."""
     return model.device.type == "cuda" and _is_clear("training", _obstacle(model) or _obstacle_in(settings))
 
 
 def samples_fast(model: DiffusionModel | UNetModel) -> bool:
-    """Whether ``model`` is sampled on the fast path. Of a GPU that is not, one warning says why."""
+    """Return whether ``model`` is sampled on the fast path. If not on a GPU, warn once why."""
     obstacle = _obstacle(model)
     if obstacle is None and getattr(type(model), "guided", None) is not UNetModel.guided:
         obstacle = "it is guided by a text"

@@ -31,7 +31,7 @@ def functions_of(session: Session, like: UNetModel, count: int, dtype: torch.dty
 
 
 def architecture(like: UNetModel) -> str:
-    """Fingerprint of all of ``like`` but its weights."""
+    """Return the fingerprint of all of ``like`` but its weights."""
     shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
     buffers = {name: buffer.numpy(force=True) for name, buffer in like.network.named_buffers()}
     parts = [type(like).__name__, shapes, like.noise_schedule.config, repr(like.network), fingerprint_arrays(buffers)]
@@ -39,8 +39,8 @@ def architecture(like: UNetModel) -> str:
 
 
 class Functions:
-    """Gradients and predictions of ``count`` models as ``like``, computed in ``dtype`` with weights given at each
-    call. Whoever compiles and records them holds ``recording``."""
+    """Gradients and predictions of ``count`` models like ``like``, computed in ``dtype`` with weights given at each
+    call. The lock ``recording`` is held while they are compiled and recorded."""
 
     def __init__(self, like: UNetModel, count: int, dtype: torch.dtype, recording: threading.Lock) -> None:
         self.count, self.dtype, self.recording = count, dtype, recording
@@ -51,19 +51,20 @@ class Functions:
         self._model.network.register_forward_pre_hook(self._convert, with_kwargs=True)
         self._module = _Calls(self._model)
         self._dropouts = [module for module in self._model.network.modules() if isinstance(module, CountedDropout)]
-        # the schedule moves its table to the device at first use, which is not to be in a trace
+        # the schedule moves its table to the device at first use, which must not be in a trace
         nothing = torch.zeros(1, 1, 1, 1, device=like.device)
         like.noise_schedule.add_noise(nothing, nothing, torch.zeros(1, dtype=torch.long, device=like.device))
         self._known: dict[str, Function] = {}
 
     @property
     def drops(self) -> bool:
-        """Whether the network drops out some of what it sees."""
+        """Whether the network has dropout."""
         return bool(self._dropouts)
 
     def gradients(self, trained: Sequence[str], frozen: Sequence[str], min_snr: float | None, sign: int) -> Function:
-        """Of the weights ``trained``, each (K, …), of the ``frozen`` ones, and of what :meth:`_losses` wants: the
-        models' losses (K,), and the gradients of ``sign`` times their sum for the trained weights."""
+        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones and the further arguments
+        of :meth:`_losses` to the models' losses (K,) and the gradients of ``sign`` times their sum by the trained
+        weights."""
 
         def function(*given: Any) -> tuple[Tensor, ...]:
             names = [*trained, *frozen]
@@ -76,7 +77,8 @@ class Functions:
         return self._ready(function, ["gradients", list(trained), list(frozen), min_snr, sign])
 
     def prediction(self, names: Sequence[str]) -> Function:
-        """Of the weights ``names``, of images (K·b, c, h, w) and of their time steps (K·b,): what the network says."""
+        """Return the function from the weights ``names``, images (K·b, c, h, w) and time steps (K·b,) to
+        predictions."""
 
         def function(*given: Any) -> tuple[Tensor]:
             *weights, x, t = given
@@ -89,7 +91,7 @@ class Functions:
         return self._ready(function, ["prediction", list(names)])
 
     def _ready(self, function: Function, what: list[object]) -> Function:
-        """``function`` as it is called: on a GPU compiled, once for all who ask for ``what``."""
+        """Return ``function``, on a GPU compiled, once for each ``what``."""
         key = fingerprint(what)
         if key not in self._known:
             self._known[key] = Compiled(function, [*self._identity, what]) if self._compiles else function
@@ -109,8 +111,8 @@ class Functions:
         table: Tensor | None,
         min_snr: float | None,
     ) -> Tensor:
-        """The mean loss (K,) of each model on its images x (K·b, c, h, w), ``mirrored`` where ``flip`` (K·b,), at time
-        steps t (K·b,), with the noises of its key of ``keys`` (K,); ``table`` has the counters for dropout."""
+        """Return the mean loss (K,) of each model on its images x (K·b, c, h, w), ``mirrored`` where ``flip`` (K·b,),
+        at time steps t (K·b,), with the noises of ``keys`` (K,); ``table`` has the counters for dropout."""
         x = torch.where(flip[:, None, None, None], mirrored, x)
         noise = normals_of(keys, counters, quantiles)[:, : x.numel() // self.count].reshape(x.shape).to(x.dtype)
         for dropout in self._dropouts:
@@ -123,7 +125,7 @@ class Functions:
         return losses.view(self.count, -1).mean(dim=1)
 
     def _convert(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The network's inputs in this type of numbers, and channels last."""
+        """Convert the network's inputs to ``dtype`` and channels last."""
 
         def one(value: Any) -> Any:
             if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -134,12 +136,12 @@ class Functions:
 
 
 def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The network's weights by their names in :class:`_Calls`."""
+    """Return the network's weights by their names in :class:`_Calls`."""
     return {f"network.{name}": weight for name, weight in weights.items()}
 
 
 class _Calls(nn.Module):
-    """A model's loss and prediction as a module that has the network's parameters."""
+    """A model's loss and prediction as a module with the network's parameters."""
 
     def __init__(self, model: UNetModel) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Images of one model after another, all steps from the noises to the images in one recording."""
+"""Sampling of one model after another, with all steps from noise to image in one CUDA graph."""
 
 import threading
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def _sampler_for(session: Session, like: UNetModel, sampling: Sampling) -> "Fast
 
 
 class FastSampler:
-    """Samples models as ``like``, ``sampling.batch_size`` images at a time."""
+    """Samples models like ``like``, ``sampling.batch_size`` images at a time."""
 
     def __init__(self, like: UNetModel, functions: Functions, sampling: Sampling) -> None:
         self._sampling, self._like = sampling, like
@@ -61,7 +61,7 @@ class FastSampler:
         self._weights = [view[0] for view in layout.views(weights)]
         self._predict = functions.prediction(layout.names)
         self._size = min(sampling.batch_size, sampling.images)
-        # every model starts from the same: drawn once
+        # the same for every model, hence drawn once
         self._noises = initial_noise(like.shape, sampling.seeds).to(device)
         self._x = torch.zeros(self._size, *like.shape, device=device)
         self._times = torch.as_tensor(like.noise_schedule.sampler(sampling.scheduler, sampling.steps).timesteps)
@@ -72,13 +72,13 @@ class FastSampler:
         )
 
     def record(self) -> None:
-        """What is paid for once."""
+        """Compile and record the sampling, if that is still to be done."""
         if isinstance(self.denoise, Replayed):
             self.denoise.record()
 
     @torch.no_grad()
     def sample(self, model: UNetModel) -> Images:
-        """The images (m, h, w, 3) of ``model``."""
+        """Return the images (m, h, w, 3) of ``model``."""
         for mine, weight in zip(self._weights, model.network.parameters(), strict=True):
             mine.copy_(weight)
         self.record()
@@ -97,7 +97,7 @@ class FastSampler:
 
     @torch.no_grad()
     def _all_steps(self) -> None:
-        """From the noises in ``_x`` to what the model makes of them, in place."""
+        """Denoise ``_x`` in place, from pure noise to samples."""
         sampler = self._like.noise_schedule.sampler(self._sampling.scheduler, self._sampling.steps)
         x = self._x
         for t, asked in zip(self._times, self._asked, strict=True):

@@ -1,4 +1,4 @@
-"""Models trained by fleets: what is recorded stays, and the next coalition's model takes the place of the last."""
+"""Training by fleets, which are kept and reloaded with the next coalitions' models."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.util.artifacts import fingerprint
 
-LOOK_STEPS = 25  # between two looks at what the device has done, for which it waits a moment
+LOOK_STEPS = 25  # between two checks of the losses, for which the host waits for the device
 
 
 def fleet_for(
@@ -38,7 +38,7 @@ def fleet_for(
 
 
 def plan_among(data: Batch, places: Tensor, settings: Training, seed: int, time_steps: int) -> Plan:
-    """Of a training on the images at ``places`` (m,) of ``data``; the plan's places are those in ``data``."""
+    """Plan a training on the images at ``places`` (m,) of ``data``; the plan's places are indices in ``data``."""
     own = plan(data.rows[places], settings, seed, time_steps)
     return Plan(places[own.places], own.flip, own.t, own.keys)
 
@@ -52,9 +52,9 @@ def train_fleet(
     identity: object = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> list[str | None]:
-    """Trains ``models``, which ``fleet`` is loaded with, in place; of each, None or why it is not to be trusted.
+    """Train ``models``, with which ``fleet`` is loaded, in place; return for each None or what is wrong with it.
 
-    With a ``checkpoint`` the run of this ``identity`` saves itself and continues, as ``train`` says.
+    With a ``checkpoint`` the run of this ``identity`` is saved and continued as in ``train``.
     """
     prepare_sampler(session, models[0])
     steps = fleet.settings.steps
@@ -65,7 +65,7 @@ def train_fleet(
         done = 0 if state is None else fleet.restore(state)
     saved = time.monotonic()
     with interruption(checkpoint is not None) as interrupted:
-        while done < steps and fleet.sound(done):  # if no model is left to train, that is told by unload
+        while done < steps and fleet.sound(done):  # unload reports models that are not
             for _ in range(min(LOOK_STEPS, steps - done)):
                 fleet.step()
                 done += 1
@@ -73,7 +73,7 @@ def train_fleet(
                 on_step(done, steps)
             overdue = time.monotonic() - saved > checkpoints.CHECKPOINT_SECONDS
             if checkpoint is not None and (overdue or interrupted.is_set()):
-                if fleet.sound(done):  # only that is worth keeping
+                if fleet.sound(done):  # only a sound state is worth saving
                     write_checkpoint(checkpoint, mark, fleet.state(done))
                 saved = time.monotonic()
             if interrupted.is_set():
