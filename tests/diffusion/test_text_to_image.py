@@ -376,8 +376,7 @@ def test_a_folder_that_is_no_pipeline_is_refused(ddpm_folder, sd_folder):
 
 
 @pytest.mark.parametrize(
-    ("part", "kind"),
-    [("unet", "UNet2DConditionModel"), ("vae", "AutoencoderKL"), ("text_encoder", "CLIPTextModel")],
+    ("part", "kind"), [("unet", "UNet2DConditionModel"), ("vae", "AutoencoderKL"), ("text_encoder", "CLIPTextModel")]
 )
 @pytest.mark.parametrize("keep", [None, -100])
 def test_missing_and_corrupt_weights_are_named(folder, part, kind, keep):

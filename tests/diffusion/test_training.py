@@ -279,9 +279,7 @@ def test_ctrl_c_without_a_checkpoint_is_pythons_own():
     seen = []
     with pytest.raises(KeyboardInterrupt):
         trained(
-            SETTINGS["constant"],
-            None,
-            lambda done, total: (seen.append(done), os.kill(os.getpid(), signal.SIGINT)),
+            SETTINGS["constant"], None, lambda done, total: (seen.append(done), os.kill(os.getpid(), signal.SIGINT))
         )
     assert seen == [1]
 

@@ -117,10 +117,7 @@ def test_a_model_is_plain_and_can_be_kept(base, tmp_path):
 def test_who_cannot_have_an_adapter_is_told(base, monkeypatch):
     without = copy.copy(base.base)
     without.network = unet(
-        size=8,
-        down_block_types=("DownBlock2D",) * 2,
-        up_block_types=("UpBlock2D",) * 2,
-        add_attention=False,
+        size=8, down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2, add_attention=False
     )
     with pytest.raises(UserError, match="'lora' trains the attention's to_q, to_k, to_v, and this network has no"):
         LoRA().rehearse(without, PLAIN, base.contributions)

@@ -166,13 +166,7 @@ def test_fine_tuning_for_everybody_is_training_the_base_on_everything(tmp_path):
 def test_fine_tuning_takes_what_is_not_given_from_the_base():
     base = Training(steps=50, batch_size=7, learning_rate=2e-3, gradient_clip=0.5, flip=False, ema=0.99)
     assert FineTune(steps=9).training(base) == Training(
-        steps=9,
-        batch_size=7,
-        learning_rate=2e-3,
-        gradient_clip=0.5,
-        flip=False,
-        schedule="cosine",
-        average_tail=0.25,
+        steps=9, batch_size=7, learning_rate=2e-3, gradient_clip=0.5, flip=False, schedule="cosine", average_tail=0.25
     )
     paper = FineTune(steps=9, schedule="constant", average_tail=None)
     assert paper.training(dataclasses.replace(base, warmup_steps=20)) == dataclasses.replace(

@@ -72,11 +72,7 @@ class LatentDiffusion(Unconditional):
 
 
 def encode_both(
-    stage: FirstStage,
-    images: Images,
-    device: torch.device,
-    mirrored: bool,
-    on_image: Callable[[int, int], None] | None,
+    stage: FirstStage, images: Images, device: torch.device, mirrored: bool, on_image: Callable[[int, int], None] | None
 ) -> tuple[Tensor, Tensor]:
     """Return the latents of ``images`` and, if ``mirrored``, of their mirror images, which are not mirrored latents."""
     total = len(images) * (2 if mirrored else 1)

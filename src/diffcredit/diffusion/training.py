@@ -67,14 +67,7 @@ def train(
                 raise diverged(complaints[0], settings)
             return
     train_stepwise(
-        model,
-        data,
-        settings,
-        seed=seed,
-        checkpoint=checkpoint,
-        on_step=on_step,
-        on_batch=on_batch,
-        ascend=ascend,
+        model, data, settings, seed=seed, checkpoint=checkpoint, on_step=on_step, on_batch=on_batch, ascend=ascend
     )
 
 

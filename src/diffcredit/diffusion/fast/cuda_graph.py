@@ -33,10 +33,7 @@ class Replayed:
                     self._work()
             self._stream.synchronize()
             # records without computing; another thread may measure earlier results meanwhile
-            with (
-                _nothing_collected(),
-                torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
-            ):
+            with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._work()
         self._graph = graph
         event("work recorded", seconds=round(time.perf_counter() - clock, 3))

@@ -15,12 +15,7 @@ from diffcredit.retraining.pruning.widths import widths_for
 
 
 def prune(
-    network: nn.Module,
-    parameters: float,
-    example: Example,
-    *,
-    scores: Scores | None = None,
-    multiple: int = 8,
+    network: nn.Module, parameters: float, example: Example, *, scores: Scores | None = None, multiple: int = 8
 ) -> nn.Module:
     """Return a copy on the CPU of ``network``, a U-Net of diffusers, with ``parameters`` (a share or a count) of its
     own.
