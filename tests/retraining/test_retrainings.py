@@ -117,7 +117,7 @@ def test_nobodys_model_does_not_depend_on_the_data(kind, tmp_path):
 
 def test_a_model_does_not_depend_on_the_other_coalitions(retraining, together):
     assert len(set(together)) == len(ALL)
-    for index in (0, 3, 6, 7):
+    for index in (0, 6):
         assert fingerprint(retraining, ALL[index], index) == together[index]
     assert fingerprints(retraining, ALL[[5, 2]], [5, 2]) == [together[5], together[2]]
 
@@ -129,13 +129,11 @@ def test_a_model_depends_on_the_seed_unless_nothing_is_random(retraining, togeth
 @pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
 def test_a_model_depends_on_its_coalitions_images_alone(kind, tmp_path):
     retraining = prepared(kind, ground(tmp_path))
-    for absent in range(3):
-        coalition = [i != absent for i in range(3)]
-        expected = fingerprint(retraining, coalition, 1)
-        without_change = prepared(kind, ground(tmp_path, contributions(changed=absent)))
-        assert fingerprint(without_change, coalition, 1) == expected
-        with_change = prepared(kind, ground(tmp_path, contributions(changed=(absent + 1) % 3)))
-        assert fingerprint(with_change, coalition, 1) != expected
+    coalition = [True, False, True]
+    expected = fingerprint(retraining, coalition, 1)
+    for changed in range(3):
+        other = prepared(kind, ground(tmp_path, contributions(changed=changed)))
+        assert (fingerprint(other, coalition, 1) == expected) == (changed == 1)
 
 
 @pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
@@ -236,7 +234,6 @@ def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "changes"),
     [
-        ({"parameters": 0.4}, {}),
         ({"recover_steps": 1}, {}),
         ({"recover_learning_rate": 5e-4}, {}),
         ({}, {"seed": 10}),
@@ -313,8 +310,3 @@ def test_study_files_say_how_sparse_the_start_is(tmp_path):
     assert soup.sparse == Sparsity(parameters=0.4, importance="taylor", recover_steps=3)
     with pytest.raises(UserError, match=r"retraining\.sparse\.recover: unknown; accepted: parameters, "):
         build("soup", {"sparse": {"recover": 3}}, RETRAININGS, where="retraining", beside=tmp_path)
-
-
-def test_models_can_be_sampled(retraining):
-    (model,) = retraining.models_for(np.array([[True, False, True]]), [0])
-    assert model.sample([0], 2).shape == (1, SIDE, SIDE, 3)

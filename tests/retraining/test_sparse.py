@@ -1,6 +1,7 @@
 import copy
 import dataclasses
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -223,7 +224,7 @@ def test_a_model_is_made_once_and_found_again(tmp_path):
     assert first.fingerprint != settings.pruned(on).fingerprint, "it has recovered"
     again = settings.model(dataclasses.replace(on, progress=never))
     assert again.fingerprint == first.fingerprint
-    for change in ({"importance": "random"}, {"multiple": 4}, {"parameters": 0.6}, {"recover_steps": 1}):
+    for change in ({"importance": "random"}, {"multiple": 4}, {"parameters": 0.6}):
         before = len(list(tmp_path.iterdir()))
         assert dataclasses.replace(settings, **change).model(on).fingerprint != first.fingerprint
         assert len(list(tmp_path.iterdir())) == before + 1
@@ -305,8 +306,12 @@ def test_the_gradient_is_that_of_the_mean_loss(tmp_path):
 TARGETS = ["to_q", "to_k", "to_v", "to_out.0"]
 
 
-def adapted(rank: int = 4, **options) -> UNet2DConditionModel:
+def adapted(**options) -> UNet2DConditionModel:
     """A text-to-image U-Net with a trained adapter, as far as numbers go."""
+    return made_anew(**options) if options else copy.deepcopy(made_once())
+
+
+def made_anew(rank: int = 4, **options) -> UNet2DConditionModel:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = UNet2DConditionModel(
@@ -326,6 +331,9 @@ def adapted(rank: int = 4, **options) -> UNet2DConditionModel:
             if "lora" in name:
                 nn.init.normal_(parameter)
     return network.double().eval()  # so that only what was removed can differ
+
+
+made_once = cache(made_anew)
 
 
 def lora_layers(network: nn.Module) -> dict[str, nn.Module]:
@@ -413,8 +421,7 @@ def test_pairs_are_ranked_by_the_norm_of_their_update():
         assert norms[name, pair] > largest or sum(other == name for other, _ in remaining) == 1
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
-@pytest.mark.parametrize("importance", ["magnitude", "random", "reinitialised"])
+@pytest.mark.parametrize(("share", "importance"), [(0.3, "magnitude"), (0.5, "random"), (0.8, "reinitialised")])
 def test_the_share_of_lora_parameters_is_reached(share, importance):
     network = adapted()
     total = lora_count(network)

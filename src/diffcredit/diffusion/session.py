@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Session:
-    """What was compiled and recorded, and what was learnt about this machine. At most one fleet and one sampler are
+    """All that was compiled and recorded, and what was learnt about this machine. At most one fleet and one sampler are
     kept: coalitions differ in weights and images alone, and two of either may not fit into memory."""
 
     functions: dict[str, "Functions"] = field(default_factory=dict)

@@ -93,16 +93,16 @@ def train_each(
 
     for first in range(0, len(models), at_once):
         some = slice(first, first + at_once)
-        crew = models[some]
+        group = models[some]
         complaints = None
-        if trains_fast(crew[0], settings):
+        if trains_fast(group[0], settings):
             complaints = _as_fleet(
-                crew, data, places[some], settings, seeds[some], at_once, on_step=progress(len(crew))
+                group, data, places[some], settings, seeds[some], at_once, on_step=progress(len(group))
             )
         if complaints is not None:
             found += [None if each is None else diverged(each, settings) for each in complaints]
             continue
-        for model, where, seed in zip(crew, places[some], seeds[some], strict=True):
+        for model, where, seed in zip(group, places[some], seeds[some], strict=True):
             try:
                 train(model, data.select(where), settings, seed=seed, on_step=progress(1))
                 found.append(None)

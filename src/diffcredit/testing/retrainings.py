@@ -45,7 +45,7 @@ def check_retraining(retraining: "Retraining") -> None:
             f"`weights` is {one.weights!r} at first and {two.weights!r} when prepared again from the same folder",
         )
         require(_identity(context) == before, "prepare changes the base model or the contributions' images")
-        models = _models(one, SEEDS)
+        models = _models(one, SEEDS, sample=True)
         require(_identity(context) == before, "models_for changes the base model or the contributions' images")
         _check_models(models, two)
 
@@ -93,8 +93,11 @@ def _prepared(retraining: Any, context: "RetrainingContext") -> Any:
     return prepared
 
 
-def _models(prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2, 3)) -> list[NDArray[np.float32]]:
-    """Return the weights of the models of :data:`COALITIONS`, requested in ``order`` but returned in theirs."""
+def _models(
+    prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2, 3), *, sample: bool = False
+) -> list[NDArray[np.float32]]:
+    """Return the weights of the models of :data:`COALITIONS`, requested in ``order`` but returned in theirs; with
+    ``sample``, check the models' images too."""
     coalitions = np.array(list(COALITIONS.values()), dtype=np.bool_)
     labels = list(COALITIONS)
     asked = attempt(
@@ -107,6 +110,8 @@ def _models(prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2
         require(model is not None, f"models_for gives {len(weights)} models for {len(order)} coalitions; one each")
         # now, since a retraining may put the next coalition's weights into the same model
         weights[index] = _weights(model, labels[index])
+        if sample:
+            _check_images(model, labels[index])
     require(next(iterator, None) is None, f"models_for gives more than {len(order)} models for {len(order)} coalitions")
     return [weights[index] for index in range(len(order))]
 
@@ -115,18 +120,21 @@ def _weights(model: "DiffusionModel", label: str) -> NDArray[np.float32]:
     parameters = attempt(f"the model of {label}: `network`", lambda: list(model.network.parameters()))
     weights = np.concatenate([parameter.detach().cpu().numpy().ravel() for parameter in parameters])
     require(bool(np.isfinite(weights).all()), f"the model of {label} has weights that are not finite")
+    return weights
+
+
+def _check_images(model: "DiffusionModel", label: str) -> None:
     images = attempt(f"sampling the model of {label}", lambda: model.sample([0, 1], 2))
     require(
         images.shape == (2, 16, 16, 3) and images.dtype == np.uint8,
         f"the model of {label} makes images {images.dtype} {images.shape}; uint8 (m, 16, 16, 3) expected",
     )
-    return weights
 
 
 def _check_models(models: list[NDArray[np.float32]], other: Any) -> None:
     again, reordered = _models(other, SEEDS), _models(other, SEEDS, order=(2, 3, 1, 0))
     reseeded = _models(other, [seed + 100 for seed in SEEDS])
-    alone, pair, *_ = _models(other, [SEEDS[0]] * len(SEEDS))
+    alone, pair = _models(other, [SEEDS[0]] * len(SEEDS), order=(0, 1))
     for label, first, second, moved, seeded in zip(COALITIONS, models, again, reordered, reseeded, strict=True):
         require(
             np.array_equal(first, second),

@@ -140,7 +140,7 @@ for models in (1, 2):
 """
 
 TRACED = """
-from diffcredit.diffusion import counter_rng
+from diffcredit.diffusion import counter_rng, networks
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import functional, precompiling
 from diffcredit.diffusion.fast.compiling import Compiled, traced
@@ -151,7 +151,18 @@ models, images, here = 2, 2, torch.device("cpu")
 x, t, keys = torch.randn(models * images, 3, 8, 8), torch.tensor([3, 700, 20, 400]), torch.tensor([5, -6])
 flip = torch.tensor([True, False, False, True])
 tables = counter_rng.normal_counters(x[0].numel() * images, here), counter_rng.quantiles(here)
-base = DDPM.create("tiny", 8, 0)
+config = {
+    "sample_size": 8,
+    "in_channels": 3,
+    "out_channels": 3,
+    "block_out_channels": (16, 16),
+    "layers_per_block": 1,
+    "norm_num_groups": 4,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": 16,
+}
+base = DDPM(networks.build(config, 0), config)
 precompiling.AT_ONCE = 1  # Triton's interpreter knows no threads
 COMPILES = False
 LIKES = [base]

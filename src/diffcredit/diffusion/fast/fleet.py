@@ -22,7 +22,7 @@ DROPPED = 2**20  # words that a dropout may need per sample, or samples
 
 
 class Fleet:
-    """Trains ``functions.count`` models like ``like`` on images of ``data`` with ``settings``.
+    """A trainer of ``functions.count`` models like ``like`` on images of ``data`` with ``settings``.
 
     On a GPU the step is recorded as a CUDA graph. A replay does all of it, from the choice of images to the averaged
     weights. The step's number is on the device, and its inputs are looked up there. On the CPU the step is computed
@@ -78,10 +78,10 @@ class Fleet:
     def _reset(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
         # unused places are filled with copies of the first model, whose results are ignored
         idle = self.count - len(models)
-        crew, orders = [*models, *[models[0]] * idle], [*plans, *[plans[0]] * idle]
+        filled, filled_plans = [*models, *[models[0]] * idle], [*plans, *[plans[0]] * idle]
         with torch.no_grad():
             for view, weights in zip(
-                self._layout.views(self._weights), zip(*map(_trained, crew), strict=True), strict=True
+                self._layout.views(self._weights), zip(*map(_trained, filled), strict=True), strict=True
             ):
                 for mine, weight in zip(view, weights, strict=True):
                     mine.copy_(weight)
@@ -93,13 +93,13 @@ class Fleet:
                 for value in state.values():
                     value.zero_()
             steps = slice(self.settings.steps)
-            self._places[steps] = torch.stack([plan.places for plan in orders], dim=1).to(self._places.device)
-            self._flips[steps] = torch.stack([plan.flip for plan in orders], dim=1).to(self._flips.device)
-            self._times[steps] = torch.stack([plan.t for plan in orders], dim=1).to(self._times.device)
-            self._keys[steps] = torch.stack([plan.keys for plan in orders], dim=1).to(self._keys.device)
+            self._places[steps] = torch.stack([plan.places for plan in filled_plans], dim=1).to(self._places.device)
+            self._flips[steps] = torch.stack([plan.flip for plan in filled_plans], dim=1).to(self._flips.device)
+            self._times[steps] = torch.stack([plan.t for plan in filled_plans], dim=1).to(self._times.device)
+            self._keys[steps] = torch.stack([plan.keys for plan in filled_plans], dim=1).to(self._keys.device)
             self._losses.zero_()
             self._at.zero_()
-        self._part()
+        self._start_after_current_stream()
 
     @property
     def numerics(self) -> dict[str, Any]:
@@ -115,12 +115,12 @@ class Fleet:
 
     def sound(self, done: int) -> bool:
         """Return whether a model is left whose losses of the first ``done`` steps are finite; waits for the device."""
-        self._join()
+        self._hold_current_stream()
         return bool(self._losses[:done].isfinite().all(dim=0).any())
 
     def state(self, done: int) -> dict[str, Any]:
         """Return all that changes with the steps, after ``done`` of them."""
-        self._join()
+        self._hold_current_stream()
         moments = self._optimizer.state[self._master]
         average = {} if self._average is None else {"average": self._average}
         return {"step": done, "weights": self._weights, "losses": self._losses, "optimizer": dict(moments), **average}
@@ -140,15 +140,15 @@ class Fleet:
                     moment
                 )  # in place, as the recording refers to it
             self._at.fill_(state["step"])
-        self._part()
+        self._start_after_current_stream()
         return state["step"]
 
-    def _part(self) -> None:
+    def _start_after_current_stream(self) -> None:
         """Make the fleet's stream wait for the current stream."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream())
 
-    def _join(self) -> None:
+    def _hold_current_stream(self) -> None:
         """Make the current stream wait for the fleet's."""
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
@@ -156,7 +156,7 @@ class Fleet:
     def unload(self, models: Sequence[UNetModel]) -> list[str | None]:
         """Copy the trained weights to ``models``; return for each None, or what is not finite: its loss or its
         weights."""
-        self._join()
+        self._hold_current_stream()
         result = self._weights if self._average is None else self._average
         with torch.no_grad():
             for place, model in enumerate(models):

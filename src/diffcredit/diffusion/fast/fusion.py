@@ -23,7 +23,7 @@ Adding = Callable[[Tensor], Tensor]
 
 
 class FusionMode(TorchFunctionMode):
-    """Remembers, while a function is traced, which images are concatenations and which results have a fused sum."""
+    """A memory of which images are concatenations and which results have a fused sum, while a function is traced."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -68,24 +68,24 @@ class Norm(nn.Module):
 
 
 class Done(nn.Module):
-    """Replaces a block's SiLU: the norm before applies it to images; a time embedding (K·b, c) still needs it."""
+    """A block's SiLU, left out for images, to which the norm before applies it; a time embedding (K·b, c) needs it."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.silu(x) if x.ndim == 2 else x
 
 
-def join(network: nn.Module) -> None:
+def fuse_norms(network: nn.Module) -> None:
     """Fuse the norms of ``network``, in place, with the operations beside them in diffusers' usual blocks."""
     for module in network.modules():
         if isinstance(module, ResnetBlock2D):
-            _join_block(module)
+            _fuse_block(module)
     norm, activation = (getattr(network, name, None) for name in ("conv_norm_out", "conv_act"))
     if isinstance(norm, Norm) and type(activation) is nn.SiLU:
         norm.silu = True
         network.conv_act = nn.Identity()
 
 
-def _join_block(block: ResnetBlock2D) -> None:
+def _fuse_block(block: ResnetBlock2D) -> None:
     first, second = block.norm1, block.norm2
     usual = block.time_embedding_norm == "default" and type(block.nonlinearity) is nn.SiLU
     if not (isinstance(first, Norm) and isinstance(second, Norm) and usual):
@@ -100,10 +100,10 @@ def _join_block(block: ResnetBlock2D) -> None:
     convolution = block.conv1 if isinstance(block.conv1, StackedConv) else None
     if convolution is not None:
         convolution.adds_bias = False
-    block.time_emb_proj.register_forward_hook(_leave(second, convolution))
+    block.time_emb_proj.register_forward_hook(_shift_hook(second, convolution))
 
 
-def _leave(norm: Norm, convolution: StackedConv | None) -> Callable[..., None]:
+def _shift_hook(norm: Norm, convolution: StackedConv | None) -> Callable[..., None]:
     """Return the hook of a block's projection of the time embedding: it passes the result, plus the biases of the
     ``convolution`` before, to the block's ``norm``."""
 

@@ -51,7 +51,7 @@ def _sampler_for(session: Session, like: UNetModel, sampling: Sampling) -> "Fast
 
 
 class FastSampler:
-    """Samples models like ``like``, ``sampling.batch_size`` images at a time."""
+    """A sampler of models like ``like``, ``sampling.batch_size`` images at a time."""
 
     def __init__(self, like: UNetModel, functions: Functions, sampling: Sampling) -> None:
         self._sampling, self._like = sampling, like

@@ -26,10 +26,10 @@ def fleet_size(like: DiffusionModel, settings: Training) -> int:
     except CannotStack:
         return 1
     free, _ = torch.cuda.mem_get_info(like.device)
-    return max(1, min(size, int(SHARE * free / memory(like, settings.batch_size))))
+    return max(1, min(size, int(SHARE * free / training_bytes(like, settings.batch_size))))
 
 
-def memory(like: DiffusionModel, batch_size: int) -> float:
+def training_bytes(like: DiffusionModel, batch_size: int) -> float:
     """Estimate the bytes that the training of one model needs: 22 for each trained weight (in float32, with its
     gradient, two moments, average and bf16 copy), and the inputs and outputs of convolutions and linear layers in
     bf16."""

@@ -13,7 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from diffcredit.diffusion.dropout import counted_dropouts
 from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear, simple
-from diffcredit.diffusion.fast.normalising import Norm, join
+from diffcredit.diffusion.fast.normalising import Norm, fuse_norms
 
 
 def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
@@ -34,12 +34,12 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
         elif count == 1 and cuda and type(module) is nn.Conv2d and _is_odd(module):
             fleet.set_submodule(name, StackedConv(module, cuda=cuda))
     if count > 1:
-        _give_each_its_own(fleet, cuda=cuda)
-    join(fleet)
+        _stack_trained_layers(fleet, cuda=cuda)
+    fuse_norms(fleet)
     return fleet
 
 
-def _give_each_its_own(fleet: nn.Module, *, cuda: bool) -> None:
+def _stack_trained_layers(fleet: nn.Module, *, cuda: bool) -> None:
     """Replace trained layers by those of many models, in place."""
     for name, module in list(fleet.named_modules()):
         own = [key for key, weight in module.named_parameters(recurse=False) if weight.requires_grad]
