@@ -193,7 +193,7 @@ def test_weights_that_lack_a_tensor_are_refused(own_folder):
     tensors = load_file(file)
     del tensors["conv_out.bias"]
     save_file(tensors, file, {"format": "pt"})
-    refused(own_folder, r"my-unet: the weights lack 1 tensors of UNet2DModel, such as 'conv_out\.bias'")
+    refused(own_folder, r"my-unet: 1 tensors of UNet2DModel are missing, such as 'conv_out\.bias'")
 
 
 def test_weights_of_other_widths_are_refused(own_folder):

@@ -33,7 +33,7 @@ def encoded(
             mirrored=mirrored,
             on_image=lambda done, total: progress("encoding images", done, total),
         )
-        tensors = {name: getattr(batch, name) for name in _FIELDS if getattr(batch, name) is not None}
+        tensors = {name: tensor for name, tensor in vars(batch).items() if tensor is not None}
         if not mirrored:
             del tensors["flipped"]
         with atomic_file(file) as temporary:
@@ -49,6 +49,3 @@ def encoded(
         )
     except (SafetensorError, KeyError) as error:
         raise UserError(f"{file}: not encoded images ({error}); remove it to encode them anew") from None
-
-
-_FIELDS = ("x", "flipped", "rows", "conditions", "condition_of")

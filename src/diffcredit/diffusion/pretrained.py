@@ -89,7 +89,7 @@ def load_pretrained(kind: Any, folder: Path) -> Any:
     with loading(kind, folder), quiet():
         model, report = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True)
     if missing := sorted(report["missing_keys"]):  # they would be random
-        raise UserError(f"{folder}: the weights lack {len(missing)} tensors of {kind.__name__}, such as {missing[0]!r}")
+        raise UserError(f"{folder}: {len(missing)} tensors of {kind.__name__} are missing, such as {missing[0]!r}")
     return model.float().eval()
 
 

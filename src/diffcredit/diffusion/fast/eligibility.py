@@ -30,7 +30,7 @@ def trains_fast(model: DiffusionModel, settings: Training) -> bool:
 def samples_fast(model: DiffusionModel | UNetModel) -> bool:
     """Return whether ``model`` is sampled on the fast path. If not on a GPU, warn once why."""
     obstacle = _obstacle(model)
-    if obstacle is None and getattr(type(model), "guided", None) is not UNetModel.guided:
+    if obstacle is None and isinstance(model, UNetModel) and type(model).guided is not UNetModel.guided:
         obstacle = "it is guided by a text"
     return model.device.type == "cuda" and _is_clear("sampling", obstacle)
 
