@@ -167,6 +167,6 @@ def test_a_study(kl_folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(FirstStage, "encode", never)
     again = Study.load(file)
-    assert again.base.fingerprint == base
-    again.retraining  # noqa: B018 - it takes up the encoded images
+    assert again.prepared.base.fingerprint == base
+    again.recipe.retraining  # noqa: B018 - it takes up the encoded images
     assert files_below(file.parent / "results" / "models") == kept

@@ -552,5 +552,5 @@ def test_the_base_model_and_the_latents_are_found_again(sd_folder, tmp_path, mon
     monkeypatch.setattr(TextToImageLoRA, "encode", never)
     monkeypatch.setattr(TextToImageLoRA, "create", never)
     again = Study.load(file)
-    assert again.base.fingerprint == fingerprint
-    assert again.retraining.weights == weights
+    assert again.prepared.base.fingerprint == fingerprint
+    assert again.recipe.retraining.weights == weights
