@@ -36,6 +36,7 @@ from diffcredit.diffusion.fast.sampling import FastSampler
 from diffcredit.diffusion.fast.training import fleet_for
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.networks import parameter_count
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.diffusion.training import train, train_each
@@ -105,11 +106,11 @@ def our_coalition() -> Measure:
     model = paper()
     data, images = images_for(model)
     trained, places = model.clone(), [_half(data)]
-    fleet = fleet_for(trained, data, TRAINING, 1)
+    fleet = fleet_for(current_session(), trained, data, TRAINING, 1)
     fleet.load([trained], [plan(data.rows, TRAINING, 0, trained.time_steps)])
     whole = Sampling(images=IMAGES, steps=SAMPLING_STEPS, batch_size=SAMPLING_BATCH)
     samplings = {"single": whole, "single, cheaper sampling": CHEAPER}
-    functions = functions_of(trained, 1, torch.bfloat16)
+    functions = functions_of(current_session(), trained, 1, torch.bfloat16)
     samplers = {name: FastSampler(trained, functions, sampling) for name, sampling in samplings.items()}
     for sampler in samplers.values():
         sampler.record()
@@ -143,7 +144,7 @@ def fleet_of(name: str, size: int) -> Measure:
     like = paper() if name == "paper" else preset(name)
     data, _ = images_for(like)
     settings = dataclasses.replace(TRAINING, steps=60)
-    fleet = Fleet(like, functions_of(like, size, torch.bfloat16), data, settings)
+    fleet = Fleet(like, functions_of(current_session(), like, size, torch.bfloat16), data, settings)
     plans = [plan(data.rows, settings, seed, like.time_steps) for seed in range(size)]
     fleet.load([like] * size, plans)
 
@@ -169,7 +170,7 @@ def undone(name: str) -> Measure:
 def images_of(name: str) -> Measure:
     """Seconds of a small model's images, and what else its table needs."""
     like = preset(name)
-    sampler = FastSampler(like, functions_of(like, 1, torch.bfloat16), CHEAPER)
+    sampler = FastSampler(like, functions_of(current_session(), like, 1, torch.bfloat16), CHEAPER)
     sampler.sample(like)
     return lambda: {
         "parameters": parameter_count(like.network),

@@ -8,7 +8,7 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch.nn import functional as F
 
 from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
-from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.model import Batch
 
 WARM_UP = 10
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.model import Batch
 from diffcredit.retraining.pruning import Sparsity
 
 RESOLUTION = 32

@@ -29,7 +29,7 @@ from diffcredit.baselines.gradients.settings import GradientSettings
 from diffcredit.baselines.protocol import Evidence
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 

@@ -21,8 +21,8 @@ import torch
 
 from benchmarks.models.page import write_page
 from benchmarks.models.subjects import SUBJECTS, Subject
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.networks import parameter_count
-from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.execution.timing.calibration import blank_batch

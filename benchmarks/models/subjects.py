@@ -13,8 +13,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.first_stage import FirstStage
 from diffcredit.diffusion.latent import LatentDiffusion
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.pipeline import pipeline
-from diffcredit.diffusion.protocol import DiffusionModel
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 

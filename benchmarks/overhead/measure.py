@@ -25,8 +25,8 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.protocol import Ground
 from diffcredit.util.progress import silent
 
 NOTHING = Keeper(Path(), "nothing")
@@ -58,7 +58,7 @@ def overhead(preset: str, resolution: int, device: str) -> dict[str, float]:
     names = tuple(f"{index:04d}" for index in range(len(owner)))
     contributions = Contributions(images, owner, tuple(f"{i:02d}" for i in range(CONTRIBUTORS)), names, images[:0])
     base = DDPM.create(preset, resolution, seed=0).to(device)
-    ground = Ground(base, contributions, Training(steps=1, batch_size=16), 0, Path(), DDPM.load, silent)
+    ground = RetrainingContext(base, contributions, Training(steps=1, batch_size=16), 0, Path(), DDPM.load, silent)
     coalition = encode(np.arange(CONTRIBUTORS) % 2 == 0)
 
     def timed(steps: int, count: int) -> float:

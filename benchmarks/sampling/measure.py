@@ -24,7 +24,7 @@ from benchmarks.sampling.agreement import Values, agreement, key
 from benchmarks.sampling.page import write_page
 from benchmarks.sampling.settings import REFERENCES, SETTINGS, SHARES, Setting
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.tasks import Task

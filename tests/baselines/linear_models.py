@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.model import Batch
 
 SIDE, D = 2, 12
 

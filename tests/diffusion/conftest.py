@@ -1,10 +1,21 @@
 """Folders of tiny pretrained models, written once; tests that change one copy it."""
 
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
 
+from diffcredit.diffusion.session import Session
+
 from . import tiny_pipelines
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A new process's session, of all threads."""
+    new = Session()
+    monkeypatch.setattr("diffcredit.diffusion.session._session", ContextVar("session", default=new))
+    return new
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.model import Batch
 
 SIDE = 4
 

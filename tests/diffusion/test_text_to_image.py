@@ -87,16 +87,11 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
 # -- the same images as diffusers
 
 
-@pytest.mark.parametrize("guidance", [None, 7.5, 3.0, 1.0])
+@pytest.mark.parametrize("guidance", [None, 3.0, 1.0])
 def test_without_an_adapter_images_are_those_of_the_pipeline(fresh, plain, guidance):
     ours = fresh.sample(SEEDS, STEPS, scheduler="pndm", guidance=guidance)
     assert ours.std() > 5, "images that are all alike would agree with anything"
     assert difference(ours, theirs(plain, guidance or 7.5)) <= 1
-
-
-def test_guidance_matters(fresh):
-    guided, unguided = (fresh.sample(SEEDS, STEPS, guidance=guidance) for guidance in (7.5, 1.0))
-    assert difference(guided, unguided) > 10
 
 
 def test_ddim_does_not_clip_latents(fresh, plain):
@@ -164,7 +159,9 @@ def test_an_adapter_of_uneven_ranks_gives_a_plain_pipeline_the_same_images(base,
     plain.load_lora_weights(tmp_path / "saved")
     ours = model.sample(SEEDS, STEPS, scheduler="pndm")
     assert difference(ours, theirs(plain)) <= 1
+    state = torch.random.get_rng_state()
     again = TextToImageLoRA.load(tmp_path / "saved", base)
+    assert torch.random.get_rng_state().equal(state), "loading draws from nobody's random numbers"
     assert again.fingerprint == model.fingerprint
     np.testing.assert_array_equal(again.sample(SEEDS, STEPS, scheduler="pndm"), ours)
     # older versions of diffusers would take one alpha for all layers: the file tells the ranks' own
@@ -241,13 +238,6 @@ def test_an_image_without_caption_is_named(sd_folder):
 
 
 # -- the adapter
-
-
-def test_loading_draws_from_nobodys_random_numbers(adapted, base, tmp_path):
-    adapted.save(tmp_path)
-    state = torch.random.get_rng_state()
-    TextToImageLoRA.load(tmp_path, base)
-    assert torch.random.get_rng_state().equal(state)
 
 
 def test_loss_is_the_closed_form(adapted, plain):
@@ -351,7 +341,7 @@ def folder(sd_folder, tmp_path) -> Path:
     return shutil.copytree(sd_folder, tmp_path / "sd")
 
 
-@pytest.mark.parametrize("part", ["unet", "vae", "text_encoder", "tokenizer", "scheduler"])
+@pytest.mark.parametrize("part", ["unet", "scheduler"])
 def test_a_missing_part_is_named(folder, part):
     shutil.rmtree(folder / part)
     refused(lambda: pipeline(str(folder)), rf"/sd: has no folder '{part}'")
@@ -376,10 +366,9 @@ def test_a_folder_that_is_no_pipeline_is_refused(ddpm_folder, sd_folder):
 
 
 @pytest.mark.parametrize(
-    ("part", "kind"),
-    [("unet", "UNet2DConditionModel"), ("vae", "AutoencoderKL"), ("text_encoder", "CLIPTextModel")],
+    ("part", "kind", "keep"),
+    [("unet", "UNet2DConditionModel", None), ("vae", "AutoencoderKL", -100), ("text_encoder", "CLIPTextModel", -100)],
 )
-@pytest.mark.parametrize("keep", [None, -100])
 def test_missing_and_corrupt_weights_are_named(folder, part, kind, keep):
     (file,) = (folder / part).glob("*.safetensors")
     content = file.read_bytes()
@@ -395,27 +384,19 @@ def test_a_text_encoder_that_lacks_a_tensor_is_refused(folder):
     name = next(name for name in tensors if name.endswith("final_layer_norm.weight"))
     del tensors[name]
     save_file(tensors, file, {"format": "pt"})
-    refused(lambda: pipeline(str(folder)), r"/sd/text_encoder: the weights lack 1 tensors of CLIPTextModel")
+    refused(lambda: pipeline(str(folder)), r"/sd/text_encoder: 1 tensors of CLIPTextModel are missing")
 
 
-def test_a_tokenizer_without_its_files_is_named(folder):
-    (folder / "tokenizer" / "tokenizer.json").unlink()
-    refused(
-        lambda: pipeline(str(folder)), r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges\.txt"
-    )
-
-
-def test_a_corrupt_tokenizer_is_named(folder):
-    (folder / "tokenizer" / "tokenizer.json").write_text("{")
-    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there")
-
-
-def test_a_tokenizer_of_another_text_encoder_is_refused(folder):
+def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(folder):
     file = folder / "tokenizer" / "tokenizer.json"
     tokenizer = json.loads(file.read_text())
     tokenizer["model"]["vocab"]["zz"] = 190
     file.write_text(json.dumps(tokenizer))
     refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: 191 tokens; the text encoder knows 190")
+    file.write_text("{")
+    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there")
+    file.unlink()
+    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges")
 
 
 def test_inpainting_and_further_conditions_are_refused(folder, tmp_path):
@@ -448,7 +429,7 @@ def test_the_adapter_of_another_base_is_refused(adapted, tmp_path):
     )
 
 
-@pytest.mark.parametrize("keep", [0, 5, -10])
+@pytest.mark.parametrize("keep", [0, -10])
 def test_a_corrupt_adapter_is_named(adapted, base, tmp_path, keep):
     adapted.save(tmp_path)
     (tmp_path / ADAPTER).write_bytes((tmp_path / ADAPTER).read_bytes()[:keep])
@@ -571,13 +552,5 @@ def test_the_base_model_and_the_latents_are_found_again(sd_folder, tmp_path, mon
     monkeypatch.setattr(TextToImageLoRA, "encode", never)
     monkeypatch.setattr(TextToImageLoRA, "create", never)
     again = Study.load(file)
-    assert again.base.fingerprint == fingerprint
-    assert again.retraining.weights == weights
-
-
-def test_a_study_without_captions_and_prompt_is_refused(sd_folder, tmp_path):
-    file = study(tmp_path, sd_folder)
-    metadata = tmp_path / "images" / "metadata.jsonl"
-    without = [{k: v for k, v in json.loads(line).items() if k != "text"} for line in metadata.read_text().splitlines()]
-    metadata.write_text("".join(json.dumps(row) + "\n" for row in without))
-    refused(lambda: run_here(file), r"study\.yaml: model\.prompt: missing, and the contributions have no captions")
+    assert again.prepared.base.fingerprint == fingerprint
+    assert again.recipe.retraining.weights == weights

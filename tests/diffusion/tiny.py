@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.diffusion.model import DiffusionModel, Images
 
 SIDE = 8
 

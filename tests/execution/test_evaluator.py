@@ -10,13 +10,14 @@ import torch
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Sampling, Training
 from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.session import current_session
 from diffcredit.execution import Task
 from diffcredit.execution.evaluator import ModelEvaluator, numerics
 from diffcredit.execution.keeping import Keeper
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.protocol import Ground
 from diffcredit.util.progress import silent
 
 TASKS = [Task(coalition, 0, "estimate") for coalition in ("110", "011", "101", "010")]
@@ -214,7 +215,7 @@ def test_what_the_record_tells():
 
 def test_a_micro_batch_that_memory_forced_is_told(monkeypatch):
     assert numerics(Canvas(0), SAMPLING)["micro_batch"] is None
-    monkeypatch.setattr("diffcredit.diffusion.micro_batches._fitting", {("one",): 8, ("other",): 2})
+    monkeypatch.setattr(current_session(), "micro_batches", {("one",): 8, ("other",): 2})
     (item,) = evaluator().evaluate(TASKS[:1])
     assert item.numerics["micro_batch"] == 2
 
@@ -262,7 +263,7 @@ def test_real_models_give_the_same_values_again_and_other_ones_for_another_repli
     def results(tasks):
         retraining = FineTune(steps=2, batch_size=2, learning_rate=1e-3)
         base = DDPM.create("tiny", 8, 0)
-        retraining.prepare(Ground(base, contributions, Training(steps=1), 0, tmp_path, DDPM.load, silent))
+        retraining.prepare(RetrainingContext(base, contributions, Training(steps=1), 0, tmp_path, DDPM.load, silent))
         evaluator = ModelEvaluator(retraining, SAMPLING, [Colourfulness()], 3, Extractors(), NOTHING)
         return values(evaluator.evaluate(tasks))
 

@@ -10,8 +10,8 @@ from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.first_stage import first_stage
 from diffcredit.diffusion.latent import LatentDiffusion
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.pipeline import pipeline
-from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError

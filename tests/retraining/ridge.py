@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training
-from diffcredit.diffusion.protocol import Batch
-from diffcredit.retraining.protocol import Ground
+from diffcredit.diffusion.model import Batch
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.util.artifacts import fingerprint_arrays
 from diffcredit.util.progress import silent
 
@@ -119,7 +119,7 @@ def smoothness(x: Floats, penalty: float) -> float:
     return float(np.linalg.eigvalsh(x.T @ x / len(x)).max() + penalty)
 
 
-def ground(base: Ridge, contributions: Contributions, folder: Path, *, batch_size: int) -> Ground:
+def ground(base: Ridge, contributions: Contributions, folder: Path, *, batch_size: int) -> RetrainingContext:
     """On which fine-tuning is plain gradient descent. Where ``batch_size`` is a multiple of a coalition's rows, every
     batch has each of them equally often: the gradient is that of the mean loss."""
     training = Training(steps=1, batch_size=batch_size, optimizer="sgd", gradient_clip=None, flip=False)
@@ -128,4 +128,4 @@ def ground(base: Ridge, contributions: Contributions, folder: Path, *, batch_siz
         raise AssertionError("nothing was kept")
 
     model: Any = base
-    return Ground(model, contributions, training, seed=5, folder=folder, load=never, progress=silent)
+    return RetrainingContext(model, contributions, training, seed=5, folder=folder, load=never, progress=silent)

@@ -14,8 +14,8 @@ from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.lora import LoRA
-from diffcredit.retraining.protocol import Ground
 from diffusion.tiny_pipelines import unet
 
 from .test_retrainings import contributions, ground
@@ -24,7 +24,7 @@ TWO = np.array([[True, False, True]])
 PLAIN = Training(steps=3, batch_size=4, optimizer="sgd", gradient_clip=None)
 
 
-def on(folder: Path) -> Ground:
+def on(folder: Path) -> RetrainingContext:
     """A network with attention in three places."""
     network = unet(size=8)
     config = {key: value for key, value in network.config.items() if not key.startswith("_")}
@@ -34,11 +34,11 @@ def on(folder: Path) -> Ground:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Ground:
+def base(tmp_path_factory) -> RetrainingContext:
     return on(tmp_path_factory.mktemp("lora"))
 
 
-def updates(base: Ground, seed: int = 1, **options) -> dict[str, Tensor]:
+def updates(base: RetrainingContext, seed: int = 1, **options) -> dict[str, Tensor]:
     """What was added to each of the weights."""
     retraining = LoRA(**{"steps": 1, "learning_rate": 0.1, "average_tail": None, "dropout": 0.0, **options})
     retraining.prepare(base)
@@ -117,10 +117,7 @@ def test_a_model_is_plain_and_can_be_kept(base, tmp_path):
 def test_who_cannot_have_an_adapter_is_told(base, monkeypatch):
     without = copy.copy(base.base)
     without.network = unet(
-        size=8,
-        down_block_types=("DownBlock2D",) * 2,
-        up_block_types=("UpBlock2D",) * 2,
-        add_attention=False,
+        size=8, down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2, add_attention=False
     )
     with pytest.raises(UserError, match="'lora' trains the attention's to_q, to_k, to_v, and this network has no"):
         LoRA().rehearse(without, PLAIN, base.contributions)

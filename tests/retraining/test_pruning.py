@@ -199,7 +199,7 @@ def test_removing_linear_channels_that_are_zero_changes_nothing(network):
     assert not output(small).allclose(output(networks.build(TINY, 3)), atol=1e-2)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.36, 0.6, 0.97])
+@pytest.mark.parametrize("share", [0.1, 0.36, 0.97])
 def test_every_head_of_an_attention_keeps_the_same_channels(network, share):
     small = prune(network, share, EXAMPLE)
     for name in ("to_k", "to_v"):
@@ -252,7 +252,7 @@ ATTENTIVE = TINY | {
 
 
 @pytest.mark.parametrize("config", [TINY, ATTENTIVE], ids=["tiny", "attentive"])
-@pytest.mark.parametrize("share", [0.12, 0.3, 0.45, 0.55, 0.75, 0.9, 0.99])
+@pytest.mark.parametrize("share", [0.12, 0.45, 0.75, 0.99])
 def test_the_share_of_parameters_is_reached(config, share):
     network = networks.build(config, 0)
     small = prune(network, share, EXAMPLE)
@@ -303,8 +303,7 @@ def test_counting_is_that_of_a_network_built_at_these_widths():
     assert structure.count(structure.full[None] // 2)[0] == parameter_count(smaller) + 448 * 112
 
 
-@pytest.mark.parametrize("multiple", [8, 16])
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+@pytest.mark.parametrize(("multiple", "share"), [(8, 0.2), (16, 0.4), (8, 0.6)])
 def test_widths_are_multiples(multiple, share):
     network = networks.build(ATTENTIVE, 0)
     small = prune(network, share, EXAMPLE, multiple=multiple)

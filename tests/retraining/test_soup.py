@@ -105,12 +105,7 @@ def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "anew"),
-    [
-        ({"given": contributions(changed=1)}, 1),
-        ({"seed": 10}, 3),
-        ({"base_seed": 1}, 3),
-    ],
+    ("change", "anew"), [({"given": contributions(changed=1)}, 1), ({"seed": 10}, 3), ({"base_seed": 1}, 3)]
 )
 def test_what_another_study_shares_is_found(change, anew, tmp_path, monkeypatch):
     first = prepared(ground(tmp_path))

@@ -73,8 +73,7 @@ def fisher(theta, *, damping: float, batches: int):
     return undamped + damping * (g**2).sum(axis=1).mean() * np.eye(ridge.FEATURES)
 
 
-@pytest.mark.parametrize("damping", [0.01, 10.0])
-@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize(("damping", "batches"), [(0.01, 1), (10.0, 2)])
 def test_influence_is_the_dense_formula(batches, damping, tmp_path, monkeypatch):
     monkeypatch.setattr(gradient_rows, "NUMBERS_AT_ONCE", 2)  # one column of G at a time
     retraining = Influence(damping=damping, batches=batches, time_steps=2)

@@ -160,7 +160,7 @@ class Unrehearsed(Sound):
 
 class RehearsedWithNumbers(Sound):
     def rehearse(self, untrained, training, contributions):
-        from diffcredit.retraining.protocol import Rehearsal
+        from diffcredit.retraining.base import Rehearsal
 
         return Rehearsal(untrained, None, self.steps)
 
@@ -196,7 +196,7 @@ class PathField(Sound):
         (NotAModel(), "the model of the first alone: `network` raises AttributeError"),
         (Unrehearsed(), "returns DDPM; a Rehearsal is expected"),
         (RehearsedWithNumbers(), "`coalition` and `preparation` must be Training settings"),
-        (CannotPrepare(), r"prepare\(ground\) raises FileNotFoundError: adapter.safetensors"),
+        (CannotPrepare(), r"prepare\(context\) raises FileNotFoundError: adapter.safetensors"),
         (PathField(), "as JSON.* raises TypeError"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",

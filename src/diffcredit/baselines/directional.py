@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from diffcredit.baselines.gradients.per_image import digests, time_steps
 from diffcredit.diffusion.micro_batches import in_smaller_batches
-from diffcredit.diffusion.protocol import Batch, DiffusionModel, Images
+from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.progress import Progress, silent

@@ -24,7 +24,7 @@ from diffcredit.util.seeds import derive_seed
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from diffcredit.diffusion.protocol import Batch, DiffusionModel
+    from diffcredit.diffusion.model import Batch, DiffusionModel
 
 WHAT = "replaying the base model's training"
 

@@ -14,7 +14,7 @@ from diffcredit.util.arrays import FloatArray
 from diffcredit.util.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from diffcredit.diffusion.protocol import DiffusionModel  # brings torch, which most baselines do without
+    from diffcredit.diffusion.model import DiffusionModel  # brings torch, which most baselines do without
 
 How = Literal["sum", "mean", "max"]
 Category = Literal["floor", "control", "similarity", "application", "gradient", "influence", "surrogate"]

@@ -8,7 +8,7 @@ from diffcredit.errors import UserError
 from diffcredit.properties import Images
 
 if TYPE_CHECKING:
-    from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.diffusion.model import DiffusionModel
 
 
 def comparable_queries(evidence: Evidence, method: str) -> Images:

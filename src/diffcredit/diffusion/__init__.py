@@ -1,8 +1,8 @@
-"""The models: train, sample, save, load.
+"""Diffusion models: train, sample, save, load.
 
-``FAMILIES`` maps the name in a study file to the class that makes its model; a plug-in ``package.module:Class`` is
-as good. The protocol every model follows is in ``protocol``, the training loop in ``training``; ``settings`` alone
-is free of torch.
+``FAMILIES`` maps the name in a study file to the class that makes its model. A plug-in, ``package.module:Class``, is as
+good; :mod:`diffcredit.diffusion.model` states what it must have. ``training`` trains models, ``generating`` samples
+them. Only ``settings`` does without torch.
 """
 
 from diffcredit.diffusion.settings import Sampling, Training

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import networks
+from diffcredit.diffusion.model import Batch, Family, Images
 from diffcredit.diffusion.pretrained import PretrainedUNet, require_one
-from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.diffusion.unconditional import Unconditional, preset_config
 from diffcredit.diffusion.unet import to_pixels, to_unit
 
@@ -32,7 +32,7 @@ class DDPM(Unconditional):
 
     @classmethod
     def create(cls, preset: str, resolution: int, seed: int) -> Self:
-        """An untrained model of a preset's architecture for square RGB images."""
+        """Return an untrained model of a preset's architecture for square RGB images."""
         config = preset_config(preset, 3, resolution, resolution=resolution)
         return cls(networks.build(config, seed), config)
 
@@ -44,7 +44,7 @@ class DDPM(Unconditional):
         mirrored: bool = True,
         on_image: Callable[[int, int], None] | None = None,
     ) -> Batch:
-        """uint8 (m, h, w, 3) → [−1, 1] (m, 3, h, w); captions do not concern an unconditional model."""
+        """uint8 (m, h, w, 3) → [−1, 1] (m, 3, h, w); captions are ignored."""
         x = to_unit(images, self.device)
         return Batch(x, x.flip(-1) if mirrored else x, torch.arange(len(x)))
 
@@ -53,9 +53,9 @@ class DDPM(Unconditional):
 
 
 @dataclass(frozen=True)
-class PixelFamily:
+class PixelFamily(Family):
     """``model: {family: ddpm}``: the architecture of a ``preset``, or a ``pretrained`` U-Net of diffusers (a folder
-    that ``from_pretrained`` reads, or a hub id), which is then the base model as it is."""
+    that ``from_pretrained`` reads, or a hub id), which is then the base model without further training."""
 
     preset: str | None = None
     pretrained: str | None = None

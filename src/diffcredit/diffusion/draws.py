@@ -1,4 +1,4 @@
-"""What a training step sees: its images, mirrorings, time steps and noises, from (seed, step) alone."""
+"""The inputs of a training step: images, mirrorings, time steps and noises, which follow from (seed, step) alone."""
 
 import math
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diffcredit.diffusion.noises import normals, words
-from diffcredit.diffusion.protocol import Batch
+from diffcredit.diffusion.counter_rng import normals, words
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.settings import Training
 from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What steps of a training see, on the CPU: of each step the places of its images in the data, whether they are
-    mirrored, and their time steps, each (steps, b); and the key of its noises, (steps,), 64 bits as int64."""
+    """The inputs of a training's steps, on the CPU: the indices of each step's images in the data, whether they are
+    mirrored, and their time steps, each (steps, b); and the keys of its noises, (steps,), 64 bits as int64."""
 
     places: Tensor
     flip: Tensor
@@ -26,11 +26,11 @@ class Plan:
 
 
 def plan(rows: Tensor, settings: Training, seed: int, time_steps: int, steps: range | None = None) -> Plan:
-    """Of a training on the images ``rows`` (m,), their places among all contributions; places are among them. Of all
-    steps, or of ``steps``.
+    """Plan all steps, or ``steps``, of a training on m images; ``rows`` (m,) are their indices among all contributions,
+    the plan's places their indices 0..m−1.
 
-    Images come in epochs of random order; a batch may reach over into the next (a coalition smaller than a batch:
-    into several).
+    Images come in epochs of random order. A batch may extend into the next epoch, or into several if there are fewer
+    images than a batch has.
     """
     steps = range(settings.steps) if steps is None else steps
     size, total = settings.batch_size, len(rows)
@@ -47,17 +47,17 @@ def plan(rows: Tensor, settings: Training, seed: int, time_steps: int, steps: ra
 
 
 def draw(data: Batch, step: int, settings: Training, seed: int, time_steps: int) -> tuple[Batch, Tensor, Tensor]:
-    """Step ``step``'s batch, time steps (b,) and noises (b, c, h, w)."""
+    """Return the batch, the time steps (b,) and the noises (b, c, h, w) of step ``step``."""
     seen = plan(data.rows, settings, seed, time_steps, range(step, step + 1))
     shape = (settings.batch_size, *data.x.shape[1:])
     noise = normals(int(seen.keys[0]), math.prod(shape)).reshape(shape)
     batch = data.select(seen.places[0], seen.flip[0] if settings.flip else None)
-    # a copy that does not block leaves the host free to prepare the next step while the device works on this one
+    # copies that do not block let the host prepare the next step while the device works on this one
     return batch, seen.t[0].to(data.x.device, non_blocking=True), noise.to(data.x, non_blocking=True)
 
 
 def noise_key(seed: int, step: int) -> int:
-    """The key of a step's noises, 64 bits as a signed integer."""
+    """Return the key of a step's noises, 64 bits as a signed integer."""
     return int(_keys(seed, "noise", range(step, step + 1)).view(np.int64)[0])
 
 
@@ -68,11 +68,10 @@ def _keys(seed: int, what: str, steps: range) -> NDArray[np.uint64]:
 def _times_and_flips(
     keys: NDArray[np.uint64], size: int, time_steps: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Of each step, by its key of ``keys`` (s,), the time steps (s, size) and which images are mirrored, (s, size).
+    """Return the time steps (s, size) and mirrorings (s, size) of the steps with ``keys`` (s,).
 
-    Each time step is uniform on 0..T−1, one from each of ``size`` equal strata, in random order: the loss and its
-    gradient vary more over time steps than over images, and covering them evenly in every batch makes the gradient
-    less noisy at no cost.
+    Each time step is uniform on 0..T−1, one from each of ``size`` equal strata, in random order: the loss varies more
+    over time steps than over images, so covering them evenly in every batch makes the gradient less noisy at no cost.
     """
     order, within, flips = np.split(words(keys[:, None], np.arange(3 * size, dtype=np.uint64)), 3, axis=1)
     strata = order.argsort(axis=1, kind="stable") + (within >> np.uint64(11)) * 2.0**-53
@@ -81,7 +80,7 @@ def _times_and_flips(
 
 
 def _order(rows: Tensor, seed: int, epoch: int) -> Tensor:
-    """The epoch's order of the images ``rows`` (m,): one random order of all images, restricted to these."""
+    """Return the epoch's order of the images ``rows`` (m,): one random order of all images, restricted to these."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "epoch", epoch))
     keys = torch.rand(int(rows.max()) + 1, generator=generator, dtype=torch.float64)
     return keys[rows].argsort()

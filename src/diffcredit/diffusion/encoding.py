@@ -1,4 +1,4 @@
-"""Training images as a model sees them, computed once: what an autoencoder made of them is kept and found again."""
+"""Training images encoded for a model; latents of an autoencoder are cached."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import atomic_file, fingerprint
 from diffcredit.util.progress import Progress, silent
@@ -20,8 +20,8 @@ def encoded(
     mirrored: bool = True,
     progress: Progress = silent,
 ) -> Batch:
-    """All contributions on the model's device. Where encoding takes more than arithmetic, ``folder`` has it in a file
-    whose name carries the fingerprints of the images and of the autoencoder."""
+    """Return all contributions, encoded, on the model's device. Where that takes more than arithmetic, they are cached
+    in ``folder``, in a file named by the fingerprints of the images and of the autoencoder."""
     if not model.encoding:
         return model.encode(contributions.images, contributions.captions, mirrored=mirrored)
     identity = fingerprint([model.encoding, contributions.fingerprint, mirrored])
@@ -33,7 +33,7 @@ def encoded(
             mirrored=mirrored,
             on_image=lambda done, total: progress("encoding images", done, total),
         )
-        tensors = {name: getattr(batch, name) for name in _FIELDS if getattr(batch, name) is not None}
+        tensors = {name: tensor for name, tensor in vars(batch).items() if tensor is not None}
         if not mirrored:
             del tensors["flipped"]
         with atomic_file(file) as temporary:
@@ -49,6 +49,3 @@ def encoded(
         )
     except (SafetensorError, KeyError) as error:
         raise UserError(f"{file}: not encoded images ({error}); remove it to encode them anew") from None
-
-
-_FIELDS = ("x", "flipped", "rows", "conditions", "condition_of")

@@ -11,22 +11,22 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion import taesd
+from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.pretrained import folder_of, load_pretrained, read_json, weights_fingerprint
-from diffcredit.diffusion.protocol import Images
 from diffcredit.diffusion.unet import to_pixels, to_unit
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 
 KINDS = ("AutoencoderKL", "AutoencoderTiny", "VQModel")
-BATCH = 16  # images coded at a time
+BATCH = 16  # images encoded or decoded at a time
 
 
 class FirstStage:
     """An autoencoder of diffusers (``AutoencoderKL``, ``AutoencoderTiny``, ``VQModel``) or of TAESD's own layout.
 
-    Latents are z = (E(x) − shift) · scale with the factors of the autoencoder's own config; E is the mean of a
-    variational encoder and what a VQ encoder gives before it is quantised. The autoencoder waits on the CPU and is on
-    the device only while it works.
+    Latents are z = (E(x) − shift) · scale, with scale and shift from the autoencoder's config; E(x) is the mean of a
+    variational encoder, or the output of a VQ encoder before quantisation. The autoencoder is on the CPU, and on the
+    device only while it is used.
     """
 
     def __init__(self, autoencoder: nn.Module, identity: str) -> None:
@@ -39,7 +39,7 @@ class FirstStage:
         self.channels, self.factor = latent.shape[1], 64 // latent.shape[2]
 
     def size_of(self, resolution: int) -> int:
-        """The side of the latents of square images."""
+        """Return the side of the latents of square images."""
         if resolution % self.factor:
             raise UserError(
                 f"contributions.resolution: {resolution}; the autoencoder takes multiples of {self.factor} pixels"
@@ -49,7 +49,7 @@ class FirstStage:
     def encode(
         self, images: Images, device: torch.device | str, on_image: Callable[[int], None] | None = None
     ) -> Tensor:
-        """uint8 (m, h, w, 3) → latents (m, c, h/f, w/f) on ``device``; ``on_image`` is told how many are done."""
+        """uint8 (m, h, w, 3) → latents (m, c, h/f, w/f) on ``device``; ``on_image(done)`` reports progress."""
         latents = []
         with self._on(device), torch.no_grad():
             for start in range(0, len(images), BATCH):
@@ -58,7 +58,7 @@ class FirstStage:
                 latents.append((z.float() - self.shift) * self.scale)
                 if on_image is not None:
                     on_image(min(start + BATCH, len(images)))
-        return torch.cat(latents).contiguous()  # as they are kept: what follows rounds differently in another layout
+        return torch.cat(latents).contiguous()  # as in the cached file: another layout would change rounding
 
     def decode(self, latents: Tensor) -> Images:
         images = []
@@ -78,8 +78,8 @@ class FirstStage:
 
 
 def first_stage(reference: str) -> FirstStage:
-    """The autoencoder of a folder or hub id: its own folder, one below a pipeline (``vae``, ``vqvae``), or TAESD's
-    pair of files ``*_encoder.pth`` and ``*_decoder.pth``. Read once a process."""
+    """Return the autoencoder of a folder or hub id: the folder itself, one below a pipeline's (``vae``, ``vqvae``), or
+    TAESD's pair of files ``*_encoder.pth`` and ``*_decoder.pth``. It is read once per process."""
     return _first_stage(folder_of(reference))
 
 

@@ -1,4 +1,9 @@
-"""A model's images, as a study asks for them."""
+"""Generate a model's images.
+
+    images = generate(model, Sampling(images=1024, steps=100))  # uint8 (1024, h, w, 3)
+
+Image i follows from the model and the seed ``sampling.seed + i``. On a GPU the fast path does the work where it pays.
+"""
 
 from typing import Any
 
@@ -7,24 +12,26 @@ import torch
 from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.eligibility import dtype_of, give_up, samples_fast
 from diffcredit.diffusion.fast.sampling import sampler_for
-from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.diffusion.model import DiffusionModel, Images
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.unet import UNetModel
 
-WORTHWHILE = 200_000  # image-steps; fewer, if only once, are made before the way to them would be compiled
+WORTHWHILE = 200_000  # image-steps; a single sampling of fewer ends before it would be compiled
 
 
 def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Images:
-    """``sampling.images`` images (m, h, w, 3), image i from the noise of its own seed. ``often``: other models of this
-    architecture will be sampled alike."""
+    """Return ``sampling.images`` images (m, h, w, 3). ``often``: other models of this architecture will be sampled in
+    the same way, so that compiling pays."""
     if goes_fast(model, sampling, often=often) and isinstance(model, UNetModel):
+        session = current_session()
         try:
-            sampler = sampler_for(model, sampling)
+            sampler = sampler_for(session, model, sampling)
             sampler.record()
         except torch.OutOfMemoryError:
             pass  # a smaller batch may fit
-        except Exception as error:  # of a compiler, which may fail in any way
-            give_up("sampling", error)
+        except Exception as error:  # compilers may fail in any way
+            give_up(session, "sampling", error)
         else:
             return sampler.sample(model)
     with torch.autocast(model.device.type, torch.bfloat16, enabled=_dtype(model, sampling) == torch.bfloat16):
@@ -38,7 +45,7 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
 
 
 def sampling_numerics(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> dict[str, Any]:
-    """What the last bits of :func:`generate`'s images depend on beside the device and the weights."""
+    """Return how :func:`generate` computes, as far as its last bits depend on it beside the device and the weights."""
     dtype = str(_dtype(model, sampling)).removeprefix("torch.")
     if not goes_fast(model, sampling, often=often):
         return {"path": "eager", "dtype": dtype}
@@ -46,7 +53,7 @@ def sampling_numerics(model: DiffusionModel, sampling: Sampling, *, often: bool 
 
 
 def goes_fast(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> bool:
-    """Whether :func:`generate` takes the compiled way, if that does not fail."""
+    """Return whether :func:`generate` takes the fast path, unless that fails."""
     return (often or sampling.images * sampling.steps >= WORTHWHILE) and samples_fast(model)
 
 

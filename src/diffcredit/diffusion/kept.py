@@ -1,4 +1,4 @@
-"""A model that is made once and found again: trained with a checkpoint beside it, then kept in a folder."""
+"""A cached model: trained once, with a checkpoint beside it, then saved in a folder."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,7 +9,7 @@ import torch
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.encoding import encoded
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train
 from diffcredit.util.artifacts import AlreadyThere, atomic_folder
@@ -28,16 +28,16 @@ def kept_model(
     progress: Progress,
     device: torch.device | str = "cpu",
 ) -> DiffusionModel:
-    """The model kept in ``folder``, or else ``start()`` trained on all contributions and kept there.
+    """Return the model in ``folder``, or train ``start()`` on all contributions and save it there.
 
-    A training that was cut off goes on from its checkpoint, bit for bit. ``what`` names the training to ``progress``.
+    An interrupted training continues from its checkpoint, bit for bit. ``what`` names the training in ``progress``.
     """
     if not folder.exists():
         model = start().to(device)
         data = encoded(model, contributions, folder.parent, mirrored=settings.flip, progress=progress)
         checkpoint = folder.with_name(f"{folder.name}.checkpoint.safetensors")
         train(model, data, settings, seed=seed, checkpoint=checkpoint, on_step=partial(progress, what))
-        # another process of the study may have made the same meanwhile
+        # another process of the study may have saved the same model meanwhile
         with suppress(AlreadyThere), atomic_folder(folder) as temporary:
             model.save(temporary)
         checkpoint.unlink(missing_ok=True)

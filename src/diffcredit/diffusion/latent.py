@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.model import Batch, Family, Images
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.pretrained import PretrainedUNet, require_one
-from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.diffusion.unconditional import Unconditional, preset_config
 
 SCHEDULE = {
@@ -43,7 +43,7 @@ class LatentDiffusion(Unconditional):
 
     @classmethod
     def create(cls, preset: str, resolution: int, stage: FirstStage, seed: int) -> Self:
-        """An untrained model of a preset's architecture for latents of square RGB images."""
+        """Return an untrained model of a preset's architecture for latents of square RGB images."""
         size = stage.size_of(resolution)
         config = preset_config(preset, stage.channels, size, resolution=resolution)
         return cls(networks.build(config, seed), config, stage)
@@ -63,7 +63,7 @@ class LatentDiffusion(Unconditional):
         mirrored: bool = True,
         on_image: Callable[[int, int], None] | None = None,
     ) -> Batch:
-        """Latents of the images and of their mirror images; captions do not concern an unconditional model."""
+        """Return the latents of the images and of their mirror images; captions are ignored."""
         x, flipped = encode_both(self.stage, images, self.device, mirrored, on_image)
         return Batch(x, flipped, torch.arange(len(x)))
 
@@ -72,26 +72,22 @@ class LatentDiffusion(Unconditional):
 
 
 def encode_both(
-    stage: FirstStage,
-    images: Images,
-    device: torch.device,
-    mirrored: bool,
-    on_image: Callable[[int, int], None] | None,
+    stage: FirstStage, images: Images, device: torch.device, mirrored: bool, on_image: Callable[[int, int], None] | None
 ) -> tuple[Tensor, Tensor]:
-    """The latents of ``images`` and, if wanted, of their mirror images, which are not mirrored latents."""
+    """Return the latents of ``images`` and, if ``mirrored``, of their mirror images, which are not mirrored latents."""
     total = len(images) * (2 if mirrored else 1)
 
-    def tell(before: int) -> Callable[[int], None] | None:
+    def progress(before: int) -> Callable[[int], None] | None:
         return None if on_image is None else lambda done: on_image(before + done, total)
 
-    x = stage.encode(images, device, tell(0))
-    return x, stage.encode(images[:, :, ::-1], device, tell(len(images))) if mirrored else x
+    x = stage.encode(images, device, progress(0))
+    return x, stage.encode(images[:, :, ::-1], device, progress(len(images))) if mirrored else x
 
 
 @dataclass(frozen=True)
-class LatentFamily:
+class LatentFamily(Family):
     """``model: {family: latent}``: the architecture of a ``preset``, or a ``pretrained`` U-Net, which is then the base
-    model as it is. ``autoencoder`` is a folder or hub id; a pretrained pipeline may bring its own."""
+    model without further training. ``autoencoder`` is a folder or hub id; a pretrained pipeline may have its own."""
 
     preset: str | None = None
     pretrained: str | None = None

@@ -1,4 +1,4 @@
-"""Batches in pieces that the device's memory holds."""
+"""Micro-batches: pieces of a batch that fit into the device's memory."""
 
 import dataclasses
 import gc
@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import torch
 
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.errors import DiffcreditError, DiffcreditWarning
 
@@ -16,38 +17,34 @@ T = TypeVar("T")
 
 
 class OutOfMemoryError(DiffcreditError):
-    """Not even a single sample fits, perhaps beside what another process holds."""
-
-
-_fitting: dict[tuple[object, ...], int] = {}
-"""The micro-batches found to fit in this process, so that the next coalition's training does not fail first."""
+    """Not even a single sample fits into memory; another process may occupy it."""
 
 
 def micro_batch_in_use(model: DiffusionModel, settings: Training) -> int:
-    """The most samples of a step that go through the network at once: all, ``settings.micro_batch`` of them, or
-    what was found to fit into the memory since this process started."""
+    """Return the number of samples that go through the network at once: the batch, ``settings.micro_batch``, or what
+    was found to fit into memory since this process started."""
     asked = min(settings.micro_batch or settings.batch_size, settings.batch_size)
-    return min(asked, _fitting.get(_key(model, settings), asked))
+    return min(asked, current_session().micro_batches.get(_key(model, settings), asked))
 
 
 def smallest_micro_batch() -> int | None:
-    """The smallest that was found to fit since this process started; None where memory never ran out. Sums come out
-    another way in other pieces, so it belongs to the numerics of what was computed."""
-    return min(_fitting.values(), default=None)
+    """Return the smallest micro-batch found to fit since this process started; None if memory never ran out. It belongs
+    to the numerics of a result, since sums are rounded differently in other pieces."""
+    return min(current_session().micro_batches.values(), default=None)
 
 
 def with_fitting_micro_batch(attempt: Callable[[int], T], samples: int, model: DiffusionModel, settings: Training) -> T:
-    """``attempt(size)`` with the micro-batch in use, or half of it as often as the memory runs out.
+    """Return ``attempt(size)``, with the micro-batch in use, or half of it each time memory runs out.
 
-    ``samples`` are there to be cut up. The size that fits is remembered.
+    ``samples`` is the number of samples to be divided. The size that fits is remembered.
     """
     size = min(samples, micro_batch_in_use(model, settings))
     remedy = "a smaller model, gradient_checkpointing: true or precision: bf16 need less"
     result, fits = _halving(attempt, size, remedy)
     if fits < size:
-        key = _key(model, settings)
-        first = key not in _fitting
-        _fitting[key] = fits
+        key, known = _key(model, settings), current_session().micro_batches
+        first = key not in known
+        known[key] = fits
         if first:
             warnings.warn(
                 f"out of memory with {size} samples at once; steps of {settings.batch_size} are trained in pieces "
@@ -59,9 +56,10 @@ def with_fitting_micro_batch(attempt: Callable[[int], T], samples: int, model: D
 
 
 def in_smaller_batches(work: Callable[[range], T], total: int, batch_size: int) -> list[T]:
-    """``work`` on the places 0..total−1, at most ``batch_size`` at once, or fewer where the memory runs out.
+    """Return the results of ``work`` on the indices 0..total−1, at most ``batch_size`` at once, fewer if memory runs
+    out.
 
-    For work whose result at a place does not depend on the others, such as sampling; results come in order.
+    For work whose result at an index does not depend on the others, such as sampling. Results are in order.
     """
     results: list[T] = []
     start, size = 0, batch_size
@@ -86,7 +84,7 @@ def in_smaller_batches(work: Callable[[range], T], total: int, batch_size: int) 
 
 
 def part(batch: Batch, places: range) -> Batch:
-    """The samples of ``batch`` at the contiguous ``places``."""
+    """Return the samples of ``batch`` at the contiguous ``places``."""
     cut = slice(places.start, places.stop)
     return dataclasses.replace(
         batch,
@@ -98,12 +96,12 @@ def part(batch: Batch, places: range) -> Batch:
 
 
 def _halving(attempt: Callable[[int], T], size: int, remedy: str) -> tuple[T, int]:
-    """The result of ``attempt(size)`` with the first of size, ⌊size/2⌋, … that the memory holds, and that size."""
+    """Return ``attempt(size)`` with the first of size, ⌊size/2⌋, … that fits into memory, and that size."""
     while True:
         try:
             return attempt(size), size
         except torch.OutOfMemoryError:
-            pass  # while the exception lives, so do the tensors of the failed attempt: they are freed below
+            pass  # the exception keeps the tensors of the failed attempt alive: they are freed below
         if size == 1:
             raise OutOfMemoryError(f"out of memory with a single sample at once; {remedy}")
         size //= 2
@@ -113,6 +111,6 @@ def _halving(attempt: Callable[[int], T], size: int, remedy: str) -> tuple[T, in
 
 
 def _key(model: DiffusionModel, settings: Training) -> tuple[object, ...]:
-    """What decides how many samples fit."""
+    """Return what decides how many samples fit."""
     weights = sum(parameter.numel() for parameter in model.network.parameters())
     return (str(model.device), weights, settings.batch_size, settings.precision, settings.gradient_checkpointing)

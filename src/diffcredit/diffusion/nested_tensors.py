@@ -1,4 +1,4 @@
-"""Nested states, such as any optimizer's ``state_dict()``, as named tensors and JSON, and back."""
+"""Convert nested states, such as an optimizer's ``state_dict()``, to named tensors and JSON, and back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,10 @@ from torch import Tensor
 
 
 def flatten(state: Any) -> tuple[Any, dict[str, Tensor]]:
-    """``state``, of dicts, lists, tuples, tensors and plain values, as a JSON value and its tensors by name.
+    """Return ``state``, of dicts, lists, tuples, tensors and plain values, as a JSON value and its tensors by name.
 
-    Each node of the JSON value is one of ``{"tensor": name}``, ``{"dict": [[key, node], …]}``,
-    ``{"list": [node, …]}``, ``{"tuple": [node, …]}`` and ``{"value": plain}``, so keys keep their type. A
-    tensor that is there several times is stored once.
+    Each node of the JSON value is one of ``{"tensor": name}``, ``{"dict": [[key, node], …]}``, ``{"list": [node, …]}``,
+    ``{"tuple": [node, …]}`` and ``{"value": plain}``, so keys keep their type. A repeated tensor is stored once.
     """
     tensors: dict[str, Tensor] = {}
     names: dict[tuple[Any, ...], str] = {}
@@ -36,7 +35,7 @@ def flatten(state: Any) -> tuple[Any, dict[str, Tensor]]:
 
 
 def unflatten(structure: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The state that :func:`flatten` took apart."""
+    """Return the state that :func:`flatten` was given."""
     ((kind, content),) = structure.items()
     match kind:
         case "tensor":

@@ -1,4 +1,4 @@
-"""Building a diffusers U-Net, fresh or from stored tensors whose shapes may have been pruned."""
+"""Build U-Nets of diffusers, fresh or from stored tensors of pruned shapes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from diffcredit.errors import UserError
 
 
 def build(config: Mapping[str, Any], seed: int) -> UNet2DModel:
-    """A freshly initialised network; the same weights for the same seed."""
+    """Return a freshly initialised network, with the same weights for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return UNet2DModel(**config).eval()
 
 
 def reinitialise(network: nn.Module, seed: int) -> None:
-    """Draws every layer's weights anew, in place, as on construction; pruned shapes stay."""
+    """Draw every layer's weights anew, in place, as on construction; pruned shapes stay."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for module in network.modules():
@@ -29,10 +29,9 @@ def reinitialise(network: nn.Module, seed: int) -> None:
 
 
 def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: str) -> UNet2DModel:
-    """The network of ``config`` with the stored ``tensors``, each layer taking its width from its tensor.
+    """Return the network of ``config`` with the stored ``tensors``, from which each layer takes its width.
 
-    A pruned network's widths are in no config, so they are read off the weights: exact, and no code is
-    stored with them. ``origin`` names the file in errors.
+    No config has a pruned network's widths, so they are read from the weights. ``origin`` names the file in errors.
     """
     with torch.device("meta"):
         network = UNet2DModel(**config)
@@ -78,7 +77,7 @@ def _assign(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def sync_resamplers(network: nn.Module) -> None:
-    """Resampling layers check their input against widths that pruning does not update; read them off again."""
+    """Update the widths that resampling layers check their inputs against, which pruning does not update."""
     for module in network.modules():
         if isinstance(module, Upsample2D | Downsample2D):
             convolution = module.conv

@@ -1,4 +1,4 @@
-"""How a gradient becomes a step: the optimizers and the rate at each step."""
+"""The optimizers, the learning rate and the weight averaging of a training."""
 
 import importlib
 import math
@@ -13,7 +13,7 @@ from diffcredit.errors import UserError
 
 
 def make_optimizer(settings: Training, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that ``settings`` name, over ``parameters``."""
+    """Return the optimizer of ``settings`` for ``parameters``."""
     rate, decay = settings.learning_rate, settings.weight_decay
     match settings.optimizer:
         case "adam":
@@ -29,7 +29,7 @@ def make_optimizer(settings: Training, parameters: Sequence[nn.Parameter]) -> to
 
 
 def check_optimizer(settings: Training) -> None:
-    """Refuses an optimizer whose package is not installed."""
+    """Raise a UserError if the optimizer's package is not installed."""
     if settings.optimizer.endswith("8bit"):
         _bitsandbytes(settings)
 
@@ -45,7 +45,7 @@ def _bitsandbytes(settings: Training) -> Any:
 
 
 def averaged_share(settings: Training, done: int) -> float:
-    """How much of the weights after ``done`` steps goes into their average; 0 where none does yet."""
+    """Return the share of the weights after ``done`` steps in their running average; 0 before averaging begins."""
     if settings.ema is not None:
         return 1 - min(settings.ema, (1 + done) / (10 + done))
     if settings.average_tail is not None:
@@ -55,7 +55,7 @@ def averaged_share(settings: Training, done: int) -> float:
 
 
 def learning_rate(settings: Training, step: int) -> float:
-    """The rate η_k at step k = 0, 1, …, K − 1, with w warm-up steps and j = k − w:
+    """Return the learning rate η_k at step k = 0, 1, …, K − 1, with w warm-up steps and j = k − w:
 
     η (k + 1) / w for k < w; then η (constant), η (1 + cos(π j / (K − w))) / 2 (cosine) or
     η (1 − j / (K − w)) (linear).

@@ -1,4 +1,4 @@
-"""The frozen parts of a text-to-image model: a Stable Diffusion pipeline, read once a process and shared."""
+"""The frozen parts of a text-to-image model: a Stable Diffusion pipeline, read once per process and shared."""
 
 import copy
 import hashlib
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.pretrained import (
     folder_of,
     load_pretrained,
@@ -50,7 +50,7 @@ class Pipeline:
         clip = _clip()
         self.folder = folder
         self.stage: FirstStage = first_stage(str(folder))
-        # latents have no bounds to clip them to, though a sampler that does not clip may not say so
+        # latents are not clipped, even if the scheduler's config does not say so
         self.noise_schedule = NoiseSchedule({"clip_sample": False, **read_schedule(folder)})
         self._unet = load_pretrained(UNet2DConditionModel, folder / "unet").requires_grad_(False)
         self._text_encoder = load_pretrained(clip.CLIPTextModel, folder / "text_encoder").requires_grad_(False)
@@ -72,19 +72,19 @@ class Pipeline:
         return hashlib.sha256("".join(parts).encode()).hexdigest()
 
     def unet(self) -> nn.Module:
-        """A U-Net of its own structure over the shared, frozen weights."""
+        """Return a new U-Net with the shared, frozen weights."""
         return copy.deepcopy(self._unet, {id(parameter): parameter for parameter in self._unet.parameters()})
 
     def embed(self, prompts: Sequence[str], device: torch.device | str) -> Tensor:
-        """(k, l, d): the text encoder's last hidden states, computed once for each prompt; texts that are too long
-        are cut off, as Stable Diffusion does."""
+        """Return the text encoder's last hidden states, (k, l, d), computed once for each prompt; texts that are too
+        long are truncated, as Stable Diffusion does."""
         keys = [(str(device), prompt) for prompt in prompts]
         new = [key for key in dict.fromkeys(keys) if key not in self._texts]
         if new:
             try:
                 self._text_encoder.to(device)
                 for key in new:
-                    # one at a time, so that no bit of a text's states depends on the texts beside it
+                    # one at a time, so that no bit of the result depends on other texts
                     tokens = self._tokenizer(
                         key[1],
                         padding="max_length",
@@ -101,7 +101,7 @@ class Pipeline:
 
 def _tokenizer(kind: Any, folder: Path, tokens: int) -> Any:
     there = {file.name for file in folder.iterdir()}
-    if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would know no word
+    if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would have no vocabulary
         raise UserError(f"{folder}: has neither tokenizer.json nor vocab.json and merges.txt")
     with loading(kind, folder), quiet():
         tokenizer = kind.from_pretrained(folder, local_files_only=True)
@@ -119,7 +119,7 @@ def _clip() -> Any:
 
 
 def pipeline(reference: str) -> Pipeline:
-    """The pipeline of a folder or hub id."""
+    """Return the pipeline of a folder or hub id."""
     return _pipeline(folder_of(reference))
 
 

@@ -1,7 +1,7 @@
-"""Models that others trained: folders in the layout of diffusers' ``from_pretrained``, on disk or on the hub.
+"""Pretrained models: folders in the layout of diffusers' ``from_pretrained``, on disk or on the Hugging Face hub.
 
-They come from strangers: weights are read as safetensors, or else by diffusers with ``weights_only=True``, and no
-code of theirs is run.
+They are not trusted: weights are read as safetensors, or else by diffusers with ``weights_only=True``, and no code in
+the folder is run.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from typing import Any
 
 from torch import nn
 
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import canonical_json
 
 WEIGHTS = (".safetensors", ".bin", ".pth")
-# Of a model on the hub: descriptions, tokenizers and safe weights, not the same weights again in other forms.
+# Files of a hub model to download: configs, tokenizers and safetensors, not the same weights in other formats.
 DOWNLOADED = (
     "*.json",
     "*.txt",
@@ -38,15 +38,15 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def require_one(**options: object) -> None:
-    """Exactly one of the options is given."""
+    """Raise a ValueError unless exactly one of the options is given."""
     if sum(value is not None for value in options.values()) != 1:
         raise ValueError(f"exactly one of {' and '.join(options)} is expected")
 
 
 @lru_cache(maxsize=32)
 def folder_of(reference: str) -> Path:
-    """The folder that ``reference`` names: a path, or a model on the hub, which is downloaded once."""
-    with suppress(OSError):  # of a name that no folder can have
+    """Return the folder of ``reference``: a path, or a model on the hub, which is downloaded once."""
+    with suppress(OSError):  # a name that no folder can have
         if Path(reference).is_dir():
             return Path(reference).resolve()
     if not _HUB_ID.fullmatch(reference):
@@ -75,7 +75,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=32)
 def weights_fingerprint(folder: Path) -> str:
-    """SHA-256 over the descriptions and weights below ``folder``, by relative path: the same wherever it lies."""
+    """Return the SHA-256 of the configs and weights below ``folder``, by relative path."""
     digest = hashlib.sha256()
     for file in sorted(file for file in folder.rglob("*") if file.suffix in (".json", ".txt", *WEIGHTS)):
         digest.update(f"{file.relative_to(folder).as_posix()}\x1f".encode())
@@ -85,17 +85,17 @@ def weights_fingerprint(folder: Path) -> str:
 
 
 def load_pretrained(kind: Any, folder: Path) -> Any:
-    """``kind.from_pretrained(folder)`` on the CPU in float32 and eval mode, with errors that name the folder."""
+    """Return ``kind.from_pretrained(folder)`` on the CPU in float32 and eval mode; errors name the folder."""
     with loading(kind, folder), quiet():
         model, report = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True)
     if missing := sorted(report["missing_keys"]):  # they would be random
-        raise UserError(f"{folder}: the weights lack {len(missing)} tensors of {kind.__name__}, such as {missing[0]!r}")
+        raise UserError(f"{folder}: {len(missing)} tensors of {kind.__name__} are missing, such as {missing[0]!r}")
     return model.float().eval()
 
 
 @contextmanager
 def loading(kind: Any, folder: Path) -> Generator[None]:
-    """Whatever goes wrong within is a user's mistake that names the folder."""
+    """Turn any error within the block into a UserError that names the folder."""
     try:
         yield
     except Exception as error:  # diffusers, transformers and safetensors each have their own
@@ -105,7 +105,7 @@ def loading(kind: Any, folder: Path) -> Generator[None]:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """No progress bars and remarks of diffusers and transformers; afterwards their settings are the user's again."""
+    """Silence progress bars and messages of diffusers and transformers within the block."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     names = ("diffusers.utils.logging", "transformers.utils.logging")
@@ -126,7 +126,7 @@ def quiet() -> Generator[None]:
 
 
 def read_schedule(folder: Path) -> dict[str, Any]:
-    """The config of a pipeline's noise schedule, in its folder ``scheduler``."""
+    """Return the config of a pipeline's noise schedule, in its folder ``scheduler``."""
     file = folder / "scheduler" / "scheduler_config.json"
     config = read_json(file)
     if "beta_schedule" not in config and config.get("trained_betas") is None:
@@ -149,15 +149,15 @@ _SERVED_ELSEWHERE = {
 
 @dataclass(frozen=True)
 class PretrainedUNet:
-    """An unconditional U-Net of diffusers: ``folder`` has its config.json and weights, ``scheduler`` is the config of
-    the noise schedule that it was trained with, if the folder tells."""
+    """An unconditional U-Net of diffusers: ``folder`` has its config.json and weights; ``scheduler`` is the config of
+    the noise schedule that it was trained with, if known."""
 
     folder: Path
     scheduler: Mapping[str, Any] | None
 
     @classmethod
     def find(cls, reference: str) -> "PretrainedUNet":
-        """In a pipeline's folder (``unet`` and ``scheduler`` below it), or a U-Net's own."""
+        """Find it in a pipeline's folder (``unet`` and ``scheduler`` below it), or in its own."""
         folder = folder_of(reference)
         unet = folder / "unet" if (folder / "unet").is_dir() else folder
         kind = read_json(unet / "config.json").get("_class_name")
@@ -172,11 +172,11 @@ class PretrainedUNet:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def noise_schedule(self, default: Mapping[str, Any]) -> NoiseSchedule:
-        """The checkpoint's own, or else the family's."""
+        """Return the checkpoint's own schedule, or else the family's."""
         return NoiseSchedule(dict(default) if self.scheduler is None else {**default, **self.scheduler})
 
     def load(self, *, channels: int, size: int, resolution: int) -> tuple[nn.Module, dict[str, Any]]:
-        """The network and its config, if it fits (channels, size, size), which images of ``resolution`` become."""
+        """Return the network and its config; refuse one not made for (channels, size, size)."""
         from diffusers.models.unets.unet_2d import UNet2DModel
 
         file = self.folder / "config.json"
@@ -196,7 +196,7 @@ class PretrainedUNet:
                 f"contributions.resolution: {resolution} gives the U-Net {size} × {size}, but {file} has sample_size "
                 f"{trained}; accepted: {trained * resolution // size if isinstance(trained, int) else 'its own size'}"
             )
-        known = inspect.signature(UNet2DModel.__init__).parameters  # training scripts add keys of their own
+        known = inspect.signature(UNet2DModel.__init__).parameters  # training scripts add other keys
         own = {key: value for key, value in config.items() if key in known}
         fitting = {"sample_size": size, "in_channels": channels, "out_channels": channels}
         return load_pretrained(UNet2DModel, self.folder), own | fitting

@@ -1,4 +1,4 @@
-"""What a study may say about training and sampling. Free of torch, so that reading a study file is quick."""
+"""The settings of training and sampling. Free of torch, so that reading a study file is quick."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -6,42 +6,43 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, Lt
 
 PositiveInt = Annotated[int, Ge(1), Le(1_000_000_000)]
-"""Of things done one after another, such as steps; more is a slip of the pen."""
+"""A number of things done one after another, such as steps; a larger one is a typing error."""
 Count = Annotated[int, Ge(1), Le(1_000_000)]
-"""Of things that are in memory together, such as a batch or the coalitions of a surrogate."""
+"""A number of things in memory together, such as a batch or the coalitions of a surrogate."""
 Rank = Annotated[int, Ge(1), Le(4096)]
-"""Of a low-rank update; no attention is wider."""
+"""The rank of a low-rank update; no attention is wider."""
 Fraction = Annotated[float, Gt(0), Lt(1)]
 Precision = Literal["auto", "float32", "bf16"]
 Annealing = Literal["constant", "cosine", "linear"]
-"""How the learning rate ends: as it began, or at zero."""
+"""The learning rate stays constant, or falls to zero."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """One run of an optimizer on the denoising loss: in step k = 0, …, ``steps`` − 1, with batch B_k,
+    """Settings of a training on the denoising loss. Step k = 0, …, ``steps`` − 1 computes, with batch B_k,
 
-    g_k = ∇ 1/|B_k| Σ_{i ∈ B_k} w(t_i) ‖noise_i − predict(x_{t_i}, t_i)‖² / (c·h·w), shortened to the norm
-    ``gradient_clip`` where that is given (``null``: never), then a step of the optimizer at the rate η_k.
+    g_k = ∇ 1/|B_k| Σ_{i ∈ B_k} w(t_i) ‖noise_i − predict(x_{t_i}, t_i)‖² / (c·h·w),
+
+    clips it to the norm ``gradient_clip`` (``null``: no clipping), and takes a step of the optimizer at the rate η_k.
 
     **The optimizer.** ``adam``, ``adamw`` (with ``weight_decay``), ``sgd`` (θ ← θ − η_k g_k, no momentum), and
     ``adam8bit`` and ``adamw8bit``, which keep their moments in 8 bits (bitsandbytes). ``weight_decay`` is
     decoupled, θ ← (1 − η_k·weight_decay) θ, so it goes with AdamW alone.
 
-    **The rate.** In the first ``warmup_steps`` it grows linearly, from η/warmup_steps to η; then it stays
+    **The learning rate.** In the first ``warmup_steps`` it grows linearly from η/warmup_steps to η. Then it stays
     (``constant``) or is annealed to zero over the remaining steps (``cosine``, ``linear``).
 
-    **The loss.** ``min_snr`` is the γ of Min-SNR weights w(t) (Hang et al. 2023); without it w = 1. ``flip``
-    mirrors every image with probability ½.
+    **The loss.** ``min_snr`` is the γ of Min-SNR weights w(t) (Hang et al. 2023); by default w = 1. ``flip`` mirrors
+    every image with probability ½.
 
     **The result.** ``ema`` is the decay of an exponential moving average of the weights (warmed up as
-    min(ema, (1 + k) / (10 + k)) after k steps); ``average_tail`` the share of last steps whose weights are
-    averaged with equal weight. Either replaces the last iterate at the end; at most one of them may be given.
+    min(ema, (1 + k) / (10 + k)) after k steps); ``average_tail`` is the share of last steps whose weights are averaged
+    with equal weight. Either replaces the last iterate at the end; at most one of them may be given.
 
-    **Memory and speed**, which change rounding only. ``micro_batch``: at most so many samples go through the
-    network at once, their gradients added up (by default all; fewer where the memory runs out).
-    ``gradient_checkpointing`` computes activations twice instead of keeping them. ``precision: bf16`` computes
-    the network in bfloat16, with weights, loss and optimizer in float32; ``auto`` does so on a GPU that has it.
+    **Memory and speed** change rounding only. ``micro_batch`` is the largest number of samples that go through the
+    network at once, their gradients being added (by default the batch; fewer if memory runs out).
+    ``gradient_checkpointing`` computes activations twice instead of keeping them. ``precision: bf16`` computes the
+    network in bfloat16, with weights, loss and optimizer in float32; ``auto`` does so on a GPU that supports it.
     """
 
     # a misspelt key in a study file is an error
@@ -78,11 +79,11 @@ class Training:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a model's images are generated: ``images`` of them, image i from the noise of seed ``seed + i``.
+    """Settings of generating ``images`` images, image i from the noise of seed ``seed + i``.
 
     ``scheduler``: ``ddim`` with η = 0; ``pndm``, Stable Diffusion's; or ``dpm``, DPM-Solver++ of second order, for few
-    steps. ``guidance`` is how strongly a text-to-image model follows its prompt (7.5 unless given; 1: not guided);
-    other models take none. ``precision`` is the network's: ``auto`` is ``bf16`` on a GPU that has it.
+    steps. ``guidance`` is how strongly a text-to-image model follows its prompt (7.5 by default; 1: no guidance); other
+    models take none. ``precision`` is the network's: ``auto`` is ``bf16`` on a GPU that supports it.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}

@@ -1,4 +1,4 @@
-"""Training step by step, on any device: the way of whatever the fast path does not know."""
+"""Training step by step on any device, for all that the fast path does not support."""
 
 import time
 from collections.abc import Callable, Generator
@@ -10,22 +10,31 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion import checkpoints
-from diffcredit.diffusion.checkpoints import read_checkpoint, write_checkpoint
+from diffcredit.diffusion.checkpoints import interruption, read_checkpoint, write_checkpoint
 from diffcredit.diffusion.data_parallel import Processes, processes
-from diffcredit.diffusion.diverging import diverged
 from diffcredit.diffusion.draws import draw, noise_key
+from diffcredit.diffusion.dropout import seeded_dropout
 from diffcredit.diffusion.fast.eligibility import dtype_of
-from diffcredit.diffusion.interruption import interruption
 from diffcredit.diffusion.micro_batches import part, with_fitting_micro_batch
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate, make_optimizer
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
-from diffcredit.diffusion.randomness import own_randomness
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.util.artifacts import fingerprint
 
-LOSS_CHECK_STEPS = 50  # looking at the loss makes a GPU wait, so not at every step
+LOSS_CHECK_STEPS = 50  # reading the loss makes a GPU wait, so it is not done at every step
+
+
+class TrainingDiverged(DiffcreditError):
+    """The loss or the weights are no longer finite."""
+
+
+def diverged(what: str, settings: Training) -> TrainingDiverged:
+    """Return the error that says ``what`` happened at a step."""
+    return TrainingDiverged(
+        f"{what} of {settings.steps}; a learning rate under {settings.learning_rate:g} usually helps"
+    )
 
 
 def train_stepwise(
@@ -39,13 +48,13 @@ def train_stepwise(
     on_batch: Callable[[int, Batch, Tensor, Tensor], None] | None,
     ascend: bool,
 ) -> None:
-    """As :func:`~diffcredit.diffusion.training.train` says."""
+    """Train ``model`` as :func:`~diffcredit.diffusion.training.train` describes."""
     network = model.network
     shapes = {name: list(weight.shape) for name, weight in network.named_parameters()}
     identity = fingerprint([seed, len(data), repr(settings), ascend, shapes])
     with (
         processes() as together,
-        own_randomness(network, model.device) as reseed,
+        seeded_dropout(network, model.device) as reseed,
         _gradient_checkpointing(network, settings.gradient_checkpointing),
         interruption(checkpoint is not None) as interrupted,
     ):
@@ -72,7 +81,7 @@ def train_stepwise(
             stop = any(together.gather(interrupted.is_set()))
             overdue = together.gather(time.monotonic() - last_save > checkpoints.CHECKPOINT_SECONDS)[0]
             if overdue or stop:
-                run.check_losses()  # only a sound state is worth keeping
+                run.check_losses()  # only a sound state is worth saving
                 if together.rank == 0:
                     write_checkpoint(checkpoint, identity, run.state())
                 last_save = time.monotonic()
@@ -97,13 +106,13 @@ class _Run:
         self.optimizer = make_optimizer(settings, self.weights)
         averages = settings.ema is not None or settings.average_tail is not None
         self.average = [weight.detach().clone() for weight in self.weights] if averages else []
-        # filled on the device and looked at now and then: the losses of the steps since the last look
+        # on the device, and read now and then: the losses of the steps since the last check
         self.losses = torch.zeros(LOSS_CHECK_STEPS, device=model.device)
         self.dtype = dtype_of(settings.precision, model.device)
-        self.looked = 0
+        self.checked = 0
 
     def advance(self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None]) -> None:
-        """One step. ``reseed(place)`` seeds the network's own random numbers for the samples from ``place`` on."""
+        """Take one step. ``reseed(place)`` seeds the network's dropout for the samples from position ``place`` on."""
         share = self.together.share(len(batch))
         loss = with_fitting_micro_batch(
             lambda size: self._gradient(batch, t, noise, reseed, share, size), len(share), self.model, self.settings
@@ -115,16 +124,17 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, self.step)
         self.optimizer.step()
-        self.losses[self.step - self.looked] = loss
+        self.losses[self.step - self.checked] = loss
         self.step += 1
-        if self.step - self.looked == len(self.losses) or self.step == self.settings.steps:
+        if self.step - self.checked == len(self.losses) or self.step == self.settings.steps:
             self.check_losses()
         self._update_average()
 
     def _gradient(
         self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None], share: range, size: int
     ) -> Tensor:
-        """Leaves ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i in the weights, ``size`` samples at a time; returns that sum, ()."""
+        """Set the weights' ``grad`` to ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i, ``size`` samples at a time; return that sum,
+        ()."""
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.losses.device)
         for places in (share[first : first + size] for first in range(0, len(share), size)):
@@ -136,7 +146,7 @@ class _Run:
         return total
 
     def _losses(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
-        """w(t_i) ℓ_i of each sample, (m,)."""
+        """Return w(t_i) ℓ_i of each sample, (m,)."""
         bf16 = self.dtype == torch.bfloat16
         with torch.autocast(self.losses.device.type, torch.bfloat16, enabled=bf16):
             losses = self.model.loss(batch, t, noise)
@@ -147,12 +157,12 @@ class _Run:
         return losses
 
     def check_losses(self) -> None:
-        """Stops at the first loss since the last look that is no finite number."""
-        losses = self.losses[: self.step - self.looked].tolist()
-        for step, loss in enumerate(losses, start=self.looked + 1):
+        """Raise TrainingDiverged if a loss since the last check is not finite."""
+        losses = self.losses[: self.step - self.checked].tolist()
+        for step, loss in enumerate(losses, start=self.checked + 1):
             if not abs(loss) < float("inf"):
                 raise diverged(f"the training loss became {loss} at step {step}", self.settings)
-        self.looked = self.step
+        self.checked = self.step
 
     def _update_average(self) -> None:
         share = averaged_share(self.settings, self.step)
@@ -160,7 +170,7 @@ class _Run:
             torch._foreach_lerp_(self.average, [weight.detach() for weight in self.weights], share)
 
     def finish(self) -> None:
-        """Puts the averaged weights in place. Each loss vouches for the weights before its step, none for the last."""
+        """Replace the weights by their average, and check them: no loss has been computed from the last weights."""
         with torch.no_grad():
             for weight, average in zip(self.weights, self.average, strict=False):
                 weight.copy_(average)
@@ -182,12 +192,12 @@ class _Run:
             for average, saved in zip(self.average, state["average"], strict=True):
                 average.copy_(saved)
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step = self.looked = state["step"]
+        self.step = self.checked = state["step"]
 
 
 @contextmanager
 def _gradient_checkpointing(network: nn.Module, on: bool) -> Generator[None]:
-    """Switches gradient checkpointing on, as diffusers' networks do it, and off again."""
+    """Switch gradient checkpointing of a diffusers network on within the block."""
     if not on:
         yield
         return

@@ -1,8 +1,8 @@
-"""The tiny autoencoders of TAESD (Ollin Boer Bohan, MIT) in the layout in which their author distributes them.
+"""The tiny autoencoders of TAESD (Ollin Boer Bohan, MIT) in their author's file layout.
 
 Those for newer latent spaces, such as TAEF2's of 32 channels, have a pooling branch in their middle blocks, which
-diffusers' AutoencoderTiny cannot express. An encoder or decoder is one sequence of layers; its file has the weights
-by place, and the places without weights follow from the rest.
+diffusers' AutoencoderTiny does not support. An encoder or decoder is one sequence of layers. Its file has the weights
+by position; the layers at positions without weights follow from the rest.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ def _layers(tensors: Mapping[str, Tensor], *, decoder: bool) -> nn.Sequential:
     layers: list[nn.Module] = []
     for place in range(max(by_place) + 1):
         own = by_place.get(place)
-        if own is None:  # the decoder's places without weights: the limit, its activation, enlargements
+        if own is None:  # the decoder's layers without weights: the limit, its activation, upsamplings
             layers.append(_SoftLimit() if place == 0 else nn.ReLU() if place == 2 else nn.Upsample(scale_factor=2))
         elif "conv.0.weight" in own:
             layers.append(_Block(own))
@@ -72,7 +72,7 @@ def _layers(tensors: Mapping[str, Tensor], *, decoder: bool) -> nn.Sequential:
 
 
 class TAESD(nn.Module):
-    """Images in [−1, 1] ↔ latents, with the face of diffusers' autoencoders."""
+    """Images in [−1, 1] ↔ latents, with the interface of diffusers' autoencoders."""
 
     config: Mapping[str, Any] = {}
 
@@ -89,7 +89,7 @@ class TAESD(nn.Module):
 
 
 def find_pair(folder: Path) -> tuple[Path, Path] | None:
-    """The encoder's and the decoder's file in ``folder``, if it has one pair."""
+    """Return the encoder's and the decoder's file in ``folder``, if it has one pair."""
     pairs = [
         (encoder, encoder.with_name(encoder.name.replace("_encoder", "_decoder")))
         for encoder in sorted(folder.glob("*_encoder.pth"))
@@ -107,7 +107,7 @@ def load(encoder: Path, decoder: Path) -> TAESD:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
         try:
             loaded = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever a file of strangers makes torch raise
+        except Exception as error:  # an untrusted file may make torch raise anything
             raise UserError(f"{file}: not readable weights ({' '.join(str(error).split())[:200]})") from None
         if not isinstance(loaded, dict) or not all(
             isinstance(tensor, Tensor) and re.match(r"\d+\.", str(name)) for name, tensor in loaded.items()

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.latent import encode_both
+from diffcredit.diffusion.model import Batch, Family, Images
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
 from diffcredit.diffusion.pretrained import read_json
-from diffcredit.diffusion.protocol import Batch, Images
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
@@ -32,10 +32,10 @@ GUIDANCE = 7.5  # Stable Diffusion's own default
 
 
 class TextToImageLoRA(UNetModel):
-    """A pipeline whose U-Net has an adapter W + B A on every attention projection; A and B alone are trained.
+    """A pipeline whose U-Net has an adapter W + B A on every attention projection; only A and B are trained.
 
-    ``prompts`` are those that images are generated for: image i of seed s follows prompt s mod k. ``texts`` are the
-    captions that stand for training images without a caption of their own: one prompt for all, or none.
+    Images are generated for ``prompts``: that of seed s follows prompt s mod k. ``prompt``, if given, is the caption of
+    all training images; otherwise each has its own.
     """
 
     family = "lora"
@@ -51,7 +51,7 @@ class TextToImageLoRA(UNetModel):
     def create(
         cls, base: Pipeline, rank: int, prompts: Sequence[str], prompt: str | None, resolution: int, seed: int
     ) -> Self:
-        """A fresh adapter (A normal, B zero): it makes the images of the pipeline itself."""
+        """Return a model with a fresh adapter (A normal, B zero), which generates the images of the pipeline itself."""
         if resolution % base.fewest_pixels:
             raise UserError(
                 f"contributions.resolution: {resolution}; this pipeline takes multiples of {base.fewest_pixels}"
@@ -80,7 +80,7 @@ class TextToImageLoRA(UNetModel):
         return digest.hexdigest()
 
     def _adapter(self) -> dict[str, Tensor]:
-        """The adapter's weights on the CPU by their names in the U-Net."""
+        """Return the adapter's weights on the CPU, by their names in the U-Net."""
         trained = ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
         return {name.replace(".default.", "."): p.detach().cpu().contiguous() for name, p in trained}
 
@@ -99,7 +99,7 @@ class TextToImageLoRA(UNetModel):
         mirrored: bool = True,
         on_image: Callable[[int, int], None] | None = None,
     ) -> Batch:
-        """Latents of the images and their mirror images, and the embeddings of their captions."""
+        """Return the latents of the images and their mirror images, and the embeddings of their captions."""
         if self.prompt is None and captions is None:
             raise UserError("model.prompt: missing, and the images have no captions; one of both is needed")
         texts = list(captions or ()) if self.prompt is None else [self.prompt] * len(images)
@@ -116,7 +116,7 @@ class TextToImageLoRA(UNetModel):
         return self.network(x_t, t, encoder_hidden_states=condition).sample
 
     def guided(self, x: Tensor, t: Tensor, seeds: Sequence[int], guidance: float | None) -> Tensor:
-        """Classifier-free guidance (Ho and Salimans 2022): ε(∅) + g (ε(prompt) − ε(∅))."""
+        """Return the prediction with classifier-free guidance (Ho and Salimans 2022): ε(∅) + g (ε(prompt) − ε(∅))."""
         g = GUIDANCE if guidance is None else guidance
         condition = self.base.embed([self.prompts[seed % len(self.prompts)] for seed in seeds], self.device)
         if g == 1:
@@ -128,7 +128,7 @@ class TextToImageLoRA(UNetModel):
         return without + g * (with_prompt - without)
 
     def untrained(self, seed: int) -> Self:
-        """The pipeline without an adapter, ready to learn one of the same ranks."""
+        """Return the pipeline with a fresh adapter of the same ranks."""
         model = copy.copy(self)
         ranks = {name: len(a) for name, a in _lora(self.network, "lora_A").items()}
         network: Any = self.base.unet()
@@ -139,13 +139,13 @@ class TextToImageLoRA(UNetModel):
         return model
 
     def save(self, directory: Path) -> None:
-        """The adapter as diffusers writes it, so that any pipeline of this base loads it, and a description."""
+        """Write the adapter as diffusers does, so that any pipeline of this base loads it, and a description."""
         directory.mkdir(parents=True, exist_ok=True)
         ranks = {name: len(a) for name, a in _lora(self.network, "lora_A").items()}
-        # older versions of diffusers would else give layers of unusual rank another scale
-        told = canonical_json({f"unet.{key}": value for key, value in _ranks_and_scales(ranks).items()})
+        # without it, older versions of diffusers give layers of unusual rank another scale
+        metadata = canonical_json({f"unet.{key}": value for key, value in _ranks_and_scales(ranks).items()})
         tensors = {f"unet.{name}": tensor for name, tensor in self._adapter().items()}
-        save_file(tensors, directory / WEIGHTS, {"format": "pt", "lora_adapter_metadata": told})
+        save_file(tensors, directory / WEIGHTS, {"format": "pt", "lora_adapter_metadata": metadata})
         description = {
             "family": self.family,
             "base": self.base.fingerprint,
@@ -158,7 +158,7 @@ class TextToImageLoRA(UNetModel):
 
     @classmethod
     def load(cls, directory: Path, base: Pipeline) -> Self:
-        """An adapter that was saved there, on the pipeline that it was trained on."""
+        """Return the adapter in ``directory``, on the pipeline that it was trained on."""
         file, config_file = directory / WEIGHTS, directory / "config.json"
         description = read_json(config_file)
         try:
@@ -194,19 +194,19 @@ class TextToImageLoRA(UNetModel):
 
 
 def _projections(network: nn.Module) -> list[str]:
-    """The names of all attention projections."""
+    """Return the names of all attention projections."""
     linear = (name for name, module in network.named_modules() if isinstance(module, nn.Linear))
     return [name for name in linear if name.endswith(ATTENTION)]
 
 
 def _lora(network: nn.Module, factor: str) -> dict[str, Tensor]:
-    """The factor lora_A or lora_B of each projection by the projection's name."""
+    """Return the factor lora_A or lora_B of each projection, by the projection's name."""
     ending = f".{factor}.default.weight"
     return {name.removesuffix(ending): p for name, p in network.named_parameters() if name.endswith(ending)}
 
 
 def _config(ranks: dict[str, int]) -> Any:
-    """A LoRA of these ranks with scale α/r = 1 everywhere: what an adapter file without α means to diffusers."""
+    """Return the config of a LoRA of these ranks with scale α/r = 1, as diffusers reads an adapter file without α."""
     try:
         from peft import LoraConfig
     except ImportError:
@@ -215,7 +215,7 @@ def _config(ranks: dict[str, int]) -> Any:
 
 
 def _ranks_and_scales(ranks: dict[str, int]) -> dict[str, Any]:
-    """Arguments of peft's LoraConfig for projections of these ranks."""
+    """Return the arguments of peft's LoraConfig for projections of these ranks."""
     usual = Counter(ranks.values()).most_common(1)[0][0]
     others = {f"^{re.escape(name)}$": rank for name, rank in ranks.items() if rank != usual}
     return {
@@ -228,19 +228,15 @@ def _ranks_and_scales(ranks: dict[str, int]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class LoRAFamily:
+class LoRAFamily(Family):
     """``model: {family: lora}``: an adapter of ``rank`` on the Stable Diffusion pipeline ``pretrained`` (a folder or a
-    hub id). Every image is trained and generated with one ``prompt``, or, without it, with the images' captions."""
+    hub id). All images have one ``prompt`` or, without it, their captions."""
 
     pretrained: str
     rank: Rank = 16
     prompt: str | None = None
 
     nobody: ClassVar[str] = "the pipeline without an adapter"
-
-    @property
-    def trained(self) -> bool:
-        return False
 
     @property
     def base(self) -> Pipeline:
@@ -264,7 +260,7 @@ class LoRAFamily:
                 f"model.prompt: missing, and {len(without)} of {len(contributions.names)} images have no caption, "
                 f"such as {without[0]!r}; a prompt, or a caption for every image, is needed"
             )
-        # mixed, so that a few images already follow captions of all kinds, in an order that others do not change
+        # shuffled, so that a few images already follow captions of all kinds; other captions do not change the order
         return sorted(set(contributions.captions), key=lambda caption: derive_seed("prompt", caption))
 
     def load(self, directory: Path) -> TextToImageLoRA:

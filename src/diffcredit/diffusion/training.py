@@ -1,7 +1,12 @@
-"""One training for every purpose: the base model, recovery after pruning, a coalition's fine-tuning.
+"""One training loop for every purpose: the base model, recovery after pruning, a coalition's fine-tuning.
 
-Step k's images, mirrorings, time steps, noises and dropout follow from (seed, k) alone, so a run that was cut
-off continues exactly where it stood, and no number depends on the machine's other work.
+    model = DDPM.create("tiny", 16, seed=0)
+    data = model.encode(images)  # uint8 (m, 16, 16, 3)
+    train(model, data, Training(steps=1000, batch_size=64), seed=1)
+
+The images, mirrorings, time steps, noises and dropout of step k follow from (seed, k) alone. An interrupted run
+therefore continues bit for bit, and two coalitions trained with one seed see the same noises. On a GPU, long trainings
+take the fast path (:mod:`diffcredit.diffusion.fast`), which gives the same result but for rounding.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffcredit.diffusion.diverging import TrainingDiverged, diverged
 from diffcredit.diffusion.fast.eligibility import give_up, trains_fast
-from diffcredit.diffusion.fast.training import fleet_for, forget, plan_among, sail
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.fast.training import fleet_for, plan_among, train_fleet
+from diffcredit.diffusion.model import Batch, DiffusionModel
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.stepwise import train_stepwise
+from diffcredit.diffusion.stepwise import TrainingDiverged, diverged, train_stepwise
 
 __all__ = ["TrainingDiverged", "train", "train_each"]
 
-WORTHWHILE = 1000  # steps; a shorter training, if there is only one, is over before it would be compiled
+WORTHWHILE = 1000  # steps; a single shorter training ends before it would be compiled
 
 
 def train(
@@ -34,14 +39,14 @@ def train(
     on_batch: Callable[[int, Batch, Tensor, Tensor], None] | None = None,
     ascend: bool = False,
 ) -> None:
-    """Trains the parameters of ``model.network`` that require gradients, in place, on ``data``.
+    """Train the parameters of ``model.network`` that require gradients on ``data``, in place.
 
-    The denoising loss is minimised, or maximised to ``ascend``; see :class:`Training` for the step. With a
-    ``checkpoint`` file the run saves itself every few seconds and on Ctrl-C, and continues from the file bit for
-    bit; the caller removes it when the result is safe. ``on_step(done, total)`` reports progress.
-    ``on_batch(step, batch, t, noise)`` looks at the model before each step, and leaves it as it was. Where
-    ``torch.distributed`` is set up, all its processes call this alike and train together; the first one writes
-    the checkpoint and reports.
+    The denoising loss is minimised, or maximised if ``ascend``; :class:`Training` describes a step. With a
+    ``checkpoint`` file the run is saved every few seconds and on Ctrl-C, and continues from the file bit for bit; the
+    caller removes it once the result is saved. ``on_step(done, total)`` reports progress. ``on_batch(step, batch, t,
+    noise)`` is called before each step and must not change the model. Where ``torch.distributed`` is initialised, all
+    its processes call this in the same way and train together; the first one writes the checkpoint and reports. Raises
+    TrainingDiverged.
     """
     if on_batch is None and settings.steps >= WORTHWHILE and trains_fast(model, settings):
         identity = [seed, len(data), ascend]
@@ -62,14 +67,7 @@ def train(
                 raise diverged(complaints[0], settings)
             return
     train_stepwise(
-        model,
-        data,
-        settings,
-        seed=seed,
-        checkpoint=checkpoint,
-        on_step=on_step,
-        on_batch=on_batch,
-        ascend=ascend,
+        model, data, settings, seed=seed, checkpoint=checkpoint, on_step=on_step, on_batch=on_batch, ascend=ascend
     )
 
 
@@ -83,28 +81,30 @@ def train_each(
     at_once: int = 1,
     on_step: Callable[[int, int], None] | None = None,
 ) -> list[TrainingDiverged | None]:
-    """Trains each of ``models``, all of one architecture, in place as :func:`train` does, on its images of ``data`` at
-    its ``places`` (m,); of each, None or how it diverged. On a GPU ``at_once`` of them are trained as one fleet.
-    ``on_step(done, total)`` counts the steps of all."""
+    """Train each of ``models``, all of one architecture, as :func:`train` does, on its images: those of ``data`` at its
+    ``places`` (m,). Return for each None or its error. On a GPU ``at_once`` of them are trained together, as one fleet.
+    ``on_step(done, total)`` counts the steps of all models."""
     found: list[TrainingDiverged | None] = []
 
-    def tell(count: int) -> Callable[[int, int], None] | None:
+    def progress(count: int) -> Callable[[int, int], None] | None:
         if on_step is None:
             return None
         return lambda done, steps: on_step(len(found) * steps + count * done, len(models) * steps)
 
     for first in range(0, len(models), at_once):
         some = slice(first, first + at_once)
-        crew = models[some]
+        group = models[some]
         complaints = None
-        if trains_fast(crew[0], settings):
-            complaints = _as_fleet(crew, data, places[some], settings, seeds[some], at_once, on_step=tell(len(crew)))
+        if trains_fast(group[0], settings):
+            complaints = _as_fleet(
+                group, data, places[some], settings, seeds[some], at_once, on_step=progress(len(group))
+            )
         if complaints is not None:
             found += [None if each is None else diverged(each, settings) for each in complaints]
             continue
-        for model, where, seed in zip(crew, places[some], seeds[some], strict=True):
+        for model, where, seed in zip(group, places[some], seeds[some], strict=True):
             try:
-                train(model, data.select(where), settings, seed=seed, on_step=tell(1))
+                train(model, data.select(where), settings, seed=seed, on_step=progress(1))
                 found.append(None)
             except TrainingDiverged as error:
                 found.append(error)
@@ -120,24 +120,25 @@ def _as_fleet(
     at_once: int,
     *,
     ascend: bool = False,
-    **sailing: Any,
+    **options: Any,
 ) -> list[str | None] | None:
-    """What is wrong with each of ``models`` after their training; None: they are as before, for the fast path cannot
-    go."""
+    """Train ``models`` as one fleet; return for each None or what is wrong with it. Return None, and leave the models
+    as they were, if the fast path fails."""
+    session = current_session()
     try:
         plans = [
             plan_among(data, where, settings, seed, models[0].time_steps)
             for where, seed in zip(places, seeds, strict=True)
         ]
-        fleet = fleet_for(models[0], data, settings, at_once, ascend=ascend)
+        fleet = fleet_for(session, models[0], data, settings, at_once, ascend=ascend)
         fleet.load(models, plans)
     except torch.OutOfMemoryError:
         if len(models) > 1:
-            raise  # fewer at once may fit
-        forget()
-        return None  # samples in smaller pieces may
-    except Exception as error:  # of a compiler, which may fail in any way
-        give_up("training", error)
-        forget()
+            raise  # fewer models at once may fit
+        session.release_fleet()
+        return None  # micro-batches may fit
+    except Exception as error:  # compilers may fail in any way
+        give_up(session, "training", error)
+        session.release_fleet()
         return None
-    return sail(fleet, models, **sailing)
+    return train_fleet(session, fleet, models, **options)

@@ -1,4 +1,4 @@
-"""What the pixel and the latent family share: a UNet2DModel, perhaps pruned, kept as safetensors and JSON."""
+"""The base class of the pixel and the latent family: a UNet2DModel, possibly pruned, saved as safetensors and JSON."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from diffcredit.diffusion import networks
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.presets import PRESETS
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
@@ -20,11 +20,11 @@ from diffcredit.util.artifacts import canonical_json
 
 
 class Unconditional(UNetModel):
-    """A U-Net without conditions. ``config`` is that of the unpruned architecture; the widths of a pruned one are in
-    its weights."""
+    """A U-Net without conditions. ``config`` is that of the unpruned architecture; the widths of a pruned one follow
+    from its weights."""
 
     schedule: ClassVar[Mapping[str, Any]]
-    """The noise schedule of a model that does not bring its own."""
+    """The default noise schedule."""
 
     def __init__(
         self, network: nn.Module, config: Mapping[str, Any], noise_schedule: NoiseSchedule | None = None
@@ -66,12 +66,13 @@ class Unconditional(UNetModel):
         (directory / "config.json").write_text(text + "\n", encoding="utf-8")
 
     def frozen_parts(self) -> dict[str, Any]:
-        """What a saved model needs beside its network, as JSON."""
+        """Return fingerprints of what a saved model needs beside its network, as JSON."""
         return {}
 
     @classmethod
     def load(cls, directory: Path, *frozen: Any) -> Self:
-        """A saved model. ``frozen`` is what the family keeps beside the network and does not train."""
+        """Return the model saved in ``directory``. ``frozen`` are its parts beside the network, which are not
+        trained."""
         config_file, weights_file = directory / "config.json", directory / "model.safetensors"
         for file in (config_file, weights_file):
             if not file.is_file():
@@ -100,7 +101,7 @@ class Unconditional(UNetModel):
 
 
 def preset_config(preset: str, channels: int, size: int, *, resolution: int) -> dict[str, Any]:
-    """The architecture of a preset for (channels, size, size); ``resolution`` is the images', for messages."""
+    """Return the architecture of a preset for (channels, size, size); ``resolution`` is the images', for messages."""
     if preset not in PRESETS:
         raise UserError(f"model.preset: {preset!r} is unknown; accepted: {', '.join(PRESETS)}")
     multiple = 2 ** (len(PRESETS[preset]["block_out_channels"]) - 1)

@@ -1,41 +1,31 @@
-"""What all families share: a U-Net of diffusers, a noise schedule, deterministic sampling."""
+"""The base class of our three families: a U-Net of diffusers with deterministic sampling."""
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from diffcredit.diffusion.micro_batches import in_smaller_batches
-from diffcredit.diffusion.noise import NoiseSchedule
-from diffcredit.diffusion.protocol import Batch, Images
+from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import DiffcreditError
 
 
-class UNetModel:
-    """A network that predicts noise in what it sees: (c, h, w) of ``shape``, pixels or latents."""
+class UNetModel(DiffusionModel):
+    """A U-Net of diffusers that predicts noise in pixels or latents of one shape."""
 
     family: ClassVar[str]
 
-    network: nn.Module
-    noise_schedule: NoiseSchedule
-    made: Mapping[str, Any] = MappingProxyType({})
-    """What the last bits of its weights depend on beside the device: how they were trained."""
-
     @property
-    def device(self) -> torch.device:
-        return next(self.network.parameters()).device
-
-    @property
-    def time_steps(self) -> int:
-        return self.noise_schedule.time_steps
-
-    @property
+    @abstractmethod
     def shape(self) -> tuple[int, int, int]:
-        raise NotImplementedError
+        """(c, h, w) of the network's inputs."""
+
+    @abstractmethod
+    def decode(self, x: Tensor) -> Images:
+        """Return the images of the network's outputs (m, c, h, w)."""
 
     def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
         return self.network(x_t, t).sample
@@ -44,7 +34,7 @@ class UNetModel:
         return self.losses(batch.x, t, noise, batch.condition)
 
     def losses(self, x: Tensor, t: Tensor, noise: Tensor, condition: Tensor | None) -> Tensor:
-        """Of images x (m, c, h, w), (m,)."""
+        """Return the loss of each of the images x (m, c, h, w), (m,)."""
         x_t = self.noise_schedule.add_noise(x, noise, t)
         target = self.noise_schedule.target(x, noise, t)
         return (self.predict(x_t, t, condition).to(target.dtype) - target).square().mean(dim=(1, 2, 3))
@@ -62,14 +52,10 @@ class UNetModel:
 
         def images_of(places: range) -> Images:
             x = self.denoise(seeds[places.start : places.stop], steps, scheduler, guidance)
-            with torch.autocast(self.device.type, enabled=False):  # which is the network's alone
+            with torch.autocast(self.device.type, enabled=False):  # autocast is for the network alone
                 return self.decode(x.float())
 
         return np.concatenate(in_smaller_batches(images_of, len(seeds), batch_size))
-
-    def decode(self, x: Tensor) -> Images:
-        """(m, c, h, w) as the network makes it → images."""
-        raise NotImplementedError
 
     def denoise(
         self,
@@ -79,39 +65,29 @@ class UNetModel:
         guidance: float | None,
         on_step: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
-        """From the noise of each seed to (m, c, h, w); ``on_step(k, x̂₀)`` hears what the k-th step foresees."""
+        """Sample (m, c, h, w) from the noise of each seed; ``on_step(k, x̂₀)`` receives the k-th step's estimate."""
         x = initial_noise(self.shape, seeds).to(self.device)
         sampler = self.noise_schedule.sampler(scheduler, steps)
         for k, t in enumerate(sampler.timesteps):
             prediction = self.guided(x, t.expand(len(x)).to(x.device), seeds, guidance)
             if on_step is not None:
-                on_step(k, self.noise_schedule.foreseen(prediction, x, t))
+                on_step(k, self.noise_schedule.predicted_x0(prediction, x, t))
             x = sampler.step(prediction, t, x)
         check_finite(x)
         return x
 
     def guided(self, x: Tensor, t: Tensor, seeds: Sequence[int], guidance: float | None) -> Tensor:
-        """The prediction that sampling follows; an unconditional model has nothing to be guided by."""
+        """Return the prediction that sampling follows; models with prompts override it."""
         return self.predict(x, t)
-
-    def clone(self) -> Self:
-        clone = copy.copy(self)
-        frozen = {id(parameter): parameter for parameter in self.network.parameters() if not parameter.requires_grad}
-        clone.network = copy.deepcopy(self.network, frozen)  # what is never trained is shared
-        return clone
-
-    def to(self, device: torch.device | str) -> Self:
-        self.network.to(device)
-        return self
 
 
 def initial_noise(shape: tuple[int, int, int], seeds: Sequence[int]) -> Tensor:
-    """Where images begin, (m, c, h, w) on the CPU: each follows from its seed alone, whatever the batch and device."""
+    """Return the noises that images start from, (m, c, h, w) on the CPU; each follows from its seed alone."""
     return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
 
 
 def check_finite(x: Tensor) -> None:
-    """Refuses what a model made where it is not finite."""
+    """Raise a DiffcreditError unless all of x, which a model generated, is finite."""
     if not torch.isfinite(x).all():
         raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
 
@@ -123,6 +99,6 @@ def to_unit(images: Images, device: torch.device | str = "cpu") -> Tensor:
 
 
 def to_pixels(x: Tensor) -> Images:
-    """[−1, 1] (m, 3, h, w), what is beyond cut off → uint8 (m, h, w, 3)."""
+    """[−1, 1] (m, 3, h, w), clipped → uint8 (m, h, w, 3)."""
     pixels = ((x.float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     return pixels.permute(0, 2, 3, 1).cpu().numpy()

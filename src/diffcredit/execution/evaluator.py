@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from diffcredit.coalitions import decode
-from diffcredit.diffusion.fast.sampling import expect
 from diffcredit.diffusion.generating import generate, sampling_numerics
 from diffcredit.diffusion.micro_batches import smallest_micro_batch
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.tasks import Task, failed_evaluation, utc_now, worker_name
@@ -26,7 +26,7 @@ from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation, Value
 from diffcredit.properties.measuring import Measurement, Observation, measure_all
-from diffcredit.retraining.protocol import Retraining
+from diffcredit.retraining.base import Retraining
 from diffcredit.util.seeds import derive_seed
 
 
@@ -79,7 +79,7 @@ class ModelEvaluator:
 
     def sampled(self, tasks: Sequence[Task]) -> Iterator["Sampled | Evaluation"]:
         """Of each task, its model's images, or how that failed."""
-        expect(self.sampling)
+        current_session().expect_sampling(self.sampling)
         remaining = deque(tasks)
         while remaining:
             models = self._models(list(remaining))

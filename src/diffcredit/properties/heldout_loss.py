@@ -13,7 +13,7 @@ from torch import Tensor
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.micro_batches import in_smaller_batches
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.properties.protocol import Context, State
 

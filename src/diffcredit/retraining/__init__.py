@@ -1,6 +1,7 @@
-"""A coalition's model: ways to get it, from the dearest (``from_scratch``) to the cheapest.
+"""Ways to get a coalition's model, from the most expensive, ``from_scratch``, to the cheapest, ``soup``.
 
-``RETRAININGS`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
+``RETRAININGS`` maps the name in a study file to the class. A plug-in, ``package.module:Class``, is as good;
+:mod:`diffcredit.retraining.base` states what it must have.
 """
 
 RETRAININGS = {

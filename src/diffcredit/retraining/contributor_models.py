@@ -1,4 +1,4 @@
-"""Each contributor's own model: n fine-tunings, from which models of all coalitions can be mixed."""
+"""One fine-tuned model per contributor, from which the models of coalitions are averaged."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,57 +13,57 @@ from safetensors import safe_open
 from torch import Tensor
 
 from diffcredit.diffusion.fast.sizes import fleet_size
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.for_each_contributor import ForEachContributor
-from diffcredit.retraining.protocol import Ground
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True)
 class ContributorModels:
-    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are kept on disk.
+    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are cached on disk.
 
-    All are fine-tuned with the same seed, so with the same time steps and noises: what differs is the images.
+    All are fine-tuned with the same seed, hence the same time steps and noises: only the images differ.
     """
 
     start: DiffusionModel
     kept: ForEachContributor
 
     @classmethod
-    def prepare(cls, ground: Ground, start: DiffusionModel, training: Training) -> Self:
-        """Fine-tunes ``start`` on the images of each contributor who has no model yet, as ``training`` says."""
-        seed, n = derive_seed(ground.seed, "contributor models"), ground.contributions.n
+    def prepare(cls, context: RetrainingContext, start: DiffusionModel, training: Training) -> Self:
+        """Fine-tune ``start`` on the images of each contributor who has no model yet."""
+        seed, n = derive_seed(context.seed, "contributor models"), context.contributions.n
         at_once = fleet_size(start, training)
 
         def make(some: Sequence[int], data: Batch, places: Sequence[Tensor]) -> Iterator[Mapping[str, Tensor]]:
-            def tell(done: int, total: int) -> None:
-                ground.progress("fine-tuning each contributor", some[0] * training.steps + done, n * training.steps)
+            def report(done: int, total: int) -> None:
+                context.progress("fine-tuning each contributor", some[0] * training.steps + done, n * training.steps)
 
             models = [start.clone() for _ in some]
             seeds = [seed] * len(some)
-            errors = train_each(models, data, places, training, seeds=seeds, at_once=at_once, on_step=tell)
+            errors = train_each(models, data, places, training, seeds=seeds, at_once=at_once, on_step=report)
             for model, error in zip(models, errors, strict=True):
                 if error is not None:
                     raise error
                 yield _trainable(model)
 
         identity = [start.fingerprint, dataclasses.asdict(training), seed]
-        return cls(start, ForEachContributor.prepare(ground, "contributors", identity, make, at_once))
+        return cls(start, ForEachContributor.prepare(context, "contributors", identity, make, at_once))
 
     @property
     def fingerprint(self) -> str:
-        """Of the start and of every contributor's weights."""
+        """Fingerprint of the start and of every contributor's weights."""
         return fingerprint([self.start.fingerprint, self.kept.fingerprint])
 
     def model(self, index: int) -> DiffusionModel:
-        """The model of contributor ``index`` alone."""
+        """Return the model of contributor ``index``."""
         return self.average(np.arange(len(self.kept.files)) == index)
 
     def average(self, weights: NDArray[np.bool_] | NDArray[np.float64]) -> DiffusionModel:
-        """The model with the weights Σ_i w_i θ_i, given w (n,). Of low-rank factors, each factor is averaged."""
+        """Return the model with the weights Σ_i w_i θ_i, given w (n,). Low-rank factors are averaged one by one."""
         model = self.start.clone()
         with torch.no_grad(), ExitStack() as stack:
             mixed = [
@@ -72,7 +72,7 @@ class ContributorModels:
                 if weight
             ]
             for name, parameter in _trainable(model).items():
-                # in double precision: one model alone, with weight 1, then comes out bit for bit
+                # in double precision, so that a single model with weight 1 is reproduced bit for bit
                 total = torch.zeros(parameter.shape, dtype=torch.float64)
                 for weight, file in mixed:
                     total.add_(file.get_tensor(name), alpha=weight)

@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.fast.sizes import fleet_size
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Annealing, Count, PositiveInt, Training
-from diffcredit.retraining.protocol import Ground, Rehearsal, in_fleets
+from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, in_fleets
 
 
 @dataclass
-class FineTune:
-    """Fine-tunes the base model for ``steps`` on the coalition's images.
+class FineTune(Retraining):
+    """Fine-tune the base model for ``steps`` on the coalition's images.
 
-    By default the rate is annealed to zero and the last quarter of the weights is averaged: another seed then
-    changes the result far less at the same cost (the paper's recipe is ``schedule: constant`` and
-    ``average_tail: null``). Batch size and rate are the base model's unless given. There is no warm-up, and
-    what is measured is the model that was fine-tuned, not an average with the base model.
+    By default the learning rate is annealed to zero and the weights of the last quarter of the steps are averaged: the
+    result then depends far less on the seed, at the same cost (the paper's recipe is ``schedule: constant`` and
+    ``average_tail: null``). Batch size and learning rate are the base model's by default. There is no warm-up and no
+    moving average (``ema``).
 
-    Once prepared, ``start`` is the model that every coalition starts from, ``settings`` how it is fine-tuned, and
-    ``ground`` what was prepared on.
+    Once prepared, ``start`` is the model that every coalition starts from, ``settings`` are those of its fine-tuning,
+    and ``ground`` is the context it was prepared with.
     """
 
     steps: PositiveInt = 1000
@@ -35,19 +35,19 @@ class FineTune:
     schedule: Annealing = "cosine"
     average_tail: Annotated[float, Gt(0), Le(1)] | None = 0.25
 
-    def prepare(self, ground: Ground) -> None:
-        self.start_from(ground.base, ground)
+    def prepare(self, context: RetrainingContext) -> None:
+        self.start_from(context.base, context)
 
-    def start_from(self, start: DiffusionModel, ground: Ground) -> None:
-        """Makes ``start`` the model that every coalition is fine-tuned from."""
-        self.start, self.ground = start, ground
-        self.settings = self.training(ground.training)
+    def start_from(self, start: DiffusionModel, context: RetrainingContext) -> None:
+        """Make ``start`` the model that every coalition is fine-tuned from."""
+        self.start, self.ground = start, context
+        self.settings = self.training(context.training)
         self.weights = start.fingerprint
-        self._data = ground.data()
+        self._data = context.data()
         self.at_once = fleet_size(self.begin(seed=0), self.settings)
 
     def training(self, base: Training) -> Training:
-        """The base model's training settings with this fine-tuning's in their place."""
+        """Return the training settings of the base model, ``base``, changed to those of this fine-tuning."""
         return dataclasses.replace(
             base,
             steps=self.steps,
@@ -70,9 +70,9 @@ class FineTune:
             yield self.end(model) if coalition.any() else model
 
     def begin(self, seed: int) -> DiffusionModel:
-        """What is trained for a coalition."""
+        """Return the model that a coalition trains."""
         return self.start.clone()
 
     def end(self, model: DiffusionModel) -> DiffusionModel:
-        """What was trained, as the coalition's model."""
+        """Return the coalition's model, given the one it trained."""
         return model

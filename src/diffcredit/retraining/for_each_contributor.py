@@ -1,4 +1,4 @@
-"""Tensors that are computed once for each contributor, kept in a file each, and found again."""
+"""Tensors computed once per contributor and cached, one file each."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from diffcredit.diffusion.protocol import Batch
-from diffcredit.retraining.protocol import Ground
+from diffcredit.diffusion.model import Batch
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.util.artifacts import atomic_file, fingerprint, fingerprint_arrays
 
 Make = Callable[[Sequence[int], Batch, Sequence[Tensor]], Iterable[Mapping[str, Tensor]]]
@@ -21,45 +21,42 @@ Make = Callable[[Sequence[int], Batch, Sequence[Tensor]], Iterable[Mapping[str, 
 
 @dataclass(frozen=True)
 class ForEachContributor:
-    """One safetensors file a contributor, in the order of ``contributions.contributors``."""
+    """One safetensors file per contributor, in the order of ``contributions.contributors``."""
 
     files: tuple[Path, ...]
 
     @classmethod
-    def prepare(cls, ground: Ground, kind: str, identity: Any, make: Make, at_once: int = 1) -> Self:
-        """``make([i, …], data, [places of contributor i's images in data, …])`` for the contributors that have no file
-        yet, ``at_once`` of them at a time.
+    def prepare(cls, context: RetrainingContext, kind: str, identity: Any, make: Make, at_once: int = 1) -> Self:
+        """Call ``make([i, …], data, [indices of contributor i's images in data, …])`` for the contributors without a
+        file, ``at_once`` of them at a time.
 
-        A file lies in the folder ``kind`` under the fingerprint of ``identity`` (JSON: all that the tensors follow
-        from but the images) and of the contributor's images, captions and places among all. A run that was cut off
-        goes on with the next contributor.
+        A file is named by the fingerprint of ``identity`` (JSON: all that fixes the tensors beside the images) and of
+        the contributor's images, captions and indices, in the folder ``kind``. An interrupted run continues with the
+        next contributor.
         """
-        files = tuple(ground.folder / kind / f"{_name(ground, identity, i)}.safetensors" for i in _contributors(ground))
+        names = (_name(context, identity, index) for index in range(context.contributions.n))
+        files = tuple(context.folder / kind / f"{name}.safetensors" for name in names)
         missing = [index for index, file in enumerate(files) if not file.exists()]
         if missing:
-            data = ground.data()
+            data = context.data()
             for some in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
-                places = [torch.from_numpy(_images(ground, index)) for index in some]
+                places = [torch.from_numpy(_images(context, index)) for index in some]
                 for index, tensors in zip(some, make(some, data, places), strict=True):
                     _write(files[index], {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
         return cls(files)
 
     @property
     def fingerprint(self) -> str:
-        """Of all that is in the files, as it was when they were written."""
+        """Fingerprint of the contents of all files, as they were written."""
         return fingerprint([_content(file) for file in self.files])
 
 
-def _contributors(ground: Ground) -> range:
-    return range(ground.contributions.n)
+def _images(context: RetrainingContext, index: int) -> np.ndarray:
+    return np.flatnonzero(context.contributions.owner == index)
 
 
-def _images(ground: Ground, index: int) -> np.ndarray:
-    return np.flatnonzero(ground.contributions.owner == index)
-
-
-def _name(ground: Ground, identity: Any, index: int) -> str:
-    contributions, rows = ground.contributions, _images(ground, index)
+def _name(context: RetrainingContext, identity: Any, index: int) -> str:
+    contributions, rows = context.contributions, _images(context, index)
     captions = contributions.captions and [contributions.captions[row] for row in rows]
     images = fingerprint_arrays({"images": contributions.images[rows], "rows": rows})
     return fingerprint([identity, images, captions])[:12]

@@ -1,4 +1,4 @@
-"""Retraining from scratch: what the other ways approximate."""
+"""Retraining from scratch, which the other methods approximate."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.fast.sizes import fleet_size
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
-from diffcredit.retraining.protocol import Ground, Rehearsal, in_fleets
+from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, in_fleets
 from diffcredit.util.seeds import derive_seed
 
 
 @dataclass
-class FromScratch:
-    """Trains an untrained network on the coalition's images as the base model was trained, or for ``steps``.
+class FromScratch(Retraining):
+    """Train an untrained network on the coalition's images as the base model was trained, or for ``steps``.
 
-    Of a text-to-image model, what is untrained is the adapter.
+    Of a text-to-image model, the untrained part is the adapter.
     """
 
     steps: PositiveInt | None = None
@@ -28,11 +28,11 @@ class FromScratch:
     weights = ""
     fine_tunes: ClassVar[bool] = False
 
-    def prepare(self, ground: Ground) -> None:
-        self._ground = ground
-        self._training = self.training(ground.training)
-        self._data = ground.data()
-        self.at_once = fleet_size(ground.base, self._training)
+    def prepare(self, context: RetrainingContext) -> None:
+        self._context = context
+        self._training = self.training(context.training)
+        self._data = context.data()
+        self.at_once = fleet_size(context.base, self._training)
 
     def training(self, base: Training) -> Training:
         steps = self.steps or base.steps
@@ -42,8 +42,8 @@ class FromScratch:
         return Rehearsal(start, None, self.training(training), together=True)
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        base = self._ground.base
-        return in_fleets(self._ground, base, coalitions, seeds, self.at_once, self._begin, self._data, self._training)
+        base = self._context.base
+        return in_fleets(self._context, base, coalitions, seeds, self.at_once, self._begin, self._data, self._training)
 
     def _begin(self, seed: int) -> DiffusionModel:
-        return self._ground.base.untrained(derive_seed(seed, "initial weights"))
+        return self._context.base.untrained(derive_seed(seed, "initial weights"))

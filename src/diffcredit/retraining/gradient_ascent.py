@@ -1,4 +1,4 @@
-"""Gradient ascent: the images of those who left are unlearned by raising their loss."""
+"""Gradient ascent: unlearn the removed contributors' images by raising their loss."""
 
 import dataclasses
 import math
@@ -11,24 +11,24 @@ from annotated_types import Gt
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.diffusion.training import train
-from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
+from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, one_by_one
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.start import rehearsal_of, start_of
 
 CLIP = 1.0
-"""The norm that gradients are shortened to: unlike descent, ascent has nowhere to arrive."""
+"""Norm to which gradients are clipped: unlike descent, ascent does not converge."""
 
 
 @dataclass
-class GradientAscent:
-    """Ascends the loss on the images of those who are *not* in the coalition, from the base or the ``sparse`` model.
+class GradientAscent(Retraining):
+    """Ascend the loss on the images of contributors *outside* the coalition, from the base or the ``sparse`` model.
 
-    By default for one pass over them: ⌈removed / batch⌉ ``steps``; of fewer images than a batch has, each comes
-    several times, at other time steps. The rate is constant, the optimizer and the batch size are the base model's
-    (the published code ascends with Adam). Everybody's model is the start itself.
+    By default this takes one pass over them, ⌈removed / batch⌉ ``steps``; if they are fewer than a batch, each is seen
+    several times, at different time steps. The learning rate is constant. Optimizer and batch size are the base model's
+    (the published code ascends with Adam). The model of all contributors is the start itself.
     """
 
     learning_rate: Annotated[float, Gt(0)] = 1e-5
@@ -38,13 +38,13 @@ class GradientAscent:
 
     fine_tunes: ClassVar[bool] = False
 
-    def prepare(self, ground: Ground) -> None:
-        self.start, self.ground = start_of(ground, self.sparse), ground
+    def prepare(self, context: RetrainingContext) -> None:
+        self.start, self.ground = start_of(context, self.sparse), context
         self.weights = self.start.fingerprint
-        self._data = ground.data()
+        self._data = context.data()
 
     def training(self, base: Training, removed: int) -> Training:
-        """How the loss of ``removed`` images is raised."""
+        """Return the settings of the ascent on ``removed`` images."""
         size = self.batch_size or base.batch_size
         return dataclasses.replace(
             base,
@@ -59,7 +59,7 @@ class GradientAscent:
         )
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
-        """Half of the images stand for those that a coalition lacks."""
+        """Half of the images stand for those outside a coalition."""
         half = math.ceil(len(contributions.images) / 2)
         return rehearsal_of(start, training, self.sparse, coalition=self.training(training, half))
 

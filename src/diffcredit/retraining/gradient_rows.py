@@ -1,4 +1,4 @@
-"""Gradients of the loss on mini-batches of one contributor each, kept on disk: the rows of a matrix G (N, d)."""
+"""Gradients of the loss on mini-batches of one contributor each, cached on disk: the rows of a matrix G (N, d)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,15 +12,15 @@ from safetensors import safe_open
 from torch import Tensor
 
 from diffcredit.diffusion.micro_batches import in_smaller_batches, part
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import DiffcreditError
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.for_each_contributor import ForEachContributor
-from diffcredit.retraining.protocol import Ground
 from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffcredit.util.seeds import derive_seed
 
 NUMBERS_AT_ONCE = 2**25
-"""How many entries of G are in memory at a time."""
+"""Entries of G that are in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,21 @@ class GradientRows:
 
     kept: ForEachContributor
     owner: NDArray[np.int64]
-    """(N,) each row's contributor."""
+    """(N,) the contributor of each row."""
     sizes: NDArray[np.int64]
-    """(N,) the images of each row's mini-batch."""
+    """(N,) the number of images in each row's mini-batch."""
     gram: NDArray[np.float64]
     """(N, N) G Gᵀ."""
 
     @classmethod
-    def prepare(cls, ground: Ground, start: DiffusionModel, batches: int, time_steps: int) -> Self:
-        """Each contributor's images make ``batches`` mini-batches (fewer where there are fewer images).
+    def prepare(cls, context: RetrainingContext, start: DiffusionModel, batches: int, time_steps: int) -> Self:
+        """Divide each contributor's images into ``batches`` mini-batches, at least one image each.
 
-        A row is the gradient of the mean loss over its images and ``time_steps`` evenly spaced time steps, each with
-        a noise of its own that follows from the study's seed, the image and the time step. Nothing is mirrored.
+        A row is the gradient of the mean loss over its images and ``time_steps`` evenly spaced time steps. Each pair
+        has its own noise, which follows from the study's seed, the image and the time step. Nothing is mirrored.
         """
-        seed, n = derive_seed(ground.seed, "gradients"), ground.contributions.n
-        min_snr, at_once = ground.training.min_snr, ground.training.micro_batch or ground.training.batch_size
+        seed, n = derive_seed(context.seed, "gradients"), context.contributions.n
+        min_snr, at_once = context.training.min_snr, context.training.micro_batch or context.training.batch_size
         probe = Probe(start, time_steps, seed, min_snr, at_once)
 
         def make(some: Sequence[int], data: Batch, places: Sequence[Tensor]) -> Iterator[Mapping[str, Tensor]]:
@@ -52,28 +52,28 @@ class GradientRows:
                 parts = [images.select(each) for each in _parts(len(images), batches)]
                 rows = torch.stack([probe.gradient(each) for each in parts])
                 if not rows.isfinite().all():
-                    raise DiffcreditError(f"gradients of {ground.contributions.contributors[index]!r} are not finite")
-                ground.progress("gradients of each contributor", index + 1, n)
+                    raise DiffcreditError(f"gradients of {context.contributions.contributors[index]!r} are not finite")
+                context.progress("gradients of each contributor", index + 1, n)
                 yield {"rows": rows}
 
         identity = [start.fingerprint, batches, time_steps, seed, min_snr]
-        kept = ForEachContributor.prepare(ground, "gradients", identity, make)
-        sizes = [[len(places) for places in _parts(count, batches)] for count in ground.contributions.counts]
+        kept = ForEachContributor.prepare(context, "gradients", identity, make)
+        sizes = [[len(places) for places in _parts(count, batches)] for count in context.contributions.counts]
         owner = np.repeat(np.arange(n), [len(each) for each in sizes])
-        file = ground.folder / "gradients" / f"gram-{kept.fingerprint[:12]}.safetensors"
+        file = context.folder / "gradients" / f"gram-{kept.fingerprint[:12]}.safetensors"
         if not file.exists():
             write_arrays(file, {"gram": _gram(kept, len(owner))})
         return cls(kept, owner, np.concatenate(sizes), read_arrays(file)["gram"])
 
     def combined(self, weights: NDArray[np.float64]) -> Tensor:
-        """Gᵀ w, (d,), given w (N,)."""
+        """Return Gᵀ w, (d,), given w (N,)."""
         w = torch.from_numpy(weights)
         return torch.cat([(w @ columns.double()).float() for columns in _columns(self.kept, len(weights))])
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The gradient of the loss at fixed time steps and noises, ``at_once`` samples in memory."""
+    """The gradient of the loss at fixed time steps and noises, computed on ``at_once`` samples at a time."""
 
     model: DiffusionModel
     time_steps: int
@@ -82,7 +82,7 @@ class Probe:
     at_once: int
 
     def gradient(self, images: Batch) -> Tensor:
-        """∇ 1/(mK) Σ_i Σ_k ℓ_i(t_k, noise_ik) over the m images and K time steps, (d,) on the CPU."""
+        """Return ∇ 1/(mK) Σ_i Σ_k ℓ_i(t_k, noise_ik) over the m images and K time steps, (d,) on the CPU."""
         self.model.network.eval()
         weights = [parameter for parameter in self.model.network.parameters() if parameter.requires_grad]
         total = [torch.zeros_like(weight) for weight in weights]
@@ -95,7 +95,7 @@ class Probe:
         return torch.cat([gradient.flatten().float().cpu() for gradient in total])
 
     def _losses(self, images: Batch) -> Tensor:
-        """(m·K,)"""
+        """Return the loss of each image at each time step, (m·K,)."""
         device, shape = images.x.device, images.x.shape[1:]
         generators = (torch.Generator().manual_seed(derive_seed(self.seed, row)) for row in images.rows.tolist())
         noise = torch.cat([torch.randn((self.time_steps, *shape), generator=generator) for generator in generators])
@@ -110,12 +110,12 @@ class Probe:
 
 
 def _parts(count: int, batches: int) -> list[NDArray[np.int64]]:
-    """The places 0..count−1, dealt out like cards: neighbours are often alike."""
+    """Divide the indices 0..count−1 in turn, since neighbouring images are often alike."""
     return [np.arange(first, count, batches) for first in range(min(batches, count))]
 
 
 def _columns(kept: ForEachContributor, rows: int) -> Iterator[Tensor]:
-    """G from left to right, as many columns at a time as fit, read from the mapped files."""
+    """Yield G from left to right, as many columns at a time as fit, read from the mapped files."""
     with ExitStack() as stack:
         files = [stack.enter_context(safe_open(file, framework="pt")).get_slice("rows") for file in kept.files]
         total, width = files[0].get_shape()[1], max(1, NUMBERS_AT_ONCE // rows)

@@ -1,4 +1,5 @@
-"""Influence unlearning: one damped Newton step away from those who left, with the Fisher matrix as curvature."""
+"""Influence unlearning: a damped Newton step away from the removed contributors, with the Fisher matrix as
+curvature."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,20 +13,21 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, one_by_one
 from diffcredit.retraining.gradient_rows import GradientRows
-from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.start import rehearsal_of, start_of
 
 
 @dataclass
-class Influence:
-    """The coalition S's weights from those of everybody, θ*, without training (WoodFisher: Singh and Alistarh 2020).
+class Influence(Retraining):
+    """Compute the weights of coalition S from those of all contributors, θ*, without training (WoodFisher: Singh and
+    Alistarh 2020).
 
-    With ḡ_S = 1/m_S Σ_{j∈S} ∇ℓ_j(θ*) over the m_S images of S and ḡ over all m, a Newton step on the loss of S,
-    beyond the one that everybody would make, is
+    With ḡ_S = 1/m_S Σ_{j∈S} ∇ℓ_j(θ*) over the m_S images of S and ḡ over all m, a Newton step on the loss of S, minus
+    the one on the loss of all images, is
 
         θ_S = θ* + F⁻¹ (ḡ − ḡ_S),    F = λI + 1/N Σ_b g_b g_bᵀ.
 
@@ -34,15 +36,15 @@ class Influence:
 
         θ_S = θ* + Gᵀ (λI + G Gᵀ/N)⁻¹ w,
 
-    exactly. A coalition costs one solve of N equations and one pass over G. G takes 4·N·d bytes of disk for d
+    exactly. A coalition costs one solve of N equations and one pass over G, which takes 4·N·d bytes of disk for d
     trainable parameters. Nothing is random: the seed of an evaluation changes nothing.
 
-    ``damping`` is λ in units of tr(1/N Σ_b g_b g_bᵀ) = 1/N Σ_b ‖g_b‖², which no eigenvalue exceeds and which neither N
-    nor d changes (the mean of the diagonal, over d directions nearly all of which are flat, would damp nothing). Much
-    is needed: of squared errors the Fisher matrix is smaller than the curvature in the measure of the residuals, and
-    the step too long. On the demo's base model, over five coalitions of 2 to 10 of its 12 contributors, 100 nearly
-    tripled the loss, 1,000 raised that of the removed images by 2 % and of the others by 1 %, 10,000 changed neither.
-    ``batches`` mini-batches a contributor; ``time_steps`` of the loss each.
+    ``damping`` is λ in units of tr(1/N Σ_b g_b g_bᵀ) = 1/N Σ_b ‖g_b‖². No eigenvalue exceeds this trace, and it depends
+    on neither N nor d (the mean of the diagonal would damp nothing, since nearly all of the d directions are flat).
+    Much damping is needed: for squared errors the Fisher matrix is smaller than the curvature, by the size of the
+    residuals, and the step is too long. On the demo's base model, over five coalitions of 2 to 10 of its 12
+    contributors, 100 nearly tripled the loss, 1,000 raised that of the removed images by 2 % and of the others by 1 %,
+    and 10,000 changed neither. There are ``batches`` mini-batches per contributor, each with ``time_steps`` time steps.
     """
 
     damping: Annotated[float, Gt(0)] = 1000.0
@@ -52,10 +54,10 @@ class Influence:
 
     fine_tunes: ClassVar[bool] = False
 
-    def prepare(self, ground: Ground) -> None:
-        self.start, self.ground = start_of(ground, self.sparse), ground
+    def prepare(self, context: RetrainingContext) -> None:
+        self.start, self.ground = start_of(context, self.sparse), context
         self.weights = self.start.fingerprint
-        self._rows = rows = GradientRows.prepare(ground, self.start, self.batches, self.time_steps)
+        self._rows = rows = GradientRows.prepare(context, self.start, self.batches, self.time_steps)
         fisher = rows.gram / len(rows.gram)
         self._factor = cho_factor(fisher + self.damping * np.trace(fisher) * np.eye(len(fisher)))
 

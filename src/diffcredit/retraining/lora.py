@@ -1,4 +1,4 @@
-"""LoRA fine-tuning: a coalition trains low-rank updates of the attention, which then become part of the weights."""
+"""LoRA fine-tuning: train low-rank updates of the attention, then add them to the weights."""
 
 import importlib
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from annotated_types import Ge, Gt, Lt
 from torch import nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Rank, Training
 from diffcredit.errors import UserError
+from diffcredit.retraining.base import Rehearsal, RetrainingContext
 from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.protocol import Ground, Rehearsal
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.pruning.ranks import has_adapters
 from diffcredit.retraining.start import rehearsal_of, start_of
@@ -25,12 +25,12 @@ ADAPTER = "coalition"
 
 @dataclass
 class LoRA(FineTune):
-    """Fine-tunes as :class:`FineTune` does, but trains only A (r, in) and B (out, r) of an update
-    W + (``alpha``/r) B A of rank r = ``rank`` of every query, key and value projection W (Hu et al. 2022).
+    """Fine-tune as :class:`FineTune` does, but only A (r, in) and B (out, r) of an update W + (``alpha``/r) B A of rank
+    r = ``rank`` of every query, key and value projection W (Hu et al. 2022).
 
-    A is drawn from the evaluation's seed and B is zero at first. ``dropout`` is the share of the update's inputs
-    left out while training. The update is then added to the weights: a coalition's model is a plain one. It starts
-    from the base model, or from the ``sparse`` one.
+    A is drawn with the evaluation's seed and B starts at zero. ``dropout`` is the share of the update's inputs that are
+    dropped in training. The update is then added to the weights, so a coalition's model has no adapter. It starts from
+    the base model, or from the ``sparse`` one.
     """
 
     rank: Rank = 16
@@ -38,11 +38,11 @@ class LoRA(FineTune):
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.05
     sparse: Sparsity | None = None
 
-    def prepare(self, ground: Ground) -> None:
-        _check(ground.base.network)
-        start = start_of(ground, self.sparse)
+    def prepare(self, context: RetrainingContext) -> None:
+        _check(context.base.network)
+        start = start_of(context, self.sparse)
         self._frozen = _frozen(start)
-        self.start_from(start, ground)
+        self.start_from(start, context)
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
         _check(start.network)
@@ -59,24 +59,25 @@ class LoRA(FineTune):
             for name, layer in adapted.network.named_modules():
                 if ADAPTER in getattr(layer, "lora_A", {}):
                     model.network.get_parameter(f"{name}.weight").add_(cast(Any, layer).get_delta_weight(ADAPTER))
-        cast(Any, model).made = getattr(adapted, "made", {})
+        if isinstance(adapted, DiffusionModel):  # a plug-in need not record how its weights were computed
+            model.made = adapted.made
         return model
 
     def _adapted(self, frozen: DiffusionModel, seed: int) -> DiffusionModel:
-        """A copy of ``frozen``, whose weights it shares, with a fresh adapter that alone can be trained."""
+        """Return a copy of ``frozen`` that shares its weights and has a fresh adapter, the only trainable part."""
         peft = _peft()
         config = peft.LoraConfig(
             r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=list(PROJECTIONS)
         )
         model = frozen.clone()
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)  # of the CPU, where peft draws
+            torch.default_generator.manual_seed(seed)  # the CPU's, from which peft draws
             peft.inject_adapter_in_model(config, model.network, ADAPTER)
         return model.to(frozen.device)
 
 
 def _frozen(start: DiffusionModel) -> DiffusionModel:
-    """A copy of which nothing can be trained, so that its own copies share all its weights."""
+    """Return a copy without trainable parameters, so that its own copies share all weights."""
     frozen = start.clone()
     frozen.network.requires_grad_(False)
     return frozen

@@ -1,4 +1,4 @@
-"""Soup: a coalition's weights are the average of its members' own fine-tuned weights."""
+"""Model soup: average the fine-tuned weights of a coalition's members."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,30 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Training
+from diffcredit.retraining.base import Rehearsal, RetrainingContext, one_by_one
 from diffcredit.retraining.contributor_models import ContributorModels
 from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.protocol import Ground, Rehearsal, one_by_one
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.start import rehearsal_of, start_of
 
 
 @dataclass
 class Soup(FineTune):
-    """Fine-tunes the base or the ``sparse`` model as :class:`FineTune` does, once for each contributor i: θ_i.
+    """Fine-tune the base or the ``sparse`` model as :class:`FineTune` does, once for each contributor i: θ_i.
 
-    A coalition S trains nothing: its weights are Σ_{i∈S} (m_i/m_S) θ_i with m_i images of contributor i, m_S in all
-    (Wortsman et al. 2022). Small steps add up, so this is fine-tuning on S to first order in the learning rate.
-    Nothing is random: the seed of an evaluation changes nothing.
+    A coalition S trains nothing: its weights are Σ_{i∈S} (m_i/m_S) θ_i, with m_i images of contributor i and m_S of all
+    in S (Wortsman et al. 2022). To first order in the learning rate this equals fine-tuning on S. Nothing is random:
+    the seed of an evaluation changes nothing.
     """
 
     sparse: Sparsity | None = None
 
-    def prepare(self, ground: Ground) -> None:
-        self.start, self.ground = start_of(ground, self.sparse), ground
-        self.settings = self.training(ground.training)
-        self.contributor_models = ContributorModels.prepare(ground, self.start, self.settings)
+    def prepare(self, context: RetrainingContext) -> None:
+        self.start, self.ground = start_of(context, self.sparse), context
+        self.settings = self.training(context.training)
+        self.contributor_models = ContributorModels.prepare(context, self.start, self.settings)
         self.weights = self.contributor_models.fingerprint
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:

@@ -1,16 +1,16 @@
-"""Where coalitions start, dense or sparse, and what that costs to prepare."""
+"""The model that coalitions start from, dense or sparse, and the cost of preparing it."""
 
 import dataclasses
 
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Training
-from diffcredit.retraining.protocol import Ground, Rehearsal
+from diffcredit.retraining.base import Rehearsal, RetrainingContext
 from diffcredit.retraining.pruning import Sparsity
 
 
-def start_of(ground: Ground, sparse: Sparsity | None) -> DiffusionModel:
-    """The model that coalitions start from: the base model, or the sparse one where the study says how."""
-    return ground.base if sparse is None else sparse.model(ground)
+def start_of(context: RetrainingContext, sparse: Sparsity | None) -> DiffusionModel:
+    """Return the base model, or the sparse one where ``sparse`` is given."""
+    return context.base if sparse is None else sparse.model(context)
 
 
 def rehearsal_of(
@@ -21,7 +21,7 @@ def rehearsal_of(
     coalition: Training | None,
     prepared_steps: int = 0,
 ) -> Rehearsal:
-    """The rehearsal of a retraining that prepares the start and then ``prepared_steps`` batches of its own."""
+    """Return the rehearsal of a retraining that prepares the start and then computes ``prepared_steps`` batches."""
     if sparse is not None:
         start, prepared_steps = sparse.outline(start), prepared_steps + sparse.recover_steps
     preparation = dataclasses.replace(training, steps=prepared_steps, warmup_steps=0) if prepared_steps else None

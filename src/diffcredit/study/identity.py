@@ -21,7 +21,7 @@ from diffcredit.util.plugins import code_of, settings_of
 
 if TYPE_CHECKING:
     from diffcredit.contributions import Contributions
-    from diffcredit.diffusion.protocol import Family
+    from diffcredit.diffusion.model import Family
     from diffcredit.diffusion.settings import Sampling
 
 

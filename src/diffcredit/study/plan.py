@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from diffcredit.credit.stopping import Look
 from diffcredit.diffusion.fast.sizes import fleet_size
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.timing.calibration import Timing, time_sampling, time_training
 from diffcredit.execution.timing.evaluation import EvaluationTime
 from diffcredit.execution.timing.measuring import MeasuringTime, time_measuring
 from diffcredit.execution.timing.stand_ins import DISTINCT, random_images
 from diffcredit.properties import Context
-from diffcredit.retraining.protocol import Rehearsal
+from diffcredit.retraining.base import Rehearsal
 from diffcredit.study.checks import check
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.schedule import Schedule, Total

@@ -14,7 +14,7 @@ import numpy as np
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.protocol import Images
+from diffcredit.diffusion.model import Images
 from diffcredit.execution.threads import limited_threads
 from diffcredit.properties import Context
 from diffcredit.properties.heldout_loss import HeldoutLoss

@@ -21,11 +21,11 @@ from diffcredit.util.plugins import build
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.diffusion.model import DiffusionModel
     from diffcredit.execution import Evaluator
     from diffcredit.execution.keeping import Keeper, Kind
     from diffcredit.execution.shipping import WorkerFiles
-    from diffcredit.retraining.protocol import Rehearsal, Retraining
+    from diffcredit.retraining.base import Rehearsal, Retraining
     from diffcredit.study.study import Study
 
 
@@ -113,10 +113,10 @@ class Recipe:
 
     def _prepare(self) -> "Retraining":
         from diffcredit.execution.threads import limited_threads
-        from diffcredit.retraining.protocol import Ground
+        from diffcredit.retraining.base import RetrainingContext
 
         study, prepared = self.study, self.study.prepared
-        ground = Ground(
+        ground = RetrainingContext(
             base=prepared.base,
             contributions=study.contributions,
             training=study.config.model.train,

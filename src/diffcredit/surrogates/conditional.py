@@ -21,7 +21,7 @@ from diffcredit.util.progress import Progress
 from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:
-    from diffcredit.diffusion.protocol import DiffusionModel
+    from diffcredit.diffusion.model import DiffusionModel
 
 WHAT = "sampling with the contributors' captions"
 

@@ -15,8 +15,8 @@ from diffcredit.util.arrays import BoolArray
 from diffcredit.util.progress import Progress
 
 if TYPE_CHECKING:  # these bring torch, which kept values do not need
-    from diffcredit.diffusion.protocol import DiffusionModel
-    from diffcredit.retraining.protocol import Retraining
+    from diffcredit.diffusion.model import DiffusionModel
+    from diffcredit.retraining.base import Retraining
 
 
 class Surrogate(Protocol):

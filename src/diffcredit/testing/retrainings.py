@@ -1,4 +1,4 @@
-"""What a retraining must do, to be run by whoever writes one::
+"""A conformance test for retrainings of your own::
 
 def test_my_retraining():
     check_retraining(MyRetraining(steps=3))
@@ -19,62 +19,62 @@ from diffcredit.util.artifacts import canonical_json, fingerprint_arrays
 from diffcredit.util.progress import silent
 
 if TYPE_CHECKING:
-    from diffcredit.diffusion.protocol import DiffusionModel
-    from diffcredit.retraining.protocol import Ground, Retraining
+    from diffcredit.diffusion.model import DiffusionModel
+    from diffcredit.retraining.base import Retraining, RetrainingContext
 
 COALITIONS = {"the first alone": (1, 0, 0), "two": (1, 0, 1), "nobody": (0, 0, 0), "everybody": (1, 1, 1)}
 SEEDS = (11, 12, 13, 14)
 
 
 def check_retraining(retraining: "Retraining") -> None:
-    """Raises a ConformanceError unless ``retraining`` follows :class:`diffcredit.retraining.protocol.Retraining`.
+    """Raise a ConformanceError unless ``retraining`` does what :class:`diffcredit.retraining.base.Retraining` says.
 
-    Runs it on a tiny DDPM of 16 × 16 pixels; give it few steps. ``retraining`` itself is left as it is.
+    It runs on a tiny DDPM of 16 × 16 pixels; give it few steps. ``retraining`` itself is not changed.
     """
     if dataclasses.is_dataclass(retraining) and not isinstance(retraining, type):
         settings = dataclasses.asdict(retraining)
         attempt("writing its fields as JSON, which fingerprints them,", lambda: canonical_json(settings))
     with tempfile.TemporaryDirectory() as folder:
-        ground = _ground(Path(folder))
-        _check_rehearsal(retraining, ground)
-        before = _identity(ground)
-        # two of them, as in two workers: the second finds what the first kept in the folder
-        one, two = (_prepared(retraining, ground) for _ in range(2))
+        context = _context(Path(folder))
+        _check_rehearsal(retraining, context)
+        before = _identity(context)
+        # two of them, as in two workers: the second finds what the first cached in the folder
+        one, two = (_prepared(retraining, context) for _ in range(2))
         require(
             one.weights == two.weights,
             f"`weights` is {one.weights!r} at first and {two.weights!r} when prepared again from the same folder",
         )
-        require(_identity(ground) == before, "prepare changes the base model or the contributions' images")
-        models = _models(one, SEEDS)
-        require(_identity(ground) == before, "models_for changes the base model or the contributions' images")
+        require(_identity(context) == before, "prepare changes the base model or the contributions' images")
+        models = _models(one, SEEDS, sample=True)
+        require(_identity(context) == before, "models_for changes the base model or the contributions' images")
         _check_models(models, two)
 
 
-def _ground(folder: Path) -> "Ground":
+def _context(folder: Path) -> "RetrainingContext":
     from diffcredit.diffusion.ddpm import DDPM
     from diffcredit.diffusion.settings import Training
     from diffcredit.diffusion.training import train
-    from diffcredit.retraining.protocol import Ground
+    from diffcredit.retraining.base import RetrainingContext
     from diffcredit.testing.properties import random_context
 
     contributions = random_context().contributions
     base, training = DDPM.create("tiny", 16, seed=1), Training(steps=2, batch_size=4, learning_rate=1e-3)
     train(base, base.encode(contributions.images), training, seed=2)
-    return Ground(base, contributions, training, seed=3, folder=folder, load=DDPM.load, progress=silent)
+    return RetrainingContext(base, contributions, training, seed=3, folder=folder, load=DDPM.load, progress=silent)
 
 
-def _identity(ground: "Ground") -> tuple[str, str]:
-    return ground.base.fingerprint, fingerprint_arrays({"images": ground.contributions.images})
+def _identity(context: "RetrainingContext") -> tuple[str, str]:
+    return context.base.fingerprint, fingerprint_arrays({"images": context.contributions.images})
 
 
-def _check_rehearsal(retraining: Any, ground: "Ground") -> None:
+def _check_rehearsal(retraining: Any, context: "RetrainingContext") -> None:
     from diffcredit.diffusion.settings import Training
-    from diffcredit.retraining.protocol import Rehearsal
+    from diffcredit.retraining.base import Rehearsal
 
-    untrained = ground.base.untrained(0)
+    untrained = context.base.untrained(0)
     what = "rehearse(start, training, contributions)"
     rehearsal = attempt(
-        what, lambda: copy.deepcopy(retraining).rehearse(untrained, ground.training, ground.contributions)
+        what, lambda: copy.deepcopy(retraining).rehearse(untrained, context.training, context.contributions)
     )
     require(isinstance(rehearsal, Rehearsal), f"{what} returns {type(rehearsal).__name__}; a Rehearsal is expected")
     require(
@@ -83,9 +83,9 @@ def _check_rehearsal(retraining: Any, ground: "Ground") -> None:
     )
 
 
-def _prepared(retraining: Any, ground: "Ground") -> Any:
+def _prepared(retraining: Any, context: "RetrainingContext") -> Any:
     prepared = copy.deepcopy(retraining)
-    attempt("prepare(ground)", lambda: prepared.prepare(ground))
+    attempt("prepare(context)", lambda: prepared.prepare(context))
     weights = attempt("`weights`", lambda: prepared.weights)
     require(
         isinstance(weights, str), f"`weights` is {type(weights).__name__}; a text is expected, empty if from nothing"
@@ -93,8 +93,11 @@ def _prepared(retraining: Any, ground: "Ground") -> Any:
     return prepared
 
 
-def _models(prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2, 3)) -> list[NDArray[np.float32]]:
-    """The weights of the models of :data:`COALITIONS`, asked for in another ``order`` but returned in theirs."""
+def _models(
+    prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2, 3), *, sample: bool = False
+) -> list[NDArray[np.float32]]:
+    """Return the weights of the models of :data:`COALITIONS`, requested in ``order`` but returned in theirs; with
+    ``sample``, check the models' images too."""
     coalitions = np.array(list(COALITIONS.values()), dtype=np.bool_)
     labels = list(COALITIONS)
     asked = attempt(
@@ -105,8 +108,10 @@ def _models(prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2
     for index in order:
         model: Any = attempt(f"models_for: the model of {labels[index]}", lambda: next(iterator, None))
         require(model is not None, f"models_for gives {len(weights)} models for {len(order)} coalitions; one each")
-        # read at once: a retraining may put the next coalition's weights into the same model
+        # now, since a retraining may put the next coalition's weights into the same model
         weights[index] = _weights(model, labels[index])
+        if sample:
+            _check_images(model, labels[index])
     require(next(iterator, None) is None, f"models_for gives more than {len(order)} models for {len(order)} coalitions")
     return [weights[index] for index in range(len(order))]
 
@@ -115,22 +120,25 @@ def _weights(model: "DiffusionModel", label: str) -> NDArray[np.float32]:
     parameters = attempt(f"the model of {label}: `network`", lambda: list(model.network.parameters()))
     weights = np.concatenate([parameter.detach().cpu().numpy().ravel() for parameter in parameters])
     require(bool(np.isfinite(weights).all()), f"the model of {label} has weights that are not finite")
+    return weights
+
+
+def _check_images(model: "DiffusionModel", label: str) -> None:
     images = attempt(f"sampling the model of {label}", lambda: model.sample([0, 1], 2))
     require(
         images.shape == (2, 16, 16, 3) and images.dtype == np.uint8,
         f"the model of {label} makes images {images.dtype} {images.shape}; uint8 (m, 16, 16, 3) expected",
     )
-    return weights
 
 
 def _check_models(models: list[NDArray[np.float32]], other: Any) -> None:
     again, reordered = _models(other, SEEDS), _models(other, SEEDS, order=(2, 3, 1, 0))
     reseeded = _models(other, [seed + 100 for seed in SEEDS])
-    alone, pair, *_ = _models(other, [SEEDS[0]] * len(SEEDS))
+    alone, pair = _models(other, [SEEDS[0]] * len(SEEDS), order=(0, 1))
     for label, first, second, moved, seeded in zip(COALITIONS, models, again, reordered, reseeded, strict=True):
         require(
             np.array_equal(first, second),
-            f"the model of {label} differs from worker to worker; it must follow from ground, coalition and seed",
+            f"the model of {label} differs from worker to worker; it must follow from context, coalition and seed",
         )
         require(
             _distance(first, moved) <= 0.1 * _distance(first, seeded) + 1e-6 * float(np.linalg.norm(first)),
@@ -139,7 +147,7 @@ def _check_models(models: list[NDArray[np.float32]], other: Any) -> None:
     nobody = list(COALITIONS).index("nobody")
     require(
         np.array_equal(models[nobody], reseeded[nobody]),
-        "the model of nobody depends on the seed; it is one network a study, such as ground.untrained(start) gives",
+        "the model of nobody depends on the seed; it is one network a study, such as context.untrained(start) gives",
     )
     require(
         not np.array_equal(alone, pair),

@@ -5,7 +5,7 @@ from diffusers import DDIMScheduler
 
 from diffcredit.baselines.gradients.journey import foreseen
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError
 
@@ -23,7 +23,7 @@ def test_what_is_foreseen_is_what_diffusers_sampler_foresees(prediction, clip):
     sampler.set_timesteps(50)
     x, predicted = torch.randn(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     for t in (0, 7, 49):
-        found = NoiseSchedule(config).foreseen(predicted, x, torch.tensor(t))
+        found = NoiseSchedule(config).predicted_x0(predicted, x, torch.tensor(t))
         torch.testing.assert_close(found, sampler.step(predicted, t, x).pred_original_sample)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from diffcredit.diffusion.fast import compiling
 from diffcredit.diffusion.fast.compiling import Compiled, traced
-from diffcredit.diffusion.fast.rehearsing import have_compiled
+from diffcredit.diffusion.fast.precompiling import precompile_kernels
 
 TABLE = torch.linspace(0, 1, 7)
 
@@ -107,10 +107,10 @@ def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(tmp_path, monkeyp
 
 def test_other_code_or_settings_are_another_function(monkeypatch):
     here = torch.device("cpu")
-    before = compiling._surroundings(here)
-    assert compiling._surroundings(here) == before
+    before = compiling._environment(here)
+    assert compiling._environment(here) == before
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32)
-    assert compiling._surroundings(here) != before
+    assert compiling._environment(here) != before
 
 
 def test_constants_become_arguments():
@@ -136,5 +136,5 @@ def test_operations_are_called_once_for_what_they_are_given(monkeypatch):
 
     graph, _ = traced(function, [torch.ones(2, 3), torch.ones(2, 3)])
     assert not seen  # a trace computes nothing
-    have_compiled(graph.graph)
+    precompile_kernels(graph.graph)
     assert sorted(seen) == [((2, 3), (3, 1), "cpu", 2), ((2, 3), (3, 1), "cpu", 3), ((3, 2), (1, 3), "cpu", 3)]

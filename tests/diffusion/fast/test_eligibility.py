@@ -21,9 +21,7 @@ class OnGPU(DDPM):
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setattr(eligibility, "_told", set())
-    monkeypatch.setattr(eligibility, "_broken", set())
+def fresh(session, monkeypatch):
     monkeypatch.setattr(eligibility, "find_spec", lambda name: name)
     monkeypatch.delenv("TORCH_COMPILE_DISABLE", raising=False)
 
@@ -82,12 +80,12 @@ def test_models_of_another_make_and_those_that_follow_a_text(model):
         assert not samples_fast(Guided(model.network, model.config))
 
 
-def test_a_compiler_that_fails_is_asked_once_and_a_network_that_cannot_is_its_own_matter(model):
+def test_a_compiler_that_fails_is_asked_once_and_a_network_that_cannot_is_its_own_matter(session, model):
     with pytest.warns(DiffcreditWarning, match="lora drops out"):
-        give_up("training", CannotStack("lora drops out 0.05 of its inputs at random"))
+        give_up(session, "training", CannotStack("lora drops out 0.05 of its inputs at random"))
     assert trains_fast(model, SETTINGS)
     with pytest.warns(DiffcreditWarning, match="training goes step by step.*no C compiler$"):
-        give_up("training", RuntimeError("no C compiler\nand a long story"))
+        give_up(session, "training", RuntimeError("no C compiler\nand a long story"))
     assert not trains_fast(model, SETTINGS)
     assert not samples_fast(model)
 

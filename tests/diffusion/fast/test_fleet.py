@@ -10,11 +10,12 @@ import torch
 from diffcredit.diffusion import Sampling, Training, networks
 from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
 from diffcredit.diffusion.fast.fleet import Fleet
-from diffcredit.diffusion.fast.functional import Functions, functions_of
+from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler
-from diffcredit.diffusion.fast.training import plan_among, sail
+from diffcredit.diffusion.fast.training import plan_among, train_fleet
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.noise import NoiseSchedule
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
+from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.retraining.lora import LoRA, _frozen
 from diffcredit.retraining.pruning import prune
@@ -57,13 +58,13 @@ def alone(one: DDPM, data, settings: Training, place: int, *, ascend: bool = Fal
 
 
 def together(crew: list[DDPM], data, settings: Training, count: int, **options: Any) -> list[str | None]:
-    fleet = Fleet(crew[0], Functions(crew[0], count, torch.float64), data, settings, **options)
+    fleet = Fleet(crew[0], functions_of(Session(), crew[0], count, torch.float64), data, settings, **options)
     plans = [
         plan_among(data, where, settings, seed, crew[0].time_steps)
         for where, seed in zip(PLACES[: len(crew)], SEEDS, strict=False)
     ]
     fleet.load(crew, plans)
-    return sail(fleet, crew)
+    return train_fleet(Session(), fleet, crew)
 
 
 BASIC = Training(steps=4, batch_size=3, learning_rate=1e-3)
@@ -176,24 +177,28 @@ def test_a_training_that_was_cut_off_goes_on(tmp_path, monkeypatch):
             raise Stop
 
     def loaded(one: DDPM) -> Fleet:
-        fleet = Fleet(one, functions_of(one, 1, torch.float64), data, settings)
+        fleet = Fleet(one, functions_of(Session(), one, 1, torch.float64), data, settings)
         fleet.load([one], [plan_among(data, PLACES[0], settings, SEEDS[0], one.time_steps)])
         return fleet
 
     first = model(0)
     with pytest.raises(Stop):
-        sail(loaded(first), [first], checkpoint=file, identity=1, on_step=stop)
+        train_fleet(Session(), loaded(first), [first], checkpoint=file, identity=1, on_step=stop)
     assert torch.equal(weights(first), weights(model(0)))
     seen: list[int] = []
     second = model(0)
-    sail(loaded(second), [second], checkpoint=file, identity=1, on_step=lambda done, _: seen.append(done))
+    train_fleet(
+        Session(), loaded(second), [second], checkpoint=file, identity=1, on_step=lambda done, _: seen.append(done)
+    )
     assert seen == [4, 6]  # the state of step 2 was kept
     whole = model(0)
-    assert sail(loaded(whole), [whole]) == [None]
+    assert train_fleet(Session(), loaded(whole), [whole]) == [None]
     assert torch.equal(weights(second), weights(whole))
     # of another run, it is not touched
     other, seen = model(0), []
-    sail(loaded(other), [other], checkpoint=file, identity=2, on_step=lambda done, _: seen.append(done))
+    train_fleet(
+        Session(), loaded(other), [other], checkpoint=file, identity=2, on_step=lambda done, _: seen.append(done)
+    )
     assert seen == [2, 4, 6]
 
 
@@ -202,7 +207,7 @@ def test_images_are_those_of_the_model(scheduler):
     one = model(3)
     one.network.float()
     sampling = Sampling(images=5, steps=4, batch_size=3, scheduler=scheduler, seed=7)
-    sampler = FastSampler(model(0), Functions(one, 1, torch.float32), sampling)
+    sampler = FastSampler(model(0), functions_of(Session(), one, 1, torch.float32), sampling)
     found, expected = sampler.sample(one), generate(one, sampling)
     assert found.shape == expected.shape == (5, 8, 8, 3)
     assert np.abs(found.astype(int) - expected).max() <= 1

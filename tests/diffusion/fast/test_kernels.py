@@ -34,6 +34,20 @@ def compare(what, y, expected, inputs):
         assert (one - other).norm() < 1e-5 * other.norm(), what
 """
 
+NORMS_ALONE = """
+from diffcredit.diffusion.fast.compiling import traced
+from diffcredit.diffusion.fast.norms import normed
+
+def slopes(x, weight, bias):
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad((normed(x, None, weight, bias, 2, 1e-5, silu=True) * x).sum(), [x])
+
+# as of latent models, whose convolutions are cuDNN's
+graph, _ = traced(slopes, [torch.randn(2, 4, 3, 3), torch.ones(1, 4), torch.zeros(1, 4)])
+assert not hasattr(torch.ops.diffcredit, "convolve_back")
+assert any(str(node.target) == "diffcredit.norm_slopes.default" for node in graph.graph.nodes)
+"""
+
 CONVOLUTIONS = """
 from diffcredit.diffusion.fast.convolution import convolved
 
@@ -126,18 +140,30 @@ for models in (1, 2):
 """
 
 TRACED = """
-from diffcredit.diffusion import noises
+from diffcredit.diffusion import counter_rng, networks
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.fast import functional, rehearsing
+from diffcredit.diffusion.fast import functional, precompiling
 from diffcredit.diffusion.fast.compiling import Compiled, traced
 from diffcredit.diffusion.fast.stacking import stacked
+from diffcredit.diffusion.session import Session
 
 models, images, here = 2, 2, torch.device("cpu")
 x, t, keys = torch.randn(models * images, 3, 8, 8), torch.tensor([3, 700, 20, 400]), torch.tensor([5, -6])
 flip = torch.tensor([True, False, False, True])
-tables = noises.counters(x[0].numel() * images, here), noises.quantiles(here)
-base = DDPM.create("tiny", 8, 0)
-rehearsing.AT_ONCE = 1  # Triton's interpreter knows no threads
+tables = counter_rng.normal_counters(x[0].numel() * images, here), counter_rng.quantiles(here)
+config = {
+    "sample_size": 8,
+    "in_channels": 3,
+    "out_channels": 3,
+    "block_out_channels": (16, 16),
+    "layers_per_block": 1,
+    "norm_num_groups": 4,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": 16,
+}
+base = DDPM(networks.build(config, 0), config)
+precompiling.AT_ONCE = 1  # Triton's interpreter knows no threads
 COMPILES = False
 LIKES = [base]
 
@@ -155,7 +181,7 @@ for like in LIKES:
     given = [*trained.values(), *frozen.values(), x, x.flip(3), flip, t, keys, *tables]
 
     def gradients():
-        functions = functional.Functions(like, models, torch.float32)
+        functions = functional.functions_of(Session(), like, models, torch.float32)
         function = functions.gradients(list(trained), list(frozen), None, 1)
         return lambda *some: function(*some, None, None)
 
@@ -163,7 +189,7 @@ for like in LIKES:
     expected = gradients()(*given)
     functional.stacked = lambda network, count, cuda: stacked(network, count, cuda=True)
     graph, constants = traced(gradients(), given)
-    rehearsing.have_compiled(graph.graph)
+    precompiling.precompile_kernels(graph.graph)
     convolutions, slopes = of_kind(graph, "convolve"), of_kind(graph, "norm_slopes")
     assert constants and convolutions and len({node.args[1] for node in convolutions}) == len(convolutions)  # once each
     if like is base:
@@ -187,7 +213,7 @@ LIKES = [base, LoRA(rank=16, dropout=0.0)._adapted(_frozen(base), 0)]
 @pytest.mark.parametrize(
     "comparison",
     [
-        pytest.param(CONVOLUTIONS + NORMS, id="layers"),
+        pytest.param(NORMS_ALONE + CONVOLUTIONS + NORMS, id="layers"),
         pytest.param(NETWORK, id="network", marks=pytest.mark.slow),  # all of whose layers are traced, too
         pytest.param(TRACED, id="traced"),
     ],

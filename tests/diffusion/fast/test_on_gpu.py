@@ -16,6 +16,7 @@ from diffcredit.diffusion import Sampling, Training, checkpoints, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import training as fast_training
 from diffcredit.diffusion.generating import generate
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.diffusion.training import train, train_each
 
@@ -80,7 +81,7 @@ def test_again_is_the_same_bit_for_bit(start, data):
     crews = [[start.clone() for _ in PLACES] for _ in range(2)]
     for crew in crews:
         train_each(crew, data, PLACES, SETTINGS, seeds=[0, 1, 2], at_once=3)
-        fast_training.forget()  # as another process would
+        current_session().release_fleet()  # as another process would
     assert all(torch.equal(weights(one), weights(other)) for one, other in zip(*crews, strict=True))
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from diffcredit.diffusion.micro_batches import in_smaller_batches
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError

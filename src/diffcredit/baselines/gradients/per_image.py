@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from diffcredit.baselines.gradients.settings import GradientSettings, Kind
 from diffcredit.diffusion.micro_batches import in_smaller_batches
-from diffcredit.diffusion.protocol import Batch, DiffusionModel, Images
+from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
 

@@ -21,7 +21,7 @@ from diffcredit.baselines.gradients.projection import check_dimensions, project
 from diffcredit.baselines.gradients.settings import DIMENSIONS, GradientSettings
 from diffcredit.baselines.protocol import Evidence
 from diffcredit.baselines.queries import comparable_queries, query_captions, query_sampling
-from diffcredit.diffusion.protocol import DiffusionModel, Images
+from diffcredit.diffusion.model import DiffusionModel, Images
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditError, UserError, located
 from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint

@@ -1,9 +1,9 @@
-"""Functions of tensors, traced and compiled once, and found again by other workers and later runs.
+"""Functions of tensors, traced and compiled once, and cached on disk for other workers and later runs.
 
-A function is traced with tensors that have shapes but no numbers. What the trace sees beside its arguments, such as the
-noise schedule's table, is kept with what was compiled. A run that finds both need not trace, which takes longer than
-all else before a study's first evaluation. Like the compiler's own cache, the folder is for those alone who may run
-code as its owner.
+A function is traced with tensors that have shapes but no values. Constants that the trace reads beside its arguments,
+such as the noise schedule's table, are cached with the compiled function. A run that finds both need not trace, which
+otherwise dominates the time to a study's first evaluation. As with the compiler's own cache, whoever can write to the
+folder can run code as its owner.
 """
 
 import hashlib
@@ -26,27 +26,27 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import diffcredit.diffusion
-from diffcredit.diffusion.fast.rehearsing import have_compiled
+from diffcredit.diffusion.fast.precompiling import precompile_kernels
 from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisions_by_one
 from diffcredit.util.artifacts import atomic_folder, fingerprint
 from diffcredit.util.events import event
 
 Function = Callable[..., Sequence[Tensor]]
-UNUSED_DAYS = 60  # after which a function that was not asked for is forgotten: versions and code go on
-PATCHES = {"triton.autotune_at_compile_time": False}  # which makes kernels one after another, for minutes
+UNUSED_DAYS = 60  # after which an unused function is deleted, since versions and code change
+PATCHES = {"triton.autotune_at_compile_time": False}  # it would compile kernels one after another, for minutes
 RULED = "deterministic"
-"""Inductor's setting by which the order of sums follows from a rule. Without it several orders race on the device, and
-the one that is faster at that moment is kept: another process may get other last bits."""
+"""Inductor's setting that fixes the order of sums by rule. Without it several orders are timed on the device and the
+fastest is taken, so another process may get other last bits."""
 
 
 def cache_folder() -> Path:
-    """For what other processes and later runs need not find out again."""
+    """Return the folder of what other processes and later runs can reuse."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diffcredit"
 
 
 class Compiled:
-    """``function`` of tensors that look the same at every call, or are None at every call, made ready at the first one;
-    ``identity`` tells it from other functions."""
+    """``function``, compiled at the first call. Each argument must be None at every call, or a tensor of the same
+    shape, strides, dtype and device. ``identity`` distinguishes it from other functions."""
 
     def __init__(self, function: Function, identity: object) -> None:
         self._function, self._identity = function, identity
@@ -55,47 +55,47 @@ class Compiled:
     def __call__(self, *given: Tensor | None) -> Sequence[Tensor]:
         there = [each for each in given if each is not None]
         if self._ready is None:
-            lacking = [place for place, each in enumerate(given) if each is None]
+            absent = [place for place, each in enumerate(given) if each is None]
 
             def function(*some: Tensor) -> Sequence[Tensor]:
-                all_of_them: list[Tensor | None] = list(some)
-                for place in lacking:
-                    all_of_them.insert(place, None)
-                return self._function(*all_of_them)
+                arguments: list[Tensor | None] = list(some)
+                for place in absent:
+                    arguments.insert(place, None)
+                return self._function(*arguments)
 
             clock = time.perf_counter()
-            self._ready, found = _found_or_made(function, there, [self._identity, lacking])
+            self._ready, found = _load_or_compile(function, there, [self._identity, absent])
             event("function ready", found=found, seconds=round(time.perf_counter() - clock, 3))
         return self._ready(*there)
 
 
-def _found_or_made(function: Function, given: Sequence[Tensor], identity: object) -> tuple[Function, bool]:
-    """``function`` compiled, and whether that was found or made."""
+def _load_or_compile(function: Function, given: Sequence[Tensor], identity: object) -> tuple[Function, bool]:
+    """Return ``function`` compiled, and whether it was found in the cache."""
     kept = cache_folder()
     with suppress(OSError):
         (kept / "functions").mkdir(parents=True, exist_ok=True)
     if not os.access(kept / "functions", os.W_OK):
-        return _with(*_made(function, given)), False
+        return _with(*_compile(function, given)), False
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kept / "compiled"))
     looks = [[list(each.shape), list(each.stride()), str(each.dtype), str(each.device)] for each in given]
-    folder = kept / "functions" / fingerprint([identity, looks, _surroundings(given[0].device)])
-    with FileLock(f"{folder}.lock"):  # of workers that start together one compiles
+    folder = kept / "functions" / fingerprint([identity, looks, _environment(given[0].device)])
+    with FileLock(f"{folder}.lock"):  # one of several workers that start together compiles
         if folder.exists():
-            with suppress(OSError):  # it may be another's
+            with suppress(OSError):  # another user may own it
                 os.utime(folder)
             try:
                 return _read(folder, given[0].device), True
-            except Exception:  # whatever is wrong with it, it can be made again
+            except Exception:  # whatever is wrong with it, it can be compiled again
                 shutil.rmtree(folder)
-        _forget_unused(folder.parent)
-        compiled, constants = _made(function, given)
+        _delete_unused(folder.parent)
+        compiled, constants = _compile(function, given)
         with suppress(RuntimeError, AssertionError), atomic_folder(folder) as temporary:
-            compiled.save(path=str(temporary / "compiled"))  # which not everything can be
+            compiled.save(path=str(temporary / "compiled"))  # not every function can be saved
             save_file({str(place): constant for place, constant in enumerate(constants)}, temporary / "constants")
     return _with(compiled, constants), False
 
 
-def _forget_unused(folder: Path) -> None:
+def _delete_unused(folder: Path) -> None:
     oldest = time.time() - UNUSED_DAYS * 24 * 3600
     for each in folder.iterdir():
         with suppress(OSError):  # another process may be faster
@@ -104,10 +104,10 @@ def _forget_unused(folder: Path) -> None:
                 each.with_name(f"{each.name}.lock").unlink()
 
 
-def _made(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
-    """``function`` compiled, and the constants that are to be given to it last."""
+def _compile(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
+    """Return ``function`` compiled, and the constants that are its last arguments."""
     graph, constants = traced(function, given)
-    have_compiled(graph.graph)
+    precompile_kernels(graph.graph)
     patches = PATCHES | ({RULED: True} if sums_by_rule() else {})
     compiled = torch._inductor.standalone_compile(
         graph, [*given, *constants], dynamic_shapes="from_example_inputs", options={"config_patches": patches}
@@ -117,8 +117,8 @@ def _made(function: Function, given: Sequence[Tensor]) -> tuple[Any, list[Tensor
 
 @cache
 def sums_by_rule() -> bool:
-    """Whether this torch can be told to; it belongs to the numerics of what was computed."""
-    from torch._inductor import config  # which takes seconds
+    """Return whether this version of torch has the setting ``RULED``; it belongs to the numerics of a result."""
+    from torch._inductor import config  # takes seconds
 
     return hasattr(config, RULED)
 
@@ -134,7 +134,8 @@ def _with(compiled: Any, constants: list[Tensor]) -> Function:
 
 
 def traced(function: Function, given: Sequence[Tensor]) -> tuple[GraphModule, list[Tensor]]:
-    """``function`` as a graph of the tensors ``given`` and of the constants that it sees beside them, and those."""
+    """Return ``function`` as a graph of the tensors ``given`` and of the constants that it reads beside them, and
+    these."""
     module = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
     constants = _lift(module)
     leave_out_divisions_by_one(module.graph)
@@ -145,7 +146,7 @@ def traced(function: Function, given: Sequence[Tensor]) -> tuple[GraphModule, li
 
 
 def _lift(module: GraphModule) -> list[Tensor]:
-    """Makes arguments of the constants of ``module``, in place, and returns them."""
+    """Turn the constants of ``module`` into arguments, in place, and return them."""
     places: dict[Any, Any] = {}
     last = [node for node in module.graph.nodes if node.op == "placeholder"][-1]
     for node in [node for node in module.graph.nodes if node.op == "get_attr"]:
@@ -157,12 +158,12 @@ def _lift(module: GraphModule) -> list[Tensor]:
         module.graph.erase_node(node)
     constants = [getattr(module, name).detach().contiguous() for name in places]
     for name in places:
-        delattr(module, name)  # else the compiler takes it for an argument once more
+        delattr(module, name)  # else the compiler adds it as an argument again
     return constants
 
 
-def _surroundings(device: torch.device) -> list[object]:
-    """All that what is compiled depends on beside the function: code, versions, the device, its settings."""
+def _environment(device: torch.device) -> list[object]:
+    """Return all that a compiled function depends on beside its trace: code, versions, the device and its settings."""
     kind = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
     tf32 = [torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32]
     return [_code(), platform.python_version(), torch.version.cuda, kind, tf32]
@@ -170,7 +171,7 @@ def _surroundings(device: torch.device) -> list[object]:
 
 @cache
 def _code() -> list[str]:
-    """Fingerprints of this package and of those that functions are traced through and compiled by."""
+    """Return fingerprints of this package and of those that trace and compile functions."""
     root = Path(diffcredit.diffusion.__file__).parent
     own = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))).hexdigest()
     return [own, *(f"{name} {_version(name)}" for name in ("torch", "triton", "diffusers", "peft"))]

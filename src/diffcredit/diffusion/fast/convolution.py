@@ -1,12 +1,12 @@
-"""The convolutions of many networks in one kernel, which cuDNN's grouped ones are not: it takes group after group.
+"""The convolutions of K networks in one kernel; cuDNN computes the groups of a grouped convolution one after another.
 
-Images (K·b, c, h, w) lie model after model and channels last; weights are (K, out, r, r, in). With output pixels as
-rows and channels as columns a convolution is a product of matrices whose first factor is gathered while it is
-multiplied: the sum runs over the r² taps and the channels. Its gradient for the images is the same product with the
-weights' channels exchanged; that for the weights sums over pixels, in pieces that are added up in a fixed order.
+Images (K·b, c, h, w) are ordered by model, channels last; weights are (K, out, r, r, in). With output pixels as rows
+and channels as columns, a convolution is a matrix product whose first factor is gathered while it is multiplied; the
+sum runs over the r² taps and the channels. The gradient of the images is the same product with the weights' channels
+exchanged. The gradient of the weights sums over pixels, in pieces that are added in a fixed order. Names in this
+package call a gradient a *slope*.
 
-Images keep their four dimensions on the way in and out: a compiler that sees them reshaped puts them into another order
-first, and copies them back.
+Images keep their four dimensions: a compiler that sees them reshaped would copy them into another order and back.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.products import product
 from diffcredit.diffusion.fast.kernels.weights import weight_lines, weight_sums, weight_windows
-from diffcredit.diffusion.fast.tiles import PROCESSORS, over, power_of_2
+from diffcredit.diffusion.fast.tiles import PROCESSORS, ceil_div, next_power_of_2
 
-ROWS = 64  # that a step of the sums over pixels takes
+ROWS = 64  # pixels per step of the sums over pixels
 
 
 def convolved(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, added: Tensor | None = None
 ) -> Tensor:
-    """(K·b, in, h, w) and weights (K, out, r, r, in), r = 1 or 3, with biases (K, out) → (K·b, out, h', w'), plus what
-    is ``added``."""
+    """Return the convolution of x (K·b, in, h, w) with weights (K, out, r, r, in), r = 1 or 3, plus biases (K, out),
+    plus ``added``: (K·b, out, h', w')."""
     each = weight if _readable(weight) else weight.contiguous()
     images = x.contiguous(memory_format=torch.channels_last)
     added = None if added is None else added.contiguous(memory_format=torch.channels_last)
@@ -34,7 +34,7 @@ def convolved(
 
 
 def _readable(weight: Tensor) -> bool:
-    """Whether taps follow each other at equal distances, as the kernels want them."""
+    """Return whether taps are equally spaced in memory, as the kernels require."""
     _, _, line, tap, channel = weight.stride()
     return channel == 1 and line == weight.shape[3] * tap
 
@@ -73,13 +73,14 @@ def _(slope: Tensor, weight: Tensor, like: Tensor, added: Tensor | None, stride:
 def _weight_slopes(
     x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int, biased: bool
 ) -> tuple[Tensor, Tensor]:
-    """Of weights (p, K, out, r, r, in) and, if there are some, biases (p, K, out), in pieces to be added up."""
+    """Return the gradients of weights (p, K, out, r, r, in) and, if ``biased``, biases (p, K, out), in p pieces to be
+    added."""
     images, channels, height, width = x.shape
     _, columns, y_height, y_width = slope.shape
     rows = images // models * y_height * y_width
     sharing = _sharing(x, slope, models, side, stride, padding)
     sums, bias_sums = _weight_pieces(x, slope, models, side, stride, padding, biased)
-    piece_rows = over(over(rows, sharing.pieces), ROWS) * ROWS
+    piece_rows = ceil_div(ceil_div(rows, sharing.pieces), ROWS) * ROWS
     options: dict[str, Any] = {
         "HEIGHT": height,
         "WIDTH": width,
@@ -112,8 +113,8 @@ def _weight_pieces(
 
 @dataclass(frozen=True)
 class _Sharing:
-    """How the sums over pixels are shared out: the kernel, its tile of channels, the number of tiles, and into how many
-    pieces the rows are cut, so that the processors have something to do and the pieces are few to add up."""
+    """The division of the sums over pixels: the kernel, its tile of channels, the number of tiles, and the number of
+    pieces of the rows: enough to occupy the processors, and few to add."""
 
     kernel: Any
     out: int
@@ -125,29 +126,29 @@ class _Sharing:
 def _sharing(x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int) -> _Sharing:
     columns, channels = slope.shape[1], x.shape[1]
     rows = slope.shape[0] // models * slope.shape[2] * slope.shape[3]
-    out, into = (min(16 if _exact(x) else 64, max(16, power_of_2(size))) for size in (columns, channels))
+    out, into = (min(16 if _exact(x) else 64, max(16, next_power_of_2(size))) for size in (columns, channels))
     if side == 3 and stride == padding == 1:
         kernel, into, programs = weight_lines if out == 64 else weight_windows, min(32, into), 6
-        tiles = over(columns, out) * over(channels, into)
+        tiles = ceil_div(columns, out) * ceil_div(channels, into)
     else:
         kernel, programs = weight_sums, 4
-        tiles = side * over(columns, out) * over(channels, into)
+        tiles = side * ceil_div(columns, out) * ceil_div(channels, into)
     pieces = max(1, min(programs * PROCESSORS // (tiles * models), rows // 512))
     return _Sharing(kernel, out, into, tiles, pieces)
 
 
 def _precision() -> str:
-    """Of products of float32 numbers, as torch is asked for them."""
+    """Return the precision of float32 products, following torch's setting."""
     return "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
 
 
 def _exact(x: Tensor) -> bool:
-    """Whether products are made without tensor cores, number by number: large tiles of such take minutes to compile."""
+    """Return whether products do without tensor cores; large tiles of these take minutes to compile."""
     return x.dtype != torch.bfloat16 and _precision() == "ieee"
 
 
 def _stages(x: Tensor, numbers: int) -> int:
-    """Of a kernel's loop: how many steps' ``numbers`` may be on their way at once."""
+    """Return the number of pipeline stages of a kernel's loop, each of which loads ``numbers`` numbers."""
     if not x.is_cuda:
         return 3
     room = torch.cuda.get_device_properties(x.device).shared_memory_per_block_optin
@@ -172,9 +173,9 @@ def _multiply(
     tall, wide, terms = 128, 128, next((terms for terms in (64, 32, 16) if channels % terms == 0), 32)
     if _exact(x):
         tall, wide, terms = 32, 32, 16
-    tile = min(wide, max(16, power_of_2(columns)))
+    tile = min(wide, max(16, next_power_of_2(columns)))
     of_out, _, of_tap, _ = weight.stride()[1:]
-    product[(over(rows, tall) * over(columns, tile), models)](
+    product[(ceil_div(rows, tall) * ceil_div(columns, tile), models)](
         x,
         weight,
         bias,

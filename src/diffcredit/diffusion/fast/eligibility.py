@@ -1,51 +1,47 @@
-"""Whether the fast path can go, and if not, why."""
+"""Decide whether a model takes the fast path, and warn once why not."""
 
 import os
-import warnings
 from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
 
 from diffcredit.diffusion.fast.stacking import CannotStack
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
+from diffcredit.diffusion.session import Session, current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
-from diffcredit.errors import DiffcreditWarning
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
-_told: set[str] = set()
-_broken: set[str] = set()
-"""What of this process was tried and failed, so that it is not tried again."""
 
 
 def dtype_of(precision: str, device: torch.device) -> torch.dtype:
-    """The numbers that a network computes with: ``auto`` is bfloat16 on a GPU that has it."""
+    """Return the dtype that a network computes with: ``auto`` is bfloat16 on a GPU that supports it."""
     if precision == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported(False) else torch.float32
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def trains_fast(model: DiffusionModel, settings: Training) -> bool:
-    """Whether ``model`` is trained on the fast path. Of a GPU that is not, one warning says why."""
-    return model.device.type == "cuda" and _tell("training", _obstacle(model) or _obstacle_in(settings))
+    """Return whether ``model`` is trained on the fast path. If not on a GPU, warn once why."""
+    return model.device.type == "cuda" and _is_clear("training", _obstacle(model) or _obstacle_in(settings))
 
 
 def samples_fast(model: DiffusionModel | UNetModel) -> bool:
-    """Whether ``model`` is sampled on the fast path. Of a GPU that is not, one warning says why."""
+    """Return whether ``model`` is sampled on the fast path. If not on a GPU, warn once why."""
     obstacle = _obstacle(model)
-    if obstacle is None and getattr(type(model), "guided", None) is not UNetModel.guided:
+    if obstacle is None and isinstance(model, UNetModel) and type(model).guided is not UNetModel.guided:
         obstacle = "it is guided by a text"
-    return model.device.type == "cuda" and _tell("sampling", obstacle)
+    return model.device.type == "cuda" and _is_clear("sampling", obstacle)
 
 
-def give_up(what: str, error: Exception) -> None:
-    """Says that the fast path of ``what`` failed and why. If that is not the network's own fault, it is not tried again
-    in this process."""
+def give_up(session: Session, what: str, error: Exception) -> None:
+    """Warn that the fast path of ``what`` failed, and why. Unless the network is the reason, it is not tried again in
+    this session."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     if not isinstance(error, CannotStack):
-        _broken.add(reason)
-    _tell(what, reason)
+        session.failures.add(reason)
+    session.warn_once(what, reason)
 
 
 def _obstacle(model: DiffusionModel | UNetModel) -> str | None:
@@ -55,7 +51,7 @@ def _obstacle(model: DiffusionModel | UNetModel) -> str | None:
         return "Triton is not installed"
     if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         return "torch.compile is switched off (TORCH_COMPILE_DISABLE)"
-    return next(iter(_broken), None)
+    return next(iter(current_session().failures), None)
 
 
 def _obstacle_in(settings: Training) -> str | None:
@@ -70,12 +66,7 @@ def _obstacle_in(settings: Training) -> str | None:
     return None
 
 
-def _tell(what: str, obstacle: str | None) -> bool:
-    if obstacle is not None and obstacle not in _told:
-        _told.add(obstacle)
-        warnings.warn(
-            f"{what} goes step by step on this GPU, at a fraction of its speed: {obstacle}",
-            DiffcreditWarning,
-            stacklevel=3,
-        )
+def _is_clear(what: str, obstacle: str | None) -> bool:
+    if obstacle is not None:
+        current_session().warn_once(what, obstacle)
     return obstacle is None

@@ -1,15 +1,15 @@
-"""All weights of a model in one line of a matrix, so that an optimizer's step is a few operations for all models."""
+"""All weights of a model in one row of a matrix, so that an optimizer's step is a few operations for all models."""
 
 import math
 from collections.abc import Mapping
 
 from torch import Tensor
 
-ALIGNED = 64  # numbers; where a weight begins, so that kernels may load many at once
+ALIGNED = 64  # numbers; weights start at multiples, so that kernels can load many at once
 
 
 class Layout:
-    """Where each of ``weights`` lies in a line of ``size`` numbers; convolutions channels last."""
+    """The position of each of ``weights`` in a row of ``size`` numbers; convolutions are channels last."""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         self.names = list(weights)
@@ -20,7 +20,7 @@ class Layout:
         self.size = self._starts[-1]
 
     def views(self, lines: Tensor) -> list[Tensor]:
-        """``lines`` (K, size) as the weights (K, …), in their order, without a copy."""
+        """Return the rows ``lines`` (K, size) as the weights (K, …), in their order, without a copy."""
         return [
             _view(lines[:, start : start + math.prod(shape)], tuple(shape))
             for shape, start in zip(self._shapes, self._starts, strict=False)

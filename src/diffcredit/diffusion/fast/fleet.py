@@ -1,5 +1,5 @@
-"""K models of one architecture, trained as one and again with other weights: what is compiled and recorded is paid for
-once, whatever the number of coalitions."""
+"""A fleet: K models of one architecture trained as one, then reloaded with the next coalitions' models, so that
+compiling and recording are paid for once."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,26 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diffcredit.diffusion.counter_rng import normal_counters, quantiles, word_counters
 from diffcredit.diffusion.draws import Plan
 from diffcredit.diffusion.fast.compiling import sums_by_rule
+from diffcredit.diffusion.fast.cuda_graph import WARM_UP, Replayed
 from diffcredit.diffusion.fast.flat import Layout
 from diffcredit.diffusion.fast.functional import Functions
-from diffcredit.diffusion.fast.replaying import WARM_UP, Replayed
-from diffcredit.diffusion.noises import counted, counters, quantiles
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate
-from diffcredit.diffusion.protocol import Batch
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
 
-DROPPED = 2**20  # words that a dropout may need for a sample, or samples
+DROPPED = 2**20  # words that a dropout may need per sample, or samples
 
 
 class Fleet:
-    """Trains as many models as ``functions`` take, all as ``like``, on images of ``data`` as ``settings`` say.
+    """A trainer of ``functions.count`` models like ``like`` on images of ``data`` with ``settings``.
 
-    On a GPU the step is recorded when it is first taken: a replay does all of it, from the choice of images to the
-    averaged weights, and the host only says "again". What a step sees is looked up on the device, at the place that
-    the step before has moved on. On the CPU the same step is computed as it stands.
+    On a GPU the step is recorded as a CUDA graph. A replay does all of it, from the choice of images to the averaged
+    weights. The step's number is on the device, and its inputs are looked up there. On the CPU the step is computed
+    directly.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Fleet:
         self._weights, self._gradient = (torch.zeros(self.count, self._layout.size, **real) for _ in range(2))
         self._average = torch.zeros_like(self._weights) if _averages(settings) else None
         self._gradients = self._layout.views(self._gradient)
-        # what the network computes with: the weights themselves, or their roundings
+        # the network's weights: the weights themselves, or rounded copies
         self._rounded = self._weights if functions.dtype == kind else self._weights.to(functions.dtype)
         views = self._layout.views(self._rounded)
         frozen = {name: weight.detach().to(functions.dtype) for name, weight in weights.items() if name not in trained}
@@ -50,7 +50,7 @@ class Fleet:
         sign = -1 if ascend else 1
         self._slopes = functions.gradients(self._layout.names, list(frozen), settings.min_snr, sign)
         size, last = settings.batch_size, settings.steps - 1
-        steps = range(max(settings.steps, WARM_UP))  # those of the warm-up are looked up too
+        steps = range(max(settings.steps, WARM_UP))  # the warm-up looks its steps up too
         whole: dict[str, Any] = {"dtype": torch.int64, "device": device}
         self._places, self._times = (torch.zeros(len(steps), self.count, size, **whole) for _ in range(2))
         self._flips = torch.zeros(len(steps), self.count, size, dtype=torch.bool, device=device)
@@ -58,28 +58,30 @@ class Fleet:
         self._rates = torch.tensor([learning_rate(settings, min(step, last)) for step in steps], **real)
         self._shares = torch.tensor([averaged_share(settings, min(step, last) + 1) for step in steps], **real)
         self._losses = torch.zeros(len(steps), self.count, **real)
-        self._quantiles, self._counters = quantiles(device), counters(data.x[0].numel() * size, device)
-        self._table = counted(DROPPED, device) if functions.drops else None
-        self._at = torch.zeros(1, **whole)  # the step to be taken
+        self._quantiles, self._counters = quantiles(device), normal_counters(data.x[0].numel() * size, device)
+        self._table = word_counters(DROPPED, device) if functions.drops else None
+        self._at = torch.zeros(1, **whole)  # the number of the next step
         self._rate = torch.zeros((), **real)
         graphed = device.type == "cuda"
         self._optimizer = self._make_optimizer(capturable=graphed)
         self.stream = torch.cuda.Stream(device) if graphed else None
-        self.step: Callable[[], None] = self._advance if self.stream is None else Replayed(self._advance, self.stream)
+        self.step: Callable[[], None] = (
+            self._advance if self.stream is None else Replayed(self._advance, self.stream, functions.recording)
+        )
 
     def load(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
-        """Takes ``models`` up, at most ``count``, each to be trained as its plan says."""
+        """Load ``models``, at most ``count``, each to be trained by its plan."""
         self._reset(models, plans)
         if isinstance(self.step, Replayed) and self.step.record():
             self._reset(models, plans)
 
     def _reset(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
-        # places that nobody takes are filled with the first, and what becomes of it there is not looked at
+        # unused places are filled with copies of the first model, whose results are ignored
         idle = self.count - len(models)
-        crew, orders = [*models, *[models[0]] * idle], [*plans, *[plans[0]] * idle]
+        filled, filled_plans = [*models, *[models[0]] * idle], [*plans, *[plans[0]] * idle]
         with torch.no_grad():
             for view, weights in zip(
-                self._layout.views(self._weights), zip(*map(_trained, crew), strict=True), strict=True
+                self._layout.views(self._weights), zip(*map(_trained, filled), strict=True), strict=True
             ):
                 for mine, weight in zip(view, weights, strict=True):
                     mine.copy_(weight)
@@ -91,40 +93,40 @@ class Fleet:
                 for value in state.values():
                     value.zero_()
             steps = slice(self.settings.steps)
-            self._places[steps] = torch.stack([plan.places for plan in orders], dim=1).to(self._places.device)
-            self._flips[steps] = torch.stack([plan.flip for plan in orders], dim=1).to(self._flips.device)
-            self._times[steps] = torch.stack([plan.t for plan in orders], dim=1).to(self._times.device)
-            self._keys[steps] = torch.stack([plan.keys for plan in orders], dim=1).to(self._keys.device)
+            self._places[steps] = torch.stack([plan.places for plan in filled_plans], dim=1).to(self._places.device)
+            self._flips[steps] = torch.stack([plan.flip for plan in filled_plans], dim=1).to(self._flips.device)
+            self._times[steps] = torch.stack([plan.t for plan in filled_plans], dim=1).to(self._times.device)
+            self._keys[steps] = torch.stack([plan.keys for plan in filled_plans], dim=1).to(self._keys.device)
             self._losses.zero_()
             self._at.zero_()
-        self._part()
+        self._start_after_current_stream()
 
     @property
     def numerics(self) -> dict[str, Any]:
-        """What its results' last bits depend on."""
+        """How results are computed, as far as their last bits depend on it."""
         dtype = str(self._functions.dtype).removeprefix("torch.")
         ruled = {} if self.stream is None else {"sums_by_rule": sums_by_rule()}
         return {"path": "graph", "dtype": dtype, "fleet": self.count, **ruled}
 
     @property
     def shape(self) -> list[int]:
-        """Of the weights: models, and numbers of each."""
+        """(models, numbers per model) of the weights."""
         return list(self._weights.shape)
 
     def sound(self, done: int) -> bool:
-        """Whether a model is left whose losses of the first ``done`` steps are finite; waits for the device."""
-        self._join()
+        """Return whether a model is left whose losses of the first ``done`` steps are finite; waits for the device."""
+        self._hold_current_stream()
         return bool(self._losses[:done].isfinite().all(dim=0).any())
 
     def state(self, done: int) -> dict[str, Any]:
-        """All that changes with the steps, after ``done`` of them."""
-        self._join()
+        """Return all that changes with the steps, after ``done`` of them."""
+        self._hold_current_stream()
         moments = self._optimizer.state[self._master]
         average = {} if self._average is None else {"average": self._average}
         return {"step": done, "weights": self._weights, "losses": self._losses, "optimizer": dict(moments), **average}
 
     def restore(self, state: dict[str, Any]) -> int:
-        """Goes back to a :meth:`state`; after how many steps that was."""
+        """Restore a :meth:`state`; return its number of steps."""
         with torch.no_grad():
             self._weights.copy_(state["weights"])
             self._losses.copy_(state["losses"])
@@ -134,25 +136,27 @@ class Fleet:
                 self._average.copy_(state["average"])
             moments = self._optimizer.state[self._master]
             for name, moment in state["optimizer"].items():
-                moments.setdefault(name, torch.zeros_like(moment)).copy_(moment)  # in place: a recording knows it
+                moments.setdefault(name, torch.zeros_like(moment)).copy_(
+                    moment
+                )  # in place, as the recording refers to it
             self._at.fill_(state["step"])
-        self._part()
+        self._start_after_current_stream()
         return state["step"]
 
-    def _part(self) -> None:
-        """The fleet's steps come after what was asked of the device so far."""
+    def _start_after_current_stream(self) -> None:
+        """Make the fleet's stream wait for the current stream."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream())
 
-    def _join(self) -> None:
-        """What is asked of the device from now on comes after the fleet's steps."""
+    def _hold_current_stream(self) -> None:
+        """Make the current stream wait for the fleet's."""
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
 
     def unload(self, models: Sequence[UNetModel]) -> list[str | None]:
-        """Gives ``models`` what they have learnt; of each, None, or why that is not to be trusted: its loss or its
-        weights are no finite numbers."""
-        self._join()
+        """Copy the trained weights to ``models``; return for each None, or what is not finite: its loss or its
+        weights."""
+        self._hold_current_stream()
         result = self._weights if self._average is None else self._average
         with torch.no_grad():
             for place, model in enumerate(models):
@@ -162,7 +166,7 @@ class Fleet:
         return [_complaint(finite[:, place], sound[place]) for place in range(len(models))]
 
     def _advance(self) -> None:
-        """One step of all models."""
+        """Take one step of all models."""
         places, flip, t, keys = (
             table.index_select(0, self._at).flatten() for table in (self._places, self._flips, self._times, self._keys)
         )
@@ -182,7 +186,7 @@ class Fleet:
         with torch.no_grad():
             self._gather(gradients if self.count > 1 else [gradient[None] for gradient in gradients])
             if self.settings.gradient_clip is not None:
-                # each model's as torch's clip_grad_norm_ does
+                # of each model, as torch's clip_grad_norm_ does
                 norms = self._gradient.norm(dim=1, keepdim=True)
                 self._gradient *= (self.settings.gradient_clip / (norms + 1e-6)).clamp(max=1.0)
             self._rate.copy_(self._rates.index_select(0, self._at)[0])
@@ -195,7 +199,7 @@ class Fleet:
             self._at += 1
 
     def _gather(self, gradients: Sequence[Tensor]) -> None:
-        """Copies ``gradients``, each (K, …), to their places: those of the same strides, model by model, many by one
+        """Copy ``gradients``, each (K, …), to their positions in ``_gradient``; those of equal strides by one
         kernel."""
         places, alike = [], []
         for place, gradient in zip(self._gradients, gradients, strict=True):
@@ -228,7 +232,8 @@ def _averages(settings: Training) -> bool:
 
 
 def _complaint(finite: Tensor, sound: bool) -> str | None:
-    """Of one model: whether each loss was ``finite`` (steps,), and whether its weights are ``sound``."""
+    """Return what is wrong with a model, given whether each loss was ``finite`` (steps,) and its weights are
+    ``sound``."""
     if not finite.all():
         return f"the training loss became infinite or nan at step {int((~finite).nonzero()[0]) + 1}"
     return None if sound else f"the weights became infinite or nan at step {len(finite)}"

@@ -1,6 +1,7 @@
 """A model's gradients and predictions as functions of its weights, compiled once for all models of one architecture."""
 
 import copy
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -9,28 +10,28 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from diffcredit.diffusion.dropping import CountedDropout
+from diffcredit.diffusion.counter_rng import normals_of
+from diffcredit.diffusion.dropout import CountedDropout
 from diffcredit.diffusion.fast.compiling import Compiled
-from diffcredit.diffusion.fast.seams import Seams
+from diffcredit.diffusion.fast.fusion import FusionMode
 from diffcredit.diffusion.fast.stacking import stacked
-from diffcredit.diffusion.noises import normals_of
+from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
 
 Function = Callable[..., Sequence[Tensor]]
-_made: dict[str, "Functions"] = {}
 
 
-def functions_of(like: UNetModel, count: int, dtype: torch.dtype) -> "Functions":
-    """The functions of ``count`` models as ``like``, in numbers of ``dtype``; made once a process."""
+def functions_of(session: Session, like: UNetModel, count: int, dtype: torch.dtype) -> "Functions":
+    """Return the functions of ``count`` models like ``like``, in numbers of ``dtype``; made once a session."""
     key = f"{architecture(like)} {like.device} {dtype} {count}"
-    if key not in _made:
-        _made[key] = Functions(like, count, dtype)
-    return _made[key]
+    if key not in session.functions:
+        session.functions[key] = Functions(like, count, dtype, session.recording)
+    return session.functions[key]
 
 
 def architecture(like: UNetModel) -> str:
-    """Fingerprint of all of ``like`` but its weights."""
+    """Return the fingerprint of all of ``like`` but its weights."""
     shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
     buffers = {name: buffer.numpy(force=True) for name, buffer in like.network.named_buffers()}
     parts = [type(like).__name__, shapes, like.noise_schedule.config, repr(like.network), fingerprint_arrays(buffers)]
@@ -38,11 +39,11 @@ def architecture(like: UNetModel) -> str:
 
 
 class Functions:
-    """Gradients and predictions of ``count`` models as ``like``, computed in ``dtype`` with weights given at each
-    call."""
+    """Gradients and predictions of ``count`` models like ``like``, computed in ``dtype`` with weights given at each
+    call. The lock ``recording`` is held while they are compiled and recorded."""
 
-    def __init__(self, like: UNetModel, count: int, dtype: torch.dtype) -> None:
-        self.count, self.dtype = count, dtype
+    def __init__(self, like: UNetModel, count: int, dtype: torch.dtype, recording: threading.Lock) -> None:
+        self.count, self.dtype, self.recording = count, dtype, recording
         self._compiles = like.device.type == "cuda"
         self._identity = [architecture(like), count, str(dtype)]
         self._model = copy.copy(like)
@@ -50,23 +51,24 @@ class Functions:
         self._model.network.register_forward_pre_hook(self._convert, with_kwargs=True)
         self._module = _Calls(self._model)
         self._dropouts = [module for module in self._model.network.modules() if isinstance(module, CountedDropout)]
-        # the schedule moves its table to the device at first use, which is not to be in a trace
+        # the schedule moves its table to the device at first use, which must not be in a trace
         nothing = torch.zeros(1, 1, 1, 1, device=like.device)
         like.noise_schedule.add_noise(nothing, nothing, torch.zeros(1, dtype=torch.long, device=like.device))
         self._known: dict[str, Function] = {}
 
     @property
     def drops(self) -> bool:
-        """Whether the network drops out some of what it sees."""
+        """Whether the network has dropout."""
         return bool(self._dropouts)
 
     def gradients(self, trained: Sequence[str], frozen: Sequence[str], min_snr: float | None, sign: int) -> Function:
-        """Of the weights ``trained``, each (K, …), of the ``frozen`` ones, and of what :meth:`_losses` wants: the
-        models' losses (K,), and the gradients of ``sign`` times their sum for the trained weights."""
+        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones and the further arguments
+        of :meth:`_losses` to the models' losses (K,) and the gradients of ``sign`` times their sum by the trained
+        weights."""
 
         def function(*given: Any) -> tuple[Tensor, ...]:
             names = [*trained, *frozen]
-            with torch.enable_grad(), Seams() if self.count > 1 else nullcontext():
+            with torch.enable_grad(), FusionMode() if self.count > 1 else nullcontext():
                 leaves = [weight.detach().requires_grad_() for weight in given[: len(trained)]]
                 weights = dict(zip(names, [*leaves, *given[len(trained) : len(names)]], strict=True))
                 losses = self._losses(weights, *given[len(names) :], min_snr)
@@ -75,7 +77,8 @@ class Functions:
         return self._ready(function, ["gradients", list(trained), list(frozen), min_snr, sign])
 
     def prediction(self, names: Sequence[str]) -> Function:
-        """Of the weights ``names``, of images (K·b, c, h, w) and of their time steps (K·b,): what the network says."""
+        """Return the function from the weights ``names``, images (K·b, c, h, w) and time steps (K·b,) to
+        predictions."""
 
         def function(*given: Any) -> tuple[Tensor]:
             *weights, x, t = given
@@ -88,7 +91,7 @@ class Functions:
         return self._ready(function, ["prediction", list(names)])
 
     def _ready(self, function: Function, what: list[object]) -> Function:
-        """``function`` as it is called: on a GPU compiled, once for all who ask for ``what``."""
+        """Return ``function``, on a GPU compiled, once for each ``what``."""
         key = fingerprint(what)
         if key not in self._known:
             self._known[key] = Compiled(function, [*self._identity, what]) if self._compiles else function
@@ -108,8 +111,8 @@ class Functions:
         table: Tensor | None,
         min_snr: float | None,
     ) -> Tensor:
-        """The mean loss (K,) of each model on its images x (K·b, c, h, w), ``mirrored`` where ``flip`` (K·b,), at time
-        steps t (K·b,), with the noises of its key of ``keys`` (K,); ``table`` has the counters for dropout."""
+        """Return the mean loss (K,) of each model on its images x (K·b, c, h, w), ``mirrored`` where ``flip`` (K·b,),
+        at time steps t (K·b,), with the noises of ``keys`` (K,); ``table`` has the counters for dropout."""
         x = torch.where(flip[:, None, None, None], mirrored, x)
         noise = normals_of(keys, counters, quantiles)[:, : x.numel() // self.count].reshape(x.shape).to(x.dtype)
         for dropout in self._dropouts:
@@ -122,7 +125,7 @@ class Functions:
         return losses.view(self.count, -1).mean(dim=1)
 
     def _convert(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The network's inputs in this type of numbers, and channels last."""
+        """Convert the network's inputs to ``dtype`` and channels last."""
 
         def one(value: Any) -> Any:
             if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -133,12 +136,12 @@ class Functions:
 
 
 def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The network's weights by their names in :class:`_Calls`."""
+    """Return the network's weights by their names in :class:`_Calls`."""
     return {f"network.{name}": weight for name, weight in weights.items()}
 
 
 class _Calls(nn.Module):
-    """A model's loss and prediction as a module that has the network's parameters."""
+    """A model's loss and prediction as a module with the network's parameters."""
 
     def __init__(self, model: UNetModel) -> None:
         super().__init__()

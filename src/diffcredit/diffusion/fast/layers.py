@@ -1,4 +1,4 @@
-"""Layers of many networks as one, weights with a leading dimension K; and layers that a compiler does badly."""
+"""Layers of K networks as one, with weights of a leading dimension K; and layers that compile badly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diffcredit.diffusion.fast.seams import can_add, parts
+from diffcredit.diffusion.fast.fusion import parts_of, with_addition
 from diffcredit.errors import DiffcreditError
 
-LEAST = 16  # channels that the kernels' tiles are made for
+LEAST = 16  # channels from which on the kernels' tiles fit
 
 
 class CannotStack(DiffcreditError):
@@ -19,11 +19,11 @@ class CannotStack(DiffcreditError):
 
 class Doubled(nn.Module):
     """diffusers' Upsample2D with a convolution: each pixel four times, then the convolution. Pixels are repeated by
-    views, whose gradient is a sum, and not by an index, whose gradient is scattered with atomic additions."""
+    views, whose gradient is a sum, not by an index, whose gradient needs atomic additions."""
 
     def __init__(self, convolution: nn.Module) -> None:
         super().__init__()
-        self.conv = convolution  # by the name that it had, so that its weights have theirs
+        self.conv = convolution  # under its former name, so that weights keep theirs
 
     def forward(self, x: Tensor, output_size: Any = None, *args: Any, **kwargs: Any) -> Tensor:
         if output_size is not None:
@@ -44,15 +44,15 @@ class StackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.convolved is not None and x.ndim == 3:
             y = self._by_kernel(x)
-            return can_add(y, lambda more: self._by_kernel(x, more))
+            return with_addition(y, lambda more: self._by_kernel(x, more))
         rows = x.reshape(self.weight.shape[0], -1, x.shape[-1])
         y = torch.bmm(rows, self.weight.transpose(1, 2))
         if self.bias is not None:
-            y = y + self.bias[:, None]  # baddbmm first copies the bias to all rows
+            y = y + self.bias[:, None]  # baddbmm would copy the bias to all rows first
         return y.reshape(*x.shape[:-1], -1)
 
     def _by_kernel(self, x: Tensor, added: Tensor | None = None) -> Tensor:
-        """As a convolution of pictures one pixel wide, which adds biases, and more, as it goes."""
+        """Compute it as a convolution of images one pixel wide, with biases and ``added`` fused."""
         assert self.convolved is not None
         weight = self.weight[:, :, None, None]
         pictures = [None if each is None else each.transpose(1, 2).unsqueeze(3) for each in (x, added)]
@@ -69,7 +69,7 @@ class StackedConv(nn.Module):
         if not simple(layer):
             raise CannotStack("a convolution has groups, a dilation or a named padding")
         self.stride, self.padding = layer.stride, layer.padding
-        self.adds_bias = True  # False: another layer does
+        self.adds_bias = True  # False: another layer adds it
         square = layer.kernel_size in ((1, 1), (3, 3)) and len({*self.stride}) == len({*self.padding}) == 1
         self.convolved = _kernel() if cuda and square else None
 
@@ -87,23 +87,23 @@ class StackedConv(nn.Module):
 
     def _by_kernel(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         assert self.convolved is not None
-        beside, options = parts(x), (self.stride[0], self.padding[0])
+        beside, options = parts_of(x), (self.stride[0], self.padding[0])
         if beside is not None and weight.shape[2] == 1:
-            # of what was put together, the sum of the parts' products
+            # the product of a concatenation is the sum of the parts' products
             first, second = beside
             size = first.shape[1]
             so_far = self.convolved(first, weight[..., :size], bias, *options)
             return self.convolved(second, weight[..., size:], None, *options, so_far)
         y = self.convolved(x, weight, bias, *options)
-        return can_add(y, lambda more: self.convolved(x, weight, bias, *options, more))  # ty: ignore[call-non-callable]
+        return with_addition(y, lambda more: self.convolved(x, weight, bias, *options, more))  # ty: ignore[call-non-callable]
 
 
 def _kernel() -> Callable[..., Tensor]:
-    from diffcredit.diffusion.fast.convolution import convolved  # which needs Triton
+    from diffcredit.diffusion.fast.convolution import convolved  # needs Triton
 
     return convolved
 
 
 def simple(layer: nn.Conv2d) -> bool:
-    """Whether a convolution is one that these layers can do."""
+    """Return whether these layers support a convolution."""
     return layer.groups == 1 and layer.dilation == (1, 1) and not isinstance(layer.padding, str)

@@ -1,8 +1,8 @@
-"""Group normalisation for the fast path, joined with what is beside it in diffusers' residual blocks.
+"""Group normalisation for the fast path, fused with the operations beside it in diffusers' residual blocks.
 
-There an image's channels are shifted by the first convolution's biases and by its time step before the second
-normalisation, and SiLU follows both. Apart, these read and write the images several times; joined, once. The blocks'
-own code still runs: it finds biases, shift and SiLU done elsewhere.
+In a block the channels are shifted by the first convolution's biases and by the time embedding before the second
+normalisation, and SiLU follows both norms. Separately these read and write the images several times; fused, once. The
+blocks' own code still runs; it finds biases, shift and SiLU done elsewhere.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from diffusers.models.resnet import ResnetBlock2D
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diffcredit.diffusion.fast.fusion import parts_of
 from diffcredit.diffusion.fast.layers import StackedConv, simple
-from diffcredit.diffusion.fast.seams import parts
 
-JOINED = "joined"  # of a block's ``time_embedding_norm``: none of those at which it does something itself
+JOINED = "joined"  # a value of ``time_embedding_norm`` at which a block does nothing itself
 
 
 class Norm(nn.Module):
-    """GroupNorm with weights (c,) or, of K models, (K, c), on images (K·b, c, …) channels last, which stay so, also
-    their gradients. ``shift`` (K·b, c), if another layer has left one, is added first; with ``silu`` SiLU follows."""
+    """GroupNorm with weights (c,) or, of K models, (K, c), on images (K·b, c, …). Images and gradients stay channels
+    last. ``shift`` (K·b, c), if another layer has set one, is added first; with ``silu`` SiLU follows."""
 
     def __init__(self, norm: nn.GroupNorm, *, cuda: bool) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Norm(nn.Module):
         self.shift: Tensor | None = None
         self.normed: Callable[..., Tensor] | None = None
         if cuda:
-            from diffcredit.diffusion.fast.norms import normed  # which needs Triton
+            from diffcredit.diffusion.fast.norms import normed  # needs Triton
 
             self.normed = normed
 
@@ -39,7 +39,7 @@ class Norm(nn.Module):
         shift, self.shift = self.shift, None
         if self.normed is not None:
             weight, bias = (each.reshape(-1, x.shape[1]) for each in (self.weight, self.bias))
-            first, other = parts(x) or (x, None)
+            first, other = parts_of(x) or (x, None)
             return self.normed(first, shift, weight, bias, self.groups, self.eps, silu=self.silu, other=other)
         if shift is not None:
             x = (x + shift[(..., *[None] * (x.ndim - 2))]).to(x.dtype)
@@ -47,7 +47,7 @@ class Norm(nn.Module):
         return F.silu(y) if self.silu else y
 
     def _plain(self, x: Tensor) -> Tensor:
-        """By sums over pixels first, which lie side by side in memory, and over a group's channels then."""
+        """Sum over pixels first, then over a group's channels."""
         kind = torch.promote_types(x.dtype, torch.float32)
         wide = x.to(kind)
         pixels = tuple(range(2, x.ndim))
@@ -68,25 +68,24 @@ class Norm(nn.Module):
 
 
 class Done(nn.Module):
-    """In the place of a block's SiLU: that of images is done by the norm before; a time step's embedding (K·b, c) still
-    needs it."""
+    """A block's SiLU, left out for images, to which the norm before applies it; a time embedding (K·b, c) needs it."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.silu(x) if x.ndim == 2 else x
 
 
-def join(network: nn.Module) -> None:
-    """Joins the norms of ``network``, in place, with what is beside them where that is as diffusers mostly has it."""
+def fuse_norms(network: nn.Module) -> None:
+    """Fuse the norms of ``network``, in place, with the operations beside them in diffusers' usual blocks."""
     for module in network.modules():
         if isinstance(module, ResnetBlock2D):
-            _join_block(module)
+            _fuse_block(module)
     norm, activation = (getattr(network, name, None) for name in ("conv_norm_out", "conv_act"))
     if isinstance(norm, Norm) and type(activation) is nn.SiLU:
         norm.silu = True
         network.conv_act = nn.Identity()
 
 
-def _join_block(block: ResnetBlock2D) -> None:
+def _fuse_block(block: ResnetBlock2D) -> None:
     first, second = block.norm1, block.norm2
     usual = block.time_embedding_norm == "default" and type(block.nonlinearity) is nn.SiLU
     if not (isinstance(first, Norm) and isinstance(second, Norm) and usual):
@@ -101,12 +100,12 @@ def _join_block(block: ResnetBlock2D) -> None:
     convolution = block.conv1 if isinstance(block.conv1, StackedConv) else None
     if convolution is not None:
         convolution.adds_bias = False
-    block.time_emb_proj.register_forward_hook(_leave(second, convolution))
+    block.time_emb_proj.register_forward_hook(_shift_hook(second, convolution))
 
 
-def _leave(norm: Norm, convolution: StackedConv | None) -> Callable[..., None]:
-    """What follows a block's projection of the time step's embedding: its ``norm`` gets it, with the biases of the
-    ``convolution`` before."""
+def _shift_hook(norm: Norm, convolution: StackedConv | None) -> Callable[..., None]:
+    """Return the hook of a block's projection of the time embedding: it passes the result, plus the biases of the
+    ``convolution`` before, to the block's ``norm``."""
 
     def leave(module: nn.Module, args: Any, shift: Tensor) -> None:
         if convolution is not None and convolution.bias is not None:

@@ -1,4 +1,4 @@
-"""Group normalisation of many networks' images in one kernel, with the shift before it and the SiLU after it."""
+"""Group normalisation of K networks' images in one kernel, with the shift before it and the SiLU after it."""
 
 import math
 from typing import Any
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from diffcredit.diffusion.fast.kernels.norms import norm, norm_slopes
-from diffcredit.diffusion.fast.tiles import PROCESSORS, over, power_of_2
+from diffcredit.diffusion.fast.tiles import PROCESSORS, ceil_div, next_power_of_2
 
-REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are read a second time
+REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are read twice
 
 
 def normed(
@@ -23,16 +23,16 @@ def normed(
     silu: bool,
     other: Tensor | None = None,
 ) -> Tensor:
-    """Of K models' images x (K·b, c, …) channels last, to which ``shift`` (K·b, c) is added first: each image's groups
-    of channels with mean 0 and variance 1, times ``weight`` (K, c) plus ``bias`` (K, c); and SiLU of that. ``other``
-    has the images' last channels where x has only the first."""
+    """Add ``shift`` (K·b, c) to K models' images x (K·b, c, …), channels last; normalise each image's groups of
+    channels to mean 0 and variance 1; multiply by ``weight`` (K, c) and add ``bias`` (K, c); apply SiLU if ``silu``. If
+    ``other`` is given, it has the images' last channels and x the first."""
     shift = None if shift is None else shift.contiguous()
     other = None if other is None else _channels_last(other)
     return _norm(_channels_last(x), other, shift, weight.contiguous(), bias.contiguous(), groups, eps, silu)[0]
 
 
 def _channels_last(x: Tensor) -> Tensor:
-    # keeps the dimensions of images, for the reason that convolution.py gives
+    # keeps the dimensions of images, for the reason given in convolution.py
     if x.ndim == 4:
         return x.contiguous(memory_format=torch.channels_last)
     return x.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -100,8 +100,8 @@ def _norm_slopes(
     added: Tensor | None,
     other_added: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of x, plus what is ``added`` to it, of ``other`` likewise (empty if there is none), and of each image's weights,
-    biases and shift (3, n, c)."""
+    """Return the gradients of x, plus ``added``, and of ``other``, plus ``other_added`` (empty if there is none), and
+    those of each image's weights, biases and shift (3, n, c)."""
     back, other_back, sums = _slopes_outline(slope, x, other)
     channels, pixels, groups = slope.shape[1], math.prod(x.shape[2:]), means.shape[1]
     options, programs = _tiling(len(x), pixels, channels, groups, back=True)
@@ -139,21 +139,23 @@ def _slopes_outline(slope: Tensor, x: Tensor, other: Tensor | None, *_: Any) -> 
 
 
 def _tiling(images: int, pixels: int, channels: int, groups: int, *, back: bool) -> tuple[dict[str, int | bool], int]:
-    """How an image is shared out: a kernel's tiles and warps, and how many programs an image has, as measured on an
-    H200. Channels side by side fill a sector of memory or two. Images that do not stay in registers are read a second
-    time, from the caches, which with many of them is no loss."""
+    """Return a kernel's tiles and warps, and the number of programs per image, tuned on an H200. Adjacent channels fill
+    one or two memory sectors. Images that do not fit into registers are read a second time, from the caches, which
+    costs nothing if there are many."""
     each = channels // groups
     narrow, wide = (_groups_of(span, each, groups) for span in (16, 32))
-    few = images * over(groups, wide) < 2 * PROCESSORS
-    fits = power_of_2(pixels) * power_of_2(narrow * each) <= REGISTERS
+    few = images * ceil_div(groups, wide) < 2 * PROCESSORS
+    fits = next_power_of_2(pixels) * next_power_of_2(narrow * each) <= REGISTERS
     whole = fits and (few or (not back and pixels > 256 and narrow * each == 16))
     some = narrow if whole else wide
-    lanes = power_of_2(some * each)
+    lanes = next_power_of_2(some * each)
     if whole:
-        rows = power_of_2(pixels)
+        rows = next_power_of_2(pixels)
         warps = min(16, max(2, rows * lanes // 2048))
     else:
-        rows = min(256, max(1, power_of_2(pixels) // 2 if back else power_of_2(pixels)), max(1, REGISTERS // lanes))
+        rows = min(
+            256, max(1, next_power_of_2(pixels) // 2 if back else next_power_of_2(pixels)), max(1, REGISTERS // lanes)
+        )
         warps = min(4, max(1, rows * lanes // 1024))
     options: dict[str, int | bool] = {
         "EACH": each,
@@ -163,11 +165,11 @@ def _tiling(images: int, pixels: int, channels: int, groups: int, *, back: bool)
         "WHOLE": rows >= pixels,
         "num_warps": warps,
     }
-    return options, over(groups, some)
+    return options, ceil_div(groups, some)
 
 
 def _groups_of(span: int, each: int, groups: int) -> int:
-    """How many groups of ``each`` channels are within ``span`` channels; at least one."""
+    """Return the number of groups of ``each`` channels within ``span`` channels; at least one."""
     some = 1
     while some * 2 <= groups and some * 2 * each <= span:
         some *= 2

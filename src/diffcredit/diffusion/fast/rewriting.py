@@ -1,4 +1,4 @@
-"""What a trace is spared: sums that a kernel beside them can make, and divisions by one."""
+"""Simplify a trace: leave out divisions by one, and let kernels compute the sums beside them."""
 
 import operator
 from collections.abc import Sequence
@@ -9,6 +9,8 @@ import torch
 from torch.fx import Graph, Node
 
 _aten: Any = torch.ops.aten
+# By name: on the CPU nothing registers these operators, and a network without stacked convolutions only the first.
+NORM_SLOPES, CONVOLVE_BACK = "diffcredit.norm_slopes.default", "diffcredit.convolve_back.default"
 _VIEWS = {
     _aten.transpose.int,
     _aten.view.default,
@@ -19,31 +21,28 @@ _VIEWS = {
 
 
 def leave_out_divisions_by_one(graph: Graph) -> None:
-    """In place: diffusers' blocks end with one, which between two kernels would copy the images."""
+    """Remove divisions by one from ``graph``: diffusers' blocks end with one, which would copy the images."""
     for node in [node for node in graph.nodes if node.target is _aten.div.Tensor and node.args[1] == 1.0]:
-        if node.args[0].meta["val"].dtype == node.meta["val"].dtype:  # of whole numbers it makes others
+        if node.args[0].meta["val"].dtype == node.meta["val"].dtype:  # dividing integers changes the dtype
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 
 
 def add_in_kernels(graph: Graph) -> None:
-    """In place: where images were used twice, the gradient from elsewhere is added while a norm's or a convolution's is
-    made, and need not be read and written once more."""
-    if not hasattr(torch.ops.diffcredit, "norm_slopes"):  # on the CPU, whose layers are torch's
-        return
-    ops: Any = torch.ops.diffcredit
+    """Let the kernels of norms and convolutions add the gradient from the other use of images that were used twice, in
+    ``graph``, so that it need not be read and written once more."""
     order = {node: place for place, node in enumerate(graph.nodes)}
     for kernel in list(graph.nodes):
-        if kernel.target is ops.norm_slopes.default:
+        if str(kernel.target) == NORM_SLOPES:
             results = [_result(kernel, place) for place in range(1 if kernel.args[2] is None else 2)]
             _add(graph, kernel, 9, [_sum_of(result, order[kernel], order) for result in results])
-        elif kernel.target is ops.convolve_back.default:
+        elif str(kernel.target) == CONVOLVE_BACK:
             _add(graph, kernel, 3, [_sum_of(kernel, order[kernel], order)])
 
 
 @dataclass(frozen=True)
 class _Sum:
-    """``total`` of a kernel's result, seen by ``views`` in turn, and of what is ``added``."""
+    """The sum ``total`` of a kernel's result, after ``views``, and ``added``."""
 
     views: list[Node]
     added: Node
@@ -55,7 +54,8 @@ def _result(kernel: Node, place: int) -> Node | None:
 
 
 def _sum_of(result: Node | None, made: int, order: dict[Node, int]) -> _Sum | None:
-    """The sum that is the only use of ``result``, with a gradient that is there when ``result`` is ``made``."""
+    """Return the sum that is the only use of ``result``, if its other term is computed before ``result`` is
+    ``made``."""
     views: list[Node] = []
     last = result
     while last is not None and len(last.users) == 1:
@@ -79,8 +79,8 @@ def _alike(one: Node, other: Node) -> bool:
 
 
 def _add(graph: Graph, kernel: Node, place: int, sums: Sequence[_Sum | None]) -> None:
-    """If there is a sum for each result of ``kernel``: gives it what is added, from argument ``place`` on, and takes
-    the sums out."""
+    """If there is a sum for each result of ``kernel``, pass the other terms to it, from argument ``place`` on, and
+    remove the sums."""
     found = [each for each in sums if each is not None]
     if len(found) < len(sums):
         return
@@ -94,12 +94,12 @@ def _add(graph: Graph, kernel: Node, place: int, sums: Sequence[_Sum | None]) ->
 
 
 def _own(each: _Sum) -> Any:
-    """The kernel's result itself."""
+    """Return the kernel's result itself."""
     return each.total.args[1] if each.total.args[0] is each.added else each.total.args[0]
 
 
 def _unseen(graph: Graph, each: _Sum) -> Node:
-    """What is added, as the kernel's result lies before its views."""
+    """Return the other term, viewed in the shape of the kernel's result before its views."""
     node = each.added
     for view in reversed(each.views):
         if view.target is _aten.transpose.int:

@@ -1,21 +1,22 @@
-"""How many models a fleet has best."""
+"""The best number of models in a fleet."""
 
 import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion.fast.eligibility import trains_fast
 from diffcredit.diffusion.fast.stacking import CannotStack, stacked
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
 
-# Below so many trained weights, so many models, as measured (benchmarks/gpu): larger ones fill a GPU alone.
+# (trained weights, models): below so many weights a fleet has so many models, as measured in benchmarks/gpu. A larger
+# model fills a GPU by itself.
 SIZES = ((2_500_000, 16), (8_000_000, 8))
-SHARE = 0.7  # of the memory that is free
+SHARE = 0.7  # of the free memory
 
 
 def fleet_size(like: DiffusionModel, settings: Training) -> int:
-    """How many models as ``like`` are best trained at once as ``settings`` say; 1 without a GPU."""
+    """Return how many models like ``like`` are best trained at once with ``settings``; 1 without a GPU."""
     if not (trains_fast(like, settings) and isinstance(like, UNetModel)):
         return 1
     trained = sum(weight.numel() for weight in like.network.parameters() if weight.requires_grad)
@@ -25,12 +26,13 @@ def fleet_size(like: DiffusionModel, settings: Training) -> int:
     except CannotStack:
         return 1
     free, _ = torch.cuda.mem_get_info(like.device)
-    return max(1, min(size, int(SHARE * free / memory(like, settings.batch_size))))
+    return max(1, min(size, int(SHARE * free / training_bytes(like, settings.batch_size))))
 
 
-def memory(like: DiffusionModel, batch_size: int) -> float:
-    """Bytes that the training of one model needs, about: of each trained weight in float32, its gradient, two moments,
-    average and rounding (22 bytes), and in bf16 all that its convolutions and products see and make."""
+def training_bytes(like: DiffusionModel, batch_size: int) -> float:
+    """Estimate the bytes that the training of one model needs: 22 for each trained weight (in float32, with its
+    gradient, two moments, average and bf16 copy), and the inputs and outputs of convolutions and linear layers in
+    bf16."""
     seen = 0
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

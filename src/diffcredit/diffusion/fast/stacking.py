@@ -1,9 +1,8 @@
-"""Many networks of one architecture as one: their images one model after another in one batch.
+"""K networks of one architecture as one, with their images one model after another in one batch.
 
-What one network sees as (b, …), K of them see as (K·b, …). Layers whose weights are trained multiply each model's
-images with its own, which have a leading dimension K; all else in a network works on each image alone and stays as
-it is, frozen layers included. So diffusers' own code runs the fleet, and a pruned network or an adapter is as good as
-any.
+A tensor (b, …) of one network becomes (K·b, …). Layers with trained weights apply each model's own weights, which have
+a leading dimension K, to its images. All other layers, frozen ones included, work on each image separately and stay as
+they are. So diffusers' own code runs the fleet, and pruned networks and adapters work too.
 """
 
 import copy
@@ -12,17 +11,17 @@ from diffusers.models.upsampling import Upsample2D
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from diffcredit.diffusion.dropping import counting
+from diffcredit.diffusion.dropout import counted_dropouts
 from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear, simple
-from diffcredit.diffusion.fast.normalising import Norm, join
+from diffcredit.diffusion.fast.normalising import Norm, fuse_norms
 
 
 def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
-    """A copy of ``network`` for ``count`` models, whose trained weights (K, …) are to be given at each call
-    (:func:`torch.func.functional_call`); of one model, as they are."""
-    # training is no other mode, since what drops out does so when it is given keys; in it, diffusers copies tensors
+    """Return a copy of ``network`` for ``count`` models. Each call is given their trained weights (K, …)
+    (:func:`torch.func.functional_call`); those of a single model without the leading dimension."""
+    # in eval mode also for training: dropout is active when it has keys, and in train mode diffusers copies tensors
     fleet = copy.deepcopy(network).eval()
-    for name, dropout in counting(fleet).items():
+    for name, dropout in counted_dropouts(fleet).items():
         fleet.set_submodule(name, dropout)
     for name, module in fleet.named_modules():
         if isinstance(module, _DropoutNd) and module.p > 0:
@@ -35,13 +34,13 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
         elif count == 1 and cuda and type(module) is nn.Conv2d and _is_odd(module):
             fleet.set_submodule(name, StackedConv(module, cuda=cuda))
     if count > 1:
-        _give_each_its_own(fleet, cuda=cuda)
-    join(fleet)
+        _stack_trained_layers(fleet, cuda=cuda)
+    fuse_norms(fleet)
     return fleet
 
 
-def _give_each_its_own(fleet: nn.Module, *, cuda: bool) -> None:
-    """Layers that are trained become those of many models."""
+def _stack_trained_layers(fleet: nn.Module, *, cuda: bool) -> None:
+    """Replace trained layers by those of many models, in place."""
     for name, module in list(fleet.named_modules()):
         own = [key for key, weight in module.named_parameters(recurse=False) if weight.requires_grad]
         if type(module) is nn.Conv2d and own:
@@ -53,7 +52,7 @@ def _give_each_its_own(fleet: nn.Module, *, cuda: bool) -> None:
 
 
 def _is_odd(layer: nn.Conv2d) -> bool:
-    """Whether it is one that images come in or go out by, with channels too few for cuDNN's fast kernels."""
+    """Return whether it is a first or last layer, with too few channels for cuDNN's fast kernels."""
     threefold = layer.kernel_size == (3, 3) and layer.padding == (1, 1)
     return threefold and simple(layer) and min(layer.in_channels, layer.out_channels) < 8
 

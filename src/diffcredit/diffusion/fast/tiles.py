@@ -1,13 +1,13 @@
-"""How many tiles there are, and how large one is."""
+"""Arithmetic of tiles."""
 
-PROCESSORS = 132  # about as many as a large GPU has
+PROCESSORS = 132  # about the number of a large GPU
 
 
-def over(total: int, each: int) -> int:
-    """⌈total / each⌉."""
+def ceil_div(total: int, each: int) -> int:
+    """Return ⌈total / each⌉."""
     return -(-total // each)
 
 
-def power_of_2(least: int) -> int:
-    """The smallest that is not less."""
+def next_power_of_2(least: int) -> int:
+    """Return the smallest power of 2 that is at least ``least``."""
     return 1 << (max(1, least) - 1).bit_length()

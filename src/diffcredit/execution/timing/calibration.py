@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from diffcredit.diffusion.fast.eligibility import trains_fast
-from diffcredit.diffusion.fast.training import forget
 from diffcredit.diffusion.generating import generate, goes_fast
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
+from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import WORTHWHILE, train, train_each
 
@@ -66,7 +66,7 @@ def _training_together(model: DiffusionModel, settings: Training, count: int) ->
             if count == 1:
                 raise
         finally:
-            forget()
+            current_session().release_fleet()
         count //= 2
 
 

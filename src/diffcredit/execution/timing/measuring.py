@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.errors import DiffcreditError
 from diffcredit.execution.timing.growth import foreseen
 from diffcredit.execution.timing.stand_ins import StandInExtractors, random_features, random_images

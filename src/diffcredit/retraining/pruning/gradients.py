@@ -1,23 +1,23 @@
-"""The denoising loss's gradient, which tells what the loss would lose with a weight."""
+"""The gradient of the denoising loss, from which the importance of weights is estimated."""
 
 import torch
 from torch import Tensor, nn
 
-from diffcredit.diffusion.protocol import Batch, DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 
 IMAGES = 128
-"""How many contributed images the loss is taken on, drawn by seed; all, if there are fewer."""
+"""Contributed images that the loss is computed on, drawn by seed; all, if there are fewer."""
 
 TIME_STEPS = 100
-"""How many evenly spaced time steps."""
+"""Number of evenly spaced time steps."""
 
 MICRO_BATCH = 32
-"""How many images are in memory at once."""
+"""Images in memory at once."""
 
 
 def collect_gradients(model: DiffusionModel, data: Batch, *, seed: int, threshold: float) -> None:
-    """Leaves the gradient of the loss on ``IMAGES`` of ``data`` at ``TIME_STEPS`` time steps in the trainable
-    parameters' ``grad``; see :func:`accumulate`. Each image has one noise, the same at every time step."""
+    """Set the trainable parameters' ``grad`` to the gradient of the loss on ``IMAGES`` images of ``data`` at
+    ``TIME_STEPS`` time steps; see :func:`accumulate`. Each image has one noise, the same at every time step."""
     generator = torch.Generator().manual_seed(seed)
     batch = data.select(torch.randperm(len(data), generator=generator)[:IMAGES])
     noise = torch.randn(batch.x.shape, generator=generator).to(batch.x.device)
@@ -26,11 +26,11 @@ def collect_gradients(model: DiffusionModel, data: Batch, *, seed: int, threshol
 
 
 def accumulate(model: DiffusionModel, batch: Batch, noise: Tensor, times: list[int], threshold: float) -> None:
-    """Sets the trainable parameters' ``grad`` to the gradient of L = mean_t L_t over ``times``, ascending.
+    """Set the trainable parameters' ``grad`` to the gradient of L = mean_t L_t over ``times``, ascending.
 
-    L_t is the mean loss of ``batch`` at time step t with ``noise`` (m, c, h, w). From the first t on whose
-    L_t / L_max is under ``threshold``, L_max being the largest so far, time steps are left out (Fang et al.
-    2023: there the image is nearly all noise, predicting it is easy, and its gradient says little).
+    L_t is the mean loss of ``batch`` at time step t with ``noise`` (m, c, h, w). From the first t on at which L_t /
+    L_max is under ``threshold``, with L_max the largest so far, time steps are left out (Fang et al. 2023: there the
+    image is nearly all noise, which is easy to predict, and the gradient carries little information).
     """
     model.network.eval()
     parameters = [parameter for parameter in model.network.parameters() if parameter.requires_grad]
@@ -49,7 +49,7 @@ def accumulate(model: DiffusionModel, batch: Batch, noise: Tensor, times: list[i
 def _at(
     model: DiffusionModel, batch: Batch, noise: Tensor, time: int, parameters: list[nn.Parameter]
 ) -> tuple[float, list[Tensor]]:
-    """The mean loss at one time step and its gradient."""
+    """Return the mean loss at one time step and its gradient."""
     mean, gradients = 0.0, [torch.zeros_like(parameter) for parameter in parameters]
     for index in torch.arange(len(batch)).split(MICRO_BATCH):
         t = torch.full((len(index),), time, device=noise.device)

@@ -1,5 +1,8 @@
-"""Pruning of LoRA adapters. An update ΔW = s · B A of rank r is a sum of r rank-one updates s · b_i a_iᵀ, the rank
-pairs: a row of A and a column of B each. Of all layers' pairs the least important go."""
+"""Pruning of LoRA adapters.
+
+An update ΔW = s · B A of rank r is a sum of r rank-one updates s · b_i a_iᵀ. Each is a *rank pair*: a row of A and a
+column of B. The least important pairs of all layers are removed.
+"""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from diffcredit.util.seeds import derive_seed
 
 @dataclass(frozen=True)
 class _Adapter:
-    """The adapter ``name`` of one LoRA layer of peft: A has a row, B a column per pair."""
+    """The adapter ``name`` of one LoRA layer of peft: A has one row, B one column per pair."""
 
     layer: Any
     layer_name: str
@@ -45,13 +48,13 @@ def has_adapters(network: nn.Module) -> bool:
 
 
 def prune_ranks(network: nn.Module, parameters: float, *, importance: Importance = "magnitude", seed: int = 0) -> None:
-    """Leaves ``parameters``, a share or a count, of the LoRA parameters of ``network``, in place.
+    """Keep ``parameters``, a share or a count, of the LoRA parameters of ``network``, in place.
 
-    The importance of a pair: ``magnitude`` |s| · ‖a_i‖ · ‖b_i‖, its update's Frobenius norm; ``taylor`` and
-    ``diff-pruning`` |⟨a_i, ∂L/∂a_i⟩|, the first-order change of the loss without it (⟨b_i, ∂L/∂b_i⟩ is the same),
-    read from the parameters' ``grad``; ``random``; ``reinitialised`` chooses by magnitude and draws the remaining
-    pairs anew. The least go first, whatever their layer, but every layer keeps one. The scale s of the others
-    stays, so that rank, alpha and the adapter's configuration change with it.
+    The importance of a pair is, for ``magnitude``, its update's Frobenius norm |s| · ‖a_i‖ · ‖b_i‖; for ``taylor`` and
+    ``diff-pruning``, the first-order change of the loss without it, |⟨a_i, ∂L/∂a_i⟩| (equal to |⟨b_i, ∂L/∂b_i⟩|), from
+    the parameters' ``grad``; for ``random``, a random number. ``reinitialised`` chooses by magnitude and draws the
+    remaining pairs anew. The least important pairs of all layers are removed first, but every layer keeps one. The
+    scale s stays the same, so alpha and the adapter's configuration change with the rank.
     """
     adapters = [*_adapters(network)]
     total = sum(adapter.rank * adapter.pair_size for adapter in adapters)
@@ -72,14 +75,14 @@ def prune_ranks(network: nn.Module, parameters: float, *, importance: Importance
 
 def _adapters(network: nn.Module) -> Iterator[_Adapter]:
     for layer_name, layer in network.named_modules():
-        # told by its parts, not its class, so that peft is needed only where there is an adapter
+        # recognised by its attributes, not its class, so that peft is needed only where there is an adapter
         if hasattr(layer, "lora_A") and hasattr(layer, "lora_B"):
             for name in layer.lora_A:
                 yield _Adapter(layer, layer_name.removeprefix("base_model.model."), name)
 
 
 def _scores(adapter: _Adapter, importance: Importance, seed: int) -> Tensor:
-    """(rank,)"""
+    """Return the importance of each pair, (rank,)."""
     a, b = adapter.a.weight, adapter.b.weight
     if importance == "random":
         generator = torch.Generator().manual_seed(derive_seed(seed, adapter.layer_name))
@@ -92,8 +95,8 @@ def _scores(adapter: _Adapter, importance: Importance, seed: int) -> Tensor:
 
 
 def _least(adapters: list[_Adapter], scores: list[Tensor], excess: int) -> list[set[int]]:
-    """Each adapter's pairs to remove, the lowest scores first, until the nearest to ``excess`` parameters is gone."""
-    # of equals (fresh adapters update nothing) the last of every layer go first, so evenly
+    """Return each adapter's pairs to remove, lowest scores first, so that about ``excess`` parameters are removed."""
+    # among equal scores (a fresh adapter updates nothing) the last pairs of every layer come first, hence evenly
     order = sorted(
         (score, -pair, row) for row, values in enumerate(scores) for pair, score in enumerate(values.tolist())
     )
@@ -121,9 +124,9 @@ def _remove(adapter: _Adapter, pairs: set[int]) -> None:
 
 
 def _describe(network: nn.Module, adapters: list[_Adapter]) -> None:
-    """Writes every layer's rank and alpha into the adapters' configurations, from which peft and diffusers load."""
+    """Write every layer's rank and alpha to the adapters' configurations, from which peft and diffusers load."""
     for name, config in cast(Any, network).peft_config.items():
         own = [adapter for adapter in adapters if adapter.name == name]
-        # all layers, since of several patterns that fit peft takes the first
+        # all layers, since peft takes the first of several patterns that match
         config.rank_pattern = {adapter.layer_name: adapter.rank for adapter in own}
         config.alpha_pattern = {adapter.layer_name: adapter.layer.lora_alpha[name] for adapter in own}

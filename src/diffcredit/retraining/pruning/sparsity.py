@@ -1,4 +1,4 @@
-"""What a study may say about the sparse model, and the sparse model itself."""
+"""The settings of the sparse model, and the sparse model itself."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from annotated_types import Gt
 
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.kept import kept_model
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Fraction, PositiveInt, Training
-from diffcredit.retraining.protocol import Ground
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.pruning.channels import prune
 from diffcredit.retraining.pruning.gradients import collect_gradients
 from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance, scores_for
@@ -21,12 +21,12 @@ from diffcredit.util.seeds import derive_seed
 
 @dataclass
 class Sparsity:
-    """How the base model is pruned, and how it recovers.
+    """Settings of pruning the base model and of its recovery.
 
-    ``parameters`` is the share of the base model's parameters to keep, in (0, 1), or their number; of a model with
-    LoRA adapters, the adapters' parameters. ``importance`` tells which channels (or rank pairs) stay. Widths are
-    multiples of ``multiple``, which tensor cores like, where the architecture allows. The pruned model recovers for
-    ``recover_steps`` on all contributions, at ``recover_learning_rate`` (the base model's unless given).
+    ``parameters`` is the share of the base model's parameters to keep, in (0, 1), or their number; for a model with
+    LoRA adapters, of the adapters' parameters. ``importance`` decides which channels (or rank pairs) are kept. Where
+    the architecture allows it, widths are multiples of ``multiple``, which suits tensor cores. The pruned model is
+    trained for ``recover_steps`` on all contributions at ``recover_learning_rate`` (by default the base model's).
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -37,25 +37,25 @@ class Sparsity:
     recover_steps: PositiveInt = 10_000
     recover_learning_rate: Annotated[float, Gt(0)] | None = None
 
-    def model(self, ground: Ground) -> DiffusionModel:
-        """The base model, pruned and recovered: kept in ``ground.folder`` and found again."""
-        recovery = self.recovery(ground.training)
+    def model(self, context: RetrainingContext) -> DiffusionModel:
+        """Return the base model, pruned and recovered; it is cached in ``context.folder``."""
+        recovery = self.recovery(context.training)
         settings = [self.parameters, self.importance, self.multiple, dataclasses.asdict(recovery)]
-        identity = fingerprint([ground.base.fingerprint, settings, ground.seed])
+        identity = fingerprint([context.base.fingerprint, settings, context.seed])
         return kept_model(
-            ground.folder / f"sparse-{identity[:12]}",
-            ground.load,
-            lambda: self.pruned(ground),
-            ground.contributions,
+            context.folder / f"sparse-{identity[:12]}",
+            context.load,
+            lambda: self.pruned(context),
+            context.contributions,
             recovery,
-            seed=derive_seed(ground.seed, "recover"),
+            seed=derive_seed(context.seed, "recover"),
             what="recovering the pruned model",
-            progress=ground.progress,
-            device=ground.base.device,
+            progress=context.progress,
+            device=context.base.device,
         )
 
     def recovery(self, base: Training) -> Training:
-        """The base model's training settings with the recovery's in their place."""
+        """Return the training settings of the base model, ``base``, changed to those of the recovery."""
         return dataclasses.replace(
             base,
             steps=self.recover_steps,
@@ -63,15 +63,15 @@ class Sparsity:
             warmup_steps=min(base.warmup_steps, self.recover_steps - 1),
         )
 
-    def pruned(self, ground: Ground) -> DiffusionModel:
-        """A pruned copy of the base model, before its recovery."""
-        model, seed = ground.base.clone(), derive_seed(ground.seed, "prune")
+    def pruned(self, context: RetrainingContext) -> DiffusionModel:
+        """Return a pruned copy of the base model, before its recovery."""
+        model, seed = context.base.clone(), derive_seed(context.seed, "prune")
         if (threshold := GRADIENT_THRESHOLD.get(self.importance)) is not None:
-            collect_gradients(model, ground.data(), seed=seed, threshold=threshold)
+            collect_gradients(model, context.data(), seed=seed, threshold=threshold)
         return self._without_the_least(model, self.importance, seed)
 
     def outline(self, start: DiffusionModel) -> DiffusionModel:
-        """A copy of ``start`` as large as the sparse model will be, for foreseeing costs."""
+        """Return a copy of ``start`` of the sparse model's size, from which costs are estimated."""
         return self._without_the_least(start.clone(), "magnitude", seed=0)
 
     def _without_the_least(self, model: DiffusionModel, importance: Importance, seed: int) -> DiffusionModel:

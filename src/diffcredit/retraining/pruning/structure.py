@@ -1,7 +1,7 @@
-"""Which channels of a network exist or go together, and how many parameters any choice of widths leaves.
+"""The sets of channels that must be removed together, and the number of parameters that any choice of widths leaves.
 
-torch-pruning follows the network's computation once; widths are then searched by counting alone, since a
-layer's parameters are a product of its widths.
+torch-pruning traces the network once. Widths are then searched by counting alone, since the number of a layer's
+parameters is a product of its widths.
 """
 
 import math
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from diffcredit.diffusion.networks import parameter_count
 
 Example = dict[str, Tensor]
-"""Inputs on which the network's structure is traced."""
+"""Inputs with which the network's structure is traced."""
 
 Integers = NDArray[np.int64]
 
@@ -27,11 +27,11 @@ LAYERS = (nn.Conv2d, nn.Linear, nn.GroupNorm, nn.LayerNorm)
 
 @dataclass(frozen=True)
 class Coupled:
-    """Channels that several layers share: made by some, added, normalised and read by others.
+    """Channels that several layers share: some layers produce them, others add, normalise or read them.
 
-    There are ``width`` of them, in ``parts`` equal parts (the groups of a GroupNorm, the heads of an attention)
-    that must stay equally wide; the width stays a multiple of ``grain``. ``linear``: no convolution has them;
-    they are the time embedding's or an attention's. ``name`` is that of a layer that makes them.
+    There are ``width`` of them, in ``parts`` equal parts (the groups of a GroupNorm, the heads of an attention) that
+    must stay equally wide; the width stays a multiple of ``grain``. ``linear``: no convolution has them, so they belong
+    to the time embedding or an attention. ``name`` is that of a layer that produces them.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Coupled:
     group: torch_pruning.Group
 
     def levels(self, multiple: int) -> list[int]:
-        """The widths that can be kept, ascending: multiples of the grain and of ``multiple``, and all.
+        """Return the possible widths, ascending: multiples of the grain and of ``multiple``, and the full width.
 
-        Where no smaller width is a multiple of both (8 channels, 4 groups, multiples of 16): of the grain alone.
+        Where no smaller width is a multiple of both (8 channels, 4 groups, multiples of 16), multiples of the grain.
         """
         step = math.lcm(self.grain, multiple)
         step = step if step < self.width else self.grain
@@ -53,11 +53,11 @@ class Coupled:
 
 @dataclass(frozen=True)
 class Structure:
-    """A network's n sets of coupled channels, and how its L layers are made of them.
+    """A network's n sets of coupled channels, and their places in its L layers.
 
-    ``outputs`` and ``inputs`` (L, n): how many times each set stands in a layer's outputs and inputs. ``shape``
-    (L, 4): the layer's outputs, inputs, kernel size and number of biases an output; a norm has one input.
-    ``others``: parameters of no such layer, which stay.
+    ``outputs`` and ``inputs`` (L, n): how often each set occurs in a layer's outputs and inputs. ``shape`` (L, 4): the
+    layer's outputs, inputs, kernel size and number of biases per output; a norm has one input. ``others``: the number
+    of parameters of other layers, which are kept.
     """
 
     coupled: tuple[Coupled, ...]
@@ -77,20 +77,21 @@ class Structure:
         return np.array([channels.linear for channels in self.coupled])
 
     def count(self, widths: Integers) -> Integers:
-        """The parameters that each row of ``widths`` (k, n) leaves, (k,): Σ_layers out · (in · kernel + biases)."""
+        """Count the parameters that each row of ``widths`` (k, n) leaves, (k,): Σ_layers out · (in · kernel +
+        biases)."""
         gone = self.full - widths
         out, into, kernel, biases = self.shape.T
         return ((out - gone @ self.outputs.T) * ((into - gone @ self.inputs.T) * kernel + biases)).sum(1) + self.others
 
 
 def trace(network: nn.Module, example: Example) -> tuple[torch_pruning.DependencyGraph, Structure]:
-    """torch-pruning's graph and the structure of ``network``, a U-Net of diffusers, on any device, meta included.
+    """Return torch-pruning's graph and the structure of ``network``, a U-Net of diffusers on any device, meta included.
 
-    The outputs of ``conv_out`` are the image's channels and stay.
+    The outputs of ``conv_out`` are the image's channels and are kept.
     """
     device = next(network.parameters()).device
     inputs = {name: tensor.to(device) for name, tensor in example.items()}
-    graph = torch_pruning.DependencyGraph().build_dependency(network, cast(Any, inputs))  # its hint leaves out names
+    graph = torch_pruning.DependencyGraph().build_dependency(network, cast(Any, inputs))  # its type hint omits dicts
     names: dict[nn.Module, str] = {
         module: name for name, module in network.named_modules() if isinstance(module, LAYERS)
     }
@@ -121,18 +122,18 @@ def _coupled(
     makers = [dep.target.module for dep in items if graph.is_out_channel_pruning_fn(dep.handler)]
     width, linear = len(group[0].idxs), not any(isinstance(member, nn.Conv2d) for member in members)
     parts = math.lcm(_common(members), *(heads.get(maker, 1) for maker in makers))
-    # a convolution that meets no norm moves in the norms' steps too, so that one ratio gives one width a resolution
+    # convolutions without a norm take the norms' steps too, so that one ratio gives one width per resolution
     grain = parts if linear or width % norms else math.lcm(parts, norms)
     return Coupled(min(names[maker] for maker in makers), width, parts, grain, linear, group)
 
 
 def _common(modules: Sequence[nn.Module]) -> int:
-    """The number that every GroupNorm's number of groups divides."""
+    """Return the least common multiple of the numbers of groups of all GroupNorms."""
     return math.lcm(*(module.num_groups for module in modules if isinstance(module, nn.GroupNorm)))
 
 
 def _heads(network: nn.Module) -> dict[nn.Module, int]:
-    """The number of heads that each projection's channels belong to: every head must lose as many."""
+    """Return the number of heads of each projection: every head must lose equally many channels."""
     return {
         projection: attention.heads
         for attention in network.modules()

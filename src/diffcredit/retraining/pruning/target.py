@@ -1,15 +1,15 @@
-"""How many parameters a pruned network shall have, and what is said when it cannot."""
+"""The number of parameters that a pruned network is to have, and the error where it cannot."""
 
 from collections.abc import Iterable
 
 from diffcredit.errors import UserError
 
 TOLERANCE = 0.02
-"""How far, in relation to it, a target may be missed."""
+"""Relative error of the number of parameters that is accepted."""
 
 
 def target_count(parameters: float, total: int) -> int:
-    """The number of parameters that ``parameters`` means: a share of ``total`` in (0, 1), or a count up to it."""
+    """Return the number that ``parameters`` means: a share of ``total`` in (0, 1), or a count up to it."""
     if parameters <= 0 or 1 <= parameters < 2 or parameters > total:
         raise UserError(
             f"parameters: {parameters:,} is not accepted; a share between 0 and 1, or a count up to "
@@ -19,7 +19,7 @@ def target_count(parameters: float, total: int) -> int:
 
 
 def check_reached(target: int, total: int, counts: Iterable[int]) -> None:
-    """Raises a UserError unless one of ``counts``, all that were found possible, is near enough to ``target``."""
+    """Raise a UserError unless one of the possible ``counts`` is near enough to ``target``."""
     below = max((count for count in counts if count <= target), default=None)
     above = min((count for count in counts if count >= target), default=None)
     near = [count for count in (below, above) if count is not None]

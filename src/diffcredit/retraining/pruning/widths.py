@@ -1,4 +1,4 @@
-"""Widths that leave a wanted number of parameters, balanced over the network."""
+"""Widths that leave the wanted number of parameters, balanced over the network."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from diffcredit.retraining.pruning.structure import Integers, Structure
 from diffcredit.retraining.pruning.target import check_reached
 
 NEAR = 0.01
-"""How far, in relation to it, a target may be missed for the sake of even widths."""
+"""Relative error of the number of parameters that is accepted for the sake of even widths."""
 
 BALANCE = 0.25
-"""How far the share of the linear channels that is kept may be from that of the convolutions'."""
+"""Largest difference between the shares of linear channels and of convolutions' channels that are kept."""
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """Widths (n,), the parameters they leave, and by how much linear channels and convolutions keep other shares."""
+    """Widths (n,), the parameters they leave, and the difference of the shares of linear and other channels kept."""
 
     widths: Integers
     count: int
@@ -27,13 +27,13 @@ class _Choice:
 
 
 def widths_for(structure: Structure, target: int, multiple: int) -> Integers:
-    """(n,): the channels that each set of coupled channels keeps, for as near as possible ``target`` parameters.
+    """Return the width of each set of coupled channels, (n,), for about ``target`` parameters.
 
-    One ratio for all convolutions comes first: each keeps the smallest allowed width of at least that share, so
-    that layers of one width stay of one width. With 32 norm groups these steps are coarse; the linear channels,
-    the time embedding's and the attentions', fill the gap in small steps. Where these would have to keep a share
-    that differs by more than ``BALANCE`` from the convolutions', some convolutions move on to the next ratio's
-    widths, the widest first. Raises a UserError when the target is missed by over 2 %.
+    First, all convolutions take one ratio: each keeps the smallest allowed width of at least that share, so that layers
+    of one width stay of one width. With 32 norm groups these steps are coarse; the linear channels, those of the time
+    embedding and the attentions, fill the gap in small steps. If their share would differ by more than ``BALANCE`` from
+    the convolutions', some convolutions take the next ratio's widths, the widest first. Raises a UserError if the
+    target is missed by over 2 %.
     """
     path = _linear_path(structure, multiple)
     ratios = _ratios(structure, multiple)
@@ -50,11 +50,11 @@ def widths_for(structure: Structure, target: int, multiple: int) -> Integers:
 
 
 def _ratios(structure: Structure, multiple: int) -> list[Integers]:
-    """Widths (n,) for every ratio at which one of the convolutions changes, from 1 down; linear channels are full."""
+    """Return widths (n,) for every ratio at which a convolution changes, from 1 down, with all linear channels."""
     levels = {
         index: channels.levels(multiple) for index, channels in enumerate(structure.coupled) if not channels.linear
     }
-    # fractions, since 3/7 of 448 channels are 192 and not a rounding error more
+    # fractions, since 3/7 of 448 channels are exactly 192
     ratios = {Fraction(level, possible[-1]) for possible in levels.values() for level in possible}
     plans = []
     for ratio in sorted(ratios, reverse=True):
@@ -66,7 +66,7 @@ def _ratios(structure: Structure, multiple: int) -> list[Integers]:
 
 
 def _linear_path(structure: Structure, multiple: int) -> Integers:
-    """(k, n): from the least of the linear channels to all, one step of one set a row, the smallest share first."""
+    """Return widths (k, n) from the fewest linear channels to all, one step of one set per row, least share first."""
     levels = {index: channels.levels(multiple) for index, channels in enumerate(structure.coupled) if channels.linear}
     start = structure.full
     for index, possible in levels.items():
@@ -84,7 +84,7 @@ def _linear_path(structure: Structure, multiple: int) -> Integers:
 
 
 def _between(structure: Structure, ratios: Sequence[Integers], path: Integers, target: int) -> list[Integers]:
-    """Widths from the last ratio that leaves at least ``target`` parameters to the next, one set after the other."""
+    """Return widths from the last ratio that leaves at least ``target`` parameters to the next, one set at a time."""
     even = [_filled(structure, widths, path, None).count for widths in ratios]
     after = next((index for index, count in enumerate(even) if count < target), len(ratios))
     if after in (0, len(ratios)):
@@ -100,7 +100,7 @@ def _between(structure: Structure, ratios: Sequence[Integers], path: Integers, t
 
 
 def _filled(structure: Structure, widths: Integers, path: Integers, target: int | None) -> _Choice:
-    """The convolutions' ``widths`` with the row of ``path`` that comes nearest to ``target``; None: to balance."""
+    """Combine the convolutions' ``widths`` with the row of ``path`` nearest to ``target``; None: nearest to balance."""
     linear, rows = structure.linear, _rows(structure, widths, path)
     counts = structure.count(rows)
     kept = rows / structure.full
@@ -110,11 +110,11 @@ def _filled(structure: Structure, widths: Integers, path: Integers, target: int 
 
 
 def _rows(structure: Structure, widths: Integers, path: Integers) -> Integers:
-    """(k, n): the convolutions' ``widths`` with every row of ``path``."""
+    """Return the convolutions' ``widths`` with every row of ``path``, (k, n)."""
     return np.where(structure.linear, path, widths)
 
 
 def _balanced(choices: Sequence[_Choice], target: int) -> _Choice | None:
-    """The best balanced of those that come near enough to ``target``."""
+    """Return the best balanced choice that is near enough to ``target``."""
     near = [c for c in choices if abs(c.count - target) <= NEAR * target and c.imbalance <= BALANCE]
     return min(near, key=lambda choice: choice.imbalance, default=None)

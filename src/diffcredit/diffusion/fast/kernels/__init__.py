@@ -1,1 +1,1 @@
-"""What the fast path runs on a GPU where no library has a kernel for many networks at once, in Triton's language."""
+"""GPU kernels in Triton for operations of many networks at once that no library offers. A *slope* is a gradient."""

@@ -1,9 +1,9 @@
-"""Group normalisation of images channels last, with what comes before and after it in a residual block: a shift of each
-image's channels, and SiLU. Both directions read what they need once and are bound by the few operations of a number,
-so that constants of a channel are put together before its pixels are looked at.
+"""Group normalisation of channels-last images, with the operations around it in a residual block: a shift of each
+image's channels before, and SiLU after. Both directions read their inputs once and are bound by the few operations per
+number, so the constants of a channel are combined before its pixels are read.
 
-Images may come in two parts, the first ``SPLIT`` channels in one tensor and the rest in another, as they do where a
-network puts images of its way down beside those of its way up: then they need not be copied into one tensor first.
+Images may come in two parts, the first ``SPLIT`` channels in one tensor and the rest in another, as at a U-Net's skip
+connections; then they need not be concatenated first.
 """
 
 import triton
@@ -12,14 +12,14 @@ import triton.language as tl
 
 @triton.jit
 def _sigmoid(z):
-    """1 / (1 + e^−z), with a reciprocal root in place of a division, which takes several times as long."""
+    """1 / (1 + e^−z), by a reciprocal root, which is several times faster than a division."""
     root = tl.rsqrt(1.0 + tl.exp2(z * -1.4426950408889634))
     return root * root
 
 
 @triton.jit
 def _lanes(channels, EACH: tl.constexpr, GROUPS: tl.constexpr, CHANNELS: tl.constexpr):
-    """The channels of this program, and which of its lanes have one."""
+    """Return the lanes of this program, their channels, and which lanes have one."""
     lane = tl.arange(0, CHANNELS)
     channel = tl.program_id(0) * (GROUPS * EACH) + lane
     return lane, channel, (lane < GROUPS * EACH) & (channel < channels)
@@ -27,14 +27,14 @@ def _lanes(channels, EACH: tl.constexpr, GROUPS: tl.constexpr, CHANNELS: tl.cons
 
 @triton.jit
 def _over_groups(values, lane, EACH: tl.constexpr):
-    """Of each lane, the sum over the lanes of its group."""
+    """Return for each lane the sum over the lanes of its group."""
     group = lane // EACH
     return tl.sum(tl.where(group[:, None] == group[None, :], values[None, :], 0.0), axis=1)
 
 
 @triton.jit
 def _pixels(x, other, start, pixel, channel, mask, channels, SPLIT: tl.constexpr):
-    """Images' numbers (pixels, channels) from the number ``start`` of pixels on, float32."""
+    """Load a tile (pixels, channels) from pixel ``start`` on, as float32."""
     if SPLIT == 0:
         at = x + start * channels + (pixel[:, None] * channels + channel[None, :])
         return tl.load(at, mask=mask, other=0.0).to(tl.float32)
@@ -47,7 +47,7 @@ def _pixels(x, other, start, pixel, channel, mask, channels, SPLIT: tl.constexpr
 
 @triton.jit
 def _put(values, x, other, start, pixel, channel, mask, channels, SPLIT: tl.constexpr):
-    """Stores what :func:`_pixels` reads."""
+    """Store a tile where :func:`_pixels` loads it."""
     values = values.to(x.dtype.element_ty)
     if SPLIT == 0:
         tl.store(x + start * channels + (pixel[:, None] * channels + channel[None, :]), values, mask=mask)
@@ -83,8 +83,9 @@ def norm(
     SHIFTED: tl.constexpr,
     SILU: tl.constexpr,
 ):
-    """y = SiLU(w x̂ + b) of one image's ``GROUPS`` groups of ``EACH`` channels, x̂ = (x + shift − mean) · scale;
-    ``images`` in a row share their weights. ``WHOLE``: all pixels fit into the registers, else they are read twice."""
+    """Compute y = SiLU(w x̂ + b) for one image's ``GROUPS`` groups of ``EACH`` channels, with x̂ = (x + shift − mean) ·
+    scale. ``images`` in a row share their weights. ``WHOLE``: all pixels fit into registers, else they are read
+    twice."""
     image = tl.program_id(1).to(tl.int64)
     lane, channel, known = _lanes(channels, EACH, GROUPS, CHANNELS)
     pixel = tl.arange(0, PIXELS)
@@ -124,7 +125,7 @@ def norm(
 
 @triton.jit
 def _risen(slope, seen, factor, constant, SILU: tl.constexpr):
-    """The slope before SiLU, from that after it."""
+    """Return the slope before SiLU, given that after it."""
     if SILU:
         z = seen * factor[None, :] + constant[None, :]
         gate = _sigmoid(z)
@@ -161,8 +162,8 @@ def norm_slopes(
     SILU: tl.constexpr,
     ADDED: tl.constexpr,
 ):
-    """From the slopes of y to those of x, plus what is ``added`` to them; and of each image's channels, in ``sums``
-    (3, n, channels), the slopes of the weights, of the biases and of the shifts."""
+    """Compute from the slopes of y those of x, plus ``added``; and for each image's channels, in ``sums`` (3, n,
+    channels), the slopes of the weights, the biases and the shifts."""
     image = tl.program_id(1).to(tl.int64)
     lane, channel, known = _lanes(channels, EACH, GROUPS, CHANNELS)
     pixel = tl.arange(0, PIXELS)

@@ -1,7 +1,7 @@
 """Convolutions as products of matrices, for many networks at once.
 
-With few channels what counts is not the products but how many instructions tell where to load from. So sizes are known
-when a kernel is compiled, and where a pixel lies and which of its neighbours there are is found out once.
+With few channels the cost is not the products but the instructions that compute addresses. So sizes are compile-time
+constants, and a pixel's address and its existing neighbours are computed once.
 """
 
 import triton
@@ -10,8 +10,8 @@ import triton.language as tl
 
 @triton.jit
 def _seen(first, SIZE: tl.constexpr, SIDE: tl.constexpr, STRIDE: tl.constexpr, BACK: tl.constexpr):
-    """As bits: which of ``SIDE`` taps see one of ``SIZE`` places. Forward, tap v sees the place first + v; back, it was
-    seen from (first − v) / stride if that is a whole number."""
+    """Return, as bits, which of ``SIDE`` taps fall on one of ``SIZE`` positions. Forward, tap v falls on first + v;
+    back, on (first − v) / stride if that is an integer."""
     bits = tl.zeros_like(first)
     for tap in tl.static_range(SIDE):
         if BACK:
@@ -54,7 +54,7 @@ def product(
     TERMS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One tile of y (rows, columns) of one model, plus what is ``added``. ``BACK``: from the gradient of the output to
+    """Compute one tile of y (rows, columns) of one model, plus ``added``. ``BACK``: from the gradient of the output to
     that of the input."""
     model = tl.program_id(1).to(tl.int64)
     tiles: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS

@@ -1,6 +1,6 @@
-"""Sums over pixels of the output's gradient times the images: the gradients of convolutions' weights. Each program adds
-up one piece of the rows for a tile of (out, in) channels; pieces are added up by who calls, so that nothing depends on
-the order in which programs run."""
+"""Gradients of convolutions' weights: sums over pixels of the output's gradient times the images. Each program sums one
+piece of the rows for a tile of (out, in) channels. The caller adds the pieces, so that nothing depends on the order in
+which programs run."""
 
 import triton
 import triton.language as tl
@@ -10,8 +10,8 @@ import triton.language as tl
 def _add_up_slopes(
     slope, bias_sums, place, column, first, last, ROWS: tl.constexpr, OUT: tl.constexpr, OUTPUTS: tl.constexpr
 ):
-    """The gradient's own sums over the rows from ``first`` to ``last``, for biases. Apart from the products: beside
-    them, sums on the way would make the tensor cores wait."""
+    """Sum the gradient over the rows from ``first`` to ``last``, for biases. Separate from the products, where it would
+    make the tensor cores wait."""
     total = tl.zeros((OUT,), dtype=tl.float32)
     for start in range(first, last, ROWS):
         row = start + tl.arange(0, ROWS)
@@ -44,8 +44,8 @@ def weight_sums(
     PRECISION: tl.constexpr,
     BIASED: tl.constexpr,
 ):
-    """For any stride and padding: the 1 or 3 taps of one line of the kernel, which share what is loaded of the
-    gradient. ``sums`` (piece, model, out, tap, in), and if ``BIASED`` ``bias_sums`` (piece, model, out)."""
+    """For any stride and padding: the 1 or 3 taps of one line of the kernel, which share the loaded gradient. Results
+    are ``sums`` (piece, model, out, tap, in) and, if ``BIASED``, ``bias_sums`` (piece, model, out)."""
     models = tl.num_programs(2)
     model, piece = tl.program_id(2).to(tl.int64), tl.program_id(1)
     into_tiles = tl.cdiv(CHANNELS, INTO)
@@ -101,7 +101,7 @@ def weight_sums(
 
 @triton.jit
 def _known(row, rows, column, COUNT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr):
-    """Which of a tile's numbers there are; all, and that is known when compiled, where tiles come out ``EVEN``."""
+    """Return which numbers of a tile exist; if tiles are ``EVEN``, all of them, known at compile time."""
     known = tl.full((ROWS, COLUMNS), True, dtype=tl.int1)
     if not EVEN:
         known = known & (row < rows)[:, None]
@@ -123,7 +123,7 @@ def _slopes_of_three_lines(
     OUT: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """The output's gradient in the lines that a pixel's kernel, one line lower, level or higher, has its middle in."""
+    """Return the output's gradient one line below, at and one line above each pixel."""
     top = (row // WIDTH) % HEIGHT
     at = slope + row[:, None] * OUTPUTS + column[None, :]
     known = _known(row, rows, column, OUTPUTS, ROWS, OUT, EVEN)
@@ -153,7 +153,7 @@ def weight_lines(
     EVEN: tl.constexpr,
 ):
     """All nine taps of a 3 × 3 kernel with stride 1 and padding 1: three lines of the gradient times a line of the
-    images and its two neighbours, so that six tiles that are loaded make nine products."""
+    images and its two shifts, so that six loaded tiles make nine products."""
     models = tl.num_programs(2)
     model, piece = tl.program_id(2).to(tl.int64), tl.program_id(1)
     into_tiles = tl.cdiv(CHANNELS, INTO)
@@ -227,8 +227,8 @@ def weight_windows(
     BIASED: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """The same with few channels, for which a tile (out, in) is too small for the tensor cores: a pixel, its two
-    neighbours and one place that stays empty side by side make one tile (4 · in, out) of each line."""
+    """The same with few channels, where a tile (out, in) is too small for the tensor cores: a pixel, its two neighbours
+    and one empty position together make one tile (4 · in, out) of each line."""
     models = tl.num_programs(2)
     model, piece = tl.program_id(2).to(tl.int64), tl.program_id(1)
     into_tiles = tl.cdiv(CHANNELS, INTO)

@@ -1,11 +1,12 @@
-"""Where a network's own code puts tensors together, kernels of the fast path may take them apart, and the other way.
+"""Fusion of concatenations and sums, which diffusers' blocks write between layers, with the layers' kernels.
 
-diffusers' blocks write ``cat`` and ``+`` between layers. Within :class:`Seams`, a layer that is given a ``cat`` can ask
-what it was put together from, and a sum with the result of a layer is made by that layer's own kernel. The blocks' code
-runs as it is; what nobody needs any more is left out of the trace.
+Within :class:`FusionMode`, a layer that receives a concatenation can ask for its parts, and the sum of a layer's result
+with another tensor is computed by the layer's own kernel. The blocks' code is unchanged; results that are no longer
+used are eliminated from the trace.
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -15,36 +16,37 @@ from torch.overrides import TorchFunctionMode
 
 _SUMS = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__}
 _MOVES = {torch.Tensor.transpose, torch.Tensor.reshape}
-_current: list["Seams"] = []
+# Layers look the mode up here: diffusers' blocks, which call them, cannot pass it on.
+_current: ContextVar["FusionMode | None"] = ContextVar("fusion", default=None)
 
 Adding = Callable[[Tensor], Tensor]
 
 
-class Seams(TorchFunctionMode):
-    """Remembers, while a function is traced, which images were put together from two, and which can be added to."""
+class FusionMode(TorchFunctionMode):
+    """A memory of which images are concatenations and which results have a fused sum, while a function is traced."""
 
     def __init__(self) -> None:
         super().__init__()
-        # by the results' identities; the results stay, so that no other has the same
+        # by the results' ids; the results are kept alive, so that ids stay unique
         self._parts: dict[int, tuple[Tensor, tuple[Tensor, Tensor]]] = {}
         self._adding: dict[int, tuple[Tensor, Adding]] = {}
 
-    def __enter__(self) -> "Seams":
-        _current.append(self)
+    def __enter__(self) -> "FusionMode":
+        self._token = _current.set(self)
         super().__enter__()
         return self
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         super().__exit__(exc_type, exc_val, exc_tb)
-        _current.pop()
+        _current.reset(self._token)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _changes(func, args, kwargs):  # what was remembered may have been made from it
+        if _changes(func, args, kwargs):  # it may be part of what was remembered
             self._parts.clear()
             self._adding.clear()
         if func in _SUMS and len(args) == 2 and not kwargs:
-            # the later one, since the other may be what was added to, and used, before
+            # the later result, since the earlier one may have been used before
             latest = next((each for each in reversed(self._adding) if each in map(id, args)), None)
             if latest is not None:
                 result, more = args if id(args[0]) == latest else args[::-1]
@@ -54,7 +56,7 @@ class Seams(TorchFunctionMode):
         if func in _MOVES and id(args[0]) in self._adding and not kwargs:
             self._adding[id(found)] = found, _moved(self._adding[id(args[0])][1], func, args)
         if func is torch.cat:
-            given: list[Any] = [*args, *kwargs.values(), 0]  # however they are named
+            given: list[Any] = [*args, *kwargs.values(), 0]  # by position or by name
             tensors, dim = given[:2]
             if dim == 1 and _are_images(tensors):
                 self._parts[id(found)] = found, (tensors[0], tensors[1])
@@ -62,15 +64,15 @@ class Seams(TorchFunctionMode):
 
 
 def _changes(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a function may change a tensor that it is given: ``add_``, ``y[0] = …``, ``F.silu(y, inplace=True)``."""
+    """Return whether a function may change its arguments: ``add_``, ``y[0] = …``, ``F.silu(y, inplace=True)``."""
     name = getattr(func, "__name__", "")
     in_place = name.endswith("_") and not name.endswith("__")
-    told = getattr(func, "__module__", None) == F.__name__ and any(each is True for each in (*args, *kwargs.values()))
-    return in_place or told or name == "__setitem__" or name.startswith("__i")
+    asked = getattr(func, "__module__", None) == F.__name__ and any(each is True for each in (*args, *kwargs.values()))
+    return in_place or asked or name == "__setitem__" or name.startswith("__i")
 
 
 def _moved(adding: Adding, move: Any, args: Any) -> Adding:
-    """What adds to the result of a ``move`` of what ``adding`` adds to."""
+    """Return the fused sum for the result of a ``move``, given the one, ``adding``, for its argument."""
     shape = args[0].shape
 
     def add(more: Tensor) -> Tensor:
@@ -84,14 +86,16 @@ def _are_images(tensors: Any) -> bool:
     return len(tensors) == 2 and all(each.ndim == 4 and each.dtype == tensors[0].dtype for each in tensors)
 
 
-def parts(x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """What the images ``x`` were put together from, if that is known."""
-    found = _current[-1]._parts.get(id(x)) if _current else None
+def parts_of(x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the two parts that the images ``x`` are a concatenation of, if known."""
+    seams = _current.get()
+    found = None if seams is None else seams._parts.get(id(x))
     return None if found is None else found[1]
 
 
-def can_add(result: Tensor, adding: Adding) -> Tensor:
-    """``result``, of which the sum with another tensor of its shape is ``adding(other)``."""
-    if _current:
-        _current[-1]._adding[id(result)] = result, adding
+def with_addition(result: Tensor, adding: Adding) -> Tensor:
+    """Return ``result`` and remember that its sum with another tensor of its shape is ``adding(other)``."""
+    seams = _current.get()
+    if seams is not None:
+        seams._adding[id(result)] = result, adding
     return result

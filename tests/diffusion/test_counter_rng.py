@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from diffcredit.diffusion.noises import counters, normals, normals_of, quantiles, words
+from diffcredit.diffusion.counter_rng import normal_counters, normals, normals_of, quantiles, words
 
 
 def splitmix64(seed: int, count: int) -> list[int]:
@@ -31,7 +31,7 @@ def test_words_are_those_of_splitmix64():
 def test_tensors_have_the_same_numbers_bit_for_bit():
     keys = torch.tensor([0, 17, -(2**62) - 1])
     for count in (1, 7, 96):
-        found = normals_of(keys, counters(count, torch.device("cpu")), quantiles(torch.device("cpu")))[:, :count]
+        found = normals_of(keys, normal_counters(count, torch.device("cpu")), quantiles(torch.device("cpu")))[:, :count]
         assert torch.equal(found, torch.stack([normals(int(key), count) for key in keys]))
 
 

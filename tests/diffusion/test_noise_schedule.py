@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.noise import NoiseSchedule, dpm_time_steps
+from diffcredit.diffusion.noise_schedule import NoiseSchedule, dpm_time_steps
 from diffcredit.errors import UserError
 
 from . import tiny, tiny_pipelines
@@ -52,11 +52,9 @@ def test_targets_are_those_of_the_closed_form(config, prediction):
     schedule, (x, noise) = NoiseSchedule(config | {"prediction_type": prediction}), draws()
     a = alpha_bar(config)[STEPS][:, None, None, None]
     x64, noise64 = x.double().numpy(), noise.double().numpy()
-    expected = {
-        "epsilon": noise64,
-        "sample": x64,
-        "v_prediction": np.sqrt(a) * noise64 - np.sqrt(1 - a) * x64,
-    }[prediction]
+    expected = {"epsilon": noise64, "sample": x64, "v_prediction": np.sqrt(a) * noise64 - np.sqrt(1 - a) * x64}[
+        prediction
+    ]
     target = schedule.target(x, noise, torch.from_numpy(STEPS))
     np.testing.assert_allclose(target.numpy(), expected, rtol=1e-4, atol=1e-5)
 

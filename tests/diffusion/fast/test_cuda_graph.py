@@ -3,6 +3,7 @@ another is made."""
 
 import gc
 from contextlib import contextmanager, nullcontext
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import training as fast_training
-from diffcredit.diffusion.fast.replaying import WARM_UP, Replayed
+from diffcredit.diffusion.fast.cuda_graph import WARM_UP, Replayed
 
 
 class Card:
@@ -62,7 +63,7 @@ class Owner:
 
     def __init__(self):
         self.times = 0
-        self.step = Replayed(self.work, Stream())
+        self.step = Replayed(self.work, Stream(), Lock())
 
     def work(self):
         self.times += 1
@@ -85,13 +86,13 @@ def test_the_collector_is_left_as_it_was(card, enabled):
     (gc.enable if enabled else gc.disable)()
     try:
         with pytest.raises(ZeroDivisionError):
-            Replayed(lambda: 1 / (0 if card.recording else 1), Stream()).record()
+            Replayed(lambda: 1 / (0 if card.recording else 1), Stream(), Lock()).record()
         assert gc.isenabled() == enabled
     finally:
         gc.enable()
 
 
-def test_a_fleet_that_gives_way_is_gone_before_the_next_is_made(monkeypatch):
+def test_a_fleet_that_gives_way_is_gone_before_the_next_is_made(session, monkeypatch):
     """Of a fleet that holds itself, as one with a recording does."""
     there = []
 
@@ -104,9 +105,8 @@ def test_a_fleet_that_gives_way_is_gone_before_the_next_is_made(monkeypatch):
             pass
 
     monkeypatch.setattr(fast_training, "Fleet", Fleet)
-    monkeypatch.setattr(fast_training, "_latest", [])
     like = DDPM.create("tiny", 8, 0)
     data = like.encode(np.zeros((4, 8, 8, 3), np.uint8))
     for steps in (1, 2, 3):
-        fast_training.fleet_for(like, data, Training(steps=steps, batch_size=2, precision="float32"), 1)
+        fast_training.fleet_for(session, like, data, Training(steps=steps, batch_size=2, precision="float32"), 1)
     assert there == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""The noise schedule: how images drown in noise, what the network learns to tell, and the samplers that undo it."""
+"""The noise schedule, the network's training target, and the samplers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from torch import Tensor
 from diffcredit.errors import UserError
 
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
-# What fixes a schedule; the rest of a diffusers config is about particular samplers.
+# The keys that fix a schedule; the rest of a diffusers config concerns particular samplers.
 KEYS = (
     "num_train_timesteps",
     "beta_start",
@@ -36,7 +36,7 @@ _DPM_KEYS = (*KEYS[:5], "rescale_betas_zero_snr")
 class NoiseSchedule:
     """x_t = √ᾱ_t x + √(1 − ᾱ_t) noise for t = 0..T−1.
 
-    ``config`` has the keys of diffusers' DDIMScheduler; those that are not given have its defaults.
+    ``config`` has the keys of diffusers' DDIMScheduler; missing ones have its defaults.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -58,13 +58,14 @@ class NoiseSchedule:
         return self._ddim.add_noise(x, noise, cast(torch.IntTensor, t))
 
     def target(self, x: Tensor, noise: Tensor, t: Tensor) -> Tensor:
-        """What the network is to predict from x_t: the noise ε, x itself, or v = √ᾱ_t ε − √(1 − ᾱ_t) x."""
+        """Return what the network is to predict from x_t: the noise ε, x itself, or v = √ᾱ_t ε − √(1 − ᾱ_t) x."""
         if self.prediction == "epsilon":
             return noise
         return x if self.prediction == "sample" else self._ddim.get_velocity(x, noise, cast(torch.IntTensor, t))
 
-    def foreseen(self, prediction: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-        """x̂₀: what ``prediction`` says that x_t at the one time step ``t`` comes from, cut off where samplers do so."""
+    def predicted_x0(self, prediction: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """Return x̂₀, the estimate of x given the ``prediction`` from x_t at one time step ``t``, clipped as samplers
+        do."""
         alpha = self._ddim.alphas_cumprod[t]  # a number on the CPU goes with x_t on any device
         if self.prediction == "epsilon":
             x = (x_t - (1 - alpha).sqrt() * prediction) / alpha.sqrt()
@@ -74,7 +75,7 @@ class NoiseSchedule:
         return x.clamp(-most, most) if self._ddim.config["clip_sample"] else x
 
     def min_snr_weights(self, t: Tensor, gamma: float) -> Tensor:
-        """Each sample's weight (m,) under Min-SNR-γ (Hang et al. 2023), with SNR_t = ᾱ_t / (1 − ᾱ_t):
+        """Return each sample's weight (m,) under Min-SNR-γ (Hang et al. 2023), with SNR_t = ᾱ_t / (1 − ᾱ_t):
         min(SNR, γ) for x-prediction, over SNR for ε, over SNR + 1 for v."""
         alphas = self._ddim.alphas_cumprod.to(t.device)[t]
         snr = alphas / (1 - alphas)
@@ -84,7 +85,7 @@ class NoiseSchedule:
         return clipped if self.prediction == "sample" else clipped / (snr + 1)
 
     def sampler(self, name: str, steps: int) -> "Sampler":
-        """A fresh sampler: ``ddim`` with η = 0 (Song et al. 2021), ``pndm`` (Liu et al. 2022) or ``dpm``, the
+        """Return a fresh sampler: ``ddim`` with η = 0 (Song et al. 2021), ``pndm`` (Liu et al. 2022) or ``dpm``, the
         second-order multistep DPM-Solver++ (Lu et al. 2022)."""
         if steps > self.time_steps:
             raise UserError(
@@ -106,61 +107,60 @@ class NoiseSchedule:
         else:
             raise UserError(f"sampling.scheduler: {name!r}; accepted: ddim, pndm, dpm")
         scheduler.set_timesteps(steps)
-        # Where x̂₀ is cut off, the noise is what then remains, as the method's authors have it. diffusers by default
-        # keeps the noise from before the cut: each step pulls anew, and more steps change images without end.
+        # Where x̂₀ is clipped, the noise is computed from the clipped x̂₀, as the method's authors do. diffusers by
+        # default keeps the noise from before: then images do not converge as the number of steps grows.
         clips = name == "ddim" and self._ddim.config["clip_sample"]
         return Sampler(scheduler, options={"use_clipped_model_output": True} if clips else {})
 
     def _dpm(self, steps: int) -> "Sampler":
-        """DPM-Solver++ of x̂₀ as :meth:`foreseen` has it, cut off where the schedule says so."""
+        """Return DPM-Solver++ on :meth:`predicted_x0`, clipped where the schedule says so."""
         if self.prediction == "epsilon" and self.config.get("rescale_betas_zero_snr"):
             raise UserError(
                 "sampling.scheduler: 'dpm' takes no model that predicts the noise and ends in pure noise "
                 "(rescale_betas_zero_snr), as this one does; accepted: ddim"
             )
         options = {key: self.config[key] for key in _DPM_KEYS if key in self.config}
-        # The solver is given x̂₀, so that what is cut off is one differential equation whatever the steps. Order 3 comes
-        # no nearer than 2.
+        # The solver receives x̂₀, so that clipping gives one differential equation for any number of steps. Order 3 is
+        # not more accurate than 2.
         scheduler = DPMSolverMultistepScheduler(**options, prediction_type="sample", solver_order=2)
         scheduler.set_timesteps(timesteps=dpm_time_steps(self.time_steps, steps))
-        return Sampler(scheduler, self.foreseen)
+        return Sampler(scheduler, self.predicted_x0)
 
 
 def dpm_time_steps(time_steps: int, steps: int) -> list[int]:
-    """t_k = T (k/n)^1.2 − 1 for k = n, …, 1: from T − 1, where noise begins, each once.
+    """Return t_k = T (k/n)^1.2 − 1 for k = n, …, 1, from T − 1 down, each once.
 
-    The last step, from t_1 to no noise, is of first order and dominates the error of equal steps; with the exponent 1.2
-    it is shorter. Chosen on two pruned U-Nets of 16-pixel OpenMoji, by the distance from 1,000 DDIM steps of the same
-    equation (root mean square, of pixels in [−1, 1]): where x̂₀ is cut off, 0.04 in 10 steps and 0.02 in 20, against
-    0.05 and 0.03 of equal steps; where it is not, 0.08 and 0.02, against 0.07 and 0.03 to 0.05. Steps that are smaller
-    still where there is little noise (exponent 1.5, Karras's, Lu's) can be nearer from 10 or 20 steps on, and are
-    further than these in 5.
+    The last step, from t_1 to no noise, is of first order and dominates the error of equal steps; the exponent 1.2
+    makes it shorter. It was chosen on two pruned U-Nets of 16-pixel OpenMoji by the distance from 1,000 DDIM steps of
+    the same equation (root mean square of pixels in [−1, 1]). With clipped x̂₀: 0.04 in 10 steps and 0.02 in 20,
+    against 0.05 and 0.03 for equal steps. Without: 0.08 and 0.02, against 0.07 and 0.03 to 0.05. Even smaller steps at
+    little noise (exponent 1.5, Karras's, Lu's) can be closer with 10 or 20 steps, but are worse with 5.
     """
     return [max(k, math.floor(time_steps * (k / steps) ** 1.2 + 0.5)) - 1 for k in range(steps, 0, -1)]
 
 
 class Sampler:
-    """One way from noise to images; it may remember its last predictions, so a batch has one of its own.
+    """A sampler of one batch; it may remember its last predictions.
 
-    ``told``: what the scheduler takes for (prediction, x, t); None: the network's prediction as it is. ``options`` go
-    with every step. Tables and time
-    steps stay on the CPU and nothing of x is read back, so that all steps can be recorded in one CUDA graph.
+    ``convert(prediction, x, t)`` gives the scheduler's input; None: the network's prediction. ``options`` are passed to
+    every step. Tables and time steps stay on the CPU and nothing of x is read back, so that all steps can be recorded
+    in one CUDA graph.
     """
 
     def __init__(
         self,
         scheduler: DDIMScheduler | PNDMScheduler | DPMSolverMultistepScheduler,
-        told: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+        convert: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._scheduler, self._told, self._options = scheduler, told, options
+        self._scheduler, self._convert, self._options = scheduler, convert, options
 
     @property
     def timesteps(self) -> Tensor:
-        """(k,) the time steps at which the network is asked, on the CPU."""
+        """(k,) the time steps at which the network is evaluated, on the CPU."""
         return cast(Tensor, self._scheduler.timesteps)
 
     def step(self, prediction: Tensor, t: Tensor, x: Tensor) -> Tensor:
-        if self._told is not None:
-            prediction = self._told(prediction, x, t).to(x.dtype)  # the solver answers in the type it is given
+        if self._convert is not None:
+            prediction = self._convert(prediction, x, t).to(x.dtype)  # the solver returns the type it receives
         return cast(Any, self._scheduler).step(prediction, t, x, return_dict=False, **self._options)[0]

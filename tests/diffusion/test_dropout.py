@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from diffcredit.diffusion import Training, checkpoints
-from diffcredit.diffusion.dropping import CountedDropout
-from diffcredit.diffusion.randomness import own_randomness
+from diffcredit.diffusion.dropout import CountedDropout, seeded_dropout
 from diffcredit.diffusion.training import train
 
 from . import plain, tiny
@@ -56,7 +55,7 @@ def test_dropout_follows_from_the_seed_alone_and_leaves_the_callers_numbers():
 
 def test_masks_differ_between_steps_places_and_layers():
     network, masks = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.25)), {}
-    with own_randomness(network, torch.device("cpu")) as reseed:
+    with seeded_dropout(network, torch.device("cpu")) as reseed:
         for key in (-5, 2**40):
             for place in (0, 4):
                 for layer in range(2):
@@ -72,7 +71,7 @@ def test_masks_differ_between_steps_places_and_layers():
 def test_a_mask_belongs_to_a_sample_whatever_comes_with_it():
     network = nn.Sequential(nn.Dropout(0.3))
     x = torch.ones(6, 5, 7)
-    with own_randomness(network, torch.device("cpu")) as reseed:
+    with seeded_dropout(network, torch.device("cpu")) as reseed:
         reseed(11, 0)
         whole = network(x)
         reseed(11, 4)
@@ -105,7 +104,7 @@ def test_the_share_is_what_it_is_said_to_be(share):
 def test_kinds_that_do_not_count_follow_from_key_and_place_too():
     network = nn.Sequential(nn.Dropout2d(0.5))
     torch.manual_seed(5)
-    with own_randomness(network, torch.device("cpu")) as reseed:
+    with seeded_dropout(network, torch.device("cpu")) as reseed:
         masks = []
         for key, place in ((1, 0), (1, 4), (2, 0), (1, 0)):
             reseed(key, place)
@@ -121,7 +120,7 @@ def test_kinds_that_do_not_count_follow_from_key_and_place_too():
 def test_a_network_without_dropout_is_left_alone():
     network = nn.Sequential(nn.Dropout(0.0), nn.Linear(1, 1))
     layers = [*network]
-    with own_randomness(network, torch.device("cpu")) as reseed:
+    with seeded_dropout(network, torch.device("cpu")) as reseed:
         inside = torch.get_rng_state()
         reseed(1, 2)
         assert torch.get_rng_state().equal(inside)

@@ -1,4 +1,4 @@
-"""A GPU's work recorded once and replayed: the host says "again" in place of launching hundreds of kernels."""
+"""CUDA graphs: work recorded once and replayed with one call in place of hundreds of kernel launches."""
 
 import gc
 import threading
@@ -10,33 +10,30 @@ import torch
 
 from diffcredit.util.events import event
 
-_alone = threading.Lock()  # neither compilers nor what cuDNN is told know threads
-WARM_UP = 2  # calls before the recording: what is compiled, tuned and allocated at first use must not be in it
+WARM_UP = 2  # calls before the recording, which must not contain compiling, tuning and allocation at first use
 
 
 class Replayed:
-    """``work()`` on ``stream``, which reads and writes the same tensors at every call and never looks at them."""
+    """``work()`` on ``stream``, which reads and writes the same tensors at every call and never reads them on the host.
+    It is recorded while ``lock`` is held."""
 
-    def __init__(self, work: Callable[[], None], stream: torch.cuda.Stream) -> None:
-        self._work, self._stream = work, stream
+    def __init__(self, work: Callable[[], None], stream: torch.cuda.Stream, lock: threading.Lock) -> None:
+        self._work, self._stream, self._lock = work, stream, lock
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def record(self) -> bool:
-        """Records the work if that is still to be done; True: it was done a few times for that."""
+        """Record the work unless it was recorded before; return True if it was done a few times for that."""
         if self._graph is not None:
             return False
         clock = time.perf_counter()
         graph = torch.cuda.CUDAGraph()
-        with _alone, _repeatable():
+        with self._lock, _repeatable():
             with torch.cuda.stream(self._stream):
                 for _ in range(WARM_UP):
                     self._work()
             self._stream.synchronize()
-            # which records and does not compute; meanwhile another thread may measure what was made before
-            with (
-                _nothing_collected(),
-                torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
-            ):
+            # records without computing; another thread may measure earlier results meanwhile
+            with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._work()
         self._graph = graph
         event("work recorded", seconds=round(time.perf_counter() - clock, 3))
@@ -50,8 +47,8 @@ class Replayed:
 
 @contextmanager
 def _nothing_collected() -> Generator[None]:
-    """Within, Python does not look for cycles that nobody holds: an earlier recording in one of them would be thrown
-    away while the next is made, which CUDA does not permit, and which spoils that one."""
+    """Collect garbage, then switch the collector off within the block: CUDA does not permit that an earlier graph is
+    destroyed during a recording, which then fails."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()
@@ -63,8 +60,8 @@ def _nothing_collected() -> Generator[None]:
 
 
 def _repeatable() -> AbstractContextManager[None]:
-    """Within, cuDNN takes kernels that give the same numbers every time, and chooses them by rule and not by a race; on
-    an H200 that costs nothing."""
+    """Make cuDNN use deterministic kernels within the block, chosen by rule and not by timing; on an H200 this costs
+    nothing."""
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=torch.backends.cudnn.allow_tf32
     )

@@ -1,0 +1,184 @@
+"""The interface of a diffusion model, and of the family that a study file names.
+
+A class of your own inherits from these and implements what is abstract. One that has all the members without inheriting
+is as good; a model may leave out ``made``. A study file names a family so:
+``model: {family: "my_package.module:MyFamily"}``.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.noise_schedule import NoiseSchedule
+
+Images = NDArray[np.uint8]
+"""(m, h, w, 3) uint8."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Encoded training images.
+
+    ``x`` and its mirror image ``flipped`` are (m, c, h, w); both are stored, since the latents of a mirrored image are
+    not mirrored latents. ``rows`` (m,), on the CPU, are the images' indices among all contributions, which identify
+    them in every selection. A conditional model has the distinct ``conditions`` (k, …), stored once, and each image's
+    index among them, ``condition_of`` (m,).
+    """
+
+    x: Tensor
+    flipped: Tensor
+    rows: Tensor
+    conditions: Tensor | None = None
+    condition_of: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def condition(self) -> Tensor | None:
+        """The condition of each image, (m, …)."""
+        return None if self.conditions is None else self.conditions[self.condition_of]
+
+    def conditions_at(self, places: Tensor) -> Tensor | None:
+        """Return the conditions of the images at ``places`` (k,), (k, …)."""
+        if self.conditions is None or self.condition_of is None:
+            return None
+        return self.conditions[self.condition_of.index_select(0, places)]
+
+    def select(self, index: Tensor | NDArray[np.int64], flip: Tensor | None = None) -> "Batch":
+        """Return the images at ``index`` (k,), mirrored where ``flip`` (k,) is true."""
+        index = torch.as_tensor(index)
+        rows = self.rows[index]
+        index = index.to(self.x.device, non_blocking=True)  # does not wait for a GPU
+        x, mirrored = self.x[index], self.flipped[index]
+        if flip is not None:
+            flip = flip.to(x.device, non_blocking=True)[:, None, None, None]
+            x, mirrored = torch.where(flip, mirrored, x), torch.where(flip, x, mirrored)
+        condition_of = None if self.condition_of is None else self.condition_of[index]
+        return Batch(x, mirrored, rows, self.conditions, condition_of)
+
+
+class DiffusionModel(ABC):
+    """A network that predicts noise, its noise schedule, and the way from pixels to the network's inputs and back.
+
+    A model is used by one thread at a time. Methods that compute do so on :attr:`device`.
+    """
+
+    network: nn.Module
+    noise_schedule: NoiseSchedule
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """SHA-256 of the architecture and of every weight."""
+
+    @property
+    @abstractmethod
+    def encoding(self) -> str:
+        """Fingerprint of what :meth:`encode` uses, such as an autoencoder; empty where it is arithmetic alone."""
+
+    @abstractmethod
+    def example(self) -> dict[str, Tensor]:
+        """Return the smallest inputs of ``network`` by name, on the CPU; pruning traces the network with them."""
+
+    @abstractmethod
+    def encode(
+        self,
+        images: Images,
+        captions: Sequence[str] | None = None,
+        *,
+        mirrored: bool = True,
+        on_image: Callable[[int, int], None] | None = None,
+    ) -> Batch:
+        """Return the images as the network's inputs. Without ``mirrored``, ``flipped`` is ``x`` itself.
+        ``on_image(done, total)`` reports progress."""
+
+    @abstractmethod
+    def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
+        """Predict the noise in ``x_t`` (m, c, h, w) at time steps ``t`` (m,)."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
+        """Return L_simple of each image, (m,): ‖noise − predict(x_t, t)‖² / (c·h·w)."""
+
+    @abstractmethod
+    def sample(
+        self,
+        seeds: Sequence[int],
+        steps: int,
+        batch_size: int = 256,
+        scheduler: str = "ddim",
+        guidance: float | None = None,
+    ) -> Images:
+        """Generate one image per seed. It follows from its own seed: neither the other seeds nor ``batch_size`` change
+        it but for rounding. ``guidance`` is for models with prompts."""
+
+    @abstractmethod
+    def untrained(self, seed: int) -> Self:
+        """Return a model of the same architecture with fresh weights."""
+
+    @abstractmethod
+    def save(self, directory: Path) -> None:
+        """Write the model to ``directory``, from which its family's ``load`` reads it."""
+
+    # What a model may have
+
+    made: Mapping[str, Any] = MappingProxyType({})
+    """How the weights were computed, as far as their last bits depend on it beside the device. JSON."""
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def time_steps(self) -> int:
+        """T, the number of noise levels."""
+        return self.noise_schedule.time_steps
+
+    def clone(self) -> Self:
+        """Return a copy that can be trained by itself; it shares the parameters that are never trained."""
+        clone = copy.copy(self)
+        frozen = {id(parameter): parameter for parameter in self.network.parameters() if not parameter.requires_grad}
+        clone.network = copy.deepcopy(self.network, frozen)
+        return clone
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the network to ``device``, in place."""
+        self.network.to(device)
+        return self
+
+
+class Family(ABC):
+    """The ``model`` section of a study file: its fields are the section's keys."""
+
+    nobody: ClassVar[str]
+    """The model of no contributor, in words."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return, as JSON, all that fixes the start: settings, and fingerprints of files in place of their paths."""
+
+    @abstractmethod
+    def start(self, contributions: Contributions, seed: int) -> DiffusionModel:
+        """Return the model before its training on the contributions."""
+
+    @abstractmethod
+    def load(self, directory: Path) -> DiffusionModel:
+        """Return the model that was saved in ``directory``."""
+
+    # What a family may have
+
+    @property
+    def trained(self) -> bool:
+        """Whether :meth:`start` is the base model already, so that nothing is left to train."""
+        return False
