@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from diffcredit.contest import Contest, Work
+
 from diffcredit import preparation
 from diffcredit.cli.opened import opened
-from diffcredit.contest import Contest, Work
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task
 from diffcredit.ledger import Evaluation
