@@ -1,7 +1,6 @@
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +10,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Sampling, Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.execution import Task
-from diffcredit.execution.evaluator import ModelEvaluator, numerics
-from diffcredit.execution.keeping import Keeper
+from diffcredit.execution.evaluator import ModelEvaluator, RetrainedModels, numerics
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.retraining.fine_tune import FineTune
@@ -20,7 +18,6 @@ from diffcredit.retraining.protocol import Ground
 from diffcredit.util.progress import silent
 
 TASKS = [Task(coalition, 0, "estimate") for coalition in ("110", "011", "101", "010")]
-NOTHING = Keeper(Path("nowhere"), "nothing")
 SAMPLING = Sampling(images=3, steps=2, seed=5, batch_size=2)
 
 
@@ -90,7 +87,9 @@ class OfTheModel:
 
 
 def evaluator(retraining=None, properties=None, seed: int = 0) -> ModelEvaluator:
-    return ModelEvaluator(retraining or Painting(), SAMPLING, properties or [Brightness()], seed, Extractors(), NOTHING)
+    return ModelEvaluator(
+        RetrainedModels(retraining or Painting(), SAMPLING, seed, Extractors()), properties or [Brightness()]
+    )
 
 
 def values(evaluations) -> list[float | None]:
@@ -263,7 +262,7 @@ def test_real_models_give_the_same_values_again_and_other_ones_for_another_repli
         retraining = FineTune(steps=2, batch_size=2, learning_rate=1e-3)
         base = DDPM.create("tiny", 8, 0)
         retraining.prepare(Ground(base, contributions, Training(steps=1), 0, tmp_path, DDPM.load, silent))
-        evaluator = ModelEvaluator(retraining, SAMPLING, [Colourfulness()], 3, Extractors(), NOTHING)
+        evaluator = ModelEvaluator(RetrainedModels(retraining, SAMPLING, 3, Extractors()), [Colourfulness()])
         return values(evaluator.evaluate(tasks))
 
     tasks = [Task("110", 0, "estimate"), Task("110", 1, "estimate"), Task("000", 0, "endpoint")]
@@ -295,7 +294,7 @@ class Fleets(Painting):
 @pytest.fixture
 def gpu(monkeypatch):
     """Streams, and what a GPU is called, are left out."""
-    monkeypatch.setattr(ModelEvaluator, "_measured_beside", ModelEvaluator.measured)
+    monkeypatch.setattr(ModelEvaluator, "_measure_on_own_stream", ModelEvaluator.measure)
     monkeypatch.setattr("diffcredit.execution.evaluator.numerics", lambda model, sampling: {})
     images = lambda model, sampling, often: model.sample(sampling.seeds, sampling.steps, 2, "ddim", None)  # noqa: E731
     monkeypatch.setattr("diffcredit.execution.evaluator.generate", images)
@@ -316,7 +315,7 @@ def test_a_fleet_is_measured_while_the_next_is_trained(gpu):
             return super().measure(images)
 
     one = evaluator(retraining, [Waiting()])
-    results = list(one.evaluate_on(TASKS[:2], in_turn([TASKS[2:]])))
+    results = list(one.evaluate_pipelined(TASKS[:2], in_turn([TASKS[2:]])))
     assert [Task(item.coalition, item.replicate, item.purpose) for item in results] == TASKS
     assert values(results) == [110, 11, 101, 10]
 
@@ -325,7 +324,7 @@ def test_a_fleet_is_measured_while_the_next_is_trained(gpu):
 def test_trouble_over_a_fleet_leaves_the_last_one_its_results(gpu, error):
     retraining = Fleets("101")
     retraining.error = error
-    made = evaluator(retraining).evaluate_on(TASKS[:2], in_turn([TASKS[2:]]))
+    made = evaluator(retraining).evaluate_pipelined(TASKS[:2], in_turn([TASKS[2:]]))
     assert values([next(made), next(made)]) == [110, 11]
     with pytest.raises(type(error)):
         next(made)
@@ -347,14 +346,14 @@ def test_a_second_interrupt_measures_no_other_model(gpu, monkeypatch):
             raise KeyboardInterrupt
         yield from ()
 
-    monkeypatch.setattr("diffcredit.execution.evaluator._taken", interrupted)
+    monkeypatch.setattr("diffcredit.execution.evaluator._results", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        list(evaluator(retraining, [Noting()]).evaluate_on(TASKS[:2], in_turn([TASKS[2:]])))
+        list(evaluator(retraining, [Noting()]).evaluate_pipelined(TASKS[:2], in_turn([TASKS[2:]])))
     assert len(measured) == 1
 
 
 def test_on_a_cpu_one_batch_is_done_before_the_next_is_asked_for():
     asked = []
-    results = list(evaluator().evaluate_on(TASKS[:2], lambda: asked.append(1) or TASKS[2:]))
+    results = list(evaluator().evaluate_pipelined(TASKS[:2], lambda: asked.append(1) or TASKS[2:]))
     assert len(results) == 2
     assert not asked

@@ -33,8 +33,8 @@ from toy_evaluators import (
 )
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.execution import InProcess, LocalWorkers, Task, local, process
-from diffcredit.execution.time_limits import Watch
+from diffcredit.execution import InProcess, LocalWorkers, Task, local
+from diffcredit.execution.time_limits import TimeLimits
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
 TEN = [Task(f"{i:04b}", 0, "estimate") for i in range(10)]
@@ -178,11 +178,12 @@ def test_a_factory_that_cannot_travel_leaves_no_worker():
 
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_an_interrupt_ends_the_workers(tmp_path, monkeypatch, stubborn):
-    monkeypatch.setattr(process, "PATIENCE", 0.2)
+    monkeypatch.setattr(local, "TERMINATE_WITHIN", 0.2)
 
     def tasks():
         yield from TASKS[:2]
-        wait_until(lambda: len(pids(tmp_path)) == 2)
+        while len(pids(tmp_path)) < 2:
+            yield None
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -265,7 +266,7 @@ def test_refuses_senseless_numbers():
 
 
 def test_a_crew_keeps_its_processes_from_run_to_run_and_builds_another_evaluator():
-    with LocalWorkers(workers=2).crew() as crew:
+    with LocalWorkers(workers=2).session() as crew:
         first = list(crew.run(Toy(), TASKS))
         second = list(crew.run(Shifted(), TASKS))
         assert {item.worker for item in second} <= {item.worker for item in first}
@@ -274,7 +275,7 @@ def test_a_crew_keeps_its_processes_from_run_to_run_and_builds_another_evaluator
 
 
 def test_a_run_that_is_left_early_ends_its_own_workers_and_the_crew_goes_on():
-    with LocalWorkers(workers=2).crew() as crew:
+    with LocalWorkers(workers=2).session() as crew:
         run = crew.run(Toy(), TASKS)
         next(run)
         run.close()
@@ -334,17 +335,18 @@ def test_an_answer_at_the_last_moment_counts_once(monkeypatch):
 
     answered = []
 
-    def unseen(workers, seconds):
+    def unseen(backend, workers, seconds):
         (worker,) = workers
         if worker.ready:
             assert worker.connection.poll(60)
             answered.append(worker.name)
             return []
         answered.clear()
-        return process.answering([worker], seconds)
+        return waited(backend, [worker], seconds)
 
-    monkeypatch.setattr(local, "answering", unseen)
-    monkeypatch.setattr(Watch, "limit", lambda watch, kind: 0.0 if answered else 60.0)
+    waited = local.LocalBackend.wait
+    monkeypatch.setattr(local.LocalBackend, "wait", unseen)
+    monkeypatch.setattr(TimeLimits, "limit", lambda watch, kind: 0.0 if answered else 60.0)
     results = list(LocalWorkers(workers=1, retries=0).run(Toy(), TASKS[2:4]))
     assert values(results) == values(InProcess().run(Toy(), TASKS[2:4]))
     assert len({item.worker for item in results}) == 2
@@ -372,7 +374,7 @@ def test_a_worker_that_answers_and_then_dies_costs_no_task_a_try(tmp_path, caplo
 
 
 def test_workers_that_share_too_little_memory_become_fewer(tmp_path):
-    with LocalWorkers(workers=2, retries=2).crew() as crew:
+    with LocalWorkers(workers=2, retries=2).session() as crew:
         with pytest.warns(DiffcreditWarning, match=r"out of memory: 1 instead of 2 workers here") as warned:
             results = list(crew.run(Troubled(tmp_path, times=2), [NO_MEMORY, QUICK]))
         assert len(multiprocessing.active_children()) == 1
@@ -459,7 +461,7 @@ def test_a_crew_remembers_how_many_tasks_memory_holds(tmp_path):
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     after.mkdir()
-    with LocalWorkers(workers=2, retries=0).crew() as crew:
+    with LocalWorkers(workers=2, retries=0).session() as crew:
         with pytest.warns(DiffcreditWarning) as warned:
             first = list(crew.run(Together(before, 4, room=2), TEN[:5]))
         assert len(multiprocessing.active_children()) == 2  # no worker less
@@ -476,18 +478,19 @@ def test_answers_of_a_batch_at_the_last_moment_count(tmp_path, monkeypatch, capl
     """The third of three hangs; the driver finds the worker late before it finds the first two answers."""
     caplog.set_level(logging.INFO, "diffcredit")
 
-    def unseen(workers, seconds):
+    def unseen(backend, workers, seconds):
         (worker,) = workers
         if worker.ready and not kinds(caplog)["worker timed out"]:
             wait_until(lambda: bool(troubled(tmp_path, "0001")))
             return []
-        return process.answering([worker], seconds)
+        return waited(backend, [worker], seconds)
 
     def limit(watch, kind):
         return 0.0 if troubled(tmp_path, "0001") and not kinds(caplog)["worker timed out"] else 60.0
 
-    monkeypatch.setattr(local, "answering", unseen)
-    monkeypatch.setattr(Watch, "limit", limit)
+    waited = local.LocalBackend.wait
+    monkeypatch.setattr(local.LocalBackend, "wait", unseen)
+    monkeypatch.setattr(TimeLimits, "limit", limit)
     tasks = [QUICK, QUICK_TOO, HANGS]
     results = list(LocalWorkers(workers=1, retries=0).run(TroubledTogether(tmp_path, times=1), tasks))
     told = kinds(caplog)
@@ -498,7 +501,7 @@ def test_answers_of_a_batch_at_the_last_moment_count(tmp_path, monkeypatch, capl
 
 def test_the_time_of_a_batch_counts_when_its_last_is_answered(tmp_path, monkeypatch):
     noted = []
-    monkeypatch.setattr(Watch, "note", lambda watch, kind, seconds: noted.append((kind, len(seen))))
+    monkeypatch.setattr(TimeLimits, "record", lambda watch, kind, seconds: noted.append((kind, len(seen))))
     seen = []
     endpoints_and_one = [Task(coalition, 0, "estimate") for coalition in ("00", "01", "11", "00")]
     for item in LocalWorkers(workers=1).run(Together(tmp_path), endpoints_and_one):
@@ -507,7 +510,7 @@ def test_the_time_of_a_batch_counts_when_its_last_is_answered(tmp_path, monkeypa
 
 
 def test_closing_the_run_in_the_middle_of_a_batch_ends_its_worker(tmp_path):
-    with LocalWorkers(workers=1).crew() as crew:
+    with LocalWorkers(workers=1).session() as crew:
         run = crew.run(TroubledTogether(tmp_path, times=1), [QUICK, HANGS, QUICK_TOO])
         assert next(run).coalition == QUICK.coalition
         run.close()

@@ -5,7 +5,7 @@ from toy_evaluators import done
 
 from diffcredit.errors import UserError
 from diffcredit.execution import Task, time_limits
-from diffcredit.execution.time_limits import Watch, check_timeout, representative, time_limit
+from diffcredit.execution.time_limits import TimeLimits, check_timeout, representative, time_limit
 
 MINUTE, HOUR = 60, 3600
 
@@ -49,19 +49,19 @@ def clock(monkeypatch):
 
 
 def test_the_longest_of_each_kind_counts(clock):
-    watch = Watch(None)
-    watch.note("evaluation", 300.0)
-    watch.note("evaluation", 100.0)
+    watch = TimeLimits(None)
+    watch.record("evaluation", 300.0)
+    watch.record("evaluation", 100.0)
     assert watch.limit("evaluation") == 3000.0
     assert watch.limit("evaluator") == 24 * HOUR
-    assert Watch(7.0).limit("evaluation") == 7.0
+    assert TimeLimits(7.0).limit("evaluation") == 7.0
 
 
 def test_time_in_which_nobody_looked_hardly_counts(clock):
-    watch = Watch(None)
+    watch = TimeLimits(None)
     for _ in range(3):
         clock[0] += 1.0
-        watch.look()
+        watch.read()
     assert watch.now == 3.0
     clock[0] += 3 * 24 * HOUR  # over the weekend
-    assert watch.look() == 3.0 + time_limits.AWAY
+    assert watch.read() == 3.0 + time_limits.PAUSE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diffcredit.errors import UserError
-from diffcredit.execution import Task
+from diffcredit.execution import Evaluator, Task
 from diffcredit.execution.tasks import utc_now, worker_name
 from diffcredit.ledger import Evaluation, Value
 
@@ -34,7 +34,7 @@ def done(task: Task, value: float, **numerics: Any) -> Evaluation:
 
 
 @dataclass(frozen=True)
-class Toy:
+class Toy(Evaluator):
     """Is its own factory; the subclasses say what an evaluation is."""
 
     def __call__(self) -> "Toy":
@@ -296,7 +296,7 @@ class Together(Toy):
 class Ahead(Together):
     """Begins with the next tasks before it answers the last of those it has."""
 
-    def evaluate_on(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
+    def evaluate_pipelined(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
         owed: list[Evaluation] = []
         while tasks:
             try:

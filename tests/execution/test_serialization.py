@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy_evaluators import Mortal, Toy
 
 from diffcredit.execution import Task
-from diffcredit.execution.travel import (
+from diffcredit.execution.ray.serialization import (
     evaluation_of,
     evaluation_text,
     factory_of,
@@ -60,7 +60,7 @@ def test_factories_come_back():
 
 @pytest.mark.parametrize("cannot", [lambda: None, partial(Toy, object()), partial(Toy, {1}), Toy().evaluate([])])
 def test_what_cannot_travel_says_so(cannot):
-    with pytest.raises(TypeError, match="does not travel to workers on other machines"):
+    with pytest.raises(TypeError, match="cannot be sent to workers on other machines"):
         factory_text(cannot)
 
 

@@ -1,68 +1,65 @@
-"""What runs inside a worker of a Ray cluster: an actor, which is told and answers JSON texts.
-
-It is sent a factory, builds its evaluator and then evaluates tasks, as many at once as it is sent together. Another
-factory takes the place of the first.
-"""
+"""The Ray actor that evaluates tasks on a node. Its methods receive and return JSON texts."""
 
 import json
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.execution.shipping import Waybill, settle
-from diffcredit.execution.tasks import Evaluator, Task, at_once, evaluate_all, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.machine_errors import MachineError, machine_error
+from diffcredit.execution.ray.serialization import evaluation_text, factory_of, task_of
+from diffcredit.execution.shipping import Manifest, unpack
+from diffcredit.execution.tasks import Evaluator, Task, evaluate_all, failed_evaluation, utc_now, worker_name
 from diffcredit.execution.threads import limited_threads
-from diffcredit.execution.travel import evaluation_text, factory_of, task_of
-from diffcredit.execution.troubles import MachineTrouble, told
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation
 
-READY, LACKS_FILES, USERS_MISTAKE, FAILURE = "ready", "lacks files", "user's mistake", "failure"
-EVALUATIONS, IN_TROUBLE = "evaluations", "in trouble"
+STARTED, READY, MISSING_FILES, BUILD_ERROR = "started", "ready", "missing files", "build error"
+EVALUATIONS, MACHINE_ERROR = "evaluations", "machine error"
 
 
-class RayWorker:
+class EvaluationActor:
     """An evaluator in a process of a node, with ``threads`` threads."""
 
     def __init__(self, threads: int) -> None:
         # Ctrl-C reaches every process of the terminal; the driver alone decides what it means
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._threads = ExitStack()  # open for life
+        self._threads = ExitStack()  # never closed
         self._threads.enter_context(limited_threads(threads))
         self._evaluator: Evaluator | None = None
         self._metrics = _Metrics()
 
     def introduce(self) -> str:
-        """Who this is: its name, and the version of diffcredit."""
-        return json.dumps({"name": worker_name(), "version": package_versions().get("diffcredit")})
+        """Return this worker's name, and its version of diffcredit."""
+        return _answer(STARTED, name=worker_name(), version=package_versions().get("diffcredit"))
 
-    def build(self, factory: str, seen: list[str], waybill: str, pieces: Sequence[Any]) -> str:
-        """``seen``: paths that this node has if it shares the driver's files; if it lacks one, it asks for them, and
-        is called again with a ``waybill`` and references to ``pieces``."""
+    def build(self, factory: str, seen: list[str], manifest: str, pieces: Sequence[Any]) -> str:
+        """Build the evaluator.
+
+        ``seen`` are paths that this node has if it shares the driver's files. If one is missing, the answer asks for
+        the files, and the driver calls again with a ``manifest`` and references to ``pieces``.
+        """
         self._evaluator = None  # before the next one is built: both may not fit into memory
-        if not waybill and not all(Path(path).exists() for path in seen):
-            return _answer(LACKS_FILES)
+        if not manifest and not all(Path(path).exists() for path in seen):
+            return _answer(MISSING_FILES)
         try:
-            places = settle(Waybill.of(waybill), _fetched(pieces)) if waybill else {}
+            places = unpack(Manifest.of(manifest), _fetched(pieces)) if manifest else {}
             self._evaluator = factory_of(factory, places)()
-            return _answer(READY, at_once=at_once(self._evaluator))
-        except UserError as error:
-            return _answer(USERS_MISTAKE, message=str(error))
+            return _answer(READY, at_once=self._evaluator.at_once)
         except Exception as error:
-            if trouble := told(error):
-                return _answer(IN_TROUBLE, message=str(trouble), trouble=trouble.trouble, evaluations=[])
-            if isinstance(error, DiffcreditError):
-                return _answer(FAILURE, message=str(error))
-            return _answer(FAILURE, message=f"a worker could not build its evaluator:\n{traceback.format_exc()}")
+            if not isinstance(error, UserError) and (found := machine_error(error)):
+                return _machine_error(found, [])
+            known = isinstance(error, DiffcreditError)
+            message = str(error) if known else f"a worker could not build its evaluator:\n{traceback.format_exc()}"
+            return _answer(BUILD_ERROR, message=message, user_error=isinstance(error, UserError))
 
     def evaluate(self, texts: list[str]) -> str:
-        """The evaluations of all tasks, or those so far and that the machine is in trouble."""
-        assert self._evaluator is not None  # a driver gives no task before this worker is ready
+        """Return the evaluations of all tasks, or those made before a machine error and the error."""
+        assert self._evaluator is not None  # a driver sends no task before this worker is ready
         tasks, started, clock = [task_of(text) for text in texts], utc_now(), time.perf_counter()
         answers: list[str] = []
         try:
@@ -71,13 +68,13 @@ class RayWorker:
                 answers.append(answer)
                 self._metrics.count(status, time.perf_counter() - clock)
                 clock = time.perf_counter()
-        except MachineTrouble as trouble:
-            return _answer(IN_TROUBLE, message=str(trouble), trouble=trouble.trouble, evaluations=answers)
+        except MachineError as error:
+            return _machine_error(error, answers)
         return _answer(EVALUATIONS, evaluations=answers)
 
 
 class _Metrics:
-    """What Ray tells Prometheus of this worker: ``ray_diffcredit_workers``, and by ``status``
+    """The metrics that Ray exports to Prometheus: ``ray_diffcredit_workers``, and by ``status``
     ``ray_diffcredit_evaluations_total``, ``ray_diffcredit_busy_seconds_total`` and the histogram
     ``ray_diffcredit_evaluation_seconds``."""
 
@@ -86,7 +83,7 @@ class _Metrics:
 
         Gauge("diffcredit_workers", "Workers that are there.").set(1.0)
         self._evaluations = Counter("diffcredit_evaluations", "Evaluations so far.", ("status",))
-        # a histogram's sum is Ray's guess from the middles of the buckets; this one is exact
+        # Ray estimates a histogram's sum from the middles of the buckets; this one is exact
         self._busy = Counter("diffcredit_busy_seconds", "Seconds of all evaluations so far.", ("status",))
         bounds = [0.1, 1, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200]
         self._seconds = Histogram("diffcredit_evaluation_seconds", "Seconds of an evaluation.", bounds, ("status",))
@@ -102,8 +99,12 @@ def _answer(kind: str, **fields: Any) -> str:
     return json.dumps({"kind": kind, **fields})
 
 
+def _machine_error(error: MachineError, evaluations: list[str]) -> str:
+    return _answer(MACHINE_ERROR, message=str(error), error=error.kind, evaluations=evaluations)
+
+
 def _text(task: Task, evaluation: Evaluation, started: str) -> tuple[str, str]:
-    """The evaluation as it travels, and its status; a failed one where what an evaluator told of itself is no JSON."""
+    """Return the evaluation as JSON, and its status; a failed one where an evaluator's answer is not JSON."""
     try:
         return evaluation_text(evaluation), evaluation.status
     except (TypeError, ValueError):
@@ -111,8 +112,8 @@ def _text(task: Task, evaluation: Evaluation, started: str) -> tuple[str, str]:
         return evaluation_text(failed), failed.status
 
 
-def _fetched(pieces: Sequence[Any]) -> Any:
-    """The bytes that references stand for, one piece in memory at a time."""
+def _fetched(pieces: Sequence[Any]) -> Iterator[bytes]:
+    """Fetch the bytes that references stand for, one piece in memory at a time."""
     import ray
 
     return (ray.get(piece) for piece in pieces)

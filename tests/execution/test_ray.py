@@ -48,8 +48,11 @@ from toy_evaluators import (
 )
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.execution import InProcess, Task, ray_cluster, ray_remote
-from diffcredit.execution.ray_cluster import RayWorkers
+from diffcredit.execution import InProcess, RayWorkers, Task
+from diffcredit.execution.pool import CHECK
+from diffcredit.execution.ray import cluster as ray_cluster
+from diffcredit.execution.ray import worker as ray_worker
+from diffcredit.execution.time_limits import TimeLimits
 from diffcredit.study.study import Study
 from tiny_study import recorded_values, run_here, write_study
 
@@ -226,14 +229,14 @@ def test_an_answer_at_the_last_moment_counts_once(workers, monkeypatch):
     """The driver finds the worker late before it finds its answer."""
     answered = []
 
-    def unseen(crew, seconds):
-        (worker,) = crew._busy or crew._starting
-        assert crew._ray.wait([worker.reference], timeout=60)[0]
-        answered[:] = [worker] if worker.ready else []
-        return [] if worker.ready else [worker]
+    def unseen(backend, workers, seconds):
+        (worker,) = workers
+        assert backend._ray.wait([worker.reference], timeout=60)[0]
+        answered[:] = [worker] if worker.ready and seconds else []
+        return [] if answered else [worker]
 
-    monkeypatch.setattr(ray_cluster.RayCrew, "_answering", unseen)
-    monkeypatch.setattr(ray_cluster.Watch, "limit", lambda watch, kind: 0.0 if answered else 60.0)
+    monkeypatch.setattr(ray_cluster.RayBackend, "wait", unseen)
+    monkeypatch.setattr(TimeLimits, "limit", lambda watch, kind: 0.0 if answered else 60.0)
     assert values(workers(1, retries=0).run(Toy(), TASKS)) == values(InProcess().run(Toy(), TASKS))
 
 
@@ -286,7 +289,7 @@ def test_a_factory_that_kills_its_process_ends_the_run(workers, tmp_path):
 
 
 def test_a_factory_that_cannot_travel_is_refused(workers):
-    with pytest.raises(TypeError, match="does not travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         list(workers(1).run(lambda: Toy(), TASKS))
 
 
@@ -300,7 +303,7 @@ def test_closing_the_run_ends_its_workers(workers):
 
 
 def test_a_crew_keeps_its_workers_from_run_to_run_and_builds_another_evaluator(workers):
-    with workers(1).crew() as crew:
+    with workers(1).session() as crew:
         first = list(crew.run(Toy(), TASKS))
         second = list(crew.run(Shifted(), TASKS))
         assert {item.worker for item in second} == {item.worker for item in first}
@@ -309,9 +312,9 @@ def test_a_crew_keeps_its_workers_from_run_to_run_and_builds_another_evaluator(w
 
 @pytest.mark.slow
 def test_an_idle_worker_that_is_lost_costs_its_next_task_no_try(workers):
-    with workers(1, retries=0).crew() as crew:
+    with workers(1, retries=0).session() as crew:
         (first,) = crew.run(Toy(), TASKS[:1])
-        time.sleep(ray_cluster.LOOK_AROUND + 0.1)
+        time.sleep(CHECK + 0.1)
         os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
         (second,) = crew.run(Toy(), TASKS[1:2])
     assert second.status == "done"
@@ -352,11 +355,11 @@ def test_says_when_no_node_has_room_and_waits_for_one(cluster, workers, monkeypa
         told.append(message)
         cluster.add_node(num_cpus=3)
 
-    monkeypatch.setattr(ray_cluster, "_tell", tell)
+    monkeypatch.setattr(ray_cluster, "warn", tell)
     (item,) = workers(threads=3).run(Toy(), TASKS[:1])
     cluster.remove_node(cluster.list_all_nodes()[-1])
     assert item.status == "done"
-    assert told == ["no node of the cluster has 3 CPUs yet, which a worker needs; waiting for one"]
+    assert told == ["no node has 3 CPUs for a worker yet; waiting for one"]
 
 
 @pytest.mark.slow
@@ -386,7 +389,7 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
                     counts[status] += float(value)
         return counts
 
-    with workers(1).crew() as crew:
+    with workers(1).session() as crew:
         list(crew.run(Toy(), TASKS[:1]))
         before = told()
         list(crew.run(Raising(), TASKS[::2]))
@@ -395,7 +398,7 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
 
 @pytest.mark.slow
 def test_another_version_on_a_node_is_refused(workers, monkeypatch):
-    monkeypatch.setattr(ray_remote, "package_versions", lambda: {"diffcredit": "9.9"})
+    monkeypatch.setattr(ray_worker, "package_versions", lambda: {"diffcredit": "9.9"})
     with pytest.raises(UserError, match=r"has diffcredit .*, this machine 9\.9; install the same on all"):
         list(workers(1).run(Toy(), TASKS))
 
@@ -404,8 +407,7 @@ DRIVER = """
 import json, sys
 from pathlib import Path
 from toy_evaluators import Gated
-from diffcredit.execution import Task
-from diffcredit.execution.ray_cluster import RayWorkers
+from diffcredit.execution import RayWorkers, Task
 
 if __name__ == "__main__":
     tasks = (Task(f"{i:04b}", 0, "pilot") for i in range(16))
@@ -439,7 +441,7 @@ def driver(cluster, tmp_path):
 def test_an_interrupt_lets_what_is_under_way_finish(driver):
     process, workers, gate = driver
     os.killpg(process.pid, signal.SIGINT)
-    assert "stopping: what is under way (2) is finished first" in process.stderr.readline()
+    assert "stopping: 2 evaluations under way are finished first" in process.stderr.readline()
     gate.touch()
     out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
