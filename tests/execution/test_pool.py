@@ -2,11 +2,10 @@
 
 import logging
 import re
-from collections import Counter
 from contextlib import contextmanager
 
 import pytest
-from toy_evaluators import done
+from toy_evaluators import done, values
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import Task, pool, time_limits
@@ -118,19 +117,8 @@ def make(clock):
     return made
 
 
-def values(evaluations):
-    return sorted((item.coalition, item.status, tuple(value.value for value in item.values)) for item in evaluations)
-
-
 def results(tasks):
     return values(done(task, int(task.coalition, 2)) for task in tasks)
-
-
-@pytest.fixture
-def told(caplog):
-    """How often each kind of event was told."""
-    caplog.set_level(logging.INFO, "diffcredit")
-    return lambda: Counter(record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize(("workers", "at_once"), [(1, 1), (2, 1), (1, 3), (3, 2)])
@@ -260,7 +248,7 @@ def test_a_factory_that_raises_ends_the_run(make, mine, error):
 
 
 def test_a_worker_that_hangs_is_killed_and_what_it_sent_counts(make, told):
-    pooled, backend = make(retries=0, timeout=2.0, at_once=3, at_0010=["hangs"])
+    pooled, _ = make(retries=0, timeout=2.0, at_once=3, at_0010=["hangs"])
     assert values(pooled.run("f", TEN[:3])) == results(TEN[:3])
     assert (told()["worker timed out"], told()["task repeated"], told()["task given"]) == (1, 1, 4)
     pooled, _ = make(timeout=2.0, at_0001=["hangs"])

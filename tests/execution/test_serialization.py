@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_evaluators import Mortal, Toy
+from toy_evaluators import Toy, Troubled
 
 from diffcredit.execution import Task
 from diffcredit.execution.ray.serialization import (
@@ -49,8 +49,8 @@ def module_function(number: int, *, name: str) -> str:
 
 
 def test_factories_come_back():
-    assert factory_of(factory_text(Mortal(Path("/tmp/x"), 3)), {}) == Mortal(Path("/tmp/x"), 3)
-    assert factory_of(factory_text(partial(Mortal, Path("/tmp/x"), times=2)), {})() == Mortal(Path("/tmp/x"), 2)
+    assert factory_of(factory_text(Troubled(Path("/tmp/x"), 3)), {}) == Troubled(Path("/tmp/x"), 3)
+    assert factory_of(factory_text(partial(Troubled, Path("/tmp/x"), times=2)), {})() == Troubled(Path("/tmp/x"), 2)
     assert factory_of(factory_text(partial(module_function, 3, name="n")), {})() == "n 3"
     recipe = RecipeRecord("r", {"a": [1, {"b": None}], "tuple": "no"}, "w")
     back = factory_of(factory_text(partial(Toy().evaluate, ("x", 1.5), recipe)), {})
