@@ -10,15 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_evaluators import Toy, Troubled
 
-from diffcredit.execution import Task
 from diffcredit.execution.ray.serialization import (
     evaluation_of,
     evaluation_text,
     factory_of,
     factory_text,
     owner_of,
-    task_of,
-    task_text,
 )
 from diffcredit.ledger import Evaluation, RecipeRecord, Value
 from diffcredit.study.study import Study
@@ -37,11 +34,6 @@ def test_an_evaluation_comes_back_bit_for_bit(value, seconds, error):
     else:
         assert back == evaluation
         assert math.copysign(1, back.values[0].value) == math.copysign(1, value)
-
-
-def test_a_task_comes_back():
-    task = Task("0110", 1_000_000, "pilot")
-    assert task_of(task_text(task)) == task
 
 
 def module_function(number: int, *, name: str) -> str:

@@ -11,12 +11,8 @@ from diffcredit.execution.shipping import Manifest, PackedFile, WorkerFiles, mar
 
 
 def packed(files: WorkerFiles, piece: int) -> tuple[Manifest, list[bytes]]:
-    pieces, packing = [], pack(files, piece)
-    while True:
-        try:
-            pieces.append(next(packing))
-        except StopIteration as end:
-            return end.value, pieces
+    pieces: list[bytes] = []
+    return pack(files, pieces.append, piece), pieces
 
 
 @pytest.fixture

@@ -13,24 +13,12 @@ from typing import Any
 
 from diffcredit.errors import UserError
 from diffcredit.execution import Evaluator, Task
-from diffcredit.execution.tasks import utc_now, worker_name
+from diffcredit.execution.tasks import done_evaluation, utc_now
 from diffcredit.ledger import Evaluation, Value
 
 
 def done(task: Task, value: float, **numerics: Any) -> Evaluation:
-    return Evaluation(
-        coalition=task.coalition,
-        replicate=task.replicate,
-        purpose=task.purpose,
-        status="done",
-        values=(Value("value", value),),
-        error=None,
-        numerics=numerics,
-        seconds={},
-        worker=worker_name(),
-        started=utc_now(),
-        finished=utc_now(),
-    )
+    return done_evaluation(task, [Value("value", value)], utc_now(), numerics, {})
 
 
 @dataclass(frozen=True)

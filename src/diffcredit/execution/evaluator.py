@@ -28,11 +28,10 @@ from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditError
 from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.machine_errors import machine_error
-from diffcredit.execution.tasks import Evaluator, Task, failed_evaluation, utc_now, worker_name
-from diffcredit.execution.versions import package_versions
+from diffcredit.execution.tasks import Evaluator, Task, done_evaluation, failed_evaluation, utc_now, worker_name
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation, Value
-from diffcredit.properties.measuring import Measurement, Observation, measure_all
+from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.retraining.protocol import Retraining
 from diffcredit.util.seeds import derive_seed
 
@@ -199,20 +198,9 @@ class ModelEvaluator(Evaluator):
                 self.keeper.keep(task, observation)
         except Exception as error:
             return _failure(task, error, observed.started)
-        return Evaluation(
-            coalition=task.coalition,
-            replicate=task.replicate,
-            purpose=task.purpose,
-            status="done",
-            values=tuple(map(_value, measurements)),
-            error=None,
-            numerics=self.source.numerics(observation),
-            seconds={**observed.seconds, "measuring": measuring},
-            worker=worker_name(),
-            started=observed.started,
-            finished=utc_now(),
-            versions=package_versions(),
-        )
+        values = [Value(**vars(measurement)) for measurement in measurements]
+        seconds = {**observed.seconds, "measuring": measuring}
+        return done_evaluation(task, values, observed.started, self.source.numerics(observation), seconds)
 
     def _measure_on_own_stream(self, observed: Observed) -> Evaluation:
         with torch.cuda.stream(torch.cuda.Stream(observed.observation.model.device)):
@@ -237,12 +225,6 @@ def _results(futures: deque[Future[Evaluation]], down_to: int = 0) -> Iterator[E
     """Yield results in order until ``down_to`` are left, and further ones that are there already."""
     while futures and (len(futures) > down_to or futures[0].done()):
         yield futures.popleft().result()
-
-
-def _value(measurement: Measurement) -> Value:
-    return Value(
-        measurement.property, measurement.value, measurement.standard_error, measurement.images, measurement.error
-    )
 
 
 def numerics(model: DiffusionModel, sampling: Sampling) -> dict[str, Any]:

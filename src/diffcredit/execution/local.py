@@ -32,8 +32,8 @@ class LocalWorkers(PooledExecutor):
     default workers see what this process sees.
 
     A worker is given as many tasks at once as its evaluator asks for. A worker that dies, that takes longer than
-    ``timeout`` seconds for its tasks (None: see :func:`~diffcredit.execution.time_limits.time_limit`) or that meets a
-    machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task
+    ``timeout`` seconds for its tasks (None: see :class:`~diffcredit.execution.time_limits.TimeLimits`) or that meets
+    a machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task
     fails. Tasks given together are first repeated one by one, which costs no retry. Where memory does not hold a
     batch, batches become smaller; where a device does not serve all its workers, they become fewer. A factory that
     raises, or workers that keep dying before their evaluator is built, end the run with an error.
@@ -83,7 +83,8 @@ class ProcessWorker(Worker):
                 return [self.connection.recv()]
         self._process.join(TERMINATE_WITHIN)
         code = self._process.exitcode
-        how = f"ended with exit code {code}" if code is None or code >= 0 else f"was killed by {_signal_name(-code)}"
+        killed = code is not None and code < 0
+        how = f"was killed by {signal.Signals(-code).name}" if killed else f"ended with exit code {code}"
         return [WorkerFailure(self.name, "lost", f"the worker {self.name} {how}")]
 
     def kill(self) -> list[Evaluation]:
@@ -93,7 +94,9 @@ class ProcessWorker(Worker):
         with suppress(EOFError, OSError):
             while self.connection.poll():
                 unread.append(self.connection.recv())
-        self._close()
+        if not self._process.is_alive():  # otherwise it is left to the system
+            self._process.close()
+        self.connection.close()
         return [message for message in unread if isinstance(message, Evaluation)]
 
     def terminate(self) -> None:
@@ -102,10 +105,7 @@ class ProcessWorker(Worker):
 
     def finish(self) -> None:
         self._process.join(TERMINATE_WITHIN)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join(KILL_WITHIN)
-        self._close()
+        self.kill()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -124,11 +124,6 @@ class ProcessWorker(Worker):
         # if the worker is dead by now, its answer shows it
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(message)
-
-    def _close(self) -> None:
-        if not self._process.is_alive():  # otherwise it is left to the system
-            self._process.close()
-        self.connection.close()
 
 
 class LocalBackend(Backend[ProcessWorker]):
@@ -172,7 +167,3 @@ class LocalBackend(Backend[ProcessWorker]):
 
     def close(self) -> None:
         """Nothing is held beside the workers."""
-
-
-def _signal_name(number: int) -> str:
-    return signal.Signals(number).name

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path, PurePosixPath
@@ -72,8 +72,8 @@ def marker_file(folder: Path) -> Generator[Path]:
         Path(name).unlink(missing_ok=True)
 
 
-def pack(files: WorkerFiles, piece: int = PIECE) -> Generator[bytes, None, Manifest]:
-    """Yield all bytes, ``piece`` at a time (the last may be fewer); return the manifest."""
+def pack(files: WorkerFiles, put: Callable[[bytes], object], piece: int = PIECE) -> Manifest:
+    """Call ``put`` with all bytes, ``piece`` at a time (the last may be fewer); return the manifest."""
     packed, digest, buffer = [], hashlib.sha256(), bytearray()
     for number, (root, members) in enumerate(files.roots.items()):
         for path in sorted({file for member in members for file in _files_below(member)}):
@@ -84,12 +84,12 @@ def pack(files: WorkerFiles, piece: int = PIECE) -> Generator[bytes, None, Manif
                     digest.update(block)
                     buffer += block
                     if len(buffer) == piece:
-                        yield bytes(buffer)
+                        put(bytes(buffer))
                         buffer.clear()
             name = "" if path == root else path.relative_to(root).as_posix()
             packed.append(PackedFile(number, name, size, status.st_mtime_ns))
     if buffer:
-        yield bytes(buffer)
+        put(bytes(buffer))
     return Manifest(tuple(map(str, files.roots)), tuple(packed), digest.hexdigest())
 
 

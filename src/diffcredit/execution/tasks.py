@@ -29,7 +29,7 @@ from typing import Any
 from diffcredit.errors import UserError
 from diffcredit.execution.machine_errors import machine_error
 from diffcredit.execution.versions import package_versions
-from diffcredit.ledger import Evaluation
+from diffcredit.ledger import Evaluation, Value
 
 ASK_AGAIN = 0.5
 """Seconds until an executor that was given None asks for a task again."""
@@ -143,21 +143,17 @@ def evaluate_all(
         yield failed_evaluation(task, error, worker_name(), started)
 
 
+def done_evaluation(
+    task: Task, values: Sequence[Value], started: str, numerics: dict[str, Any], seconds: dict[str, float]
+) -> Evaluation:
+    """Return the evaluation of a task that this process has just finished."""
+    about, origin = (task.coalition, task.replicate, task.purpose), (worker_name(), started, utc_now())
+    return Evaluation(*about, "done", tuple(values), None, numerics, seconds, *origin, package_versions())
+
+
 def failed_evaluation(task: Task, error: str, worker: str, started: str) -> Evaluation:
-    return Evaluation(
-        coalition=task.coalition,
-        replicate=task.replicate,
-        purpose=task.purpose,
-        status="failed",
-        values=(),
-        error=error,
-        numerics={},
-        seconds={},
-        worker=worker,
-        started=started,
-        finished=utc_now(),
-        versions=package_versions(),
-    )
+    about, origin = (task.coalition, task.replicate, task.purpose), (worker, started, utc_now())
+    return Evaluation(*about, "failed", (), error, {}, {}, *origin, package_versions())
 
 
 def worker_name(pid: int | None = None) -> str:

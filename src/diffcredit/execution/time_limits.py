@@ -12,17 +12,6 @@ UNKNOWN = 86_400.0  # seconds, before the first answer
 PAUSE = 60.0  # seconds between two readings: a driver that takes longer was paused, and perhaps its workers too
 
 
-def time_limit(timeout: float | None, longest: float | None) -> float:
-    """Return the seconds after which a worker counts as hung.
-
-    That is ``timeout`` where one is given. Otherwise it is ten times the ``longest`` answer of this kind in this run,
-    at least ten minutes; a day before the first answer (None).
-    """
-    if timeout is not None:
-        return timeout
-    return UNKNOWN if longest is None else max(LEAST, FACTOR * longest)
-
-
 def representative(evaluation: Evaluation) -> bool:
     """Return whether other evaluations may take about as long. A failed one says nothing about them, nor does an
     endpoint, for which some retrainings have nothing to train."""
@@ -31,6 +20,9 @@ def representative(evaluation: Evaluation) -> bool:
 
 class TimeLimits:
     """The time limits of one run, and its clock.
+
+    A limit is ``timeout`` where one is given. Otherwise it is ten times the longest answer of its kind in this run, at
+    least ten minutes; a day before the first answer.
 
     The clock advances only while the driver reads it: at most :data:`PAUSE` seconds between two readings count. If a
     whole run is paused, as by Ctrl-Z, no worker is late afterwards.
@@ -54,8 +46,10 @@ class TimeLimits:
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
     def limit(self, kind: str) -> float:
-        """Return the seconds that an answer of this ``kind`` may take."""
-        return time_limit(self._timeout, self._longest.get(kind))
+        """Return the seconds after which a worker that owes an answer of this ``kind`` counts as hung."""
+        if self._timeout is not None:
+            return self._timeout
+        return max(LEAST, FACTOR * self._longest[kind]) if kind in self._longest else UNKNOWN
 
 
 def check_timeout(timeout: float | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution.machine_errors import MachineError, machine_error
-from diffcredit.execution.ray.serialization import evaluation_text, factory_of, task_of
+from diffcredit.execution.ray.serialization import evaluation_text, factory_of
 from diffcredit.execution.shipping import Manifest, unpack
 from diffcredit.execution.tasks import Evaluator, Task, evaluate_all, failed_evaluation, utc_now, worker_name
 from diffcredit.execution.threads import limited_threads
@@ -57,10 +57,10 @@ class EvaluationActor:
             message = str(error) if known else f"a worker could not build its evaluator:\n{traceback.format_exc()}"
             return _answer(BUILD_ERROR, message=message, user_error=isinstance(error, UserError))
 
-    def evaluate(self, texts: list[str]) -> str:
+    def evaluate(self, text: str) -> str:
         """Return the evaluations of all tasks, or those made before a machine error and the error."""
         assert self._evaluator is not None  # a driver sends no task before this worker is ready
-        tasks, started, clock = [task_of(text) for text in texts], utc_now(), time.perf_counter()
+        tasks, started, clock = [Task(*fields) for fields in json.loads(text)], utc_now(), time.perf_counter()
         answers: list[str] = []
         try:
             for task, evaluation in zip(tasks, evaluate_all(self._evaluator, tasks), strict=True):

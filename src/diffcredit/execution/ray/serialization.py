@@ -1,4 +1,4 @@
-"""Tasks, evaluations and evaluator factories as JSON text, for workers on other machines.
+"""Evaluations and evaluator factories as JSON text, for workers on other machines.
 
 Nothing is pickled: an evaluation is data, whoever sends it. A factory names code of this installation, which a worker
 accepts from its driver alone.
@@ -13,18 +13,8 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
-from pydantic import BaseModel
-
-from diffcredit.execution.tasks import EvaluatorFactory, Task
+from diffcredit.execution.tasks import EvaluatorFactory
 from diffcredit.ledger import Evaluation, Value
-
-
-def task_text(task: Task) -> str:
-    return json.dumps(dataclasses.asdict(task))
-
-
-def task_of(text: str) -> Task:
-    return Task(**json.loads(text))
 
 
 def evaluation_text(evaluation: Evaluation) -> str:
@@ -57,6 +47,8 @@ def owner_of(factory: EvaluatorFactory) -> Any:
 
 
 def _encoded(value: Any) -> Any:
+    from pydantic import BaseModel  # only drivers need it
+
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value

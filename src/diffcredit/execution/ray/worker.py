@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from typing import Any, Protocol, runtime_checkable
 
 from diffcredit.errors import DiffcreditError, UserError
@@ -10,7 +11,7 @@ from diffcredit.execution.assignments import WorkerFailure
 from diffcredit.execution.backend import BuildError, Message, Ready, Started, Worker
 from diffcredit.execution.ray.actor import EVALUATIONS, MACHINE_ERROR, MISSING_FILES, READY, STARTED
 from diffcredit.execution.ray.connection import one_line
-from diffcredit.execution.ray.serialization import evaluation_of, factory_text, owner_of, task_text
+from diffcredit.execution.ray.serialization import evaluation_of, factory_text, owner_of
 from diffcredit.execution.shipping import WorkerFiles, marker_file, pack
 from diffcredit.execution.tasks import EvaluatorFactory, Task
 from diffcredit.execution.versions import package_versions
@@ -38,7 +39,7 @@ class RayWorker(Worker):
         self.reference = self.actor.build.remote(payload.factory, payload.seen, "", [])
 
     def evaluate(self, tasks: Sequence[Task]) -> None:
-        self.reference = self.actor.evaluate.remote([task_text(task) for task in tasks])
+        self.reference = self.actor.evaluate.remote(json.dumps([astuple(task) for task in tasks]))
 
     def receive(self) -> list[Message]:
         try:
@@ -99,13 +100,8 @@ class RayPayload:
                 "have the results in a folder that all nodes share"
             )
         if self._packed is None:
-            pieces, packing = [], pack(self._files)
-            while True:
-                try:
-                    pieces.append(ray.put(next(packing)))
-                except StopIteration as packed:
-                    self._packed = packed.value.text, pieces
-                    break
+            pieces: list[Any] = []
+            self._packed = pack(self._files, lambda piece: pieces.append(ray.put(piece))).text, pieces
         return self._packed
 
 
