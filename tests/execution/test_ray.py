@@ -198,13 +198,6 @@ def test_a_lost_nodes_task_is_repeated_and_a_node_that_joins_gets_a_worker(clust
 
 
 @pytest.mark.slow
-def test_more_workers_than_there_is_room_for_take_no_tasks(workers):
-    results = list(workers(4).run(Toy(), TASKS))
-    assert values(results) == values(InProcess().run(Toy(), TASKS))
-    assert len({item.worker for item in results}) <= 2
-
-
-@pytest.mark.slow
 def test_says_when_no_node_has_room_and_waits_for_one(cluster, workers, monkeypatch):
     told = []
 
