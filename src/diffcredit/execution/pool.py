@@ -89,8 +89,7 @@ class WorkerPool(Executor, Generic[WorkerT]):
         announced = False
         while True:
             self._check_idle()
-            if not stop.requested:
-                self._assign(payload)
+            self._assign(payload, stop)
             self._send_batches(single=stop.requested)
             if not self._busy and stop.requested:
                 raise KeyboardInterrupt
@@ -112,11 +111,11 @@ class WorkerPool(Executor, Generic[WorkerT]):
             if self._limits.read() - worker.asked > CHECK and worker.ping():
                 self._await(worker, "start")
 
-    def _assign(self, payload: Any) -> None:
+    def _assign(self, payload: Any, stop: StopRequest) -> None:
         """Give each idle worker a task, while there are tasks."""
-        if self._queue.open:
+        if self._queue.open and not stop.requested:
             self._workers += self._backend.recruit(self._workers)
-        while (idle := self._idle) and (assignment := self._queue.next()):
+        while (idle := self._idle) and not stop.requested and (assignment := self._queue.next()):
             worker = idle[0]
             if not worker.alive:  # all that it was given is answered: no task is to blame
                 self._queue.put_back(assignment)
