@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diffcredit.execution import InProcess, Task
+from diffcredit.execution import Evaluator, InProcess, Task
 from diffcredit.execution.driver import Driver
 from diffcredit.execution.tasks import utc_now, worker_name
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
@@ -19,7 +19,7 @@ TASKS = [Task(f"{index:05b}", 0, "estimate") for index in range(24)]
 
 
 @dataclass(frozen=True)
-class Noting:
+class Noting(Evaluator):
     """Is its own factory."""
 
     folder: Path

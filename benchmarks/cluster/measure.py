@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diffcredit.execution import Executor, InProcess, Task
-from diffcredit.execution.ray_cluster import RayCrew, RayWorkers
+from diffcredit.execution import Evaluator, Executor, InProcess, RayWorkers, Task
 from diffcredit.execution.tasks import utc_now, worker_name
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, Value
@@ -29,7 +28,7 @@ SECONDS, WAITS = 0.5, 40  # of evaluations that wait: each, and how many for eac
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Waiting(Evaluator):
     """An evaluator, and its own factory, whose evaluations take so many ``seconds`` of no work."""
 
     seconds: float
@@ -67,9 +66,9 @@ def main() -> None:
 
 def overheads() -> dict[str, float]:
     here = np.diff(arrivals(InProcess(), 0.0, NOTHINGS))
-    with RayWorkers(1).crew() as crew:
-        warm_up(crew, 1)
-        there = np.diff(arrivals(crew, 0.0, NOTHINGS))
+    with RayWorkers(1).session() as pool:
+        warm_up(pool, 1)
+        there = np.diff(arrivals(pool, 0.0, NOTHINGS))
     return {
         "this process": round(1000 * float(np.median(here)), 2),
         "ray, median": round(1000 * float(np.median(there)), 2),
@@ -79,14 +78,14 @@ def overheads() -> dict[str, float]:
 
 
 def efficiency(workers: int) -> dict[str, float]:
-    with RayWorkers(workers).crew() as crew:
-        warm_up(crew, workers)
+    with RayWorkers(workers).session() as pool:
+        warm_up(pool, workers)
         start = time.perf_counter()
-        passed = arrivals(crew, SECONDS, WAITS * workers)[-1] - start
+        passed = arrivals(pool, SECONDS, WAITS * workers)[-1] - start
     return {"seconds": round(passed, 2), "efficiency": round(SECONDS * WAITS / passed, 4)}
 
 
-def warm_up(crew: RayCrew, workers: int) -> None:
+def warm_up(pool: Executor, workers: int) -> None:
     """Until all workers are at work."""
     seen: set[str] = set()
 
@@ -96,11 +95,11 @@ def warm_up(crew: RayCrew, workers: int) -> None:
             yield Task("1", number, "pilot")
             number += 1
 
-    for evaluation in crew.run(Waiting(0.05), tasks()):
+    for evaluation in pool.run(Waiting(0.05), tasks()):
         seen.add(evaluation.worker)
 
 
-def arrivals(executor: Executor | RayCrew, seconds: float, count: int) -> list[float]:
+def arrivals(executor: Executor, seconds: float, count: int) -> list[float]:
     """When each evaluation came, in seconds."""
     tasks = (Task("1", number, "pilot") for number in range(count))
     return [time.perf_counter() for _ in executor.run(Waiting(seconds), tasks)]

@@ -21,9 +21,8 @@ def main() -> None:
     from benchmarks.faults.study import FaultyStudy
     from diffcredit.cli.failures import report_failures
     from diffcredit.errors import DiffcreditError
-    from diffcredit.execution import LocalWorkers
+    from diffcredit.execution import LocalWorkers, RayWorkers
     from diffcredit.execution.driver import Driver
-    from diffcredit.execution.ray_cluster import RayWorkers
     from diffcredit.execution.tasks import worker_name
     from diffcredit.util.events import LOGGER, LogFile, event
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.faults import planted
 from benchmarks.faults.model import RATE, images_of
 from benchmarks.faults.planted import Notes
-from diffcredit.execution import Task
+from diffcredit.execution import Evaluator, Task
 from diffcredit.execution.keeping import Keeper
 from diffcredit.execution.tasks import utc_now, worker_name
 from diffcredit.execution.versions import package_versions
@@ -31,7 +31,7 @@ def brightness(images: NDArray[np.uint8]) -> float:
 
 
 @dataclass(frozen=True)
-class FaultyEvaluator:
+class FaultyEvaluator(Evaluator):
     """Is its own factory. ``seconds``: that each evaluation waits, as for a GPU; ``url``: where images are kept."""
 
     folder: Path

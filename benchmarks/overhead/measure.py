@@ -18,8 +18,7 @@ from diffcredit.coalitions import encode
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.settings import Sampling, Training
-from diffcredit.execution.evaluator import ModelEvaluator
-from diffcredit.execution.keeping import Keeper
+from diffcredit.execution.evaluator import ModelEvaluator, RetrainedModels
 from diffcredit.execution.tasks import Task, evaluate_all
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
@@ -29,7 +28,6 @@ from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.util.progress import silent
 
-NOTHING = Keeper(Path(), "nothing")
 RESULTS = Path(__file__).parent / "results.json"
 ROUNDS = 5
 STEPS, IMAGES = (1, 5), (2, 10)
@@ -65,7 +63,7 @@ def overhead(preset: str, resolution: int, device: str) -> dict[str, float]:
         retraining = FineTune(steps=steps)
         retraining.prepare(ground)
         sampling = Sampling(images=count, steps=10, batch_size=count)
-        evaluator = ModelEvaluator(retraining, sampling, [Colourfulness()], 0, Extractors(), NOTHING)
+        evaluator = ModelEvaluator(RetrainedModels(retraining, sampling, 0, Extractors()), [Colourfulness()])
         times = []
         for replicate in range(ROUNDS + 1):
             start = time.perf_counter()

@@ -20,7 +20,7 @@ import yaml
 from numpy.typing import NDArray
 
 from diffcredit.coalitions import decode
-from diffcredit.execution import EvaluatorFactory, Task
+from diffcredit.execution import EvaluatorFactory, Executor, Task
 from diffcredit.execution.tasks import ASK_AGAIN
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
@@ -49,7 +49,7 @@ def true_credits(prop: str) -> NDArray[np.float64]:
 
 
 @dataclass
-class SimulatedWorkers:
+class SimulatedWorkers(Executor):
     """An executor of ``workers`` that make evaluations up; ``seconds`` of CPU are its own, the simulation's."""
 
     workers: int

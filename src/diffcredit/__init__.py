@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from diffcredit.contributions import Contributions, load_contributions
     from diffcredit.credit import Credits, estimate
     from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-    from diffcredit.execution import InProcess, LocalWorkers
-    from diffcredit.execution.ray_cluster import RayWorkers
+    from diffcredit.execution import InProcess, LocalWorkers, RayWorkers
     from diffcredit.ledger import Ledger
     from diffcredit.study.study import Study
 
@@ -24,7 +23,7 @@ _HOMES = {
     "InProcess": "execution",
     "Ledger": "ledger",
     "LocalWorkers": "execution",
-    "RayWorkers": "execution.ray_cluster",
+    "RayWorkers": "execution",
     "Study": "study",
     "UserError": "errors",
     "estimate": "credit",

@@ -26,7 +26,7 @@ from diffcredit.cli.console import Bars, say
 from diffcredit.cli.opened import opened
 from diffcredit.coalitions import decode
 from diffcredit.errors import UserError
-from diffcredit.execution import InProcess, Task
+from diffcredit.execution import Evaluator, InProcess, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.validation.contest import Contest, Work
@@ -104,7 +104,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class InTurn:
+class InTurn(Evaluator):
     """An evaluator whose models are trained and sampled in a ``turn`` of their own, and measured while others are."""
 
     evaluator: Any
@@ -116,9 +116,9 @@ class InTurn:
 
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
         with self.turn():
-            made = list(self.evaluator.sampled(tasks))
+            made = list(self.evaluator.source.observe(tasks, self.evaluator.properties))
         for each in made:
-            yield each if isinstance(each, Evaluation) else self.evaluator.measured(each)
+            yield each if isinstance(each, Evaluation) else self.evaluator.measure(each)
 
 
 @dataclass(frozen=True)

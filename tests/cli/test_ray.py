@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diffcredit.errors import UserError
-from diffcredit.execution.ray_cluster import RayWorkers
+from diffcredit.execution import RayWorkers
 from diffcredit.study.study import Study
 from diffcredit.study.workers import Workers, make_executor
 from tiny_study import ENVIRONMENT, command, images_of, recorded_values, rows, run_here, write_study

@@ -1,3 +1,7 @@
+import logging
+from collections import Counter
+from collections.abc import Callable
+
 import pytest
 
 from diffcredit.execution import time_limits
@@ -7,3 +11,10 @@ from diffcredit.execution import time_limits
 def impatient(monkeypatch):
     """A worker that takes longer than two seconds for an evaluation counts as hung once another has finished."""
     monkeypatch.setattr(time_limits, "LEAST", 2.0)
+
+
+@pytest.fixture
+def told(caplog) -> Callable[[], Counter[str]]:
+    """How often each kind of event was told."""
+    caplog.set_level(logging.INFO, "diffcredit")
+    return lambda: Counter(record.getMessage() for record in caplog.records)

@@ -74,6 +74,7 @@ def test_two_drivers_do_nothing_twice(start, database, tmp_path):
     check_done_once(database)
 
 
+@on_a_server_if_slow
 def test_a_killed_drivers_claims_are_taken_over(start, database, tmp_path):
     """At once, long before they expire: it ran on this machine, and everybody sees that it is gone."""
     victim = start(hold=HELD, lease=500.0)
@@ -103,7 +104,9 @@ def test_a_driver_that_is_alive_keeps_what_it_holds(start, database, tmp_path):
 
 
 @on_a_server_if_slow
-@pytest.mark.parametrize("value", [0.0, 0.5], ids=["equal", "contradicting"])
+@pytest.mark.parametrize(
+    "value", [pytest.param(0.0, marks=pytest.mark.slow, id="equal"), pytest.param(0.5, id="contradicting")]
+)
 def test_a_driver_that_slept_brings_its_result_late(start, database, tmp_path, value):
     sleeper = start(hold=HELD, lease=1.0, value=value)
     wait_until(lambda: HELD in begun(tmp_path))

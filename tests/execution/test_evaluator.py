@@ -1,7 +1,6 @@
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,7 @@ from diffcredit.diffusion import Sampling, Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.session import current_session
 from diffcredit.execution import Task
-from diffcredit.execution.evaluator import ModelEvaluator, numerics
-from diffcredit.execution.keeping import Keeper
+from diffcredit.execution.evaluator import ModelEvaluator, RetrainedModels, numerics
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.retraining.base import RetrainingContext
@@ -21,7 +19,6 @@ from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.util.progress import silent
 
 TASKS = [Task(coalition, 0, "estimate") for coalition in ("110", "011", "101", "010")]
-NOTHING = Keeper(Path("nowhere"), "nothing")
 SAMPLING = Sampling(images=3, steps=2, seed=5, batch_size=2)
 
 
@@ -62,13 +59,6 @@ class Painting:
             yield Canvas(int(text))
 
 
-class PaintingAtOnce(Painting):
-    """Raises when it is asked, not when the models are taken."""
-
-    def models_for(self, coalitions, seeds):
-        return iter(list(super().models_for(coalitions, seeds)))
-
-
 class Brightness:
     name = "brightness"
 
@@ -91,38 +81,36 @@ class OfTheModel:
 
 
 def evaluator(retraining=None, properties=None, seed: int = 0) -> ModelEvaluator:
-    return ModelEvaluator(retraining or Painting(), SAMPLING, properties or [Brightness()], seed, Extractors(), NOTHING)
+    return ModelEvaluator(
+        RetrainedModels(retraining or Painting(), SAMPLING, seed, Extractors()), properties or [Brightness()]
+    )
 
 
 def values(evaluations) -> list[float | None]:
     return [item.values[0].value if item.values else None for item in evaluations]
 
 
-def test_one_evaluation_for_each_task_in_order():
-    results = list(evaluator().evaluate(TASKS))
-    assert [Task(item.coalition, item.replicate, item.purpose) for item in results] == TASKS
-    assert values(results) == [110, 11, 101, 10]
-    assert {item.status for item in results} == {"done"}
-
-
 @pytest.mark.parametrize("short", [False, True])
-@pytest.mark.parametrize("bad", [task.coalition for task in TASKS])
-def test_a_retraining_that_raises_fails_that_coalition_only(bad, short):
-    expected = {task.coalition: float(task.coalition) for task in TASKS} | {bad: None}
-    results = list(evaluator(Painting(bad, short)).evaluate(TASKS))
-    assert [item.coalition for item in results] == [task.coalition for task in TASKS]
-    assert values(results) == [expected[item.coalition] for item in results]
-    (failed,) = [item for item in results if item.status == "failed"]
-    assert failed.coalition == bad
-    assert failed.values == ()
-    assert ("StopIteration" if short else "ValueError: the loss is NaN") in failed.error
-    assert datetime.fromisoformat(failed.started) <= datetime.fromisoformat(failed.finished)
+@pytest.mark.parametrize("bad", ["", *(task.coalition for task in TASKS)])
+def test_one_evaluation_for_each_task_and_only_a_bad_coalition_fails(bad, short):
+    retraining, calm = Painting(bad, short), Painting()
+    results = list(evaluator(retraining).evaluate(TASKS))
+    assert [Task(item.coalition, item.replicate, item.purpose) for item in results] == TASKS
+    assert values(results) == [None if item.coalition == bad else float(item.coalition) for item in results]
+    for item in (item for item in results if item.coalition == bad):
+        assert (item.status, item.values) == ("failed", ())
+        assert ("StopIteration" if short else "ValueError: the loss is NaN") in item.error
+    list(evaluator(calm).evaluate(TASKS))
+    for coalition, seeds in retraining.seeds.items():  # a failure changes no seed
+        assert set(seeds) == set(calm.seeds[coalition])
 
 
-def test_a_retraining_that_raises_at_once_fails_no_later_coalition():
-    results = list(evaluator(PaintingAtOnce("110")).evaluate(TASKS))
-    assert [item.status for item in results] == ["failed", "done", "done", "done"]
-    assert "the loss is NaN" in results[0].error
+def test_a_retraining_that_raises_when_it_is_asked_fails_no_later_coalition():
+    class Eager(Painting):
+        def models_for(self, coalitions, seeds):
+            return iter(list(super().models_for(coalitions, seeds)))
+
+    assert values(evaluator(Eager("110")).evaluate(TASKS)) == [None, 11, 101, 10]
 
 
 @pytest.mark.parametrize(
@@ -142,20 +130,11 @@ def test_a_model_that_cannot_be_sampled_fails_that_coalition_only():
             for model in super().models_for(coalitions, seeds):
                 yield Canvas(66) if model.brightness == 11 else model
 
-    results = list(evaluator(Dark()).evaluate(TASKS))
+    retraining = Dark()
+    results = list(evaluator(retraining).evaluate(TASKS))
     assert values(results) == [110, None, 101, 10]
     assert "no image comes out" in results[1].error
-
-
-def test_standard_errors_go_with_the_values():
-    class Told(Brightness):
-        name = "told"
-
-        def standard_error(self, images):
-            return float(len(images))
-
-    (item,) = evaluator(properties=[Brightness(), Told()]).evaluate(TASKS[:1])
-    assert [(value.value, value.standard_error) for value in item.values] == [(110, None), (110, 3.0)]
+    assert all(len(seeds) == 1 for seeds in retraining.seeds.values())  # and nobody is trained again
 
 
 def test_a_property_that_fails_leaves_the_others():
@@ -167,6 +146,17 @@ def test_a_property_that_fails_leaves_the_others():
         assert "ValueError: no such measure" in broken.error
         assert (brightness.property, brightness.value, brightness.error) == ("brightness", expected, None)
         assert (of_the_model.property, of_the_model.value) == ("of_the_model", expected + 0.5)
+
+
+def test_standard_errors_go_with_the_values():
+    class Told(Brightness):
+        name = "told"
+
+        def standard_error(self, images):
+            return float(len(images))
+
+    (item,) = evaluator(properties=[Brightness(), Told()]).evaluate(TASKS[:1])
+    assert [(value.value, value.standard_error) for value in item.values] == [(110, None), (110, 3.0)]
 
 
 def test_all_coalitions_are_sampled_from_the_same_noises():
@@ -191,14 +181,6 @@ def test_seeds_follow_from_study_coalition_and_replicate():
     one = seed_of(0, "110", 0)
     assert seed_of(0, "110", 0, company=TASKS[1:]) == one
     assert len({one, seed_of(1, "110", 0), seed_of(0, "110", 1)}) == 3
-
-
-def test_a_failure_before_it_changes_no_seed():
-    calm, troubled = Painting(), Painting(bad="110")
-    list(evaluator(calm).evaluate(TASKS))
-    list(evaluator(troubled).evaluate(TASKS))
-    for coalition in ("011", "101", "010"):
-        assert troubled.seeds[coalition][-1] == calm.seeds[coalition][-1]
 
 
 def test_what_the_record_tells():
@@ -245,17 +227,6 @@ def test_models_made_together_share_the_seconds_of_their_training(monkeypatch):
     assert evaluator().at_once == 1
 
 
-def test_a_failure_after_the_training_trains_nobody_again():
-    class Dark(Painting):
-        def models_for(self, coalitions, seeds):
-            for model in super().models_for(coalitions, seeds):
-                yield Canvas(66) if model.brightness == 11 else model
-
-    retraining = Dark()
-    assert values(evaluator(retraining).evaluate(TASKS)) == [110, None, 101, 10]
-    assert all(len(seeds) == 1 for seeds in retraining.seeds.values())
-
-
 def test_real_models_give_the_same_values_again_and_other_ones_for_another_replicate(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
     contributions = Contributions(images, np.array([0, 0, 1, 1, 2, 2]), ("a", "b", "c"), tuple("123456"), images[:0])
@@ -264,7 +235,7 @@ def test_real_models_give_the_same_values_again_and_other_ones_for_another_repli
         retraining = FineTune(steps=2, batch_size=2, learning_rate=1e-3)
         base = DDPM.create("tiny", 8, 0)
         retraining.prepare(RetrainingContext(base, contributions, Training(steps=1), 0, tmp_path, DDPM.load, silent))
-        evaluator = ModelEvaluator(retraining, SAMPLING, [Colourfulness()], 3, Extractors(), NOTHING)
+        evaluator = ModelEvaluator(RetrainedModels(retraining, SAMPLING, 3, Extractors()), [Colourfulness()])
         return values(evaluator.evaluate(tasks))
 
     tasks = [Task("110", 0, "estimate"), Task("110", 1, "estimate"), Task("000", 0, "endpoint")]
@@ -296,7 +267,7 @@ class Fleets(Painting):
 @pytest.fixture
 def gpu(monkeypatch):
     """Streams, and what a GPU is called, are left out."""
-    monkeypatch.setattr(ModelEvaluator, "_measured_beside", ModelEvaluator.measured)
+    monkeypatch.setattr(ModelEvaluator, "_measure_on_own_stream", ModelEvaluator.measure)
     monkeypatch.setattr("diffcredit.execution.evaluator.numerics", lambda model, sampling: {})
     images = lambda model, sampling, often: model.sample(sampling.seeds, sampling.steps, 2, "ddim", None)  # noqa: E731
     monkeypatch.setattr("diffcredit.execution.evaluator.generate", images)
@@ -317,7 +288,7 @@ def test_a_fleet_is_measured_while_the_next_is_trained(gpu):
             return super().measure(images)
 
     one = evaluator(retraining, [Waiting()])
-    results = list(one.evaluate_on(TASKS[:2], in_turn([TASKS[2:]])))
+    results = list(one.evaluate_pipelined(TASKS[:2], in_turn([TASKS[2:]])))
     assert [Task(item.coalition, item.replicate, item.purpose) for item in results] == TASKS
     assert values(results) == [110, 11, 101, 10]
 
@@ -326,7 +297,7 @@ def test_a_fleet_is_measured_while_the_next_is_trained(gpu):
 def test_trouble_over_a_fleet_leaves_the_last_one_its_results(gpu, error):
     retraining = Fleets("101")
     retraining.error = error
-    made = evaluator(retraining).evaluate_on(TASKS[:2], in_turn([TASKS[2:]]))
+    made = evaluator(retraining).evaluate_pipelined(TASKS[:2], in_turn([TASKS[2:]]))
     assert values([next(made), next(made)]) == [110, 11]
     with pytest.raises(type(error)):
         next(made)
@@ -348,14 +319,14 @@ def test_a_second_interrupt_measures_no_other_model(gpu, monkeypatch):
             raise KeyboardInterrupt
         yield from ()
 
-    monkeypatch.setattr("diffcredit.execution.evaluator._taken", interrupted)
+    monkeypatch.setattr("diffcredit.execution.evaluator._results", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        list(evaluator(retraining, [Noting()]).evaluate_on(TASKS[:2], in_turn([TASKS[2:]])))
+        list(evaluator(retraining, [Noting()]).evaluate_pipelined(TASKS[:2], in_turn([TASKS[2:]])))
     assert len(measured) == 1
 
 
 def test_on_a_cpu_one_batch_is_done_before_the_next_is_asked_for():
     asked = []
-    results = list(evaluator().evaluate_on(TASKS[:2], lambda: asked.append(1) or TASKS[2:]))
+    results = list(evaluator().evaluate_pipelined(TASKS[:2], lambda: asked.append(1) or TASKS[2:]))
     assert len(results) == 2
     assert not asked

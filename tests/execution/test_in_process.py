@@ -17,6 +17,7 @@ from toy_evaluators import (
     TroubledTogether,
     Wayward,
     batches,
+    values,
 )
 
 from diffcredit.errors import DiffcreditWarning, UserError
@@ -24,14 +25,6 @@ from diffcredit.execution import InProcess, Task, in_process
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
 TEN = [Task(f"{i:04b}", 0, "estimate") for i in range(10)]
-
-
-def test_one_evaluation_for_each_task_in_order():
-    results = list(InProcess().run(Toy(), TASKS))
-    assert [(item.coalition, item.replicate, item.purpose) for item in results] == [
-        (task.coalition, task.replicate, task.purpose) for task in TASKS
-    ]
-    assert results[7].values[0].value == 3 / 7 + 1
 
 
 def test_what_the_evaluator_raises_is_a_failed_evaluation():
@@ -43,19 +36,6 @@ def test_what_the_evaluator_raises_is_a_failed_evaluation():
     assert "when asked for" in other.error
     assert (raised.coalition, raised.purpose, raised.values) == ("11", "estimate", ())
     assert raised.versions["numpy"] == np.__version__
-
-
-def test_tasks_may_depend_on_results():
-    seen = []
-
-    def tasks():
-        for index in range(4):
-            assert len(seen) == index
-            yield Task(f"{index:02b}", 0, "estimate")
-
-    for item in InProcess().run(Toy(), tasks()):
-        seen.append(item)
-    assert len(seen) == 4
 
 
 def test_none_among_the_tasks_says_that_there_may_be_one_soon(monkeypatch):
@@ -88,9 +68,7 @@ def test_threads_are_the_callers_again_between_results(threads):
 def test_out_of_memory_is_tried_again_and_an_ordinary_error_is_not(tmp_path):
     tasks = [Task(coalition, 0, "estimate") for coalition in ("0011", "0100")]
     results = list(InProcess(retries=1).run(Troubled(tmp_path, times=1), tasks))
-    assert [(item.status, item.values) for item in results] == [
-        (item.status, item.values) for item in InProcess().run(Toy(), tasks)
-    ]
+    assert values(results) == values(InProcess().run(Toy(), tasks))
     (failed,) = InProcess(retries=0).run(Troubled(tmp_path, times=2), tasks[:1])
     assert failed.error.startswith("given up at try 1: Traceback")
     assert failed.error.splitlines()[-1].endswith("Tried to allocate 20.00 GiB.")
@@ -101,11 +79,7 @@ def test_refuses_no_threads():
         InProcess(threads=0)
 
 
-def values(evaluations):
-    return [(item.coalition, item.status, item.values) for item in evaluations]
-
-
-def test_several_at_once_are_taken_and_evaluated_together(tmp_path):
+def test_several_at_once_are_taken_in_order_when_all_before_were_answered(tmp_path):
     seen = []
 
     def tasks():
@@ -115,7 +89,8 @@ def test_several_at_once_are_taken_and_evaluated_together(tmp_path):
 
     for item in InProcess().run(Together(tmp_path), tasks()):
         seen.append(item)
-    assert values(seen) == values(InProcess().run(Toy(), TEN))
+    assert [Task(item.coalition, item.replicate, item.purpose) for item in seen] == TEN
+    assert [item.values[0].value for item in seen] == [place / 7 for place in range(10)]
     assert [len(batch) for batch in batches(tmp_path)] == [3, 3, 3, 1]
 
 
@@ -193,17 +168,6 @@ def test_the_next_tasks_are_given_before_the_last_are_answered(tmp_path):
     assert seen == [task.coalition for task in TEN]
     assert batches(tmp_path) == [seen[:3], seen[3:6], seen[6:9], seen[9:]]
     assert known == [0, 0, 0, 2, 2, 2, 5, 5, 5, 8]  # one was still owed each time
-
-
-def test_where_memory_does_not_hold_the_next_only_they_are_repeated(tmp_path):
-    """What was owed from before is answered, and given once."""
-    with pytest.warns(DiffcreditWarning, match="given 1 instead of 3 tasks at once"):
-        results = list(InProcess().run(Ahead(tmp_path, room=2), TEN))
-    assert sorted(item.coalition for item in results) == [task.coalition for task in TEN]
-    assert {item.status for item in results} == {"done"}
-    given = batches(tmp_path)
-    assert all(len(some) == 1 for some in given[1:])
-    assert len([name for some in given[1:] for name in some]) == 10
 
 
 def test_what_memory_held_before_is_not_repeated(tmp_path):

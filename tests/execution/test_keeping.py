@@ -6,8 +6,8 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.generating import generate
 from diffcredit.errors import DiffcreditError
 from diffcredit.execution import Task
+from diffcredit.execution.evaluator import KeptModels, ModelEvaluator
 from diffcredit.execution.keeping import Keeper
-from diffcredit.execution.kept_evaluator import KeptEvaluator
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.properties.heldout_loss import HeldoutLoss
@@ -120,7 +120,7 @@ def test_the_name_of_two_thousand_contributors_fits_a_file(tmp_path):
 
 
 def kept_evaluator(folder, properties):
-    return KeptEvaluator(Keeper(folder, "nothing"), properties, Extractors(), SAMPLING, DDPM.load)
+    return ModelEvaluator(KeptModels(Keeper(folder, "nothing"), SAMPLING, Extractors(), DDPM.load), properties)
 
 
 def test_a_kept_model_is_sampled_from_the_same_noises_as_before(tmp_path, model):
@@ -144,8 +144,9 @@ def test_a_kept_model_is_not_sampled_where_nobody_needs_images(tmp_path, model, 
 
 
 def test_what_was_not_kept_is_an_error(tmp_path):
-    with pytest.raises(DiffcreditError, match="nothing was kept of coalition 101, replicate 1"):
-        list(kept_evaluator(tmp_path, [Colourfulness()]).evaluate([OTHER]))
+    (failed,) = kept_evaluator(tmp_path, [Colourfulness()]).evaluate([OTHER])
+    assert failed.status == "failed"
+    assert "nothing was kept of coalition 101, replicate 1" in failed.error
 
 
 @pytest.mark.parametrize("kind", ["images", "model", "features"])

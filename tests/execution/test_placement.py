@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from diffcredit.execution.placement import seeing, spread, visible_devices
+from diffcredit.execution.placement import device_visible, spread, visible_devices
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_process_started_within_sees_its_device_and_this_one_what_it_saw(monke
     if before is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
     code = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'), end='')"
-    with seeing(device):
+    with device_visible(device):
         told = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True).stdout
     assert told == str(seen or before)
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == before

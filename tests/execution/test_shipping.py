@@ -7,16 +7,12 @@ from pathlib import Path
 import pytest
 
 from diffcredit.errors import DiffcreditError
-from diffcredit.execution.shipping import Packed, Waybill, WorkerFiles, marked, pack, settle
+from diffcredit.execution.shipping import Manifest, PackedFile, WorkerFiles, marker_file, pack, unpack
 
 
-def packed(files: WorkerFiles, piece: int) -> tuple[Waybill, list[bytes]]:
-    pieces, packing = [], pack(files, piece)
-    while True:
-        try:
-            pieces.append(next(packing))
-        except StopIteration as end:
-            return end.value, pieces
+def packed(files: WorkerFiles, piece: int) -> tuple[Manifest, list[bytes]]:
+    pieces: list[bytes] = []
+    return pack(files, pieces.append, piece), pieces
 
 
 @pytest.fixture
@@ -35,9 +31,9 @@ def files(tmp_path) -> WorkerFiles:
 
 @pytest.mark.parametrize("piece", [1, 7, 100, 10**6])
 def test_files_arrive_as_they_were(files, tmp_path, piece):
-    waybill, pieces = packed(files, piece)
+    manifest, pieces = packed(files, piece)
     assert {len(each) for each in pieces[:-1]} <= {piece}
-    places = settle(Waybill.of(waybill.text), pieces, tmp_path / "shelf")
+    places = unpack(Manifest.of(manifest.text), pieces, tmp_path / "shelf")
     data, single = files.roots
     there = Path(places[str(data)])
     assert there.name == "data"
@@ -51,30 +47,30 @@ def test_files_arrive_as_they_were(files, tmp_path, piece):
 
 
 def test_the_second_worker_of_a_node_fetches_nothing(files, tmp_path):
-    waybill, pieces = packed(files, 50)
-    first = settle(waybill, pieces, tmp_path / "shelf")
+    manifest, pieces = packed(files, 50)
+    first = unpack(manifest, pieces, tmp_path / "shelf")
 
     def untouched():
         raise AssertionError("fetched again")
         yield
 
-    assert settle(waybill, untouched(), tmp_path / "shelf") == first
+    assert unpack(manifest, untouched(), tmp_path / "shelf") == first
 
 
-def _settle_and_count(waybill: str, pieces: list[bytes], shelf: Path, folder: Path) -> None:
+def _unpack_and_count(manifest: str, pieces: list[bytes], shelf: Path, folder: Path) -> None:
     def fetched():
         (folder / str(os.getpid())).touch()
         yield from pieces
 
-    settle(Waybill.of(waybill), fetched(), shelf)
+    unpack(Manifest.of(manifest), fetched(), shelf)
 
 
 def test_of_workers_that_start_at_once_one_fetches(files, tmp_path):
-    waybill, pieces = packed(files, 50)
+    manifest, pieces = packed(files, 50)
     (tmp_path / "fetched").mkdir()
-    arguments = (waybill.text, pieces, tmp_path / "shelf", tmp_path / "fetched")
+    arguments = (manifest.text, pieces, tmp_path / "shelf", tmp_path / "fetched")
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_settle_and_count, args=arguments) for _ in range(4)]
+    processes = [context.Process(target=_unpack_and_count, args=arguments) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:
@@ -84,24 +80,24 @@ def test_of_workers_that_start_at_once_one_fetches(files, tmp_path):
 
 
 def test_damaged_or_incomplete_files_leave_nothing(files, tmp_path):
-    waybill, pieces = packed(files, 50)
+    manifest, pieces = packed(files, 50)
     with pytest.raises(DiffcreditError, match="incomplete"):
-        settle(waybill, pieces[:-1], tmp_path / "shelf")
+        unpack(manifest, pieces[:-1], tmp_path / "shelf")
     with pytest.raises(DiffcreditError, match="damaged"):
-        settle(waybill, [bytes(len(piece)) for piece in pieces], tmp_path / "shelf")
+        unpack(manifest, [bytes(len(piece)) for piece in pieces], tmp_path / "shelf")
     assert [path.suffix for path in (tmp_path / "shelf").iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("name", ["../../../outside", "/outside", "a/../../../../outside"])
 def test_no_file_leaves_its_folder(tmp_path, name):
-    waybill = Waybill(("/data",), (Packed(0, name, 1, 0),), "")
+    manifest = Manifest(("/data",), (PackedFile(0, name, 1, 0),), "")
     with pytest.raises(DiffcreditError, match="leads out of its folder"):
-        settle(waybill, [b"x"], tmp_path / "a" / "b" / "shelf")
+        unpack(manifest, [b"x"], tmp_path / "a" / "b" / "shelf")
     assert not list(tmp_path.rglob("outside"))
 
 
 def test_a_mark_is_there_within_and_gone_afterwards(tmp_path):
-    with marked(tmp_path / "results") as mark, marked(tmp_path / "results") as other:
+    with marker_file(tmp_path / "results") as mark, marker_file(tmp_path / "results") as other:
         assert mark.exists()
         assert mark != other
     assert list((tmp_path / "results").iterdir()) == []

@@ -5,7 +5,7 @@ from toy_evaluators import done
 
 from diffcredit.errors import UserError
 from diffcredit.execution import Task, time_limits
-from diffcredit.execution.time_limits import Watch, check_timeout, representative, time_limit
+from diffcredit.execution.time_limits import TimeLimits, check_timeout, representative
 
 MINUTE, HOUR = 60, 3600
 
@@ -23,7 +23,12 @@ MINUTE, HOUR = 60, 3600
     ],
 )
 def test_ten_times_the_longest_at_least_ten_minutes_or_as_asked(timeout, longest, limit):
-    assert time_limit(timeout, longest) == limit
+    limits = TimeLimits(timeout)
+    if longest is not None:
+        limits.record("evaluation", longest)
+        limits.record("evaluation", longest / 2)
+    assert limits.limit("evaluation") == limit
+    assert limits.limit("evaluator") == (timeout or 24 * HOUR)
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
@@ -48,20 +53,11 @@ def clock(monkeypatch):
     return passed
 
 
-def test_the_longest_of_each_kind_counts(clock):
-    watch = Watch(None)
-    watch.note("evaluation", 300.0)
-    watch.note("evaluation", 100.0)
-    assert watch.limit("evaluation") == 3000.0
-    assert watch.limit("evaluator") == 24 * HOUR
-    assert Watch(7.0).limit("evaluation") == 7.0
-
-
 def test_time_in_which_nobody_looked_hardly_counts(clock):
-    watch = Watch(None)
+    watch = TimeLimits(None)
     for _ in range(3):
         clock[0] += 1.0
-        watch.look()
+        watch.read()
     assert watch.now == 3.0
     clock[0] += 3 * 24 * HOUR  # over the weekend
-    assert watch.look() == 3.0 + time_limits.AWAY
+    assert watch.read() == 3.0 + time_limits.PAUSE

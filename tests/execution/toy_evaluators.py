@@ -1,4 +1,4 @@
-"""Evaluators for tests; worker processes import them by name."""
+"""Evaluators for tests, which worker processes import by name; and what tests ask about workers."""
 
 import os
 import re
@@ -12,29 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from diffcredit.errors import UserError
-from diffcredit.execution import Task
-from diffcredit.execution.tasks import utc_now, worker_name
+from diffcredit.execution import Evaluator, Task
+from diffcredit.execution.tasks import done_evaluation, utc_now
 from diffcredit.ledger import Evaluation, Value
 
 
 def done(task: Task, value: float, **numerics: Any) -> Evaluation:
-    return Evaluation(
-        coalition=task.coalition,
-        replicate=task.replicate,
-        purpose=task.purpose,
-        status="done",
-        values=(Value("value", value),),
-        error=None,
-        numerics=numerics,
-        seconds={},
-        worker=worker_name(),
-        started=utc_now(),
-        finished=utc_now(),
-    )
+    return done_evaluation(task, [Value("value", value)], utc_now(), numerics, {})
 
 
 @dataclass(frozen=True)
-class Toy:
+class Toy(Evaluator):
     """Is its own factory; the subclasses say what an evaluation is."""
 
     def __call__(self) -> "Toy":
@@ -78,18 +66,10 @@ class Interrupted(Toy):
         return super().one(task)
 
 
-@dataclass(frozen=True)
-class Mortal(Toy):
-    """Kills its process at coalition 11 until it has done so ``times`` times."""
-
-    folder: Path
-    times: int
-
-    def one(self, task: Task) -> Evaluation:
-        if task.coalition == "11" and len(list(self.folder.iterdir())) < self.times:
-            (self.folder / str(os.getpid())).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().one(task)
+HANGS, STOPS, NO_MEMORY, NO_DISK, KILLED, EXITS, QUICK, QUICK_TOO = (
+    Task(coalition, 0, "estimate") for coalition in ("0001", "0010", "0011", "0100", "0110", "0111", "1000", "1001")
+)
+"""What :class:`Troubled` meets there."""
 
 
 class OutOfMemoryError(RuntimeError):
@@ -98,14 +78,14 @@ class OutOfMemoryError(RuntimeError):
 
 @dataclass(frozen=True)
 class Troubled(Toy):
-    """Gets into a trouble at each of some coalitions until it has ``times`` times; says so by files named after the
-    coalition and its process."""
+    """Gets into a trouble at each of some coalitions (see below) until it has ``times`` times; says so by files named
+    after the coalition and its process."""
 
     folder: Path
     times: int
 
     def one(self, task: Task) -> Evaluation:
-        if len(list(self.folder.glob(f"{task.coalition}-*"))) < self.times:
+        if int(task.coalition, 2) in range(1, 8) and len(list(self.folder.glob(f"{task.coalition}-*"))) < self.times:
             (self.folder / f"{task.coalition}-{os.getpid()}").touch()
             match task.coalition:
                 case "0001":
@@ -117,37 +97,11 @@ class Troubled(Toy):
                 case "0100":
                     with Path("/dev/full").open("w") as file:
                         file.write("the images of this evaluation")
+                case "0110":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case "0111":
+                    os._exit(3)
         return super().one(task)
-
-
-@dataclass(frozen=True)
-class Occupied(Toy):
-    """For which a device has no memory; on others it evaluates nothing before that was found out twice."""
-
-    device: str
-    folder: Path
-
-    def one(self, task: Task) -> Evaluation:
-        if os.environ["CUDA_VISIBLE_DEVICES"] == self.device:
-            (self.folder / str(os.getpid())).touch()
-            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-        while len(list(self.folder.iterdir())) < 2:
-            time.sleep(0.02)
-        return super().one(task)
-
-
-@dataclass(frozen=True)
-class Crowded(Toy):
-    """Whose memory holds one evaluator only, of the process that leaves its id first."""
-
-    folder: Path
-
-    def __call__(self) -> "Toy":
-        try:
-            (self.folder / "first").symlink_to(str(os.getpid()))
-        except FileExistsError:
-            raise MemoryError from None
-        return self
 
 
 @dataclass(frozen=True)
@@ -167,15 +121,6 @@ class Parting(Toy):
             (self.folder / str(os.getpid())).touch()
             threading.Thread(target=leave, daemon=True).start()
         return super().one(task)
-
-
-@dataclass(frozen=True)
-class NeverBuilt(Toy):
-    """A factory that does not come to an end."""
-
-    def __call__(self) -> "Toy":
-        time.sleep(600)
-        return self
 
 
 @dataclass(frozen=True)
@@ -296,7 +241,7 @@ class Together(Toy):
 class Ahead(Together):
     """Begins with the next tasks before it answers the last of those it has."""
 
-    def evaluate_on(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
+    def evaluate_pipelined(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
         owed: list[Evaluation] = []
         while tasks:
             try:
@@ -308,16 +253,6 @@ class Ahead(Together):
             yield from ready
             owed, tasks = [last], more()
         yield from owed
-
-
-@dataclass(frozen=True)
-class Poisoned(Together):
-    """Whose process ends at coalition 0001."""
-
-    def one(self, task: Task) -> Evaluation:
-        if task.coalition == "0001":
-            os._exit(3)
-        return super().one(task)
 
 
 @dataclass(frozen=True)
@@ -364,3 +299,30 @@ class Closed(Toy):
 def batches(folder: Path) -> list[list[str]]:
     """The coalitions that came together, time after time."""
     return [file.read_text().split() for file in sorted(folder.iterdir())]
+
+
+def values(evaluations):
+    """What evaluations found, in an order that does not depend on who was first."""
+    return sorted(
+        (item.coalition, item.replicate, item.purpose, item.status, tuple(value.value for value in item.values))
+        for item in evaluations
+    )
+
+
+def pids(folder: Path) -> list[int]:
+    """The processes that left their id in a folder, as ``id`` or ``something-id``."""
+    return [int(file.name.rpartition("-")[2]) for file in folder.iterdir()]
+
+
+def pid_of(worker: str) -> int:
+    return int(worker.rpartition(":")[2])
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended but was not yet collected does not. A killed one that has a thread
+    left cannot be collected yet."""
+    try:
+        ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return not ended or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    except FileNotFoundError:
+        return False

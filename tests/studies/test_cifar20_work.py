@@ -205,17 +205,18 @@ def test_only_one_trains_at_a_time_and_measures_while_another_does(work, tmp_pat
     turn = work.FileLock(tmp_path / "turn")
     failed = failed_evaluation(Task("01", 1, "truth"), "no memory", "w", utc_now())
 
-    class Evaluator:
-        at_once = 3
-
-        def sampled(self, tasks):
+    class Source:
+        def observe(self, tasks, properties):
             for task in tasks:
                 assert turn.is_locked
                 yield failed if task.replicate else task.coalition
 
-        def measured(self, sampled):
+    class Evaluator:
+        at_once, source, properties = 3, Source(), ()
+
+        def measure(self, observed):
             assert not turn.is_locked
-            return f"measured {sampled}"
+            return f"measured {observed}"
 
     shared = work.InTurn(Evaluator(), lambda: turn)
     assert shared.at_once == 3

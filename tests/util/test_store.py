@@ -15,7 +15,7 @@ import fsspec
 import pytest
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.execution.troubles import told
+from diffcredit.execution.machine_errors import machine_error
 from diffcredit.util import store as stores
 from diffcredit.util.store import Store, StoreAway, artifacts_in, pull, push, shown_url
 from s3_server import ACCOUNT, Server, stalling_line
@@ -305,5 +305,5 @@ def test_urls_that_nobody_can_open():
 
 
 def test_an_evaluation_that_meets_it_is_repeated():
-    assert told(StoreAway("s3://bucket: cannot be reached")).trouble == "artifacts out of reach"
-    assert told(DiffcreditError("another")) is None
+    assert machine_error(StoreAway("s3://bucket: cannot be reached")).kind == "artifacts out of reach"
+    assert machine_error(DiffcreditError("another")) is None

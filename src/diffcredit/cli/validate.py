@@ -55,7 +55,7 @@ def validate(
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
     from diffcredit.report.writing import write_results
     from diffcredit.study.evaluating import evaluate_tasks
-    from diffcredit.study.workers import kept_open, make_executor
+    from diffcredit.study.workers import make_executor
     from diffcredit.validation.study import PARTS, Validation, parts_of
 
     for name in part or []:
@@ -70,7 +70,7 @@ def validate(
         tell_work(foreseeing, parts, where, evaluated=evaluated)
         if plan:
             return
-        with kept_open(make_executor(loaded, where)) as executor:
+        with make_executor(loaded, where).session() as executor:
             for name in parts:
                 for work in [] if evaluated else possible_work(validation.work, name):
                     if work.missing():

@@ -1,13 +1,19 @@
-"""An evaluation: a coalition's model is made, its images are generated, its properties measured."""
+"""An evaluation: get a coalition's model and images, measure the properties, keep what is worth keeping.
+
+:class:`ModelEvaluator` is the one path. A :class:`Source` says where models and images come from: they are retrained
+(:class:`RetrainedModels`) or read from what an earlier evaluation kept (:class:`KeptModels`).
+"""
 
 import platform
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,66 +25,63 @@ from diffcredit.diffusion.micro_batches import smallest_micro_batch
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling
+from diffcredit.errors import DiffcreditError
 from diffcredit.execution.keeping import Keeper
-from diffcredit.execution.tasks import Task, failed_evaluation, utc_now, worker_name
-from diffcredit.execution.troubles import told
-from diffcredit.execution.versions import package_versions
+from diffcredit.execution.machine_errors import machine_error
+from diffcredit.execution.tasks import Evaluator, Task, done_evaluation, failed_evaluation, utc_now, worker_name
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation, Value
-from diffcredit.properties.measuring import Measurement, Observation, measure_all
+from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.retraining.base import Retraining
 from diffcredit.util.seeds import derive_seed
 
 
 @dataclass(frozen=True)
-class ModelEvaluator:
-    """Evaluates coalitions with a prepared retraining and fitted properties.
+class Observed:
+    """A task whose model or images can be measured, and the ``seconds`` that getting them took, by stage."""
 
-    All coalitions start from the same initial noises (common random numbers); what is random in a coalition's
-    training follows from (study seed, coalition, replicate).
+    task: Task
+    observation: Observation
+    seconds: dict[str, float]
+    started: str
+
+
+class Source(ABC):
+    """Base class of where models and images come from. One thread uses it."""
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks are best observed together."""
+        return 1
+
+    @abstractmethod
+    def observe(self, tasks: Sequence[Task], properties: Sequence[Any]) -> Iterator[Observed | Evaluation]:
+        """Yield, for each task in order, what ``properties`` are measured on, or a failed evaluation. Machine errors
+        are raised."""
+
+    @abstractmethod
+    def numerics(self, observation: Observation) -> dict[str, Any]:
+        """Return the class within which outputs are bitwise equal; empty if nothing was computed that is recorded."""
+
+
+@dataclass(frozen=True)
+class RetrainedModels(Source):
+    """Models made by a prepared retraining, and their images.
+
+    All coalitions start from the same initial noises (common random numbers). The randomness of a coalition's training
+    follows from (study ``seed``, coalition, replicate).
     """
 
     retraining: Retraining
     sampling: Sampling
-    properties: Sequence[Any]
     seed: int
     extractors: Extractors
-    keeper: Keeper
 
     @property
     def at_once(self) -> int:
-        """How many coalitions' models are best made together."""
-        return getattr(self.retraining, "at_once", 1)
+        return getattr(self.retraining, "at_once", 1)  # optional: a user's retraining may not have it
 
-    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-        return self.evaluate_on(tasks, tuple)
-
-    def evaluate_on(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
-        """Of these tasks and, where models are made in fleets, of those that ``more`` gives, until it gives none: a GPU
-        makes the next models and their images while the last ones' are measured."""
-        fleets, unmeasured = self.at_once > 1, deque[Future[Evaluation]]()
-        with ExitStack() as stack:
-            aside = None
-            while tasks:
-                try:
-                    for sampled in self.sampled(tasks):
-                        if isinstance(sampled, Evaluation):  # a failed one
-                            yield from _taken(unmeasured)
-                            yield sampled
-                        elif fleets and sampled.observation.model.device.type == "cuda":
-                            aside = aside or _one_thread(stack)
-                            unmeasured.append(aside.submit(self._measured_beside, sampled))
-                            yield from _taken(unmeasured, down_to=self.at_once)
-                        else:
-                            yield self.measured(sampled)
-                except (Exception, KeyboardInterrupt):  # what has its images is no part of that
-                    yield from _taken(unmeasured)
-                    raise
-                tasks = more() if unmeasured else ()
-            yield from _taken(unmeasured)
-
-    def sampled(self, tasks: Sequence[Task]) -> Iterator["Sampled | Evaluation"]:
-        """Of each task, its model's images, or how that failed."""
+    def observe(self, tasks: Sequence[Task], properties: Sequence[Any]) -> Iterator[Observed | Evaluation]:
         current_session().expect_sampling(self.sampling)
         remaining = deque(tasks)
         while remaining:
@@ -98,10 +101,13 @@ class ModelEvaluator:
                 except Exception as error:
                     yield _failure(task, error, started)
                 else:
-                    yield Sampled(task, Observation(self.extractors, images, model), seconds, started)
+                    yield Observed(task, Observation(self.extractors, images, model), seconds, started)
+
+    def numerics(self, observation: Observation) -> dict[str, Any]:
+        return numerics(observation.model, self.sampling)
 
     def _models(self, tasks: Sequence[Task]) -> Iterator[tuple[DiffusionModel, float]]:
-        """Each task's model, and the seconds that its training took: of those made together, equal shares."""
+        """Yield each task's model and its seconds of training; models made together get equal shares."""
         coalitions = np.stack([decode(task.coalition) for task in tasks])
         seeds = [derive_seed(self.seed, task.coalition, task.replicate) for task in tasks]
         models = iter(self.retraining.models_for(coalitions, seeds))
@@ -113,76 +119,117 @@ class ModelEvaluator:
                 share = (time.perf_counter() - clock) / min(self.at_once, len(tasks) - place)
             yield model, share
 
-    def _measured_beside(self, sampled: "Sampled") -> Evaluation:
-        with torch.cuda.stream(torch.cuda.Stream(sampled.observation.model.device)):
-            return self.measured(sampled)
 
-    def measured(self, sampled: "Sampled") -> Evaluation:
-        """The evaluation that it makes."""
-        task, observation = sampled.task, sampled.observation
-        try:
-            clock = time.perf_counter()
-            measurements = measure_all(self.properties, observation)
-            measuring = time.perf_counter() - clock
-            self.keeper.keep(task, observation)
-        except Exception as error:
-            return _failure(task, error, sampled.started)
-        return Evaluation(
-            coalition=task.coalition,
-            replicate=task.replicate,
-            purpose=task.purpose,
-            status="done",
-            values=tuple(value_of(measurement) for measurement in measurements),
-            error=None,
-            numerics=numerics(observation.model, self.sampling),
-            seconds={**sampled.seconds, "measuring": measuring},
-            worker=worker_name(),
-            started=sampled.started,
-            finished=utc_now(),
-            versions=package_versions(),
-        )
+@dataclass(frozen=True)
+class KeptModels(Source):
+    """What ``keeper`` has of earlier evaluations. A kept model is sampled again if a property needs images. ``load``
+    reads a model's folder."""
+
+    keeper: Keeper
+    sampling: Sampling
+    extractors: Extractors
+    load: Callable[[Path], Any]
+
+    def observe(self, tasks: Sequence[Task], properties: Sequence[Any]) -> Iterator[Observed | Evaluation]:
+        for task in tasks:
+            started, clock = utc_now(), time.perf_counter()
+            try:
+                observation = self.keeper.find(task, self.extractors, self.load)
+                if observation is None:
+                    raise DiffcreditError(f"nothing was kept of coalition {task.coalition}, replicate {task.replicate}")
+                if not all(observation.shows(prop) for prop in properties) and observation.model is not None:
+                    observation.images = generate(observation.model, self.sampling, often=True)
+            except Exception as error:
+                yield _failure(task, error, started)
+            else:
+                yield Observed(task, observation, {"measuring": time.perf_counter() - clock}, started)
+
+    def numerics(self, observation: Observation) -> dict[str, Any]:
+        return {}  # the record keeps those of the evaluation itself
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """A task whose model and images are there, and the seconds that they took."""
+class ModelEvaluator(Evaluator):
+    """Measures fitted ``properties`` on what ``source`` has of each task; ``keeper`` keeps results (None: nothing)."""
 
-    task: Task
-    observation: Observation
-    seconds: dict[str, float]
-    started: str
+    source: Source
+    properties: Sequence[Any]
+    keeper: Keeper | None = None
+
+    @property
+    def at_once(self) -> int:
+        return self.source.at_once
+
+    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
+        return self.evaluate_pipelined(tasks, tuple)
+
+    def evaluate_pipelined(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
+        """Where models are made in fleets, a GPU makes the next models and images while the last are measured; until
+        ``more`` returns nothing."""
+        fleets, unmeasured = self.at_once > 1, deque[Future[Evaluation]]()
+        with ExitStack() as stack:
+            thread = None
+            while tasks:
+                try:
+                    for observed in self.source.observe(tasks, self.properties):
+                        if isinstance(observed, Evaluation):  # a failed one
+                            yield from _results(unmeasured)
+                            yield observed
+                        elif fleets and observed.observation.model.device.type == "cuda":
+                            thread = thread or _one_thread(stack)
+                            unmeasured.append(thread.submit(self._measure_on_own_stream, observed))
+                            yield from _results(unmeasured, down_to=self.at_once)
+                        else:
+                            yield self.measure(observed)
+                except (Exception, KeyboardInterrupt):  # the images made before it are measured all the same
+                    yield from _results(unmeasured)
+                    raise
+                tasks = more() if unmeasured else ()
+            yield from _results(unmeasured)
+
+    def measure(self, observed: Observed) -> Evaluation:
+        """Measure all properties, keep what is to be kept, and return the evaluation."""
+        task, observation = observed.task, observed.observation
+        try:
+            clock = time.perf_counter()
+            measurements = measure_all(self.properties, observation)
+            measuring = observed.seconds.get("measuring", 0.0) + (time.perf_counter() - clock)
+            if self.keeper is not None:
+                self.keeper.keep(task, observation)
+        except Exception as error:
+            return _failure(task, error, observed.started)
+        values = [Value(**vars(measurement)) for measurement in measurements]
+        seconds = {**observed.seconds, "measuring": measuring}
+        return done_evaluation(task, values, observed.started, self.source.numerics(observation), seconds)
+
+    def _measure_on_own_stream(self, observed: Observed) -> Evaluation:
+        with torch.cuda.stream(torch.cuda.Stream(observed.observation.model.device)):
+            return self.measure(observed)
 
 
 def _failure(task: Task, error: Exception, started: str) -> Evaluation:
-    """The failed evaluation; what the machine is to blame for is raised, for who runs this to deal with."""
-    if told(error):
+    """Return the failed evaluation; raise a machine error, which the executor deals with."""
+    if machine_error(error):
         raise error
     return failed_evaluation(task, "".join(traceback.format_exception(error)), worker_name(), started)
 
 
 def _one_thread(stack: ExitStack) -> ThreadPoolExecutor:
-    """Ends with the stack, whatever is still to be done then."""
+    """Return a thread that ends with the stack; work not begun by then is cancelled."""
     pool = ThreadPoolExecutor(1)
     stack.callback(pool.shutdown, cancel_futures=True)
     return pool
 
 
-def _taken(futures: deque[Future[Evaluation]], down_to: int = 0) -> Iterator[Evaluation]:
-    """The results of the first, until so many are left, and of those after them that are there already."""
+def _results(futures: deque[Future[Evaluation]], down_to: int = 0) -> Iterator[Evaluation]:
+    """Yield results in order until ``down_to`` are left, and further ones that are there already."""
     while futures and (len(futures) > down_to or futures[0].done()):
         yield futures.popleft().result()
 
 
-def value_of(measurement: Measurement) -> Value:
-    """A measurement as the ledger has it."""
-    return Value(
-        measurement.property, measurement.value, measurement.standard_error, measurement.images, measurement.error
-    )
-
-
 def numerics(model: DiffusionModel, sampling: Sampling) -> dict[str, Any]:
-    """The class within which outputs are bitwise equal: the device, its threads, how the model was trained (type of
-    numbers, path of the code, models trained at once) and sampled, and the micro-batch where memory ran out (None: as
+    """Return the class within which outputs are bitwise equal: the device, its threads, how the model was trained
+    (number type, code path, models trained together) and sampled, and the micro-batch if memory forced one (None: as
     the study says)."""
     device = model.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()

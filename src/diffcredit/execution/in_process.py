@@ -7,41 +7,41 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from diffcredit.errors import UserError
-from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion
+from diffcredit.execution.assignments import BatchLimit, TaskBatch, TaskQueue, WorkerFailure
+from diffcredit.execution.machine_errors import MachineError
 from diffcredit.execution.tasks import (
     ASK_AGAIN,
     Evaluator,
     EvaluatorFactory,
+    Executor,
     Task,
-    at_once,
+    check_minimum,
     evaluate_all,
     worker_name,
 )
 from diffcredit.execution.threads import limited_threads
-from diffcredit.execution.troubles import MachineTrouble
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
 
 @dataclass(frozen=True)
-class InProcess:
-    """Runs tasks here with ``threads`` threads, as many at once as the evaluator takes at best; between two results the
-    caller has its own number of threads back. A task over which memory or disk runs out is repeated up to ``retries``
-    times; then it is a failed evaluation. Of several at once each is repeated alone first, and where memory did not
-    hold them, there are half as many at once from then on."""
+class InProcess(Executor):
+    """Run tasks in this process with ``threads`` threads; between two results the caller's number of threads applies.
+
+    A task over which memory or disk runs out is repeated up to ``retries`` times and then fails. Tasks that were
+    evaluated together are first repeated one by one; where memory ran out, half as many are evaluated together from
+    then on.
+    """
 
     threads: int = 1
     retries: int = 2
 
     def __post_init__(self) -> None:
-        for name, least in (("threads", 1), ("retries", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name}: {getattr(self, name)}; must be at least {least}")
+        check_minimum(self, threads=1, retries=0)
 
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        evaluator, todo, portion = None, Assignments(tasks), Portion()
-        while (assignment := todo.next()) or todo.left:
+        evaluator, queue, limit = None, TaskQueue(tasks), BatchLimit()
+        while (assignment := queue.next()) or queue.open:
             if assignment is None:
                 time.sleep(ASK_AGAIN)
                 continue
@@ -49,44 +49,44 @@ class InProcess:
                 with limited_threads(self.threads):
                     evaluator = factory()
                 event("worker ready", worker=worker_name())
-            bundle = Bundle(worker_name(), assignment)
-            bundle.fill(todo, portion.of(at_once(evaluator)))
-            yield from self._evaluate(evaluator, bundle, todo, portion)
+            batch = TaskBatch(worker_name(), assignment)
+            batch.fill(queue, limit.of(evaluator.at_once))
+            yield from self._evaluate(evaluator, batch, queue, limit)
 
     def _evaluate(
-        self, evaluator: Evaluator, bundle: Bundle, todo: Assignments, portion: Portion
+        self, evaluator: Evaluator, batch: TaskBatch, queue: TaskQueue, limit: BatchLimit
     ) -> Iterator[Evaluation]:
-        """Of a bundle, and of those that follow while its last are being measured; one that is given alone stays so."""
-        clock, bundles = time.perf_counter(), deque([bundle])
+        """Evaluate a batch and those that the evaluator asks for meanwhile; a task to be repeated alone stays alone."""
+        clock, batches = time.perf_counter(), deque([batch])
 
         def more() -> tuple[Task, ...]:
-            assignment = todo.next(among_others=True)
+            assignment = queue.next(among_others=True)
             if assignment is None:
                 return ()
-            bundles.append(Bundle(worker_name(), assignment))
-            bundles[-1].fill(todo, portion.of(at_once(evaluator)))
-            return bundles[-1].tasks
+            batches.append(TaskBatch(worker_name(), assignment))
+            batches[-1].fill(queue, limit.of(evaluator.at_once))
+            return batches[-1].tasks
 
-        evaluations = evaluate_all(evaluator, bundle.tasks, None if bundle.alone else more)
+        evaluations = evaluate_all(evaluator, batch.tasks, tuple if batch.alone else more)
         try:
-            while bundles:
+            while batches:
                 with limited_threads(self.threads):
                     evaluation = next(evaluations)
-                bundles[0].answered(evaluation, time.perf_counter() - clock)
-                if not bundles[0].unanswered:
-                    bundles.popleft()
+                batches[0].answered(evaluation, time.perf_counter() - clock)
+                if not batches[0].unanswered:
+                    batches.popleft()
                 yield evaluation
             return
-        except MachineTrouble as trouble:
-            loss = Loss(bundle.worker, trouble.trouble, str(trouble))
+        except MachineError as error:
+            failure = WorkerFailure(batch.worker, error.kind, str(error))
         _free_memory()
-        for lost in bundles:
-            portion.learn(loss, lost)
-            yield from lost.lost(loss, time.perf_counter() - clock, todo, self.retries)
+        for failed in batches:
+            limit.lower(failure, failed)
+            yield from failed.failed(failure, time.perf_counter() - clock, queue, self.retries)
 
 
 def _free_memory() -> None:
-    """Gives back what a failed attempt has left behind."""
+    """Release what a failed attempt has left in memory."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

@@ -1,4 +1,4 @@
-"""Ctrl-C that drains: the first one asks for an end, the second one ends at once."""
+"""Ctrl-C in two steps: the first lets current work finish, the second stops at once."""
 
 import signal
 import threading
@@ -8,29 +8,32 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Interrupts:
-    """Whether an end was ``asked`` for."""
+class StopRequest:
+    """Whether the user asked for the run to stop."""
 
-    asked: bool = False
+    requested: bool = False
 
 
 @contextmanager
-def gentle_interrupts() -> Generator[Interrupts]:
-    """Within, the first Ctrl-C is noted and the next one raises KeyboardInterrupt. A thread other than the main one
-    gets no signals, and a program with a way of its own to take them keeps it."""
-    interrupts = Interrupts()
+def stop_after_current(enabled: bool) -> Generator[StopRequest]:
+    """Within, the first Ctrl-C sets ``requested`` and the next raises KeyboardInterrupt, if ``enabled``.
+
+    Signals reach the main thread only, and a program's own handler stays: there, nothing changes.
+    """
+    stop = StopRequest()
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
-        yield interrupts
+    main = threading.current_thread() is threading.main_thread()
+    if not enabled or not main or before is not signal.default_int_handler:
+        yield stop
         return
 
     def note(number: int, frame: object) -> None:
-        if interrupts.asked:
+        if stop.requested:
             raise KeyboardInterrupt
-        interrupts.asked = True
+        stop.requested = True
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield interrupts
+        yield stop
     finally:
         signal.signal(signal.SIGINT, before)

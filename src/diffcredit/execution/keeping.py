@@ -1,5 +1,5 @@
-"""What stays of an evaluation, so that a property added later costs no retraining: its images, what extractors saw in
-them, its model, or nothing."""
+"""What is kept of an evaluation, so that a property added later costs no retraining: its images, their features, its
+model, or nothing."""
 
 import hashlib
 import tempfile
@@ -23,16 +23,18 @@ Kind = Literal["images", "features", "model", "nothing"]
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps evaluations of one recipe in ``folder``, and finds them again: a file or folder each. With a ``store`` they
-    are kept there alone, under the folder's last two names, and ``folder`` has what was fetched."""
+    """Keeps results of one recipe's evaluations in ``folder``, a file or folder each, and finds them again.
+
+    With a ``store`` they are kept there alone, under the folder's last two names, and ``folder`` has what was fetched.
+    """
 
     folder: Path
     kind: Kind
     store: Store | None = None
 
     def keep(self, task: Task, observation: Observation) -> None:
-        """Writes what is to be kept of a measured evaluation; what is there already stays, and features of further
-        extractors come to it."""
+        """Write what is to be kept of a measured evaluation. Existing results stay; features of further extractors are
+        added to them."""
         if self.kind == "nothing":
             return
         place = self._place(task, self.kind)
@@ -70,8 +72,8 @@ class Keeper:
             write_arrays(place, arrays)
 
     def find(self, task: Task, extractors: Extractors, load: Callable[[Path], Any]) -> Observation | None:
-        """All that was kept of an evaluation, under this ``kind`` or another; None where nothing was. ``load`` reads a
-        model's folder."""
+        """Return all that was kept of an evaluation, under this ``kind`` or another; None if nothing was. ``load``
+        reads a model's folder."""
         images, features, model = (self._fetched(task, kind) for kind in ("images", "features", "model"))
         if not any(path.exists() for path in (images, features, model)):
             return None
@@ -83,8 +85,8 @@ class Keeper:
         )
 
     def kept(self, task: Task) -> frozenset[str]:
-        """What there is of an evaluation: ``images``, ``model``, and the fingerprints of extractors whose features
-        are."""
+        """Return what was kept of an evaluation: ``images``, ``model``, and the fingerprints of extractors whose
+        features were."""
         there = {kind for kind in ("images", "model") if self._is_there(self._place(task, kind))}
         if self._is_there(features := self._place(task, "features")):
             features = self._fetched(task, "features")
@@ -101,9 +103,9 @@ class Keeper:
         return frozenset(self.store.list(f"{self.folder.parent.name}/{self.folder.name}"))
 
     def _fetched(self, task: Task, kind: Kind) -> Path:
-        """Where an evaluation's artifact lies, once it has been fetched from the store, if it is there."""
+        """Return the path of an evaluation's artifact, fetched from the store if it is there."""
         place = self._place(task, kind)
-        if self.store is not None and (kind == "features" or not place.exists()):  # those may have grown
+        if self.store is not None and (kind == "features" or not place.exists()):  # features may have grown
             self.store.fetch(self._name(place), place)
         return place
 

@@ -1,36 +1,42 @@
 """Evaluations in several processes of this machine."""
 
-import warnings
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
 
-from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.execution.assignments import Assignments, Bundle, Loss, Portion, tell_loss
-from diffcredit.execution.placement import spread
-from diffcredit.execution.process import WorkerProcess, answering
-from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Task
-from diffcredit.execution.time_limits import Watch, check_timeout
-from diffcredit.execution.worker import CannotStart, InTrouble, Ready
+from diffcredit.execution import worker_process
+from diffcredit.execution.assignments import WorkerFailure
+from diffcredit.execution.backend import Backend, Message, Worker
+from diffcredit.execution.placement import device_visible, spread
+from diffcredit.execution.pool import PooledExecutor, WorkerPool, warn
+from diffcredit.execution.tasks import EvaluatorFactory, Task, check_minimum, worker_name
+from diffcredit.execution.time_limits import check_timeout
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
-LOOK = 1.0  # seconds between two looks at how long workers take
+TERMINATE_WITHIN = 5.0  # seconds between asking a process to end and killing it
+KILL_WITHIN = 30.0  # seconds after which a killed process must be stuck in the system, as on a dead disk or GPU
 
 
 @dataclass(frozen=True)
-class LocalWorkers:
-    """Runs tasks in ``workers`` processes of ``threads`` threads each.
+class LocalWorkers(PooledExecutor):
+    """Run tasks in ``workers`` processes of ``threads`` threads each.
 
-    ``devices`` are CUDA devices as ``CUDA_VISIBLE_DEVICES`` names them, of which each worker sees one, in turn; with
-    none it sees what this process sees.
+    ``devices`` are CUDA devices as ``CUDA_VISIBLE_DEVICES`` names them; each worker sees one of them, in turn. By
+    default workers see what this process sees.
 
-    A worker is given as many tasks at once as its evaluator takes at best. One that dies, that takes longer than
-    ``timeout`` seconds for what it was given (None: see :func:`time_limit`) or whose machine is in trouble (out of
-    memory or disk) is replaced and its task repeated up to ``retries`` times; then the task comes back as a failed
-    evaluation. Of several tasks each is repeated alone first, which does not count. Where memory does not hold as many
-    tasks at once, they become fewer; where a device does not serve as many workers as it has, so do they. A factory
-    that raises, or workers that keep dying before they have built their evaluator, end the run with an error.
+    A worker is given as many tasks at once as its evaluator asks for. A worker that dies, that takes longer than
+    ``timeout`` seconds for its tasks (None: see :class:`~diffcredit.execution.time_limits.TimeLimits`) or that meets
+    a machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task
+    fails. Tasks given together are first repeated one by one, which costs no retry. Where memory does not hold a
+    batch, batches become smaller; where a device does not serve all its workers, they become fewer. A factory that
+    raises, or workers that keep dying before their evaluator is built, end the run with an error.
     """
 
     workers: int
@@ -40,145 +46,124 @@ class LocalWorkers:
     devices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, least in (("workers", 1), ("threads", 1), ("retries", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name}: {getattr(self, name)}; must be at least {least}")
+        check_minimum(self, workers=1, threads=1, retries=0)
         check_timeout(self.timeout)
 
-    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        with self.crew() as crew:
-            yield from crew.run(factory, tasks)
-
-    @contextmanager
-    def crew(self) -> Generator["Crew"]:
-        """The same processes for one run after another, whatever they evaluate: a process takes seconds to start."""
-        crew = Crew(self)
-        try:
-            yield crew
-        finally:
-            crew.dismiss()
+    def new_pool(self) -> WorkerPool:
+        return WorkerPool(LocalBackend(self.threads, spread(self.workers, self.devices)), self.retries, self.timeout)
 
 
-class Crew:
-    """Workers, each in a place (its device): those that are idle wait for the next run, and a vacant place is filled
-    when there is a task for it."""
+class ProcessWorker(Worker):
+    """A process on a CUDA ``device`` of its own (None: it sees what the driver sees), started for its first task."""
 
-    def __init__(self, settings: LocalWorkers) -> None:
-        self.settings = settings
-        # the first is filled first
-        self._vacant = spread(settings.workers, settings.devices)[::-1]
-        self._idle: list[WorkerProcess] = []
-        self._busy: dict[WorkerProcess, Bundle] = {}
-        self._portion = Portion()
-        self._stillborn = 0
+    connection: Connection
+    _process: BaseProcess
 
-    def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        todo, watch = Assignments(tasks), Watch(self.settings.timeout)
-        self._stillborn = 0
-        try:
-            while True:
-                while (self._idle or self._vacant) and (assignment := todo.next()):
-                    worker = self._free_worker()
-                    self._busy[worker] = Bundle(worker.name, assignment)
-                    worker.build(factory, assignment.task, watch.look())
-                for worker, bundle in self._busy.items():
-                    if worker.owes is None:
-                        bundle.fill(todo, self._portion.of(worker.at_once))
-                        worker.give(bundle.tasks, watch.look())
-                if not self._busy and not todo.left:
-                    return
-                waiting = todo.left and (self._idle or self._vacant)
-                for worker in answering(self._busy, ASK_AGAIN if waiting else LOOK):
-                    yield from self._receive(worker, todo, watch)
-                for worker, limit in self._overdue(watch):
-                    yield from self._give_up(worker, limit, todo, watch)
-        finally:
-            self._vacant += [worker.device for worker in self._busy]
-            WorkerProcess.dismiss(self._busy)
-            self._busy.clear()
+    def __init__(self, threads: int, device: str | None) -> None:
+        super().__init__()
+        self._threads, self.device = threads, device
+        self.started = False
 
-    def dismiss(self) -> None:
-        WorkerProcess.dismiss(self._idle)
+    @property
+    def alive(self) -> bool:
+        return not self.started or self._process.is_alive()
 
-    def _free_worker(self) -> WorkerProcess:
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.alive:
-                return worker
-            # its answers have counted, and its end is no task's
-            tell_loss(Loss(worker.name, "lost", worker.bury()), None, 0.0)
-            self._vacant.append(worker.device)
-        return WorkerProcess(self.settings.threads, self._vacant.pop())
+    def build(self, payload: EvaluatorFactory) -> None:
+        if not self.started:
+            self._start()
+        self._send(payload)
 
-    def _receive(self, worker: WorkerProcess, todo: Assignments, watch: Watch) -> list[Evaluation]:
-        """What a worker answers, if it is an evaluation, or the failed one of a task that no worker survives."""
-        seconds = watch.look() - worker.asked
-        answer = worker.receive()
-        if isinstance(answer, Ready):
-            watch.note("evaluator", seconds)
-            self._stillborn = 0
-            worker.asked = watch.now
-            event("worker ready", worker=worker.name, seconds=seconds)
-            return []
-        if isinstance(answer, CannotStart):
-            raise (UserError if answer.users_mistake else DiffcreditError)(answer.message)
-        if isinstance(answer, Evaluation):
-            bundle = self._busy[worker]
-            bundle.answered(answer, seconds)
-            if not bundle.unanswered:
-                if bundle.representative:
-                    watch.note("evaluation", seconds)
-                del self._busy[worker]
-                self._idle.append(worker)
-            return [answer]
-        if isinstance(answer, InTrouble):
-            worker.kill()
-            worker.bury()
-            return self._lose(worker, Loss(worker.name, answer.trouble, answer.message), todo, seconds)
-        return self._lose(worker, Loss(worker.name, "lost", worker.bury()), todo, seconds)
+    def evaluate(self, tasks: Sequence[Task]) -> None:
+        self._send(tuple(tasks))
 
-    def _overdue(self, watch: Watch) -> list[tuple[WorkerProcess, float]]:
-        """Those that take too long, and how many seconds they may take."""
-        limits = [(worker, watch.limit(worker.owes)) for worker in self._busy if worker.owes]
-        return [(worker, limit) for worker, limit in limits if watch.look() - worker.asked > limit]
+    def receive(self) -> list[Message]:
+        # one that was killed while it sent a message leaves half of it, which is an OSError
+        with suppress(EOFError, OSError):
+            if self.connection.poll():
+                return [self.connection.recv()]
+        self._process.join(TERMINATE_WITHIN)
+        code = self._process.exitcode
+        killed = code is not None and code < 0
+        how = f"was killed by {signal.Signals(-code).name}" if killed else f"ended with exit code {code}"
+        return [WorkerFailure(self.name, "lost", f"the worker {self.name} {how}")]
 
-    def _give_up(self, worker: WorkerProcess, limit: float, todo: Assignments, watch: Watch) -> list[Evaluation]:
-        """Kills a worker that takes too long; what it has answered at the last moment counts."""
-        seconds, bundle = watch.now - worker.asked, self._busy[worker]
-        worker.kill()
-        evaluations = [answer for answer in worker.last_words() if isinstance(answer, Evaluation)]
-        worker.bury()
-        for evaluation in evaluations:
-            bundle.answered(evaluation, seconds)
-        if not bundle.unanswered:
-            del self._busy[worker]
-            self._vacant.append(worker.device)
-            return evaluations
-        reason = f"the worker {worker.name} took longer than {limit:.4g} s and was killed"
-        return [*evaluations, *self._lose(worker, Loss(worker.name, "timed out", reason), todo, seconds)]
+    def kill(self) -> list[Evaluation]:
+        self._process.kill()
+        self._process.join(KILL_WITHIN)
+        unread = []
+        with suppress(EOFError, OSError):
+            while self.connection.poll():
+                unread.append(self.connection.recv())
+        if not self._process.is_alive():  # otherwise it is left to the system
+            self._process.close()
+        self.connection.close()
+        return [message for message in unread if isinstance(message, Evaluation)]
 
-    def _lose(self, worker: WorkerProcess, loss: Loss, todo: Assignments, seconds: float) -> list[Evaluation]:
-        """Leaves the place of a worker that is gone to another, and repeats its tasks or gives them up."""
-        bundle, failures = self._busy.pop(worker), []
-        begun = worker.owes == "evaluation"
-        if begun:
-            failures = bundle.lost(loss, seconds, todo, self.settings.retries)
-            self._portion.learn(loss, bundle)
-        else:
-            bundle.put_back(loss, seconds, todo)
-        others = [*self._vacant, *(each.device for each in (*self._idle, *self._busy))]
-        if others and (bundle.crowded_out() if begun else loss.crowded):
-            left = others.count(worker.device)
-            where = "here" if worker.device is None else f"on the GPU {worker.device}"
-            warnings.warn(
-                f"{loss.how}: {left} instead of {left + 1} workers {where} from now on (--workers)",
-                DiffcreditWarning,
-                stacklevel=2,
-            )
-        else:
-            self._vacant.append(worker.device)
-            if not begun:
-                self._stillborn += 1
-                if self._stillborn > self.settings.retries:
-                    raise DiffcreditError(f"workers end before they are ready: {loss.reason}")
-        return failures
+    def terminate(self) -> None:
+        """Ask the process to end; :meth:`finish` must follow."""
+        self._process.terminate()
+
+    def finish(self) -> None:
+        self._process.join(TERMINATE_WITHIN)
+        self.kill()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        # a daemon, so that an interpreter that ends with the run still open does not wait for its workers
+        arguments = (theirs, self._threads, os.getpid())
+        self._process = context.Process(target=worker_process.main, args=arguments, daemon=True)
+        with device_visible(self.device):
+            self._process.start()
+        # with our copy of its side closed, the end of the process is the end of the connection
+        theirs.close()
+        self.name, self.started = worker_name(self._process.pid), True
+        event("worker started", worker=self.name, device=self.device)
+
+    def _send(self, message: Any) -> None:
+        # if the worker is dead by now, its answer shows it
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(message)
+
+
+class LocalBackend(Backend[ProcessWorker]):
+    """Processes of this machine, one in each place; ``places`` are the devices that they see."""
+
+    def __init__(self, threads: int, devices: Sequence[str | None]) -> None:
+        self._threads, self._devices = threads, list(devices)
+
+    def payload(self, factory: EvaluatorFactory) -> AbstractContextManager[EvaluatorFactory]:
+        return nullcontext(factory)
+
+    def recruit(self, workers: Sequence[ProcessWorker]) -> list[ProcessWorker]:
+        taken, recruits = [worker.device for worker in workers], []
+        for device in self._devices:
+            if device in taken:
+                taken.remove(device)
+            else:
+                recruits.append(ProcessWorker(self._threads, device))
+        return recruits
+
+    def wait(self, workers: Sequence[ProcessWorker], seconds: float) -> list[ProcessWorker]:
+        readable = wait([worker.connection for worker in workers], seconds)
+        return [worker for worker in workers if worker.connection in readable]
+
+    def retire(self, worker: ProcessWorker, failure: WorkerFailure) -> bool:
+        if len(self._devices) == 1:
+            return False
+        self._devices.remove(worker.device)
+        left = self._devices.count(worker.device)
+        where = "here" if worker.device is None else f"on the GPU {worker.device}"
+        warn(f"{failure.kind}: {left} instead of {left + 1} workers {where} from now on (--workers)")
+        return True
+
+    def end(self, workers: Sequence[ProcessWorker]) -> None:
+        started = [worker for worker in workers if worker.started]
+        for worker in started:  # all are asked before any is waited for
+            worker.terminate()
+        for worker in started:
+            worker.finish()
+            event("worker dismissed", worker=worker.name)
+
+    def close(self) -> None:
+        """Nothing is held beside the workers."""

@@ -1,22 +1,35 @@
-"""What is to be evaluated, who evaluates it, and where that runs.
+"""Tasks, the evaluators that carry them out, and the executors that run evaluators somewhere.
 
-An executor carries tasks to evaluators; it knows nothing of models or images. Whatever the executor, the same
-task gives the same values, bit for bit.
+An executor knows nothing of models or images. The same task gives the same values, bit for bit, in every executor.
+
+Example::
+
+    class Brightness(Evaluator):
+        def evaluate(self, tasks):
+            for task in tasks:
+                yield my_evaluation(task)
+
+    tasks = [Task("110", replicate=0, purpose="estimate")]
+    for evaluation in LocalWorkers(workers=4).run(Brightness, tasks):
+        print(evaluation.values)
 """
 
 import os
 import platform
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Protocol
+from typing import Any
 
-from diffcredit.execution.troubles import told
+from diffcredit.errors import UserError
+from diffcredit.execution.machine_errors import machine_error
 from diffcredit.execution.versions import package_versions
-from diffcredit.ledger import Evaluation
+from diffcredit.ledger import Evaluation, Value
 
 ASK_AGAIN = 0.5
 """Seconds until an executor that was given None asks for a task again."""
@@ -24,7 +37,7 @@ ASK_AGAIN = 0.5
 
 @dataclass(frozen=True)
 class Task:
-    """One evaluation to be made; ``coalition`` is a text of n characters 0 and 1."""
+    """One evaluation to make. ``coalition`` is a text of n characters 0 and 1."""
 
     coalition: str
     replicate: int
@@ -36,65 +49,88 @@ class Task:
         return self.coalition, self.replicate
 
 
-class Evaluator(Protocol):
-    """What a worker builds once and calls for each batch of tasks. It may have an attribute ``at_once``: how many tasks
-    it evaluates best at once; 1 where it has none. It may have a method ``evaluate_on(tasks, more)``, which does as
-    ``evaluate``, and asks ``more()`` for other tasks, () if there are none, when it could begin with them though not
-    all so far are answered."""
+class Evaluator(ABC):
+    """Base class of what turns tasks into evaluations.
 
+    A worker builds one evaluator and calls it for one batch of tasks after another.
+
+    - Threads: one thread of one process uses an evaluator.
+    - Errors: an error of one task should become that task's failed evaluation. An error that is raised fails all
+      unanswered tasks of the batch. Machine errors (out of memory, disk full) must be raised: the executor repeats
+      the tasks.
+    - Closing: an executor may close the iterator before its end.
+    """
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks are best evaluated together; 1 by default."""
+        return 1
+
+    @abstractmethod
     def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-        """One evaluation for each task, in order. What fails within becomes a failed evaluation, or is raised: a
-        machine whose memory or disk is full must be."""
-        ...
+        """Yield one evaluation for each task, in order."""
+
+    def evaluate_pipelined(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
+        """Yield one evaluation for each task, and for each task that ``more()`` returns, in order.
+
+        An evaluator that can start the next tasks before all are answered overrides this and calls ``more`` then;
+        ``()`` means that there are none. By default ``more`` is not called.
+        """
+        answers = iter(self.evaluate(tasks))
+        yield from islice(answers, len(tasks) - 1)
+        (last,) = answers  # raises ValueError where there are too few or too many
+        yield last
 
 
 EvaluatorFactory = Callable[[], Evaluator]
-"""Builds the evaluator in its worker. Travels between processes: a frozen dataclass with ``__call__``, or a
+"""Builds the evaluator in its worker. It is sent to other processes: use a frozen dataclass with ``__call__``, or a
 ``functools.partial`` of a module's function."""
 
 
-class Executor(Protocol):
-    """Where evaluations run."""
+class Executor(ABC):
+    """Base class of the places where evaluations run. One thread uses an executor, for one run at a time."""
 
+    @abstractmethod
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        """One evaluation for each task, as they come, in any order.
+        """Yield one evaluation for each task, in any order.
 
-        A task is taken from ``tasks`` only when a worker can begin with it, after all results so far have been
-        yielded: the tasks may depend on the results. A worker whose evaluator evaluates several at once is given as
-        many, or as many as are to be had now. None among them says that there is nothing to be had now, though there
-        may be soon: the executor serves its busy workers and asks again after :data:`ASK_AGAIN` seconds. No evaluator
-        is built before the first task. Closing the iterator stops the work.
+        A task is taken from ``tasks`` only when a worker can start it, after all results so far were yielded: tasks
+        may depend on results. A worker whose evaluator takes several at once is given that many, or those that are
+        available now. None among the tasks means that none is available now but may be later: the executor serves
+        its busy workers and asks again after :data:`ASK_AGAIN` seconds. No evaluator is built before the first task.
+
+        Closing the iterator stops the work. Raises UserError or DiffcreditError if no evaluator can be built.
         """
-        ...
 
-
-def at_once(evaluator: Evaluator) -> int:
-    """How many tasks the evaluator evaluates best at once."""
-    return getattr(evaluator, "at_once", 1)
+    @contextmanager
+    def session(self) -> Generator["Executor"]:
+        """Yield an executor that keeps its workers from one run to the next, until the session ends."""
+        yield self
 
 
 def evaluate_all(
-    evaluator: Evaluator, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] | None = None
+    evaluator: Evaluator, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] = tuple
 ) -> Iterator[Evaluation]:
-    """One evaluation for each task, in order; those that the evaluator does not answer, since it raises or answers too
-    few, and that it answers with another task's, or with too many, are failed ones. ``more`` is asked for further
-    tasks by an evaluator that can begin with them before. Raises MachineTrouble where the machine is to blame."""
+    """Yield exactly one evaluation for each task (and each that the evaluator gets from ``more``), in order.
+
+    A task that the evaluator does not answer, or answers with another task's evaluation, fails. Raises MachineError
+    where the machine is to blame.
+    """
     started, unanswered = utc_now(), deque(tasks)
 
     def another() -> Sequence[Task]:
-        found = more() if more is not None else ()
+        found = more()
         unanswered.extend(found)
         return found
 
-    evaluate_on = getattr(evaluator, "evaluate_on", None)
-    answers = _as_many(evaluator, tasks) if evaluate_on is None or more is None else evaluate_on(tasks, another)
+    answers = evaluator.evaluate_pipelined(tasks, another)
     trouble, error = None, ""
     while unanswered:
         try:
             evaluation = next(answers)
             answered = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
         except Exception as raised:
-            trouble, error = told(raised), traceback.format_exc()
+            trouble, error = machine_error(raised), traceback.format_exc()
             break
         task = unanswered.popleft()
         if answered != task:
@@ -107,36 +143,32 @@ def evaluate_all(
         yield failed_evaluation(task, error, worker_name(), started)
 
 
-def _as_many(evaluator: Evaluator, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-    """What the evaluator answers; raises ValueError instead of the last where that would be too few or too many."""
-    answers = iter(evaluator.evaluate(tasks))
-    yield from islice(answers, len(tasks) - 1)
-    (last,) = answers
-    yield last
+def done_evaluation(
+    task: Task, values: Sequence[Value], started: str, numerics: dict[str, Any], seconds: dict[str, float]
+) -> Evaluation:
+    """Return the evaluation of a task that this process has just finished."""
+    about, origin = (task.coalition, task.replicate, task.purpose), (worker_name(), started, utc_now())
+    return Evaluation(*about, "done", tuple(values), None, numerics, seconds, *origin, package_versions())
 
 
 def failed_evaluation(task: Task, error: str, worker: str, started: str) -> Evaluation:
-    return Evaluation(
-        coalition=task.coalition,
-        replicate=task.replicate,
-        purpose=task.purpose,
-        status="failed",
-        values=(),
-        error=error,
-        numerics={},
-        seconds={},
-        worker=worker,
-        started=started,
-        finished=utc_now(),
-        versions=package_versions(),
-    )
+    about, origin = (task.coalition, task.replicate, task.purpose), (worker, started, utc_now())
+    return Evaluation(*about, "failed", (), error, {}, {}, *origin, package_versions())
 
 
 def worker_name(pid: int | None = None) -> str:
-    """``machine:process``, of this process unless another is given."""
+    """Return ``machine:process`` of this process, or of the process ``pid`` of this machine."""
     return f"{platform.node()}:{os.getpid() if pid is None else pid}"
 
 
 def utc_now() -> str:
-    """The time in ISO 8601, to the millisecond: ``2025-01-31T12:00:00.000+00:00``."""
+    """Return the time in ISO 8601, to the millisecond: ``2025-01-31T12:00:00.000+00:00``."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def check_minimum(settings: Any, **minimum: float) -> None:
+    """Refuse settings below their minimum; None is always accepted."""
+    for name, least in minimum.items():
+        value = getattr(settings, name)
+        if value is not None and not value >= least:
+            raise UserError(f"{name}: {value}; must be at least {least}")

@@ -1,7 +1,7 @@
 """How many threads a computation may use.
 
-Sums over several threads are added in another order, so the number of threads belongs to the numerics class
-of a value: every executor sets it, and sets it alike.
+Sums over several threads are added in another order. The number of threads therefore belongs to the numerics class of
+a value, and every executor sets it in the same way.
 """
 
 import os
@@ -16,10 +16,9 @@ _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @contextmanager
 def limited_threads(threads: int) -> Generator[None]:
-    """Computes with ``threads`` threads within, and with as many as before afterwards.
+    """Compute with ``threads`` threads within, and with the previous number afterwards.
 
-    Libraries that are already loaded are told directly; those loaded within (torch is imported only by who
-    needs it) read the environment.
+    Libraries that are already loaded are set directly; those loaded within, as torch may be, read the environment.
     """
     before = {name: os.environ.get(name) for name in _VARIABLES}
     torch = sys.modules.get("torch")

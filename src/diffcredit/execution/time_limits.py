@@ -1,4 +1,4 @@
-"""How long a worker may take for its answer."""
+"""How long a worker may take until it counts as hung."""
 
 import math
 import time
@@ -6,53 +6,53 @@ import time
 from diffcredit.errors import UserError
 from diffcredit.ledger import Evaluation
 
-AMPLE = 10.0  # times what the longest has taken
+FACTOR = 10.0  # times the longest answer so far
 LEAST = 600.0  # seconds
-UNKNOWN = 86_400.0  # seconds, before any has finished
-AWAY = 60.0  # seconds between two looks: a driver that takes longer was paused, and its workers perhaps with it
-
-
-def time_limit(timeout: float | None, longest: float | None) -> float:
-    """Seconds after which a worker counts as hung: ``timeout`` where one is given; or else ten times the ``longest``
-    that an answer of its kind has taken in this run, at least ten minutes; a day where there was none yet (None)."""
-    if timeout is not None:
-        return timeout
-    return UNKNOWN if longest is None else max(LEAST, AMPLE * longest)
+UNKNOWN = 86_400.0  # seconds, before the first answer
+PAUSE = 60.0  # seconds between two readings: a driver that takes longer was paused, and perhaps its workers too
 
 
 def representative(evaluation: Evaluation) -> bool:
-    """Whether others may take about as long: neither one that failed, nor an endpoint, for which some retrainings have
-    nothing to train."""
+    """Return whether other evaluations may take about as long. A failed one says nothing about them, nor does an
+    endpoint, for which some retrainings have nothing to train."""
     return evaluation.status == "done" and len(set(evaluation.coalition)) > 1
 
 
-class Watch:
-    """Times what workers do by a clock that only goes on while the driver looks at it: of the time between two looks
-    at most :data:`AWAY` counts, so that a run that was paused as a whole, as by Ctrl-Z, finds nobody late."""
+class TimeLimits:
+    """The time limits of one run, and its clock.
+
+    A limit is ``timeout`` where one is given. Otherwise it is ten times the longest answer of its kind in this run, at
+    least ten minutes; a day before the first answer.
+
+    The clock advances only while the driver reads it: at most :data:`PAUSE` seconds between two readings count. If a
+    whole run is paused, as by Ctrl-Z, no worker is late afterwards.
+    """
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
-        self._longest: dict[str, float | None] = {}
-        self._looked = time.monotonic()
+        self._longest = {"start": 0.0}  # a worker that is up answers at once
+        self._read = time.monotonic()
         self.now = 0.0
 
-    def look(self) -> float:
-        """Seconds by this clock."""
+    def read(self) -> float:
+        """Advance the clock and return its seconds."""
         now = time.monotonic()
-        self.now += min(now - self._looked, AWAY)
-        self._looked = now
+        self.now += min(now - self._read, PAUSE)
+        self._read = now
         return self.now
 
-    def note(self, kind: str, seconds: float) -> None:
-        """An answer of this ``kind`` took so long."""
-        self._longest[kind] = max(seconds, self._longest.get(kind) or 0.0)
+    def record(self, kind: str, seconds: float) -> None:
+        """Record how long an answer of this ``kind`` took."""
+        self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
     def limit(self, kind: str) -> float:
-        """Seconds that an answer of this ``kind`` may take."""
-        return time_limit(self._timeout, self._longest.get(kind))
+        """Return the seconds after which a worker that owes an answer of this ``kind`` counts as hung."""
+        if self._timeout is not None:
+            return self._timeout
+        return max(LEAST, FACTOR * self._longest[kind]) if kind in self._longest else UNKNOWN
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Refuses what is no time."""
+    """Refuse a timeout that is not a positive, finite number of seconds."""
     if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
         raise UserError(f"timeout: {timeout}; must be more than 0 seconds")

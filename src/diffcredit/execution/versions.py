@@ -1,4 +1,4 @@
-"""Which packages are behind a number."""
+"""The packages that a number was computed with."""
 
 import platform
 from functools import cache
@@ -9,7 +9,7 @@ PACKAGES = ("diffcredit", "torch", "diffusers", "torch-pruning", "numpy", "scipy
 
 @cache
 def package_versions() -> dict[str, str]:
-    """The versions of Python and of the installed packages that can change a value."""
+    """Return the versions of Python and of the installed packages that can change a value."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -210,22 +210,22 @@ class Recipe:
 
     def evaluator(self, names: "Sequence[str] | None" = None) -> "Evaluator":
         """Return what makes evaluations, with all properties or those of these ``names``."""
-        from diffcredit.execution.evaluator import ModelEvaluator
+        from diffcredit.execution.evaluator import ModelEvaluator, RetrainedModels
         from diffcredit.study.checks import check_unchanged
 
         study, prepared = self.study, self.study.prepared
         check_unchanged(study)
         properties = [prop for prop in prepared.properties if names is None or prop.name in names]
-        return ModelEvaluator(
-            self.retraining, study.config.sampling, properties, study.config.seed, prepared.extractors, self.keeper()
-        )
+        source = RetrainedModels(self.retraining, study.config.sampling, study.config.seed, prepared.extractors)
+        return ModelEvaluator(source, properties, self.keeper())
 
     def kept_evaluator(self, names: "Sequence[str]", record: RecipeRecord) -> "Evaluator":
         """Return what measures properties on what was kept of the evaluations of ``record``."""
-        from diffcredit.execution.kept_evaluator import KeptEvaluator
+        from diffcredit.execution.evaluator import KeptModels, ModelEvaluator
         from diffcredit.study.checks import check_unchanged
 
         study, prepared = self.study, self.study.prepared
         check_unchanged(study)
         properties = [prop for prop in prepared.properties if prop.name in names]
-        return KeptEvaluator(self.keeper(record), properties, prepared.extractors, study.config.sampling, prepared.load)
+        source = KeptModels(self.keeper(record), study.config.sampling, prepared.extractors, prepared.load)
+        return ModelEvaluator(source, properties)

@@ -1,12 +1,11 @@
 """Where a study's evaluations run: in this process, in worker processes, or on a Ray cluster."""
 
 import os
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from diffcredit.errors import UserError
-from diffcredit.execution import Executor, InProcess, LocalWorkers
+from diffcredit.execution import Executor, InProcess, LocalWorkers, RayWorkers
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -59,8 +58,6 @@ def make_executor(study: "Study", wanted: Workers) -> Executor:
 
 def _ray_workers(study: "Study", wanted: Workers) -> Executor:
     """Return workers of a Ray cluster, which have GPUs unless the study is for the CPU."""
-    from diffcredit.execution.ray_cluster import RayWorkers
-
     device, gpus = study.config.device, wanted.gpus_per_worker
     if device == "cpu" and gpus:
         raise UserError(f"--gpus-per-worker {gpus:g}: {study.file} says device: cpu; leave it out")
@@ -78,13 +75,4 @@ def _ray_workers(study: "Study", wanted: Workers) -> Executor:
 
 def side_by_side(executor: Executor) -> int:
     """Return how many evaluations run at a time; one where only the cluster knows."""
-    from diffcredit.execution.ray_cluster import RayWorkers
-
     return executor.workers or 1 if isinstance(executor, LocalWorkers | RayWorkers) else 1
-
-
-def kept_open(executor: Executor) -> AbstractContextManager[Executor]:
-    """Return an executor whose workers stay for several runs, which saves starting them again."""
-    from diffcredit.execution.ray_cluster import RayWorkers
-
-    return executor.crew() if isinstance(executor, LocalWorkers | RayWorkers) else nullcontext(executor)

@@ -1,1 +1,1 @@
-"""How long an evaluation takes: timed on a few steps, or read from what is recorded."""
+"""Estimates of how long an evaluation takes, from a few timed steps or from recorded evaluations."""

@@ -1,4 +1,4 @@
-"""How long training and sampling take here, measured on a few steps of the way that a study goes."""
+"""How long training and sampling take on this machine, from a few steps of the code path that a study uses."""
 
 import dataclasses
 import math
@@ -18,24 +18,27 @@ from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import WORTHWHILE, train, train_each
 
 STEPS = 2
-FEW = 4  # samples that a batch on the CPU is foreseen from where all of it would take longer
+FEW = 4  # samples that a larger batch on the CPU is extrapolated from if it would take long
 ENOUGH = 2.0  # seconds that one measurement may take
-# On a GPU a shorter and a longer run tell the steps from what is done once. Recorded steps are short and many.
+# On a GPU a shorter and a longer run separate the steps from what is done once. Recorded steps are short and many.
 STEP_BY_STEP = (2, 6)
 RECORDED = (20, 60)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds that work takes, and those that compiling for it took here, which are paid once on a machine."""
+    """Seconds that work takes, and seconds of compiling for it, which are paid once on a machine."""
 
     seconds: float
     compiling: float = 0.0
 
 
 def time_training(model: DiffusionModel, settings: Training, at_once: int | None = None) -> Timing:
-    """Of a whole training of ``model``, whose weights a few steps of it change here. Without ``at_once`` it is one that
-    happens once; with it, that of one of so many models that are trained together, for one coalition after another."""
+    """Time a whole training of ``model``; a few steps of it change its weights.
+
+    Without ``at_once`` the training happens once. With it, the result is one model's share where so many are trained
+    together, for one coalition after another.
+    """
     if trains_fast(model, settings) and (at_once is not None or settings.steps >= WORTHWHILE):
         return _training_together(model, settings, at_once or 1)
     if model.device.type == "cuda":
@@ -51,7 +54,7 @@ def time_training(model: DiffusionModel, settings: Training, at_once: int | None
 
 
 def _training_together(model: DiffusionModel, settings: Training, count: int) -> Timing:
-    """Of one of ``count`` models; of fewer where these do not fit into memory, as a study would go on with."""
+    """Time one of ``count`` models trained together; fewer if they do not fit into memory, as in a study."""
     data = blank_batch(model, settings.batch_size)
 
     def trained(steps: int) -> object:
@@ -71,7 +74,7 @@ def _training_together(model: DiffusionModel, settings: Training, count: int) ->
 
 
 def time_sampling(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Timing:
-    """Of all images of an evaluation or, unless ``often``, of a sampling that happens once."""
+    """Time the sampling of all images: of an evaluation if ``often``, otherwise of a sampling that happens once."""
     batch = min(sampling.batch_size, sampling.images)
     fast = goes_fast(model, sampling, often=often)
 
@@ -81,7 +84,7 @@ def time_sampling(model: DiffusionModel, sampling: Sampling, *, often: bool = Fa
 
     if model.device.type == "cuda":
         timing = _by_steps(partial(sampled, batch), sampling.steps, *(RECORDED if fast else STEP_BY_STEP))
-        # what is left over for the last batch takes as long as a whole one
+        # a smaller last batch takes as long as a whole one
         batches = math.ceil(sampling.images / batch)
         return Timing(batches * timing.seconds, timing.compiling if fast else 0.0)
     short, long = (_by_samples(lambda size, n=n: sampled(size, n), batch) for n in (STEPS, 2 * STEPS))
@@ -89,7 +92,7 @@ def time_sampling(model: DiffusionModel, sampling: Sampling, *, often: bool = Fa
 
 
 def blank_batch(model: DiffusionModel, size: int) -> Batch:
-    """A batch of the model's shape, whatever is in it."""
+    """Return a batch of zeros in the model's shape."""
     example = model.example()
     x = torch.zeros((size, *example["sample"].shape[1:]), device=model.device)
     text = example.get("encoder_hidden_states")
@@ -103,7 +106,7 @@ def _few(settings: Training, steps: int) -> Training:
 
 
 def _by_steps(work: Callable[[int], object], steps: int, few: int, more: int) -> Timing:
-    """Of ``work(steps)``, which ends on the host; where these are many, by ``few`` and by ``more`` of them."""
+    """Time ``work(steps)``, which ends on the host; many steps are extrapolated from ``few`` and ``more``."""
     if steps <= more:
         return _warm(partial(work, steps))
     short, long = _warm(partial(work, few)), _warm(partial(work, more))
@@ -111,7 +114,7 @@ def _by_steps(work: Callable[[int], object], steps: int, few: int, more: int) ->
 
 
 def _warm(work: Callable[[], object]) -> Timing:
-    """Of doing ``work`` again: the first time compiles and records what the others use."""
+    """Time ``work`` once it is warm: the first time compiles and records what later ones use."""
     first, seconds = _clocked(work), _clocked(work)
     if seconds <= ENOUGH:
         seconds = float(np.median([seconds, _clocked(work), _clocked(work)]))
@@ -119,7 +122,7 @@ def _warm(work: Callable[[], object]) -> Timing:
 
 
 def _by_samples(work: Callable[[int], object], size: int) -> float:
-    """Of ``work(size)``: the median of three runs, or, where that would take long, in proportion to a few samples."""
+    """Time ``work(size)``: the median of three runs or, if that would take long, in proportion to a few samples."""
     few = min(size, FEW)
     _clocked(partial(work, few))  # warms up
     seconds = _clocked(partial(work, few))
@@ -130,8 +133,8 @@ def _by_samples(work: Callable[[int], object], size: int) -> float:
 
 
 def _on_a_line(steps: int, few: int, short: float, more: int, long: float) -> float:
-    """Seconds of so many steps, from those of ``few`` and of ``more``: what is done once, such as decoding, is told
-    from what every step does."""
+    """Extrapolate linearly to ``steps`` from ``few`` and ``more``, with a constant for what is done once, such as
+    decoding."""
     step = max(0.0, long - short) / (more - few)
     once = max(0.0, short - few * step)
     return once + steps * step

@@ -1,15 +1,18 @@
-"""How long work takes on many things, from how it grows with a few."""
+"""Extrapolate how long work takes from smaller amounts of it."""
 
 import math
 from collections.abc import Callable
 
 FEW = 4
-ENOUGH = 5.0  # seconds of work, beyond which more of it is foreseen and not done
+ENOUGH = 5.0  # seconds of work; if it takes longer, the rest is extrapolated
 
 
-def foreseen(seconds_of: Callable[[int], float], size: int) -> float:
-    """``seconds_of(size)``: of twice as many again and again, until it is all, or takes long enough to see how it
-    grows. With fewer than it can be done with it may raise anything; what it raises with all is raised here."""
+def extrapolate(seconds_of: Callable[[int], float], size: int) -> float:
+    """Estimate ``seconds_of(size)``.
+
+    Sizes are doubled until ``size`` is reached or the work takes long enough to show how it grows. Sizes that are too
+    small may raise anything; what ``seconds_of(size)`` itself raises is raised here.
+    """
     before, count = None, min(FEW, size)
     while count < size:
         seconds = _tried(seconds_of, count)
@@ -23,13 +26,13 @@ def foreseen(seconds_of: Callable[[int], float], size: int) -> float:
 def _tried(seconds_of: Callable[[int], float], count: int) -> float | None:
     try:
         return seconds_of(count)
-    except Exception:  # which all of them may not be too few for
+    except Exception:  # a larger size may work
         return None
 
 
 def _grown(before: float | None, seconds: float, times: float) -> float:
-    """Of so many ``times`` as many as took ``seconds``, where half of them took ``before`` (None: they are too few).
-    Steadily as between these two, or by the same power if that is more; in proportion where nothing else is known."""
+    """Estimate the time for ``times`` × the work that took ``seconds``, linearly or by power law, whichever is larger.
+    Half of it took ``before``; where that is unknown (None), the estimate is proportional."""
     if not before:
         return seconds * times
     slope = max(0.0, 2 * (seconds - before))

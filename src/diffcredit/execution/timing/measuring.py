@@ -1,4 +1,4 @@
-"""How long an evaluation's measuring takes here."""
+"""How long measuring the properties of an evaluation takes on this machine."""
 
 import dataclasses
 import time
@@ -11,7 +11,7 @@ import numpy as np
 
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.errors import DiffcreditError
-from diffcredit.execution.timing.growth import foreseen
+from diffcredit.execution.timing.growth import extrapolate
 from diffcredit.execution.timing.stand_ins import StandInExtractors, random_features, random_images
 from diffcredit.features import FeaturesOption
 from diffcredit.features.protocol import option_key
@@ -20,13 +20,13 @@ from diffcredit.properties.protocol import Context, State
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.sanitize import last_line
 
-LONG = 2.0  # seconds, of which what is done once is a small part
+LONG = 2.0  # seconds; a first run that takes longer needs no second
 
 
 @dataclass(frozen=True)
 class MeasuringTime:
-    """Seconds of extracting features and of measuring properties, and of each property that could not be measured on
-    what stands in for images and features, why."""
+    """Seconds of extracting features and of measuring properties; ``left_out`` has the reason for each property that
+    could not be measured on random images or features."""
 
     features: float
     properties: float
@@ -40,9 +40,11 @@ class MeasuringTime:
 def time_measuring(
     properties: Sequence[Any], states: Mapping[str, State], model: DiffusionModel, images: int, context: Context
 ) -> MeasuringTime:
-    """Of ``properties``, which this fits, on so many images of ``model``: what an evaluation does, on random images and
-    features. ``states`` are what properties were fitted to, by name; others are fitted to ``context``, its images as
-    what its extractors might see in them."""
+    """Time what an evaluation does with ``properties``, on ``images`` random images or features of ``model``.
+
+    ``states`` are the states of fitted properties, by name. The others are fitted here to ``context``, with random
+    features.
+    """
     features: dict[str, float] = {}
     seconds, left_out = 0.0, {}
     for prop in properties:
@@ -50,7 +52,7 @@ def time_measuring(
             if needs_features(prop) and (key := option_key(prop.features)) not in features:
                 features[key] = _seconds_of_extracting(prop.features, images, context)
             seconds += _seconds_of(prop, states.get(prop.name), model, images, context)
-        except Exception as error:  # a user's code may raise anything, and nothing may be wrong but the stand-ins
+        except Exception as error:  # a user's code may raise anything on random images
             left_out[prop.name] = " ".join(str(error).split()) or type(error).__name__
     return MeasuringTime(sum(features.values()), seconds, left_out)
 
@@ -60,7 +62,7 @@ def _seconds_of_extracting(option: FeaturesOption, images: int, context: Context
         some = random_images(count, context.contributions.images.shape[1])
         return _again(partial(context.extractors.extract, option, some))
 
-    return foreseen(seconds_of, images)
+    return extrapolate(seconds_of, images)
 
 
 def _seconds_of(prop: Any, state: State | None, model: DiffusionModel, images: int, context: Context) -> float:
@@ -73,11 +75,11 @@ def _seconds_of(prop: Any, state: State | None, model: DiffusionModel, images: i
     def seconds_of(count: int) -> float:
         return _seconds_on(prop, _observation(prop, model, count, stand_in))
 
-    return foreseen(seconds_of, images)
+    return extrapolate(seconds_of, images)
 
 
 def _seconds_on_model(prop: Any, model: DiffusionModel, context: Context) -> float:
-    """Of a property of the model itself, which may be dear: it grows with the held-out images, if with anything."""
+    """Time a property of the model itself. It may be expensive, and grow with the number of held-out images."""
     whole = context.contributions
 
     def seconds_of(heldout: int) -> float:
@@ -87,7 +89,7 @@ def _seconds_on_model(prop: Any, model: DiffusionModel, context: Context) -> flo
             prop.restore(prop.fit(dataclasses.replace(context, contributions=some)))
         return _seconds_on(prop, Observation(context.extractors, context.generated, model))
 
-    return foreseen(seconds_of, len(whole.heldout) if hasattr(prop, "fit") else 0)
+    return extrapolate(seconds_of, len(whole.heldout) if hasattr(prop, "fit") else 0)
 
 
 def _observation(prop: Any, model: DiffusionModel, count: int, context: Context) -> Observation:
@@ -108,7 +110,7 @@ def _seconds_on(prop: Any, observation: Observation) -> float:
 
 
 def _again(work: Callable[[], object]) -> float:
-    """Seconds of ``work`` once it is warm; of the first time where that takes long."""
+    """Return the seconds of ``work`` once it is warm, or of the first time if that takes long."""
     seconds = 0.0
     for _ in range(2):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What stands in for a model's images and their features where only the time counts that they take to measure."""
+"""Random images and features, for timing how long properties take to measure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,18 +8,18 @@ import numpy as np
 from diffcredit.features import Extractor, Features, FeaturesOption, Images
 from diffcredit.features.extractors import Extractors, check_images
 
-DISTINCT = 1000  # images; of more, these come again
+DISTINCT = 1000  # images; more than that repeat them
 
 
 def random_images(count: int, side: int) -> Images:
-    """(count, side, side, 3) uint8."""
+    """Return random images (count, side, side, 3) uint8."""
     shape = (min(count, DISTINCT), side, side, 3)
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     return images if len(images) == count else images[np.arange(count) % len(images)]
 
 
 def random_features(extractor: Extractor, count: int, random: np.random.Generator) -> Features:
-    """Of so many images, as the extractor would have them but for their values."""
+    """Return random features of ``count`` images, in the extractor's shapes."""
     vectors = random.standard_normal((count, extractor.dimensions), dtype=np.float32)
     if extractor.classes is None:
         return Features(vectors)
@@ -27,7 +27,7 @@ def random_features(extractor: Extractor, count: int, random: np.random.Generato
 
 
 class StandInExtractors(Extractors):
-    """The ``real`` extractors, but that they see random features in all images, and keep none."""
+    """The ``real`` extractors with random features for all images; nothing is cached."""
 
     def __init__(self, real: Extractors) -> None:
         self._real, self._random = real, np.random.default_rng(0)

@@ -1,7 +1,6 @@
-"""On a real cluster of two nodes on this machine, with real kills."""
+"""On a real cluster of two nodes on this machine, with real kills. What the pool decides is tested in test_pool.py."""
 
 import json
-import logging
 import os
 import re
 import signal
@@ -12,45 +11,40 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from test_local import (
-    HANGS,
+from toy_evaluators import (
+    KILLED,
     NO_DISK,
     NO_MEMORY,
     QUICK,
     STOPS,
-    TEN,
-    alive,
-    kinds,
-    pids,
-    troubled,
-    values,
-    wait_until,
-)
-from toy_evaluators import (
     CannotBuild,
     Devices,
     Meeting,
-    Mortal,
-    NeverBuilt,
-    Poisoned,
     Raising,
     Shifted,
     Strange,
     Threads,
-    Together,
     Toy,
     Troubled,
     TroubledTogether,
-    batches,
+    alive,
+    pid_of,
+    pids,
+    values,
 )
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.execution import InProcess, Task, ray_cluster, ray_remote
-from diffcredit.execution.ray_cluster import RayWorkers
+from diffcredit.execution import InProcess, RayWorkers, Task
+from diffcredit.execution.assignments import WorkerFailure
+from diffcredit.execution.pool import CHECK
+from diffcredit.execution.ray import cluster as ray_cluster
+from diffcredit.execution.ray import worker as ray_worker
 from diffcredit.study.study import Study
+from running_study import wait_until
 from tiny_study import recorded_values, run_here, write_study
 
 pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')
@@ -96,6 +90,7 @@ def test_threads_and_numbers_are_those_of_in_process(workers):
     assert there.values == here.values
 
 
+@pytest.mark.slow
 def test_a_studys_numbers_are_those_of_this_process(workers, tmp_path):
     here, there = (write_study(tmp_path / name, {"stop.evaluations": 3}) for name in ("here", "there"))
     run_here(here)
@@ -104,169 +99,58 @@ def test_a_studys_numbers_are_those_of_this_process(workers, tmp_path):
     assert recorded_values(there.parent) == recorded_values(here.parent)
 
 
-def test_tasks_are_taken_only_when_a_worker_is_free(workers):
-    taken, received = 0, 0
-
-    def tasks():
-        nonlocal taken
-        for index in range(12):
-            taken += 1
-            assert taken - received <= 2
-            yield Task(f"{index:04b}", 0, "estimate")
-
-    for _ in workers(2).run(Toy(), tasks()):
-        received += 1
-    assert (taken, received) == (12, 12)
+def test_a_session_keeps_its_worker_and_answers_come_back_whatever_the_evaluator_does(workers):
+    with workers(1).session() as pool:
+        first, second = list(pool.run(Toy(), TASKS)), list(pool.run(Shifted(), TASKS))
+        raising, (strange,) = list(pool.run(Raising(), TASKS[::2])), pool.run(Strange(), TASKS[:1])
+    assert len({item.worker for item in (*first, *second, *raising, strange)}) == 1  # and nothing was repeated
+    assert values(first) == values(InProcess().run(Toy(), TASKS))
+    assert values(second) == values(InProcess().run(Shifted(), TASKS))
+    assert values(raising) == values(InProcess().run(Raising(), TASKS[::2]))
+    assert "the GPU is on fire" in next(item.error for item in raising if item.coalition == "11")
+    assert strange.status == "failed"
+    assert "not JSON serializable" in strange.error
 
 
-def test_a_worker_is_given_several_at_once_when_all_before_were_answered(workers, tmp_path):
-    seen = []
-
-    def tasks():
-        for index, task in enumerate(TEN):
-            assert len(seen) == (index // 3 * 3 if index < 7 else 7)
-            yield task
-            if index == 6:
-                yield None
-
-    for item in workers(1).run(Together(tmp_path), tasks()):
-        seen.append(item)
-    assert values(seen) == values(InProcess().run(Toy(), TEN))
-    assert [len(batch) for batch in batches(tmp_path)] == [3, 3, 1, 3]
-
-
-@pytest.mark.slow
-def test_a_task_that_kills_its_worker_among_others_fails_alone_after_its_own_tries(workers, tmp_path, caplog):
-    caplog.set_level(logging.INFO, "diffcredit")
-    results = list(workers(1, retries=1).run(Poisoned(tmp_path), TEN[:4]))
-    told = kinds(caplog)
-    (failed,) = [item for item in results if item.status == "failed"]
-    assert failed.coalition == "0001"
-    assert "given up at try 2" in failed.error
-    others = [TEN[0], *TEN[2:4]]
-    assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), others))
-    assert batches(tmp_path) == [["0000", "0001", "0010"], ["0000"], ["0001"], ["0010"], ["0001"], ["0011"]]
-    assert (told["worker lost"], told["task given"], told["task repeated"], told["task answered"]) == (5, 8, 4, 3)
-
-
-@pytest.mark.slow
-def test_more_tasks_at_once_than_memory_holds_become_fewer(workers, tmp_path):
-    with pytest.warns(DiffcreditWarning) as warned:
-        results = list(workers(2, retries=0).run(Together(tmp_path, 4, room=2), TEN))
-    (message,) = [str(each.message) for each in warned]
-    assert message == "out of memory: workers are given 2 instead of 4 tasks at once from now on"
-    assert values(results) == values(InProcess().run(Toy(), TEN))
-
-
-@pytest.mark.slow
-def test_what_was_answered_before_memory_ran_out_counts(workers, tmp_path, caplog):
-    caplog.set_level(logging.INFO, "diffcredit")
-    tasks = [QUICK, NO_MEMORY, TEN[9]]
+def test_a_killed_workers_task_is_repeated_and_answers_before_memory_ran_out_count(workers, tmp_path, told, caplog):
+    """All in one batch: the second runs out of memory, alone the third kills its worker."""
+    tasks = [QUICK, NO_MEMORY, KILLED]
     with pytest.warns(DiffcreditWarning, match="1 instead of 3 tasks at once"):
-        results = list(workers(1, retries=0).run(TroubledTogether(tmp_path, times=1), tasks))
-    told = kinds(caplog)
+        results = list(workers(1, retries=1).run(TroubledTogether(tmp_path, times=1), tasks))
+    events = told()
     assert values(results) == values(InProcess().run(Toy(), tasks))
-    assert (told["task given"], told["task repeated"], told["task answered"]) == (5, 2, 3)
+    assert (events["worker out of memory"], events["worker lost"]) == (2, 1)
+    assert (events["task given"], events["task repeated"], events["task answered"]) == (6, 3, 3)
+    (lost,) = [record.fields for record in caplog.records if record.getMessage() == "worker lost"]
+    assert re.fullmatch(r"the worker \S+ was lost: .*", lost["reason"])
+    wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
 
 
-def test_nothing_to_be_had_now_is_asked_for_again(workers):
-    tasks = [None, TASKS[0], None, None, TASKS[1]]
-    assert values(workers(1).run(Toy(), tasks)) == values(InProcess().run(Toy(), TASKS[:2]))
+@pytest.mark.slow  # as local workers are tested among the quick ones
+def test_workers_that_stop_or_run_out_of_something_are_replaced(workers, tmp_path, impatient, told):
+    tasks = [QUICK, STOPS, NO_MEMORY, NO_DISK]
+    results = list(workers(1, retries=1).run(Troubled(tmp_path, times=1), tasks))
+    events = told()
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
+    assert events["worker started"] == events["worker ready"] == 4
+    assert (events["worker timed out"], events["worker out of memory"], events["worker out of disk"]) == (1, 1, 1)
+    assert (events["task given"], events["task repeated"], events["task answered"]) == (7, 3, 4)
+    assert events["worker dismissed"] == 1
+    assert events["node joined"] >= 2
+
+
+def test_workers_that_share_a_device_become_fewer_but_never_none():
+    failure = WorkerFailure("w", "out of memory", "")
+    for gpus, wanted, fewer in ((0.5, 2, True), (0.0, 2, True), (0.5, 1, False), (1.0, 2, False)):
+        backend = ray_cluster.RayBackend(RayWorkers())
+        backend._gpus, backend._wanted = gpus, wanted
+        with pytest.warns(DiffcreditWarning, match="1 instead of 2 workers") if fewer else nullcontext():
+            assert backend.retire(None, failure) is fewer
 
 
 def test_no_cluster_is_called_for_nothing():
     assert list(RayWorkers(address="nowhere:1").run(Toy(), [])) == []
-
-
-def test_a_killed_workers_task_is_repeated(workers, tmp_path):
-    results = list(workers(2, retries=2).run(Mortal(tmp_path, times=2), TASKS[::2]))
-    assert values(results) == values(InProcess().run(Toy(), TASKS[::2]))
-    assert len(pids(tmp_path)) == 2
-
-
-@pytest.mark.slow  # as local workers are tested among the quick ones
-def test_a_task_that_kills_every_worker_fails_alone(workers, tmp_path):
-    results = list(workers(1, retries=1).run(Mortal(tmp_path, times=99), TASKS[::2]))
-    (failed,) = [item for item in results if item.status == "failed"]
-    assert failed.coalition == "11"
-    assert "given up at try 2" in failed.error
-    assert len(failed.error.splitlines()) == 1
-    assert int(failed.worker.rpartition(":")[2]) in pids(tmp_path)
-    assert values(item for item in results if item is not failed) == values(InProcess().run(Toy(), TASKS[0:6:2]))
-
-
-@pytest.mark.slow  # as local workers are tested among the quick ones
-def test_workers_that_stop_or_run_out_of_memory_are_replaced_and_their_tasks_repeated(
-    workers, tmp_path, impatient, caplog
-):
-    caplog.set_level(logging.INFO, "diffcredit")
-    tasks = [QUICK, STOPS, NO_MEMORY]
-    results = list(workers(1, retries=1).run(Troubled(tmp_path, times=1), tasks))
-    told = kinds(caplog)
-    assert values(results) == values(InProcess().run(Toy(), tasks))
-    wait_until(lambda: not any(alive(pid) for pid in troubled(tmp_path)))
-    assert told["worker started"] == told["worker ready"] == 3
-    assert (told["worker timed out"], told["worker out of memory"], told["worker dismissed"]) == (1, 1, 1)
-    assert (told["task given"], told["task repeated"], told["task answered"]) == (5, 2, 3)
-    assert told["node joined"] >= 2
-
-
-@pytest.mark.slow
-def test_a_task_in_trouble_again_and_again_fails_alone_with_the_last_reason(workers, tmp_path, impatient):
-    tasks = [QUICK, HANGS, NO_DISK]
-    run = workers(1, retries=0).run(Troubled(tmp_path, times=9), tasks)
-    done, hung, disk = sorted(run, key=lambda item: [task.coalition for task in tasks].index(item.coalition))
-    assert (done.status, hung.status, disk.status) == ("done", "failed", "failed")
-    assert re.fullmatch(r"given up at try 1: the worker \S+ took longer than 2 s and was killed", hung.error)
-    assert disk.error.splitlines()[-1] == "OSError: [Errno 28] No space left on device"
-
-
-@pytest.mark.slow
-def test_an_answer_at_the_last_moment_counts_once(workers, monkeypatch):
-    """The driver finds the worker late before it finds its answer."""
-    answered = []
-
-    def unseen(crew, seconds):
-        (worker,) = crew._busy or crew._starting
-        assert crew._ray.wait([worker.reference], timeout=60)[0]
-        answered[:] = [worker] if worker.ready else []
-        return [] if worker.ready else [worker]
-
-    monkeypatch.setattr(ray_cluster.RayCrew, "_answering", unseen)
-    monkeypatch.setattr(ray_cluster.Watch, "limit", lambda watch, kind: 0.0 if answered else 60.0)
-    assert values(workers(1, retries=0).run(Toy(), TASKS)) == values(InProcess().run(Toy(), TASKS))
-
-
-@pytest.mark.slow
-def test_a_factory_that_hangs_ends_the_run(workers):
-    with pytest.raises(DiffcreditError, match=r"before they are ready: .* took longer than 0.2 s"):
-        list(workers(1, retries=0, timeout=0.2).run(NeverBuilt(), TASKS))
-
-
-@pytest.mark.slow
-def test_workers_that_share_too_little_memory_become_fewer(workers, tmp_path):
-    tasks = [QUICK, NO_MEMORY]
-    with pytest.warns(DiffcreditWarning, match=r"out of memory: 1 instead of 2 workers from now on"):
-        results = list(workers(2, retries=2).run(Troubled(tmp_path, times=2), tasks))
-    assert values(results) == values(InProcess().run(Toy(), tasks))
-
-
-def test_what_the_evaluator_raises_is_a_failed_evaluation_and_is_not_repeated(workers):
-    results = list(workers(1).run(Raising(), TASKS[::2]))
-    assert sorted((item.coalition, item.status) for item in results) == [
-        ("00", "done"),
-        ("01", "failed"),
-        ("10", "failed"),
-        ("11", "failed"),
-    ]
-    assert "the GPU is on fire" in next(item.error for item in results if item.coalition == "11")
-    assert len({item.worker for item in results}) == 1
-
-
-def test_an_answer_that_is_no_json_is_a_failed_evaluation(workers):
-    (item,) = workers(1).run(Strange(), TASKS[:1])
-    assert item.status == "failed"
-    assert "not JSON serializable" in item.error
 
 
 def test_a_factory_that_raises_ends_the_run(workers, tmp_path):
@@ -278,41 +162,17 @@ def test_a_factory_that_raises_ends_the_run(workers, tmp_path):
     assert len(pids(tmp_path)) == 2
 
 
-@pytest.mark.slow
-def test_a_factory_that_kills_its_process_ends_the_run(workers, tmp_path):
-    with pytest.raises(DiffcreditError, match=r"before they are ready"):
-        list(workers(1, retries=1).run(CannotBuild("dies", tmp_path), TASKS))
-    assert len(pids(tmp_path)) == 2
-
-
 def test_a_factory_that_cannot_travel_is_refused(workers):
-    with pytest.raises(TypeError, match="does not travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         list(workers(1).run(lambda: Toy(), TASKS))
 
 
 @pytest.mark.slow
-def test_closing_the_run_ends_its_workers(workers):
-    run = workers(2).run(Toy(), TASKS)
-    process = int(next(run).worker.rpartition(":")[2])
-    assert alive(process)
-    run.close()
-    wait_until(lambda: not alive(process))
-
-
-def test_a_crew_keeps_its_workers_from_run_to_run_and_builds_another_evaluator(workers):
-    with workers(1).crew() as crew:
-        first = list(crew.run(Toy(), TASKS))
-        second = list(crew.run(Shifted(), TASKS))
-        assert {item.worker for item in second} == {item.worker for item in first}
-        assert values(second) == values(InProcess().run(Shifted(), TASKS)) != values(first)
-
-
-@pytest.mark.slow
 def test_an_idle_worker_that_is_lost_costs_its_next_task_no_try(workers):
-    with workers(1, retries=0).crew() as crew:
+    with workers(1, retries=0).session() as crew:
         (first,) = crew.run(Toy(), TASKS[:1])
-        time.sleep(ray_cluster.LOOK_AROUND + 0.1)
-        os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
+        time.sleep(CHECK + 0.1)
+        os.kill(pid_of(first.worker), signal.SIGKILL)
         (second,) = crew.run(Toy(), TASKS[1:2])
     assert second.status == "done"
     assert second.worker != first.worker
@@ -332,16 +192,9 @@ def test_a_lost_nodes_task_is_repeated_and_a_node_that_joins_gets_a_worker(clust
         results = run.result(timeout=60)
     cluster.remove_node(joined)
     assert values(results) == values(InProcess().run(Toy(), tasks))
-    worked = {int(item.worker.rpartition(":")[2]) for item in results}
+    worked = {pid_of(item.worker) for item in results}
     assert len(before & worked) == 2
     assert len(worked - before) == 1
-
-
-@pytest.mark.slow
-def test_more_workers_than_there_is_room_for_take_no_tasks(workers):
-    results = list(workers(4).run(Toy(), TASKS))
-    assert values(results) == values(InProcess().run(Toy(), TASKS))
-    assert len({item.worker for item in results}) <= 2
 
 
 @pytest.mark.slow
@@ -352,11 +205,11 @@ def test_says_when_no_node_has_room_and_waits_for_one(cluster, workers, monkeypa
         told.append(message)
         cluster.add_node(num_cpus=3)
 
-    monkeypatch.setattr(ray_cluster, "_tell", tell)
+    monkeypatch.setattr(ray_cluster, "warn", tell)
     (item,) = workers(threads=3).run(Toy(), TASKS[:1])
     cluster.remove_node(cluster.list_all_nodes()[-1])
     assert item.status == "done"
-    assert told == ["no node of the cluster has 3 CPUs yet, which a worker needs; waiting for one"]
+    assert told == ["no node has 3 CPUs for a worker yet; waiting for one"]
 
 
 @pytest.mark.slow
@@ -386,7 +239,7 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
                     counts[status] += float(value)
         return counts
 
-    with workers(1).crew() as crew:
+    with workers(1).session() as crew:
         list(crew.run(Toy(), TASKS[:1]))
         before = told()
         list(crew.run(Raising(), TASKS[::2]))
@@ -395,7 +248,7 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
 
 @pytest.mark.slow
 def test_another_version_on_a_node_is_refused(workers, monkeypatch):
-    monkeypatch.setattr(ray_remote, "package_versions", lambda: {"diffcredit": "9.9"})
+    monkeypatch.setattr(ray_worker, "package_versions", lambda: {"diffcredit": "9.9"})
     with pytest.raises(UserError, match=r"has diffcredit .*, this machine 9\.9; install the same on all"):
         list(workers(1).run(Toy(), TASKS))
 
@@ -404,8 +257,7 @@ DRIVER = """
 import json, sys
 from pathlib import Path
 from toy_evaluators import Gated
-from diffcredit.execution import Task
-from diffcredit.execution.ray_cluster import RayWorkers
+from diffcredit.execution import RayWorkers, Task
 
 if __name__ == "__main__":
     tasks = (Task(f"{i:04b}", 0, "pilot") for i in range(16))
@@ -439,13 +291,13 @@ def driver(cluster, tmp_path):
 def test_an_interrupt_lets_what_is_under_way_finish(driver):
     process, workers, gate = driver
     os.killpg(process.pid, signal.SIGINT)
-    assert "stopping: what is under way (2) is finished first" in process.stderr.readline()
+    assert "stopping: 2 evaluations under way are finished first" in process.stderr.readline()
     gate.touch()
     out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     answers = [json.loads(line) for line in out.splitlines()]
     assert sorted(coalition for coalition, _ in answers) == ["0000", "0001"]  # and nothing else was begun
-    assert {int(worker.rpartition(":")[2]) for _, worker in answers} == set(workers)
+    assert {pid_of(worker) for _, worker in answers} == set(workers)
     wait_until(lambda: not any(alive(pid) for pid in workers))
 
 

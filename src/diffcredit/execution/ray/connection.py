@@ -13,7 +13,7 @@ ANSWER_WITHIN = 10.0  # seconds, of a cluster's head
 
 
 def imported_ray() -> Any:
-    # before it is imported; whoever wants Ray's makers to hear of the run sets it to 1
+    # before it is imported; set it to 1 to send Ray's makers usage reports
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -24,12 +24,12 @@ def imported_ray() -> Any:
 
 @contextmanager
 def connected(ray: Any, address: str | None) -> Generator[None]:
-    """A connection to the cluster within; one that is there already is used, and stays."""
+    """Connect to the cluster within. An existing connection is used, and stays."""
     if ray.is_initialized():
         yield
         return
     if address is not None:
-        _knock(address)
+        _check_address(address)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         try:
@@ -46,8 +46,8 @@ def connected(ray: Any, address: str | None) -> Generator[None]:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Refuses an address at which nobody answers; Ray itself would try for minutes."""
+def _check_address(address: str) -> None:
+    """Refuse an address at which nobody answers; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise UserError(f"--address {address}: HOST:PORT is accepted, such as 10.0.0.1:6379")

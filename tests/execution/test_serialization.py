@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_evaluators import Mortal, Toy
+from toy_evaluators import Toy, Troubled
 
-from diffcredit.execution import Task
-from diffcredit.execution.travel import (
+from diffcredit.execution.ray.serialization import (
     evaluation_of,
     evaluation_text,
     factory_of,
     factory_text,
     owner_of,
-    task_of,
-    task_text,
 )
 from diffcredit.ledger import Evaluation, RecipeRecord, Value
 from diffcredit.study.study import Study
@@ -39,18 +36,13 @@ def test_an_evaluation_comes_back_bit_for_bit(value, seconds, error):
         assert math.copysign(1, back.values[0].value) == math.copysign(1, value)
 
 
-def test_a_task_comes_back():
-    task = Task("0110", 1_000_000, "pilot")
-    assert task_of(task_text(task)) == task
-
-
 def module_function(number: int, *, name: str) -> str:
     return f"{name} {number}"
 
 
 def test_factories_come_back():
-    assert factory_of(factory_text(Mortal(Path("/tmp/x"), 3)), {}) == Mortal(Path("/tmp/x"), 3)
-    assert factory_of(factory_text(partial(Mortal, Path("/tmp/x"), times=2)), {})() == Mortal(Path("/tmp/x"), 2)
+    assert factory_of(factory_text(Troubled(Path("/tmp/x"), 3)), {}) == Troubled(Path("/tmp/x"), 3)
+    assert factory_of(factory_text(partial(Troubled, Path("/tmp/x"), times=2)), {})() == Troubled(Path("/tmp/x"), 2)
     assert factory_of(factory_text(partial(module_function, 3, name="n")), {})() == "n 3"
     recipe = RecipeRecord("r", {"a": [1, {"b": None}], "tuple": "no"}, "w")
     back = factory_of(factory_text(partial(Toy().evaluate, ("x", 1.5), recipe)), {})
@@ -60,7 +52,7 @@ def test_factories_come_back():
 
 @pytest.mark.parametrize("cannot", [lambda: None, partial(Toy, object()), partial(Toy, {1}), Toy().evaluate([])])
 def test_what_cannot_travel_says_so(cannot):
-    with pytest.raises(TypeError, match="does not travel to workers on other machines"):
+    with pytest.raises(TypeError, match="cannot be sent to workers on other machines"):
         factory_text(cannot)
 
 

@@ -1,4 +1,4 @@
-"""Told apart by the errors of Python, numpy, torch and safetensors."""
+"""With the errors of Python, numpy, torch and safetensors themselves."""
 
 import errno
 from pathlib import Path
@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from diffcredit.diffusion.micro_batches import OutOfMemoryError
 from diffcredit.errors import DiffcreditError
-from diffcredit.execution.troubles import told
+from diffcredit.execution.machine_errors import machine_error
 from diffcredit.util.plugins import in_plugin
 
 
@@ -68,7 +68,7 @@ def while_handling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fails", "trouble"),
+    ("fails", "kind"),
     [
         (full_disk, "out of disk"),
         (full_disk_for_safetensors, "out of disk"),
@@ -83,11 +83,11 @@ def while_handling() -> None:
         (while_handling, "out of memory"),
     ],
 )
-def test_troubles_of_the_machine(fails, trouble):
+def test_troubles_of_the_machine(fails, kind):
     with pytest.raises(Exception) as raised:  # noqa: PT011  (of any kind)
         fails()
-    found = told(raised.value)
-    assert found.trouble == trouble
+    found = machine_error(raised.value)
+    assert found.kind == kind
     assert "Traceback" in str(found)
     assert str(raised.value) in str(found)
     assert found.__context__ is None
@@ -104,6 +104,6 @@ def test_troubles_of_the_machine(fails, trouble):
     ],
 )
 def test_what_is_the_tasks_own(error):
-    assert told(error) is None
+    assert machine_error(error) is None
     error.__context__, error.__suppress_context__ = MemoryError(), True  # dealt with, and not to be shown
-    assert told(error) is None
+    assert machine_error(error) is None

@@ -1,0 +1,119 @@
+"""The Ray actor that evaluates tasks on a node. Its methods receive and return JSON texts."""
+
+import json
+import signal
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.execution.machine_errors import MachineError, machine_error
+from diffcredit.execution.ray.serialization import evaluation_text, factory_of
+from diffcredit.execution.shipping import Manifest, unpack
+from diffcredit.execution.tasks import Evaluator, Task, evaluate_all, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.threads import limited_threads
+from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Evaluation
+
+STARTED, READY, MISSING_FILES, BUILD_ERROR = "started", "ready", "missing files", "build error"
+EVALUATIONS, MACHINE_ERROR = "evaluations", "machine error"
+
+
+class EvaluationActor:
+    """An evaluator in a process of a node, with ``threads`` threads."""
+
+    def __init__(self, threads: int) -> None:
+        # Ctrl-C reaches every process of the terminal; the driver alone decides what it means
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._threads = ExitStack()  # never closed
+        self._threads.enter_context(limited_threads(threads))
+        self._evaluator: Evaluator | None = None
+        self._metrics = _Metrics()
+
+    def introduce(self) -> str:
+        """Return this worker's name, and its version of diffcredit."""
+        return _answer(STARTED, name=worker_name(), version=package_versions().get("diffcredit"))
+
+    def build(self, factory: str, seen: list[str], manifest: str, pieces: Sequence[Any]) -> str:
+        """Build the evaluator.
+
+        ``seen`` are paths that this node has if it shares the driver's files. If one is missing, the answer asks for
+        the files, and the driver calls again with a ``manifest`` and references to ``pieces``.
+        """
+        self._evaluator = None  # before the next one is built: both may not fit into memory
+        if not manifest and not all(Path(path).exists() for path in seen):
+            return _answer(MISSING_FILES)
+        try:
+            places = unpack(Manifest.of(manifest), _fetched(pieces)) if manifest else {}
+            self._evaluator = factory_of(factory, places)()
+            return _answer(READY, at_once=self._evaluator.at_once)
+        except Exception as error:
+            if not isinstance(error, UserError) and (found := machine_error(error)):
+                return _machine_error(found, [])
+            known = isinstance(error, DiffcreditError)
+            message = str(error) if known else f"a worker could not build its evaluator:\n{traceback.format_exc()}"
+            return _answer(BUILD_ERROR, message=message, user_error=isinstance(error, UserError))
+
+    def evaluate(self, text: str) -> str:
+        """Return the evaluations of all tasks, or those made before a machine error and the error."""
+        assert self._evaluator is not None  # a driver sends no task before this worker is ready
+        tasks, started, clock = [Task(*fields) for fields in json.loads(text)], utc_now(), time.perf_counter()
+        answers: list[str] = []
+        try:
+            for task, evaluation in zip(tasks, evaluate_all(self._evaluator, tasks), strict=True):
+                answer, status = _text(task, evaluation, started)
+                answers.append(answer)
+                self._metrics.count(status, time.perf_counter() - clock)
+                clock = time.perf_counter()
+        except MachineError as error:
+            return _machine_error(error, answers)
+        return _answer(EVALUATIONS, evaluations=answers)
+
+
+class _Metrics:
+    """The metrics that Ray exports to Prometheus: ``ray_diffcredit_workers``, and by ``status``
+    ``ray_diffcredit_evaluations_total``, ``ray_diffcredit_busy_seconds_total`` and the histogram
+    ``ray_diffcredit_evaluation_seconds``."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Counter, Gauge, Histogram
+
+        Gauge("diffcredit_workers", "Workers that are there.").set(1.0)
+        self._evaluations = Counter("diffcredit_evaluations", "Evaluations so far.", ("status",))
+        # Ray estimates a histogram's sum from the middles of the buckets; this one is exact
+        self._busy = Counter("diffcredit_busy_seconds", "Seconds of all evaluations so far.", ("status",))
+        bounds = [0.1, 1, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200]
+        self._seconds = Histogram("diffcredit_evaluation_seconds", "Seconds of an evaluation.", bounds, ("status",))
+
+    def count(self, status: str, seconds: float) -> None:
+        seconds = max(seconds, 1e-9)  # Ray refuses zero
+        self._evaluations.inc(1.0, {"status": status})
+        self._busy.inc(seconds, {"status": status})
+        self._seconds.observe(seconds, {"status": status})
+
+
+def _answer(kind: str, **fields: Any) -> str:
+    return json.dumps({"kind": kind, **fields})
+
+
+def _machine_error(error: MachineError, evaluations: list[str]) -> str:
+    return _answer(MACHINE_ERROR, message=str(error), error=error.kind, evaluations=evaluations)
+
+
+def _text(task: Task, evaluation: Evaluation, started: str) -> tuple[str, str]:
+    """Return the evaluation as JSON, and its status; a failed one where an evaluator's answer is not JSON."""
+    try:
+        return evaluation_text(evaluation), evaluation.status
+    except (TypeError, ValueError):
+        failed = failed_evaluation(task, traceback.format_exc(), worker_name(), started)
+        return evaluation_text(failed), failed.status
+
+
+def _fetched(pieces: Sequence[Any]) -> Iterator[bytes]:
+    """Fetch the bytes that references stand for, one piece in memory at a time."""
+    import ray
+
+    return (ray.get(piece) for piece in pieces)
