@@ -256,7 +256,7 @@ def test_requests_in_fractions_are_refused(name, request_, message):
 
 def test_seeds_and_names_of_another_kind_are_refused():
     for seed in ("a", "7", None, 1.5):
-        with pytest.raises(UserError, match=r"seed: .*; an integer is expected"):
+        with pytest.raises(UserError, match=r"seed: .*; expected an integer"):
             make_design("uniform", seed)
     for name in (None, 5, ["uniform"], b"uniform"):
         with pytest.raises(UserError, match="unknown; choose one of"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from diffcredit.coalitions import make_design
-from diffcredit.coalitions.spread import Strays
+from diffcredit.coalitions.spread import OverlapDeviations
 
 
 def squared_overlaps(rows):
@@ -57,7 +57,7 @@ def test_the_measure_is_the_sum_of_squared_deviations(count):
     n = 11
     rows = [generator.permutation(np.arange(n) < size) for size in generator.integers(1, n, count)]
     candidates = np.array([generator.permutation(np.arange(n) < 4) for _ in range(6)])
-    strays = Strays(n)
+    strays = OverlapDeviations(n)
     for row in rows:
         strays.add(row, int(row.sum()))
     expected = [sum((n * int((c & r).sum()) - 4 * int(r.sum())) ** 2 for r in rows) for c in candidates]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diffcredit.coalitions import make_design
-from diffcredit.credit.own_credits import own_credits
+from diffcredit.credit import surrogate_credits
 
 WORTH = np.array([3.0, -1.0, 0.5, 2.0, 0.0])
 
@@ -19,7 +19,7 @@ def curved(members):
 def test_all_coalitions_give_the_shapley_value():
     coalitions = make_design("exhaustive", 0).draw(5, 0, 30)
     values = np.array([curved(np.flatnonzero(row)) for row in coalitions])
-    found = own_credits(coalitions, values, curved(range(5)), "exhaustive")
+    found = surrogate_credits(coalitions, values, curved(range(5)), "exhaustive")
     orders, expected = list(permutations(range(5))), np.zeros(5)
     for order in orders:
         for place, joins in enumerate(order):
@@ -31,10 +31,10 @@ def test_all_coalitions_give_the_shapley_value():
 def test_of_some_coalitions_a_sum_of_members_is_found_unshrunk():
     coalitions = make_design("uniform", 0).draw(5, 0, 20)
     noise = np.random.default_rng(0).normal(size=20)
-    clean = own_credits(coalitions, coalitions @ WORTH, WORTH.sum(), "uniform")
+    clean = surrogate_credits(coalitions, coalitions @ WORTH, WORTH.sum(), "uniform")
     np.testing.assert_allclose(clean.values, WORTH, atol=1e-9)
-    noisy = own_credits(coalitions, coalitions @ WORTH + 50 * noise, WORTH.sum(), "uniform")
-    twice = own_credits(coalitions, coalitions @ WORTH + 100 * noise, WORTH.sum(), "uniform")
+    noisy = surrogate_credits(coalitions, coalitions @ WORTH + 50 * noise, WORTH.sum(), "uniform")
+    twice = surrogate_credits(coalitions, coalitions @ WORTH + 100 * noise, WORTH.sum(), "uniform")
     # linear in the values: what shrinks is not
     np.testing.assert_allclose(twice.values - clean.values, 2 * (noisy.values - clean.values), rtol=1e-9)
     assert noisy.values.sum() == pytest.approx(WORTH.sum())

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
@@ -35,7 +35,7 @@ NEGLIGIBLE = 0.01
 LEAST_WEIGHT = 1e-30
 
 
-def banzhaf(table: Table, confidence: float) -> Credits:
+def banzhaf(table: GameTable, confidence: float) -> Credits:
     """Banzhaf values by least squares on x − ½, with importance weights where sizes were not drawn by fair coins.
 
     Regressed out beside the constant: K_2, K_3 and K_4 of the size (see above). Exact when all coalitions are given.
@@ -79,7 +79,7 @@ def banzhaf(table: Table, confidence: float) -> Credits:
     return _credits(table, "banzhaf", values, influence, noise, confidence, weights, degrees if known else None)
 
 
-def banzhaf_msr(table: Table, confidence: float) -> Credits:
+def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
     """Banzhaf values by maximum sample reuse (Wang and Jia 2023): the mean of F over the coalitions with a contributor
     less the mean over those without, with importance weights where sizes were not drawn by fair coins.
 
@@ -119,7 +119,7 @@ def banzhaf_msr(table: Table, confidence: float) -> Credits:
     return _credits(table, "banzhaf-msr", values, influence, noise, confidence, w, degrees)
 
 
-def _importance(table: Table, method: str) -> FloatArray:
+def _importance(table: GameTable, method: str) -> FloatArray:
     """(m,): how much more often fair coins draw a coalition's size than the table's design."""
     target = size_probabilities("half", table.n)
     undrawn = table.sizes_drawn.probabilities == 0
@@ -151,7 +151,7 @@ def _curvature(sizes: IntArray, n: int, highest: int) -> FloatArray:
 
 
 def _credits(
-    table: Table,
+    table: GameTable,
     method: str,
     values: FloatArray,
     influence: FloatArray,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from diffcredit.credit.credits import Credits, unit_sums
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
@@ -22,7 +22,7 @@ FOLDS = 5
 DRAWS = 100  # of the bootstrap: a standard error is then known to about 7 %
 
 
-def datamodel(table: Table, confidence: float) -> Credits:
+def datamodel(table: GameTable, confidence: float) -> Credits:
     """Ridge regression, its λ by generalised cross-validation, leave-one-out prediction in closed form.
 
     Interval: β̂ ± cva(m₂)·√N, N the HC3 variance, m₂ the second moment of the shrinkage bias over N, for which β has
@@ -58,15 +58,15 @@ def datamodel(table: Table, confidence: float) -> Credits:
     )
 
 
-def datamodel_lasso(table: Table, confidence: float) -> Credits:
+def datamodel_lasso(table: GameTable, confidence: float) -> Credits:
     """Lasso regression, its penalty α by 5-fold cross-validation; a coalition and its complement share a fold. Of
     fewer than 5 such units each is a fold.
 
-    No closed form gives an honest interval for a lasso. Standard errors are those of the desparsified weights
-    b_i = β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the residuals and x̃ = x − s/n, over 100 bootstrap
-    draws of units with α as it is: undoing the threshold, b varies also where β̂ stays at 0, and rather more than
-    β̂. To these the interval adds the most that the threshold takes away, α / mean x̃², as a bias. It takes α as given
-    and x̃_i as unrelated to what the other contributors add: a rough guide where there are fewer evaluations than
+    No closed form gives an honest interval for a lasso. Standard errors are those of the desparsified weights b_i =
+    β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the residuals and x̃ = x − s/n, over 100 bootstrap
+    draws of units with α as it is: undoing the threshold, b varies also where β̂ stays at 0, and rather more than β̂.
+    To these the interval adds the most that the threshold takes away, α / mean x̃², as a bias. It takes α as given and
+    x̃_i as unrelated to what the other contributors add: a rough guide where there are fewer evaluations than
     contributors.
     """
     try:
@@ -109,14 +109,14 @@ def datamodel_lasso(table: Table, confidence: float) -> Credits:
     )
 
 
-def _units_by_value(table: Table) -> IntArray:
+def _units_by_value(table: GameTable) -> IntArray:
     """(m,): the units, numbered by how far from the mean their values are: what is drawn by number then depends
     neither on the order in which the contributors are named nor on the property's unit or sign."""
     sums, rows = np.bincount(table.units, table.about_mean.values), np.bincount(table.units)
     return np.argsort(np.argsort(np.abs(sums / rows), kind="stable"), kind="stable")[table.units]
 
 
-def _regression(table: Table, method: str) -> Regression:
+def _regression(table: GameTable, method: str) -> Regression:
     """The values on 1 and x, replicates as weights, checked to tell anything."""
     table.require(LEAST_COALITIONS, method)
     constant, weights = np.ones((len(table.values), 1)), table.replicates.astype(np.float64)

@@ -18,7 +18,7 @@ from scipy.special import stdtr
 from diffcredit.coalitions import decode, encode
 from diffcredit.credit.mixed_model import MixedModel
 from diffcredit.credit.regression import LEAST_FREE
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import BoolArray, FloatArray
 
 # How often values that follow the model are taken not to.
@@ -54,7 +54,7 @@ class Outlier:
     @property
     def moves(self) -> FloatArray:
         """(n,): what the residual adds to the credits, counted as the value of this one coalition."""
-        return self.size * lone_game_credits(decode(self.coalition))
+        return self.size * indicator_game_credits(decode(self.coalition))
 
 
 def studentised_residuals(model: MixedModel, values: FloatArray) -> FloatArray:
@@ -87,18 +87,18 @@ def largest_residual(model: MixedModel, values: FloatArray) -> Residual:
     return residual_of(row, model, values, model.components.freedom - 1)
 
 
-def noise_degrees(table: Table, freedom: int) -> FloatArray:
+def noise_degrees(table: GameTable, freedom: int) -> FloatArray:
     """(m,): how many degrees of freedom the estimate of each coalition's own noise σ²s^−δ is worth, δ estimated too.
 
-    Var log(σ̂²s^−δ̂) = 2/ν + (l − l̄)²·Var δ̂, l = log s, and Var δ̂ = 1/(½Σ(l − l̄)² + 1), the 1 from δ's normal prior. A
-    χ²_d/d has about 2/d (Satterthwaite 1946), so 1/d = 1/(ν − 1) + (l − l̄)²/(Σ(l − l̄)² + 2).
+    Var log(σ̂²s^−δ̂) = 2/ν + (l − l̄)²·Var δ̂, l = log s, and Var δ̂ = 1/(½Σ(l − l̄)² + 1), the 1 from δ's normal
+    prior. A χ²_d/d has about 2/d (Satterthwaite 1946), so 1/d = 1/(ν − 1) + (l − l̄)²/(Σ(l − l̄)² + 2).
     """
     logs = np.log(table.sizes)
     squares = (logs - np.average(logs, weights=table.replicates)) ** 2
     return 1 / (1 / (freedom - 1) + squares / (float(table.replicates @ squares) + 2))
 
 
-def lone_game_credits(coalition: BoolArray) -> FloatArray:
+def indicator_game_credits(coalition: BoolArray) -> FloatArray:
     """(n,): the Shapley values of the game that is 1 for ``coalition`` (n,) and 0 for every other:
     1/(n·C(n−1, s−1)) for members, −1/(n·C(n−1, s)) for the others."""
     n, s = len(coalition), int(coalition.sum())

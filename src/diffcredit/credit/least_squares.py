@@ -5,12 +5,12 @@ import numpy as np
 from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress, size_regressors
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
 
-def kernelshap(table: Table, confidence: float) -> Credits:
+def kernelshap(table: GameTable, confidence: float) -> Credits:
     """The paper's estimator, the constrained least squares of Lundberg and Lee (2017):
     argmin_β Σ_j w_j (F(S_j) − F(∅) − Σ_{i∈S_j} β_i)² subject to Σβ = F(N) − F(∅).
 
@@ -23,7 +23,7 @@ def kernelshap(table: Table, confidence: float) -> Credits:
     return _fit(table, "kernelshap", above_line, np.empty((len(above_line), 0)), 1.0, confidence)
 
 
-def unshrunk(table: Table, confidence: float) -> Credits:
+def unshrunk(table: GameTable, confidence: float) -> Credits:
     """Least squares of F on x̃ with the size regressed out: what one contributor's payout can rest on.
 
     Unbiased for large tables in any game, and exact when all coalitions are given; each interval (HC2, Student's
@@ -35,7 +35,7 @@ def unshrunk(table: Table, confidence: float) -> Credits:
     return _fit(table, "unshrunk", values, size_regressors(table.sizes, table.n), 0.5, confidence)
 
 
-def shapley_weights(table: Table) -> FloatArray:
+def shapley_weights(table: GameTable) -> FloatArray:
     """(m,): an evaluation's weight 1 where sizes were drawn from the Shapley kernel, the importance weight
     otherwise, times the number of replicates.
 
@@ -51,7 +51,7 @@ def shapley_weights(table: Table) -> FloatArray:
 
 
 def _fit(
-    table: Table, method: str, values: FloatArray, nuisance: FloatArray, power: float, confidence: float
+    table: GameTable, method: str, values: FloatArray, nuisance: FloatArray, power: float, confidence: float
 ) -> Credits:
     n, m, p = table.n, len(values), nuisance.shape[1]
     table.require(n - 1 + p, method)

@@ -1,6 +1,6 @@
 """The variance components of noisy values: restricted likelihood of a ridge regression.
 
-y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j): m and v are a `Shape`'s.
+y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j): m and v are a `SizeModel`'s.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from scipy.optimize import brentq
 from scipy.special import fdtrc
 
 from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.shape import Shape, likeliest_shape
-from diffcredit.credit.table import Table
+from diffcredit.credit.size_model import SizeModel, fit_size_model
+from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
 IntArray = NDArray[np.intp]
 
-# So many coalitions tell the shape well enough; the decomposition of more would cost most of the time.
+# So many coalitions tell the size_model well enough; the decomposition of more would cost most of the time.
 SHAPE_ROWS = 1200
 PRECISE = 4 * float(np.finfo(float).eps)  # as near as a root can be asked for
 
@@ -42,33 +42,35 @@ class VarianceComponents:
 
 @dataclass(frozen=True, eq=False)
 class MixedModel:
-    """A shape with x̃ m(s) (m, n), nuisance regressors (m, p), their regression and variance components."""
+    """A size_model with x̃ m(s) (m, n), nuisance regressors (m, p), their regression and variance components."""
 
-    shape: Shape
+    size_model: SizeModel
     modulated: FloatArray
     regression: Regression
     components: VarianceComponents
 
 
-def fit_mixed_model(table: Table, nuisance: FloatArray, proxies: FloatArray, telling: Sequence[int] = ()) -> MixedModel:
-    """The likeliest shape, and the fit with it.
+def fit_mixed_model(
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, telling: Sequence[int] = ()
+) -> MixedModel:
+    """The likeliest size_model, and the fit with it.
 
-    nuisance (m, p): unshrunk regressors that do not change with the shape. proxies (n, k): directions in which
+    nuisance (m, p): unshrunk regressors that do not change with the size_model. proxies (n, k): directions in which
     credits are not shrunk; x̃ m(s)·proxy joins the nuisance regressors. telling: rows without which some regressor
     would vanish.
     """
     spread_out = np.linspace(0, len(table.values) - 1, SHAPE_ROWS).astype(np.intp)
     rows = np.union1d(spread_out, np.array(telling, dtype=np.intp))
 
-    def deviance(shape: Shape) -> float:
-        return _fit(table, nuisance, proxies, shape, rows).components.deviance
+    def deviance(size_model: SizeModel) -> float:
+        return _fit(table, nuisance, proxies, size_model, rows).components.deviance
 
     replicated = bool((table.replicates[rows] > 1).any())
-    shape = likeliest_shape(deviance, Shape(misfit=0.5 if replicated else 0.0), replicated)
-    return _fit(table, nuisance, proxies, shape, np.arange(len(table.values)))
+    size_model = fit_size_model(deviance, SizeModel(misfit=0.5 if replicated else 0.0), replicated)
+    return _fit(table, nuisance, proxies, size_model, np.arange(len(table.values)))
 
 
-def misfit_p(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape) -> dict[str, float]:
+def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> dict[str, float]:
     """``misfit_p``, the p-value of ω = 0: does the model miss no more of the coalitions' means than replicates of one
     coalition differ by? By F with m − p degrees of freedom and the replicates' own, exact where λ, γ and δ are given;
     p the number of unshrunk regressors. Nothing without replicates.
@@ -78,8 +80,10 @@ def misfit_p(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Sha
     replicates = int((table.replicates - 1).sum())
     if replicates == 0:
         return {}
-    components = _fit(table, nuisance, proxies, replace(shape, misfit=0.0), np.arange(len(table.values))).components
-    within = _scatter(table, replace(shape, misfit=0.0), np.arange(len(table.values)))
+    components = _fit(
+        table, nuisance, proxies, replace(size_model, misfit=0.0), np.arange(len(table.values))
+    ).components
+    within = _scatter(table, replace(size_model, misfit=0.0), np.arange(len(table.values)))
     freedom = components.freedom - replicates
     between = components.noise * components.freedom - within
     if between <= 0:
@@ -88,43 +92,45 @@ def misfit_p(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Sha
     return {"misfit_p": float(fdtrc(freedom, replicates, ratio))}
 
 
-def with_parameters_of(other: MixedModel, table: Table, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
+def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
     """The fit to all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
-    rows, shape, ridge = np.arange(len(table.values)), other.shape, other.components.ridge
-    modulated, regression = _regression(table, nuisance, proxies, shape, rows)
+    rows, size_model, ridge = np.arange(len(table.values)), other.size_model, other.components.ridge
+    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
     shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
-    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, shape, rows)
+    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, size_model, rows)
     freedom = table.evaluations - regression.nuisance.shape[1]
     components = replace(other.components, noise=squares / freedom, freedom=freedom)
-    return MixedModel(shape, modulated, regression, components)
+    return MixedModel(size_model, modulated, regression, components)
 
 
-def _fit(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape, rows: IntArray) -> MixedModel:
-    modulated, regression = _regression(table, nuisance, proxies, shape, rows)
+def _fit(
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
+) -> MixedModel:
+    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
     again = table.replicates[rows] - 1
-    within = shape.size_variance(table.sizes[rows], table.n) * (1 - shape.misfit)
+    within = size_model.size_variance(table.sizes[rows], table.n) * (1 - size_model.misfit)
     components = restricted_likelihood(
         regression,
         table.values[rows],
-        scatter=_scatter(table, shape, rows),
+        scatter=_scatter(table, size_model, rows),
         degrees=int(again.sum()),
-        log_variances=float(np.log(shape.variance(table)[rows]).sum() + (again * np.log(within)).sum()),
+        log_variances=float(np.log(size_model.variance(table)[rows]).sum() + (again * np.log(within)).sum()),
     )
-    return MixedModel(shape, modulated, regression, components)
+    return MixedModel(size_model, modulated, regression, components)
 
 
 def _regression(
-    table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape, rows: IntArray
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
 ) -> tuple[FloatArray, Regression]:
     """x̃ m(s), and its regression beside the unshrunk."""
-    modulated = table.centred[rows] * shape.modulation(table.sizes[rows], table.n)[:, None]
+    modulated = table.centred[rows] * size_model.modulation(table.sizes[rows], table.n)[:, None]
     unshrunk = np.hstack([nuisance[rows], modulated @ proxies])
-    return modulated, regress(modulated, unshrunk, 1 / shape.variance(table)[rows])
+    return modulated, regress(modulated, unshrunk, 1 / size_model.variance(table)[rows])
 
 
-def _scatter(table: Table, shape: Shape, rows: IntArray) -> float:
+def _scatter(table: GameTable, size_model: SizeModel, rows: IntArray) -> float:
     """Replicates about their means, in units of σ²: another likelihood, of the noise alone."""
-    within = shape.size_variance(table.sizes[rows], table.n) * (1 - shape.misfit)
+    within = size_model.size_variance(table.sizes[rows], table.n) * (1 - size_model.misfit)
     return float((table.scatter[rows] / within).sum())
 
 

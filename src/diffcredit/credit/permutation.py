@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.credit.credits import Credits, endpoint_influence
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 
@@ -32,7 +32,7 @@ SCALINGS = 100
 CHUNK = 1_000_000
 
 
-def permutation(table: Table, confidence: float) -> Credits:
+def permutation(table: GameTable, confidence: float) -> Credits:
     """Shapley credits as mean marginal contributions over the permutations in the table.
 
     Interval: with k permutations, the least number of evaluations used of any size, the marginal contributions of one
@@ -56,7 +56,7 @@ def permutation(table: Table, confidence: float) -> Credits:
     )
 
 
-def _influence(table: Table, edges: "_Edges", credits: FloatArray) -> FloatArray:
+def _influence(table: GameTable, edges: "_Edges", credits: FloatArray) -> FloatArray:
     """(n, n + 4): one column a contributor in place of one a unit, since the errors of different contributors are only
     weakly correlated; then what F(∅) and F(N) add, first beyond the nth part that every credit has of their errors.
     """
@@ -94,7 +94,7 @@ class _Edges:
         return _sums(group, self.flow * squares, len(means))
 
 
-def _flow(table: Table) -> _Edges:
+def _flow(table: GameTable) -> _Edges:
     n, r = table.n, table.replicates.astype(np.float64)
     levels = [np.flatnonzero(table.sizes == size) for size in range(1, n)]
     steps = _successors(table, levels)
@@ -148,7 +148,7 @@ def _sums(group: IntArray, values: FloatArray, count: int) -> FloatArray:
     return np.bincount(group, values, count).astype(np.float64)
 
 
-def _successors(table: Table, levels: list[IntArray]) -> list[tuple[IntArray, IntArray, IntArray]]:
+def _successors(table: GameTable, levels: list[IntArray]) -> list[tuple[IntArray, IntArray, IntArray]]:
     """For each size 1..n−2 the edges to the next: rows of S, rows of S∪{i}, and i.
 
     A coalition's key is the sum, modulo 2⁶⁴, of its members' random keys. Two different coalitions share one with
@@ -179,7 +179,7 @@ def _lookup(sources: Keys, members: Keys, targets: Keys) -> tuple[IntArray, IntA
     return np.concatenate(found_a), np.concatenate(found_b), np.concatenate(found_i)
 
 
-def _on_paths(table: Table, levels: list[IntArray], steps: list[tuple[IntArray, IntArray, IntArray]]) -> BoolArray:
+def _on_paths(table: GameTable, levels: list[IntArray], steps: list[tuple[IntArray, IntArray, IntArray]]) -> BoolArray:
     """(m,): whether a coalition lies on a path from ∅ to N; no such path is an error."""
     below, above = (np.zeros(len(table.values), dtype=np.bool_) for _ in range(2))
     below[levels[0]] = True

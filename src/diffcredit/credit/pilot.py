@@ -119,7 +119,7 @@ def _within(groups: Sequence[FloatArray]) -> float:
     return squares / (sum(map(len, groups)) - len(groups))
 
 
-def foreseen_evaluations(ratio: float, size: int, n: int, design: str, correlation: float) -> float:
+def evaluations_needed(ratio: float, size: int, n: int, design: str, correlation: float) -> float:
     """About how many evaluations assure (with 85 %) a ``correlation`` with the credits of endless evaluations.
 
     ratio: the pilot's, of coalitions of ``size`` out of n members. Where a coalition is worth the sum of its members,

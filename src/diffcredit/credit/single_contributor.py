@@ -3,24 +3,24 @@
 import numpy as np
 
 from diffcredit.credit.credits import Credits, endpoint_influence
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 
 # An error names this many missing contributors.
 NAMED = 5
 
 
-def leave_one_out(table: Table, confidence: float) -> Credits:
+def leave_one_out(table: GameTable, confidence: float) -> Credits:
     """F(N) − F(N∖{i}). See :func:`_differences`."""
     return _differences(table, "leave-one-out", confidence)
 
 
-def add_one_in(table: Table, confidence: float) -> Credits:
+def add_one_in(table: GameTable, confidence: float) -> Credits:
     """F({i}) − F(∅). See :func:`_differences`."""
     return _differences(table, "add-one-in", confidence)
 
 
-def _differences(table: Table, method: str, confidence: float) -> Credits:
+def _differences(table: GameTable, method: str, confidence: float) -> Credits:
     """Each contributor's coalition against the endpoint; coalitions of other sizes are not looked at.
 
     The mean over replicates; their noise is taken as the same for these coalitions and their endpoint and pooled from

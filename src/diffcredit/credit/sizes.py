@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc
 
 from diffcredit.coalitions import size_probabilities
-from diffcredit.credit.numbers import read_numbers
+from diffcredit.credit.inputs import float_array
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
@@ -31,7 +31,7 @@ class SizeDistribution:
         """From a design's name, or from the probabilities themselves."""
         if isinstance(given, str):
             return cls(repr(given), size_probabilities(given, n))
-        p = read_numbers("size_distribution", given)
+        p = float_array("size_distribution", given)
         if p.shape != (n - 1,) or not np.isfinite(p).all() or (p < 0).any() or abs(p.sum() - 1) > 1e-6:
             raise UserError(
                 f"size_distribution of shape {p.shape}: expected a design's name or the {n - 1} probabilities of the "
