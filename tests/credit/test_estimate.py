@@ -158,7 +158,7 @@ def test_sizes_the_stated_design_never_draws_are_refused(monkeypatch):
 @pytest.mark.parametrize("design", ["uniform", "kernel", "exhaustive"])
 def test_sizes_of_the_stated_design_are_never_refused(design):
     generator = np.random.default_rng(0)
-    for seed in range(40):
+    for seed in range(15):
         n, m = int(generator.integers(5, 15)), int(generator.integers(8, 30))
         coalitions = make_design(design, seed).draw(n, 0, m)
         estimate(coalitions, generator.normal(size=m), empty=0, full=1, size_distribution=design)
@@ -213,7 +213,7 @@ def test_a_large_constant_changes_nothing(method):
 def test_names_do_not_matter_where_evaluations_are_fewer_than_contributors():
     n, m = 20, 15
     ridges = []
-    for seed in range(8):
+    for seed in range(4):
         generator = np.random.default_rng(seed)
         coalitions, order = make_design("uniform", seed).draw(n, 0, m), generator.permutation(n)
         values = coalitions @ generator.normal(size=n) + 0.3 * generator.normal(size=m)

@@ -72,7 +72,7 @@ def test_studentised_residuals_have_students_distribution_where_the_ridge_is_kno
     regression = regress(table.centred, nuisance, np.ones(62))
     freedom = 62 - nuisance.shape[1]
     found = []
-    for _ in range(1500):
+    for _ in range(400):
         values = table.centred @ generator.standard_normal(N) / ridge**0.5 + generator.standard_normal(62)
         left = values - nuisance @ np.linalg.lstsq(nuisance, values)[0]
         covariance = np.eye(62) + regression.projected @ regression.projected.T / ridge
@@ -103,11 +103,11 @@ def test_replicates_tell_noise_from_misfit():
     """Additive games are rejected at about the stated rate, games without any pattern always."""
     generator, rejected = np.random.default_rng(5), 0
     coalitions = np.tile(all_coalitions(4)[1:-1], (2, 1))
-    for _ in range(40):
+    for _ in range(20):
         additive = coalitions @ generator.standard_normal(4) + generator.standard_normal(28)
         credits = estimate(coalitions, additive, empty=0.0, full=1.0, size_distribution="exhaustive")
         rejected += credits.diagnostics["misfit_p"] < 0.05
-    assert rejected <= 7  # of Binomial(40, 0.05), all but a thousandth
+    assert rejected <= 5  # Binomial(20, 0.05): all but a thousandth
     without_pattern = np.tile(generator.standard_normal(14), 2) + 0.05 * generator.standard_normal(28)
     credits = estimate(coalitions, without_pattern, empty=0.0, full=1.0, size_distribution="exhaustive")
     assert credits.diagnostics["misfit_p"] < 1e-6

@@ -34,7 +34,7 @@ def test_equal_replicates_have_the_textbooks_numbers():
 @pytest.mark.parametrize("sizes", [[3] * 4, [2, 5, 1, 3, 4]])
 @pytest.mark.parametrize("between", [0.0, 0.7, 2.0])
 def test_components_are_unbiased_and_the_interval_covers(sizes, between):
-    rng, within, rounds = np.random.default_rng(1), 1.5, 600
+    rng, within, rounds = np.random.default_rng(1), 1.5, 300
     estimates, covered = [], 0
     for _ in range(rounds):
         groups = drawn(rng, between, within, sizes)
@@ -75,7 +75,7 @@ def test_constants_of_the_designs():
 
 def test_so_many_evaluations_do_reach_the_correlation():
     """Additive games with credits of known variance: the foreseen number, put to the test with the estimator itself."""
-    n, ratio, target, rounds = 20, 1.0, 0.9, 30
+    n, ratio, target, rounds = 20, 1.0, 0.9, 15
     count = round(evaluations_needed(ratio, n // 2, n, "uniform", target))
     rng = np.random.default_rng(0)
     reached = 0

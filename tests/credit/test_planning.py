@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffcredit.credit.planning import (
-    Costs,
-    Noise,
-    best_split,
-    pilot_noise,
-    signal_to_noise,
-    split_of,
-)
+from diffcredit.credit.planning import Costs, Noise, best_split, pilot_noise, signal_to_noise, split_of
 from diffcredit.errors import UserError
 
 POSITIVE = st.floats(0.01, 100)

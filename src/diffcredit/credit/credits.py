@@ -49,7 +49,7 @@ IntArray = NDArray[np.intp]
 
 # Relative to the largest number involved: how far the credits' sum may be from F(N) − F(∅) by rounding.
 ROUNDING = 1e-9
-# Credits that agree in so many digits, counted from the largest number involved, are equal.
+# Credits are equal if they agree in this many digits, counted from the largest number involved.
 DIGITS = 12
 
 
@@ -99,15 +99,18 @@ class Credits:
         *,
         confidence: float,
         bias: FloatArray | None = None,
-        degrees: float = np.inf,
+        degrees: float | None = np.inf,
         residuals: bool = False,
         diagnostics: dict[str, float],
     ) -> Self:
         """Return credits with the intervals values ± c·√N, where N is the sampling variance.
 
         c is Student's quantile for unbiased methods. With bias it is the robust empirical-Bayes critical value
-        cva(m₂), m₂ = bias²/N, which covers at the stated rate on average over the contributors.
+        cva(m₂), m₂ = bias²/N, which covers at the stated rate on average over the contributors. If ``degrees`` is
+        None, the noise is not known and intervals are infinite.
         """
+        if degrees is None:
+            influence, degrees = np.full_like(influence, np.inf), 1
         bias = np.zeros(len(values)) if bias is None else bias
         variance = (influence**2).sum(axis=1)
         return cls(

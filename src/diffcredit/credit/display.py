@@ -23,7 +23,8 @@ def text(credits: "Credits") -> str:
     digits = _decimals(credits)
 
     def number(value: float) -> str:
-        return f"{value + 0.0:.{digits}f}" if math.isfinite(value) else str(value)
+        written = f"{value:.{digits}f}"
+        return written.removeprefix("-") if float(written) == 0 else written
 
     top, bottom = _ends(credits, PRINTED)
     columns = (credits.values, credits.low, credits.high)

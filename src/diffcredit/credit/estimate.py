@@ -6,10 +6,10 @@ F is any function of coalitions (a set function): the game. ``estimate`` needs F
 >>> from diffcredit import estimate, make_design
 >>> coalitions = make_design("uniform").draw(5, 0, 40)  # (40, 5) booleans
 >>> noise = 0.01 * np.random.default_rng(0).normal(size=40)
->>> values = coalitions @ [4.0, 1.0, 0.0, 2.0, 3.0] + noise  # F of each
->>> credits = estimate(coalitions, values, empty=0.0, full=10.0, names=["Ada", "Ben", "Cy", "Di", "Eve"])
->>> (credits.values + 0.0).round(1).tolist()
-[4.0, 1.0, 0.0, 2.0, 3.0]
+>>> values = coalitions @ [4.0, 1.0, 0.5, 2.0, 3.0] + noise  # F of each
+>>> credits = estimate(coalitions, values, empty=0.0, full=10.5, names=["Ada", "Ben", "Cy", "Di", "Eve"])
+>>> credits.values.round(1).tolist()
+[4.0, 1.0, 0.5, 2.0, 3.0]
 >>> credits.names[int(np.argmax(credits.values))]
 'Ada'
 

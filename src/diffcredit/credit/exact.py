@@ -1,4 +1,4 @@
-"""The Shapley value itself, from every coalition."""
+"""The exact Shapley value, from all coalitions."""
 
 from math import comb
 
@@ -12,10 +12,10 @@ from diffcredit.errors import UserError
 
 
 def exact(table: GameTable, confidence: float) -> Credits:
-    """φ_i = Σ_{S∋i} F(S)/(n·C(n−1, |S|−1)) − Σ_{S∌i} F(S)/(n·C(n−1, |S|)), over all 2ⁿ coalitions.
+    """Compute φ_i = Σ_{S∋i} F(S)/(n·C(n−1, |S|−1)) − Σ_{S∌i} F(S)/(n·C(n−1, |S|)) over all 2ⁿ coalitions.
 
-    Replicates are averaged, and their pooled variance gives the interval. Without any replicate the table is
-    taken as the game itself, and the interval has no width.
+    Replicates are averaged, and their pooled variance gives the interval. Without replicates the values are taken as
+    exact, and the interval has no width.
     """
     n = table.n
     if n > LARGEST:
@@ -39,7 +39,7 @@ def exact(table: GameTable, confidence: float) -> Credits:
 
 
 def _example(table: GameTable) -> str:
-    """A coalition that the table lacks, where it lacks one."""
+    """Return a coalition that is missing from the table, if there is one."""
     codes = set((table.coalitions @ (1 << np.arange(table.n))).tolist())
     missing = next((code for code in range(1, 2**table.n - 1) if code not in codes), 0)
     return encode(missing >> np.arange(table.n) & 1)

@@ -81,8 +81,8 @@ class GameTable:
         part = 1 / comb(self.n, np.arange(1, self.n))
         total, squares = (np.bincount(self.sizes - 1, self.replicates**k, self.n - 1) for k in (1, 2))
         dispersion = float((squares - part * total**2).sum()) / max(float(((1 - part) * total).sum()), 1.0)
-        alike = max(dispersion, self.replicates.min(initial=self.evaluations), 1)
-        return self.replicates / alike / (1 + 2 * in_pairs)
+        overdispersion = max(dispersion, self.replicates.min(initial=self.evaluations), 1)
+        return self.replicates / overdispersion / (1 + 2 * in_pairs)
 
     @property
     def about_mean(self) -> Self:
