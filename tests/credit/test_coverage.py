@@ -34,7 +34,7 @@ SAFE, RIGHT, WIDE = (1, 1.3), (0.9, 1.5), (0.95, 3)
     ],
 )
 def test_intervals_cover_a_learning_game(method, design, n, m, noise, ratio):
-    runs = 80
+    runs = 40 if method == "shapley" else 80
     truth = truth_of("banzhaf" if method.startswith("banzhaf") else "shapley", n)
     errors, claimed, covered = np.empty((3, runs, n))
     for seed in range(runs):
