@@ -3,7 +3,7 @@
 ``EXTRACTORS`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
 """
 
-from diffcredit.features.protocol import Extractor, Features, FeaturesOption, Images
+from diffcredit.features.base import Extractor, Features, FeaturesOption, Images
 
 EXTRACTORS = {
     "pixels": "diffcredit.features.pixels:Pixels",

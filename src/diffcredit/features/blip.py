@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import CPU_BATCH, Features, Images, Precision
 
 
 @dataclass

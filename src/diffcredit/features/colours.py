@@ -7,7 +7,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.base import Features, Images
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
+from diffcredit.features.base import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.pillow import resized
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.weights import file_hash, load_state, read_state
 
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"

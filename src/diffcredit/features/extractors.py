@@ -9,7 +9,7 @@ import numpy as np
 
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS
-from diffcredit.features.protocol import Extractor, Features, FeaturesOption, Images, option_key, option_name
+from diffcredit.features.base import Extractor, Features, FeaturesOption, Images, option_key, option_name
 from diffcredit.util.artifacts import canonical_json, fingerprint, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.util.plugins import build, code_of, in_plugin
 from diffcredit.util.progress import Progress, silent

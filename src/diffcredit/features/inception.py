@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
+from diffcredit.features.base import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.pillow import resized
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.resizing import tensorflow_bilinear
 from diffcredit.features.weights import PublishedWeights, file_hash, load_state, read_state
 

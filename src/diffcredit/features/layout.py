@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.base import Features, Images
 
 GRID = 4  # layout cells a side
 ORIENTATIONS = 4

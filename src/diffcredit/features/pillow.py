@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.features.protocol import Images
+from diffcredit.features.base import Images
 from diffcredit.features.resizing import Method, as_pillow
 
 if TYPE_CHECKING:

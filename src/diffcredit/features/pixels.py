@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge, Le
 
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.base import Features, Images
 from diffcredit.features.resizing import as_pillow
 
 

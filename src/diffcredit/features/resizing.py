@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from PIL import Image
 
-from diffcredit.features.protocol import Images
+from diffcredit.features.base import Images
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.weights import load_state, read_state
 from diffcredit.util.artifacts import fingerprint_arrays
 

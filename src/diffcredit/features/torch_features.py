@@ -19,7 +19,7 @@ from torch import Tensor
 
 from diffcredit.diffusion.pretrained import loading, quiet, read_json
 from diffcredit.errors import UserError, located
-from diffcredit.features.protocol import Images, Precision
+from diffcredit.features.base import Images, Precision
 from diffcredit.features.weights import file_hash
 from diffcredit.util.artifacts import canonical_json, fingerprint
 

@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import CPU_BATCH, Features, Images, Precision
 
 if TYPE_CHECKING:
     from torch import Tensor

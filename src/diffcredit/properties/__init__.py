@@ -5,7 +5,7 @@ plain function of the images.
 """
 
 from diffcredit.features import Features, FeaturesOption, Images
-from diffcredit.properties.protocol import Context, FeatureProperty, Property, State
+from diffcredit.properties.base import Context, FeatureProperty, Property, State
 
 PROPERTIES = {
     "colourfulness": "diffcredit.properties.colourfulness:Colourfulness",

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS, Extractor, Features, FeaturesOption
-from diffcredit.features.protocol import option_name
+from diffcredit.features.base import option_name
 from diffcredit.properties.aesthetic_heads import Head, affine_map, read_head
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import mean_error, resamples
 from diffcredit.properties.directions import unit_rows
-from diffcredit.properties.protocol import Context, State
 
 
 @dataclass

@@ -14,9 +14,9 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
 from diffcredit.features.extractors import label_of
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import mean_error
 from diffcredit.properties.counting import resampled_counts
-from diffcredit.properties.protocol import Context, State
 
 ClassName = Annotated[int, Strict()] | str
 """A class by its index, from 0, or by the extractor's label. Strict: YAML reads an unquoted ``yes`` as true, which

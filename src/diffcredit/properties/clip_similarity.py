@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import mean_error
 from diffcredit.properties.directions import unit_rows
-from diffcredit.properties.protocol import Context, State
 
 
 @dataclass

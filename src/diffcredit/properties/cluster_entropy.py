@@ -12,8 +12,8 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Features, FeaturesOption
 from diffcredit.features.extractors import label_of
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.counting import resampled_counts
-from diffcredit.properties.protocol import Context, State
 
 
 @dataclass

@@ -8,8 +8,8 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
+from diffcredit.properties.base import Images
 from diffcredit.properties.bootstrap import mean_error, resamples
-from diffcredit.properties.protocol import Images
 
 BLOCK = 2**18  # pixels at once: what fits into a processor's cache is done in a third of the time
 

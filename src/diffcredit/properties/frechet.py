@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
+from diffcredit.features.base import option_name
 from diffcredit.features.extractors import label_of
-from diffcredit.features.protocol import option_name
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import mean_error
-from diffcredit.properties.protocol import Context, State
 from diffcredit.properties.reference import CONTRIBUTIONS, check_reference, reference_count, reference_features
 
 BLOCK = 4096  # images whose vectors are held in double precision at once

@@ -15,7 +15,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.protocol import Batch, DiffusionModel
 from diffcredit.errors import UserError
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.base import Context, State
 
 MOST_KEPT = 2**30  # bytes of noises that wait for the next model
 AT_ONCE = 2**20  # pixels that a GPU is given at once, so that it does not wait for the host

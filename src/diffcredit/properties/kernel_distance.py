@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.features import Features, FeaturesOption
 from diffcredit.features.extractors import label_of
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.reference import CONTRIBUTIONS, MOST, check_reference, reference_features
 
 BLOCK = 2048  # images a side of the blocks in which pairs are compared

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.features import Features, FeaturesOption
 from diffcredit.features.extractors import label_of
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import groups, halves, halves_error, jackknife_error, mean_error
-from diffcredit.properties.protocol import Context, State
 from diffcredit.properties.reference import CONTRIBUTIONS, MOST, check_reference, reference_features
 
 PAIRS = 1 << 23  # distances held at once: 64 MiB

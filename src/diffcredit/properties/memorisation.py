@@ -13,8 +13,8 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Features, FeaturesOption, Images
 from diffcredit.features.extractors import label_of
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import mean_error
-from diffcredit.properties.protocol import Context, State
 
 BLOCK = 1 << 22  # numbers of float64 at a time: 32 MiB
 MOST_KNOWN = 200_000  # images whose neighbours are remembered

@@ -12,7 +12,7 @@ from diffcredit.contributions.sources.folders import Folders
 from diffcredit.contributions.sources.npz import Npz
 from diffcredit.errors import UserError, located
 from diffcredit.features import Features, FeaturesOption, Images
-from diffcredit.properties.protocol import Context
+from diffcredit.properties.base import Context
 
 CONTRIBUTIONS = "contributions"
 HELDOUT = "heldout"

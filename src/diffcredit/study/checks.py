@@ -7,7 +7,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.optimizers import check_optimizer
 from diffcredit.errors import UserError, located
 from diffcredit.features.extractors import Extractors
-from diffcredit.features.protocol import option_key, option_name
+from diffcredit.features.base import option_key, option_name
 from diffcredit.ledger import Ledger, NoLedger
 from diffcredit.properties.measuring import check_enough, needs_features
 from diffcredit.study.prepared import build_properties

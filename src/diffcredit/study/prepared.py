@@ -24,7 +24,7 @@ from diffcredit.ledger import PropertyRecord
 from diffcredit.properties import PROPERTIES, Context
 from diffcredit.properties.functions import property_of
 from diffcredit.properties.measuring import needs_features
-from diffcredit.properties.protocol import State
+from diffcredit.properties.base import State
 from diffcredit.study import identity
 from diffcredit.study.config import StudyConfig
 from diffcredit.util.artifacts import fingerprint_arrays, read_arrays, write_arrays

@@ -3,7 +3,7 @@
 ``SURROGATES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
 """
 
-from diffcredit.surrogates.protocol import ImageSurrogate, Material, Surrogate, Work
+from diffcredit.surrogates.base import ImageSurrogate, Material, Surrogate, Work
 from diffcredit.surrogates.real_data import RealData
 from diffcredit.surrogates.tabulating import SurrogateTable, tabulate
 from diffcredit.surrogates.values import SurrogateValues

@@ -13,8 +13,8 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count, Sampling
 from diffcredit.errors import UserError
 from diffcredit.properties import Images
+from diffcredit.surrogates.base import Material, Work
 from diffcredit.surrogates.pools import shared_out
-from diffcredit.surrogates.protocol import Material, Work
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.util.progress import Progress

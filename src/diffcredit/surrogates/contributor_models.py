@@ -4,7 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from diffcredit.errors import UserError
-from diffcredit.surrogates.protocol import Material
+from diffcredit.surrogates.base import Material
 from diffcredit.util.artifacts import fingerprint
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from diffcredit.diffusion.settings import Count
 from diffcredit.properties import Images
+from diffcredit.surrogates.base import Material, Work
 from diffcredit.surrogates.contributor_models import contributor_models, identity
-from diffcredit.surrogates.protocol import Material, Work
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import read_arrays, write_arrays
 

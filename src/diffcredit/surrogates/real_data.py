@@ -14,7 +14,7 @@ from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Images
 from diffcredit.properties.measuring import measured_value, needs_features, needs_model
-from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.surrogates.base import Material, Work
 from diffcredit.util.arrays import BoolArray
 
 

@@ -10,7 +10,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count
 from diffcredit.features.layout import pixel_features
 from diffcredit.properties import Images
-from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.surrogates.base import Material, Work
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
 

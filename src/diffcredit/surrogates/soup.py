@@ -7,8 +7,8 @@ import numpy as np
 
 from diffcredit.diffusion.settings import Count
 from diffcredit.properties import Images
+from diffcredit.surrogates.base import Material, Work
 from diffcredit.surrogates.contributor_models import contributor_models
-from diffcredit.surrogates.protocol import Material, Work
 from diffcredit.util.arrays import BoolArray
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from diffcredit.coalitions import make_design
 from diffcredit.coalitions.exhaustive import LARGEST
-from diffcredit.surrogates.protocol import Surrogate
+from diffcredit.surrogates.base import Surrogate
 from diffcredit.util.arrays import BoolArray
 
 

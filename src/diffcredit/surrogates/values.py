@@ -18,7 +18,7 @@ from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties.measuring import Observation, copied, measured_value, needs_features, needs_model
-from diffcredit.surrogates.protocol import ImageSurrogate, Surrogate
+from diffcredit.surrogates.base import ImageSurrogate, Surrogate
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
 from diffcredit.util.progress import Progress

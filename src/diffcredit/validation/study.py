@@ -15,7 +15,7 @@ from diffcredit.coalitions import encode
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Task
 from diffcredit.features import FeaturesOption
-from diffcredit.features.protocol import option_name
+from diffcredit.features.base import option_name
 from diffcredit.properties import Images
 from diffcredit.properties.measuring import needs_features
 from diffcredit.study.prepared import build_properties

@@ -14,9 +14,9 @@ from diffcredit.errors import DiffcreditError
 from diffcredit.execution.timing.growth import foreseen
 from diffcredit.execution.timing.stand_ins import StandInExtractors, random_features, random_images
 from diffcredit.features import FeaturesOption
-from diffcredit.features.protocol import option_key
+from diffcredit.features.base import option_key
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.measuring import Observation, measure_all, needs_features, needs_model
-from diffcredit.properties.protocol import Context, State
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.sanitize import last_line
 
