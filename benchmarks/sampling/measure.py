@@ -114,7 +114,7 @@ def values_of(
     whole = Observation(extractors, images)
     for prop in properties:
         if needs_features(prop):
-            whole.seen_by(prop.features)
+            whole.extracted(prop.features)
     values = {}
     for share in SHARES:
         count = sampling.images // share

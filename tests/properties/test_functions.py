@@ -5,7 +5,7 @@ import pytest
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.properties.functions import property_of
+from diffcredit.properties.adapting import property_of
 from diffcredit.testing import ConformanceError, check_property
 from diffcredit.util.plugins import build, settings_of
 

@@ -1,4 +1,4 @@
-"""Images to vectors: what properties, surrogates and baselines compare images by.
+"""Images to vectors, by which properties, surrogates and baselines compare images.
 
 ``EXTRACTORS`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
 """

@@ -1,15 +1,15 @@
 """BLIP (Li et al., 2022), trained to answer questions about images."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from diffcredit.features.base import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import CPU_BATCH, Extractor, Features, Images, Precision
 
 
 @dataclass
-class BLIPVQA:
+class BLIPVQA(Extractor):
     """The pooled output of the image encoder of BLIP-VQA: its class token after the last layer, normalised twice as
     transformers does. Images are resized as the model's own image processor does.
 
@@ -20,9 +20,8 @@ class BLIPVQA:
     batch_size: Annotated[int, Ge(1)] = 16
     precision: Precision = "float32"
 
-    label: ClassVar[str] = "BLIP-VQA"
-    cpu_batch: ClassVar[int] = CPU_BATCH
-    classes: ClassVar[None] = None
+    label = "BLIP-VQA"
+    cpu_batch = CPU_BATCH
 
     @property
     def dimensions(self) -> int:

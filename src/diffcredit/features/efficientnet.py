@@ -1,14 +1,14 @@
-"""EfficientNet-Lite0: a small ImageNet classifier whose weights come with a package, without a download."""
+"""EfficientNet-Lite0: a small ImageNet classifier whose weights come with an installed package."""
 
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import CPU_BATCH, Extractor, Features, Images, Precision
 from diffcredit.features.pillow import resized
 from diffcredit.features.weights import file_hash, load_state, read_state
 
@@ -18,20 +18,20 @@ MEAN, SCALE = 127.0, 128.0  # of pixels 0 to 255, for all channels, as the netwo
 
 
 @dataclass
-class EfficientNetLite0:
+class EfficientNetLite0(Extractor):
     """The 1280 numbers of the last pooling, and the logits of the 1000 classes of ImageNet.
 
-    Whole images, whatever their shape, are resized to 224 × 224; the margins, which the network's authors cut off
-    photographs, are as much a generated image as its centre.
+    Whole images are resized to 224 × 224. The network's authors crop the margins of photographs; generated images keep
+    theirs.
     """
 
     batch_size: Annotated[int, Ge(1)] = 64
     precision: Precision = "float32"
 
-    label: ClassVar[str] = "EfficientNet-Lite0"
-    cpu_batch: ClassVar[int] = CPU_BATCH
-    dimensions: ClassVar[int] = 1280
-    classes: ClassVar[int] = 1000
+    label = "EfficientNet-Lite0"
+    cpu_batch = CPU_BATCH
+    dimensions = 1280
+    classes = 1000
 
     def load(self, device: str) -> None:
         import torch

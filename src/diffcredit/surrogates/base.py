@@ -1,16 +1,24 @@
-"""What a surrogate is."""
+"""Surrogates: cheap stand-ins G for F, known for every coalition but perhaps the empty one.
+
+For any b, φ(F) = b·φ(G) + φ(F − b·G). The credits of G cost arithmetic alone, so evaluations are spent on what G
+misses. G(∅) shifts all of φ(G) by the same amount; differences between contributors never need it.
+
+To write one for a study file, inherit from :class:`ImageSurrogate`, or write any class with the members it must have.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Sampling
+from diffcredit.errors import UserError
 from diffcredit.properties import Images
+from diffcredit.util.adapting import Adapted, overridden
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.progress import Progress
 
@@ -20,23 +28,23 @@ if TYPE_CHECKING:  # these bring torch, which kept values do not need
 
 
 class Surrogate(Protocol):
-    """A cheap stand-in G for F, known for every coalition but perhaps the empty one.
-
-    φ(F) = b·φ(G) + φ(F − b·G) for any b: G's credits cost arithmetic alone, and evaluations are spent on what
-    G misses. G(∅) shifts all of φ(G) by the same amount, so that differences between contributors never need
-    it.
-    """
+    """A function from coalitions to values of G, for one property."""
 
     def __call__(self, coalitions: BoolArray) -> NDArray[np.float64]:
-        """G of each row: (m, n) booleans → (m,), the same whenever it is asked. Raises a UserError for a
-        coalition that has no value."""
+        """Return G of each row, (m, n) booleans → (m,), always the same.
+
+        Raise a UserError for a coalition that has no value.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Material:
-    """What a study has for its surrogates: the contributions, the prepared retraining, the base model and its
-    ``generated`` images (made when asked for), how images are sampled, and the folder where what they make is kept."""
+    """What a study gives its surrogates.
+
+    ``retraining`` is prepared. ``base`` returns the base model and ``generated`` its images, both made when first
+    called. ``folder`` is where expensive results are kept.
+    """
 
     contributions: Contributions
     retraining: "Retraining"
@@ -49,34 +57,64 @@ class Material:
 
 @dataclass(frozen=True)
 class Work:
-    """How many models a surrogate fine-tunes, and how many times it samples ``sampling.images`` images."""
+    """The cost of a surrogate: models to fine-tune, and times that ``sampling.images`` images are sampled."""
 
     fine_tunings: int = 0
     samplings: int = 0
 
 
-class ImageSurrogate(Protocol):
-    """A surrogate for every property that measures images: images that stand in for those of a coalition's model.
+class ImageSurrogate:
+    """Base class of surrogates that make images in place of a coalition's model, for every property of images.
 
-    A plug-in ``package.module:Class`` is as good as ours. Its fields are the options of the study file; ``coalitions``
-    is how many are asked for its own credits. One that fine-tunes the model that all coalitions start from says
-    ``needs_start = True``, and is refused where the retraining fine-tunes none.
-
-    One whose images are drawn from a fixed set has ``library``, that set (l, h, w, 3), once it is prepared, and
-    ``rows(coalition)``, which of them they are: features are then extracted once for all coalitions. One whose image j
-    is that of seed j says ``keeps_seeds = True``, without which properties that need that order have no stand-in.
+    One must have ``coalitions``, :meth:`prepare`, :meth:`work`, and either ``library`` and :meth:`rows` or
+    :meth:`images`. The fields of a dataclass are the options of the study file. One thread at a time uses it.
     """
 
     coalitions: int
+    """How many coalitions its own credits are estimated from."""
+
+    needs_start: bool = False
+    """Whether it fine-tunes the model that all coalitions start from; a retraining without one is then refused."""
+
+    keeps_seeds: bool = False
+    """Whether image j is that of seed j, as properties need that have ``ordered``."""
+
+    library: Images | None = None
+    """A fixed set (l, h, w, 3) that all images are drawn from, once prepared: their features are extracted once."""
 
     def work(self, n: int, coalitions: int) -> Work:
-        """What it costs with n contributors and so many coalitions, to foresee it."""
-        ...
+        """Return the cost with n contributors and so many coalitions."""
+        raise NotImplementedError
 
     def prepare(self, material: Material) -> None:
-        """Once a study. What is dear is kept in ``material.folder`` and found again."""
-        ...
+        """Prepare it, once for a study; keep expensive results in ``material.folder``, and use those found there."""
+        raise NotImplementedError
+
+    def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        """Return which images of ``library`` stand in for those of a coalition (n,) of at least one."""
+        raise NotImplementedError
 
     def images(self, coalition: BoolArray) -> Images:
-        """(m, h, w, 3) uint8 for a coalition (n,) of at least one; the same whenever it is asked."""
-        ...
+        """Return the images (m, h, w, 3) uint8 for a coalition (n,) of at least one; always the same."""
+        assert self.library is not None  # where it is None, images is overridden
+        return self.library[self.rows(coalition)]
+
+
+class AdaptedSurrogate(Adapted, ImageSurrogate):
+    """A user's surrogate that does not inherit from :class:`ImageSurrogate`."""
+
+
+def as_surrogate(component: Any, name: str) -> ImageSurrogate:
+    """Return ``component`` as an :class:`ImageSurrogate`; raise a UserError about ``name`` if members are missing."""
+    surrogate = component if isinstance(component, ImageSurrogate) else AdaptedSurrogate(component)
+    base, draws = ImageSurrogate, overridden(surrogate.rows, ImageSurrogate.rows)
+    found = {
+        "coalitions": hasattr(surrogate, "coalitions"),
+        "work": overridden(surrogate.work, base.work),
+        "prepare": overridden(surrogate.prepare, base.prepare),
+        "images": overridden(surrogate.images, base.images) or draws,
+    }
+    for member, there in found.items():
+        if not there:
+            raise UserError(f"{name!r} has no {member}; an ImageSurrogate is expected")
+    return surrogate

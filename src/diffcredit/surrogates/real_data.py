@@ -1,4 +1,4 @@
-"""The property of a coalition's own training images: no model at all, and the control for every surrogate."""
+"""The property of a coalition's own training images, without any model: the control for every surrogate."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,15 +12,16 @@ from diffcredit.diffusion.settings import Count
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.properties import Images
-from diffcredit.properties.measuring import measured_value, needs_features, needs_model
-from diffcredit.surrogates.base import Material, Work
+from diffcredit.properties import Images, as_property
+from diffcredit.properties.base import needs_features, needs_model
+from diffcredit.properties.measuring import measured_value
+from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.util.arrays import BoolArray
 
 
 @dataclass
-class RealImages:
-    """A coalition's own training images, as if a model made exactly those."""
+class RealImages(ImageSurrogate):
+    """A coalition's own training images, as if its model made exactly those."""
 
     coalitions: Count = 1000
 
@@ -34,16 +35,13 @@ class RealImages:
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
         return self._contributions.of(coalition)
 
-    def images(self, coalition: BoolArray) -> Images:
-        return self.library[self.rows(coalition)]
-
 
 @dataclass(frozen=True, eq=False)
 class RealData:
-    """G(S) = ``prop`` of the training images that S gave, as if a model made exactly its training images.
+    """G(S) = ``prop`` of the training images of S, as if its model made exactly those.
 
-    ``prop`` is fitted already and measures images, or what ``extractors`` see in them. Each coalition is measured once
-    and remembered. Nobody's images are no images, so G(∅) is undefined.
+    ``prop`` is fitted and measures images, or features by ``extractors``. Each coalition is measured once. The empty
+    coalition has no images, so G(∅) is undefined.
     """
 
     prop: Any
@@ -52,6 +50,7 @@ class RealData:
     _known: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "prop", as_property(self.prop))
         if needs_model(self.prop):
             raise UserError(
                 f"property {self.prop.name!r} measures the model itself; real data has no model, and a property "
