@@ -12,7 +12,7 @@ from diffcredit.features import Features
 from diffcredit.properties import PROPERTIES, aesthetic_heads
 from diffcredit.properties.aesthetic import Aesthetic
 from diffcredit.properties.aesthetic_heads import BUNDLED
-from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.artifacts import write_arrays
 from diffcredit.util.plugins import build
 from properties.fake_features import FAKE, context, fitted
 
@@ -176,25 +176,6 @@ def test_other_extractors_are_refused():
 def test_a_file_that_is_not_there_is_refused_before_training():
     with pytest.raises(UserError, match=r"aesthetic\.weights: nowhere\.pth"):
         Aesthetic(weights="nowhere.pth").check(context().contributions, 6)
-
-
-@pytest.mark.parametrize("percentile", [None, 50, 90])
-def test_the_standard_error_is_the_spread_over_other_images(percentile):
-    prop = aesthetic(percentile=percentile)
-    sets = [embeddings(200, seed) for seed in range(200)]
-    spread = np.std([prop.measure_features(features) for features in sets])
-    errors = [prop.standard_error(features) for features in sets[:30]]
-    assert np.mean(errors) == pytest.approx(spread, rel=0.15)
-    assert prop.standard_error(sets[0]) == errors[0]
-    same = Features(np.repeat(sets[0].vectors[:1], 10, axis=0))
-    assert prop.standard_error(same) == pytest.approx(0, abs=1e-12)
-
-
-def test_what_was_learnt_survives_a_file(tmp_path):
-    prop = Aesthetic(features=CLIP)
-    write_arrays(tmp_path / "state.safetensors", prop.fit(context()))
-    prop.restore(read_arrays(tmp_path / "state.safetensors"))
-    assert prop.measure_features(embeddings(9)) == aesthetic().measure_features(embeddings(9))
 
 
 def test_study_files_are_checked(tmp_path):

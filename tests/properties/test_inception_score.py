@@ -108,15 +108,6 @@ def test_the_standard_error_is_the_jackknifes():
     assert InceptionScore().standard_error(of_logits(np.ones((8, 3)))) == pytest.approx(0, abs=1e-9)
 
 
-def test_features_are_left_as_they_are():
-    features = drawn(np.random.default_rng(6), 30, 5, 3)
-    before = features.logits.copy()
-    first = InceptionScore().measure_features(features), InceptionScore().standard_error(features)
-    assert first == (InceptionScore().measure_features(features), InceptionScore().standard_error(features))
-    assert (features.logits == before).all()
-    assert [type(value) for value in first] == [float, float]
-
-
 def test_says_what_it_needs():
     with pytest.raises(UserError, match="no classifier"):
         InceptionScore().measure_features(Features(np.zeros((3, 2), np.float32)))

@@ -5,7 +5,7 @@ plain function of the images. :class:`Property` has the contract.
 """
 
 from diffcredit.features import Features, FeaturesOption, Images
-from diffcredit.properties.adapting import as_property
+from diffcredit.properties.adapting import as_property, named_property
 from diffcredit.properties.base import Context, Property, State
 
 PROPERTIES = {
@@ -36,4 +36,5 @@ __all__ = [
     "Property",
     "State",
     "as_property",
+    "named_property",
 ]

@@ -49,15 +49,20 @@ def property_of(function: Callable[..., Any]) -> Callable[..., FunctionProperty]
     return make
 
 
-def as_property(component: Any, reference: str = "", label: str | None = None) -> Property:
-    """Return ``component`` as a :class:`Property`: a function, or any object with the members that it needs.
-
-    ``reference`` is how the study file refers to it: it is used in errors and, where the object has no name of its own,
-    names it. ``label``, the study file's ``as``, replaces its name.
-    """
+def as_property(component: Any) -> Property:
+    """Return ``component``, an object with a property's members or a function of images, as a :class:`Property`."""
     if inspect.isfunction(component):
-        component = property_of(component)()
-    prop = component if isinstance(component, Property) else AdaptedProperty(component)
+        return property_of(component)()
+    return component if isinstance(component, Property) else AdaptedProperty(component)
+
+
+def named_property(component: Any, reference: str, label: str | None = None) -> Property:
+    """Return what a study file names as a :class:`Property`; raise a UserError if it has not the members it needs.
+
+    ``reference`` is how the study file refers to it, which errors begin with. An object without a name of its own gets
+    its name from there. ``label``, the study file's ``as``, replaces its name.
+    """
+    prop = as_property(component)
     if not (needs_model(prop) or needs_features(prop) or overridden(prop.measure, Property.measure)):
         raise UserError(f"{reference!r} has none of {METHODS}; a property has one of them")
     if needs_features(prop) and not isinstance(getattr(prop, "features", None), str | dict):

@@ -16,7 +16,7 @@ from diffcredit.coalitions import decode, encode
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.properties import Property
+from diffcredit.properties import Property, as_property
 from diffcredit.properties.base import needs_features, needs_model
 from diffcredit.properties.measuring import Observation, measured_value
 from diffcredit.surrogates.base import ImageSurrogate, Surrogate
@@ -73,7 +73,7 @@ class SurrogateValues:
     @cached_property
     def _loaded(self) -> Loaded:
         source, every, extractors = self._load()
-        properties = [prop for prop in every if prop.name in self._files]
+        properties = [as_property(prop) for prop in every if prop.name in self._files]
         for prop in properties:
             if prop.name not in self._known:
                 disordered = prop.ordered and not source.keeps_seeds

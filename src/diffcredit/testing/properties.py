@@ -17,8 +17,8 @@ import numpy as np
 from diffcredit.contributions import Contributions
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
-from diffcredit.properties import Context, Images, Property
-from diffcredit.properties.adapting import AdaptedProperty, property_of
+from diffcredit.properties import Context, Images, Property, as_property
+from diffcredit.properties.adapting import property_of
 from diffcredit.properties.base import has_standard_error, needs_features, needs_fitting, needs_model
 from diffcredit.properties.measuring import checked, copied
 from diffcredit.testing.conformance import ConformanceError, attempt, require
@@ -37,7 +37,7 @@ def check_property(prop: Any, *, context: Context | None = None) -> None:
         prop = attempt(f"{prop.__name__}", property_of(prop))
     renamed = copy.deepcopy(prop)
     attempt("setting `name`, as a study file's `as` does,", lambda: object.__setattr__(renamed, "name", "another"))
-    prop = prop if isinstance(prop, Property) else AdaptedProperty(prop)
+    prop = as_property(prop)
     context = context or random_context()
     _check_words(prop)
     m = len(context.generated)

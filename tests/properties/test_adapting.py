@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Annotated
 
 import numpy as np
@@ -5,7 +7,15 @@ import pytest
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
+from diffcredit.properties import Property, as_property, named_property
 from diffcredit.properties.adapting import property_of
+from diffcredit.properties.base import (
+    has_standard_error,
+    has_value_of_each,
+    needs_features,
+    needs_fitting,
+    needs_model,
+)
 from diffcredit.testing import ConformanceError, check_property
 from diffcredit.util.plugins import build, settings_of
 
@@ -80,3 +90,71 @@ def test_conformance_takes_functions():
         ConformanceError, match=r"returned NoneType None; a float is expected \(is a return missing\?\)"
     ):
         check_property(forgetful)
+
+
+@dataclass(frozen=True)
+class Users:
+    """A user's own class, with a title that changes as it is fitted."""
+
+    scale: float = 2.0
+
+    def fit(self, context):
+        return {}
+
+    def restore(self, state):
+        object.__setattr__(self, "title", "Fitted")
+
+    def measure(self, images):
+        return self.scale * float(images.mean())
+
+
+def test_a_users_object_gets_the_defaults_and_keeps_its_identity():
+    users = Users()
+    prop = named_property(users, "users:Users")
+    assert isinstance(prop, Property)
+    assert as_property(prop) is prop
+    assert (prop.name, prop.title, prop.unit, prop.higher_is_better, prop.least(9)) == ("Users", "", "", True, 1)
+    assert prop.measure(IMAGES) == 14.0
+    prop.check(None, 3)
+    prop.restore(prop.fit(None))
+    assert prop.title == "Fitted"
+    assert needs_fitting(prop)
+    assert not any(has(prop) for has in (needs_model, needs_features, has_standard_error, has_value_of_each))
+    assert settings_of(prop, {}) == settings_of(users, {})
+    assert settings_of(prop, {}).keys() == {"scale", "code"}
+
+
+def test_a_study_files_label_is_the_name_of_the_object_itself():
+    users = Users()
+    assert named_property(users, "users:Users", "warm").name == users.name == "warm"
+    assert named_property(users, "users:Users").name == "warm"
+
+
+class Inheriting(Property):
+    name = "inheriting"
+
+    def measure_model(self, model):
+        return 0.0
+
+
+def test_subclasses_and_functions_are_properties():
+    prop = Inheriting()
+    assert as_property(prop) is prop
+    assert needs_model(prop)
+    assert not needs_fitting(prop)
+    brightness.of_each = lambda images: images.mean(axis=(1, 2, 3))
+    assert has_value_of_each(as_property(brightness))
+    assert not has_standard_error(as_property(brightness))
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({}, r"'x' has none of measure\(images\), measure_features\(features\), measure_model\(model\)"),
+        ({"measure_features": len}, "'x' has measure_features but no features"),
+        ({"measure": len, "fit": len}, r"'x' has fit\(context\) but no restore\(state\)"),
+    ],
+)
+def test_an_object_without_what_a_property_needs_is_refused(members, message):
+    with pytest.raises(UserError, match=message):
+        named_property(SimpleNamespace(**members), "x")
