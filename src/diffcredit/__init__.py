@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from diffcredit.execution import InProcess, LocalWorkers
     from diffcredit.execution.ray_cluster import RayWorkers
     from diffcredit.ledger import Ledger
+    from diffcredit.properties import Property
     from diffcredit.study.study import Study
 
 _HOMES = {
@@ -24,6 +25,7 @@ _HOMES = {
     "InProcess": "execution",
     "Ledger": "ledger",
     "LocalWorkers": "execution",
+    "Property": "properties",
     "RayWorkers": "execution.ray_cluster",
     "Study": "study",
     "UserError": "errors",
@@ -40,6 +42,7 @@ __all__ = [
     "InProcess",
     "Ledger",
     "LocalWorkers",
+    "Property",
     "RayWorkers",
     "Study",
     "UserError",
