@@ -193,6 +193,7 @@ def test_without_transformers_the_extra_is_named(folder, monkeypatch):
     assert str(error.value) == "features: clip needs the package transformers; pip install 'diffcredit[vision]'"
 
 
+@pytest.mark.slow
 def test_nothing_reaches_the_terminal(folder):
     """In a process of its own: some remarks are made once."""
     script = (
