@@ -1,19 +1,22 @@
 """BLIP (Li et al., 2022), trained to answer questions about images."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
-from diffcredit.features.base import CPU_BATCH, Extractor, Features, Images, Precision
+from diffcredit.features.base import Images, NetworkExtractor, Precision
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass
-class BLIPVQA(Extractor):
-    """The pooled output of the image encoder of BLIP-VQA: its class token after the last layer, normalised twice as
-    transformers does. Images are resized as the model's own image processor does.
+class BLIPVQA(NetworkExtractor):
+    """The pooled output of BLIP-VQA's image encoder: its class token after the last layer, normalised twice.
 
-    ``model`` is a folder or a hub id of a BLIP model for question answering of transformers.
+    The model's own image processor resizes images. ``model`` is a folder or a hub id of a BLIP model for question
+    answering of transformers.
     """
 
     model: str = "Salesforce/blip-vqa-base"
@@ -21,7 +24,6 @@ class BLIPVQA(Extractor):
     precision: Precision = "float32"
 
     label = "BLIP-VQA"
-    cpu_batch = CPU_BATCH
 
     @property
     def dimensions(self) -> int:
@@ -35,19 +37,14 @@ class BLIPVQA(Extractor):
         self._network = checkpoint.load(kind)[0].vision_model.to(device)
         self._processor = checkpoint.image_processor()
         self._device = device
-        self._identity = {
+        self._identity: dict[str, Any] = {
             **checkpoint.identity(),
             "resize": self._processor.described(),
             "layer": "pooled output of the image encoder",
         }
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
+    def _described(self) -> dict[str, Any]:
+        return self._identity
 
-        return {**self._identity, **noted(self.precision)}
-
-    def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            return Features(as_array(self._network(self._processor(images, self._device)).pooler_output))
+    def _forward(self, images: Images) -> "tuple[Tensor, None]":
+        return self._network(self._processor(images, self._device)).pooler_output, None

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError, located
-from diffcredit.features.base import CPU_BATCH, Extractor, Features, Images, Precision
+from diffcredit.features.base import Images, NetworkExtractor, Precision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +18,7 @@ TOKENIZER = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.jso
 
 
 @dataclass
-class CLIP(Extractor):
+class CLIP(NetworkExtractor):
     """The projected embedding of images, not normalised; the model's own image processor resizes them.
 
     ``model`` is a folder or a hub id of a CLIP model of transformers.
@@ -29,7 +29,6 @@ class CLIP(Extractor):
     precision: Precision = "float32"
 
     label = "CLIP"
-    cpu_batch = CPU_BATCH
 
     @property
     def dimensions(self) -> int:
@@ -43,23 +42,18 @@ class CLIP(Extractor):
         self._network = self._checkpoint.load(kind)[0].to(device)
         self._processor = self._checkpoint.image_processor()
         self._device = device
-        self._identity = {
+        self._identity: dict[str, Any] = {
             **self._checkpoint.identity(),
             "resize": self._processor.described(),
             "layer": "projected embedding",
             "tokenizer": self._tokenizer_hash(),
         }
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
+    def _described(self) -> dict[str, Any]:
+        return self._identity
 
-        return {**self._identity, **noted(self.precision)}
-
-    def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            return Features(as_array(_pooled(self._network.get_image_features(self._processor(images, self._device)))))
+    def _forward(self, images: Images) -> "tuple[Tensor, None]":
+        return _pooled(self._network.get_image_features(self._processor(images, self._device))), None
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return projected embeddings (len(texts), d), not normalised; texts longer than the model takes are cut."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import CPU_BATCH, Extractor, Features, Images, Precision
+from diffcredit.features.base import Images, NetworkExtractor, Precision
 from diffcredit.features.pillow import resized
 from diffcredit.features.resizing import tensorflow_bilinear
 from diffcredit.features.weights import PublishedWeights, file_hash, load_state, read_state
@@ -31,7 +31,7 @@ AUXILIARY = "AuxLogits."  # torchvision's second classifier, which only training
 
 
 @dataclass
-class InceptionV3(Extractor):
+class InceptionV3(NetworkExtractor):
     """The 2048 numbers of the last pooling, and logits.
 
     ``fid`` is the network of the original FID and Inception Score (TensorFlow, December 2015) with its resizing, as
@@ -49,7 +49,6 @@ class InceptionV3(Extractor):
     precision: Precision = "float32"
 
     label = "Inception-v3"
-    cpu_batch = CPU_BATCH
     dimensions = 2048
 
     def __post_init__(self) -> None:
@@ -74,9 +73,7 @@ class InceptionV3(Extractor):
         self._device = device
         self._network = network.eval().requires_grad_(False).to(device, torch.float32)
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
-
+    def _described(self) -> dict[str, Any]:
         fid = self.variant == "fid"
         return {
             "weights": self._hash,
@@ -84,19 +81,12 @@ class InceptionV3(Extractor):
             "resize": f"{SIZE} px, bilinear, {'as TensorFlow 1: not antialiased' if fid else 'antialiased'}, no crop",
             "layer": "last average pooling",
             "logits": "without bias" if fid else "with bias",
-            **noted(self.precision),
         }
 
-    def extract(self, images: Images) -> Features:
+    def _forward(self, images: Images) -> "tuple[Tensor, Tensor]":
         import torch
 
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            # a layout that is faster on a CPU
-            x = self._input(images).contiguous(memory_format=torch.channels_last)
-            pooled, logits = self._network(x)
-        return Features(as_array(pooled), as_array(logits))
+        return self._network(self._input(images).contiguous(memory_format=torch.channels_last))  # faster on a CPU
 
     def _input(self, images: Images) -> "Tensor":
         """Resize and scale images as in the network's training: (m, h, w, 3) uint8 → (m, 3, 299, 299).

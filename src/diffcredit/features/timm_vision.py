@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import Ge
@@ -13,15 +13,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import CPU_BATCH, Extractor, Features, Images, Precision
+from diffcredit.features.base import Images, NetworkExtractor, Precision
 from diffcredit.features.weights import load_state, read_state
 from diffcredit.util.artifacts import fingerprint_arrays
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEY = "features.model"
 
 
 @dataclass
-class TimmVision(Extractor):
+class TimmVision(NetworkExtractor):
     """The vector that a timm model hands to its classifier, and the logits where it has a classifier.
 
     Images are resized and cropped as the model's own data config says.
@@ -36,7 +39,6 @@ class TimmVision(Extractor):
     precision: Precision = "float32"
 
     label = "timm model"
-    cpu_batch = CPU_BATCH
 
     def load(self, device: str) -> None:
         import torch
@@ -68,9 +70,7 @@ class TimmVision(Extractor):
                 f"{KEY}: {self.model!r} cannot be made ({reason}){remedy if self.weights is None else ''}"
             ) from error
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
-
+    def _described(self) -> dict[str, Any]:
         return {
             "weights": self._hash,
             "architecture": self.model.partition(".")[0],
@@ -79,7 +79,6 @@ class TimmVision(Extractor):
             "mean": list(self._config["mean"]),
             "deviation": list(self._config["std"]),
             "layer": "what the classifier is given",
-            **noted(self.precision),
         }
 
     @property
@@ -94,16 +93,12 @@ class TimmVision(Extractor):
     def classes(self) -> int | None:
         return self._network.num_classes or None
 
-    def extract(self, images: Images) -> Features:
+    def _forward(self, images: Images) -> "tuple[Tensor, Tensor | None]":
         import torch
 
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
-            vectors = self._network.forward_head(features, pre_logits=True)
-            logits = self._network.forward_head(features) if self.classes else None
-        return Features(as_array(vectors), None if logits is None else as_array(logits))
+        features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
+        vectors = self._network.forward_head(features, pre_logits=True)
+        return vectors, self._network.forward_head(features) if self.classes else None
 
 
 def _package(name: str) -> Any:

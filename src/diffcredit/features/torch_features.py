@@ -44,11 +44,6 @@ def inference(precision: Precision = "float32", device: str = "cpu") -> Generato
         yield
 
 
-def noted(precision: Precision) -> dict[str, str]:
-    """Return the precision's entry in an extractor's identity: none for float32, the default."""
-    return {} if precision == "float32" else {"precision": precision}
-
-
 def as_array(tensor: Tensor) -> NDArray[np.float32]:
     return tensor.float().cpu().numpy()
 

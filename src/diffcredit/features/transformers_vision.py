@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import CPU_BATCH, Extractor, Features, Images, Precision
+from diffcredit.features.base import Images, NetworkExtractor, Precision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +19,7 @@ CLASS_TOKENS = ("cls_token", "class_embedding")  # how the models name its param
 
 
 @dataclass
-class TransformersVision(Extractor):
+class TransformersVision(NetworkExtractor):
     """A vision model's summary of an image and, from an image classifier (…ForImageClassification), the logits.
 
     The model's own image processor resizes images. ``model`` is a folder or a hub id. ``pooling`` chooses the vector:
@@ -36,7 +36,6 @@ class TransformersVision(Extractor):
     precision: Precision = "float32"
 
     label = "transformers model"
-    cpu_batch = CPU_BATCH
 
     def load(self, device: str) -> None:
         from diffcredit.features.torch_features import Checkpoint, transformers_package
@@ -51,13 +50,11 @@ class TransformersVision(Extractor):
         self._network = network.to(device)
         self._processor = self._checkpoint.image_processor()
         self._device = device
-        self._identity = {**self._checkpoint.identity(), "resize": self._processor.described()}
+        self._identity: dict[str, Any] = {**self._checkpoint.identity(), "resize": self._processor.described()}
         self._try()
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
-
-        return {**self._identity, "pooling": self.pooling, **noted(self.precision)}
+    def _described(self) -> dict[str, Any]:
+        return {**self._identity, "pooling": self.pooling}
 
     @property
     def dimensions(self) -> int:
@@ -74,13 +71,9 @@ class TransformersVision(Extractor):
             return None
         return tuple(self._network.config.id2label[index] for index in range(self._network.config.num_labels))
 
-    def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, inference
-
+    def _forward(self, images: Images) -> "tuple[Tensor, Tensor | None]":
         pixels = self._processor(images, self._device)
-        with inference(self.precision, self._device):
-            vectors, logits = self._classified(pixels) if self._classifies else (self._summary(pixels), None)
-        return Features(as_array(vectors), None if logits is None else as_array(logits))
+        return self._classified(pixels) if self._classifies else (self._summary(pixels), None)
 
     def _summary(self, pixels: "Tensor") -> "Tensor":
         """Return the vectors (m, d) that ``pooling`` chooses."""
