@@ -10,7 +10,6 @@ import torch
 
 from diffcredit.errors import UserError
 from diffcredit.features.clip import CLIP
-from diffcredit.features.extractors import Extractors
 
 from . import tiny_vision_models as tiny
 
@@ -62,15 +61,6 @@ def test_texts_are_embedded_as_the_model_does_and_cut_off_at_its_length(folder):
     found = loaded(folder).embed_texts(TEXTS)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_what_comes_along_changes_nothing(folder):
-    images = tiny.some_images(7)
-    together = Extractors().extract({"name": "clip", "model": str(folder)}, images)
-    apart = Extractors().extract({"name": "clip", "model": str(folder), "batch_size": 2}, images)
-    np.testing.assert_allclose(together.vectors, apart.vectors, atol=1e-5)
-    extractor = loaded(folder)
-    np.testing.assert_allclose(extractor.embed_texts(TEXTS)[:1], extractor.embed_texts(TEXTS[:1]), atol=1e-5)
 
 
 def test_identity_is_of_what_is_read_and_not_of_where(folder, tmp_path):

@@ -152,20 +152,6 @@ def test_nvidia_s_program_is_refused(tmp_path):
             InceptionV3(weights=str(file), published=published).load("cpu")
 
 
-def test_a_missing_file_is_named():
-    with pytest.raises(
-        UserError, match=r"^features\.weights: nowhere\.pth: No such file.* file of weights is expected$"
-    ):
-        InceptionV3(weights="nowhere.pth").load("cpu")
-
-
-def test_options_are_checked():
-    with pytest.raises(UserError, match=r"^features\.variant: 'tf'"):
-        make_extractor({"name": "inception_v3", "variant": "tf"})
-    with pytest.raises(UserError, match=r"^features\.batch_size: 0"):
-        make_extractor({"name": "inception_v3", "batch_size": 0})
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("variant", ["fid", "torchvision"])
 def test_a_gpu_sees_the_same(variant, files, extractors):

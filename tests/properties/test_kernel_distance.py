@@ -128,11 +128,6 @@ def test_is_fitted_to_the_reference():
     assert prop.measure_features(x) == pytest.approx(by_definition(x.vectors, y.vectors), rel=1e-6)
 
 
-def test_equal_images_have_no_standard_error():
-    x = Features(np.ones((30, D), np.float32))
-    assert fitted(drawn(np.random.default_rng(5), 50)).standard_error(x) == pytest.approx(0, abs=1e-6)
-
-
 def test_says_what_it_needs():
     assert KernelDistance().least(2048) == 2
     assert build("kid", {"features": "pixels"}, PROPERTIES, where="", beside=Path()).title == (

@@ -6,9 +6,8 @@ import pytest
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.properties import PROPERTIES, memorisation
+from diffcredit.properties import memorisation
 from diffcredit.properties.memorisation import MemorisedShare, NearestDistance, distinct_images, nearest_distances
-from diffcredit.util.plugins import build
 from properties.fake_features import FAKE, context, fitted, pictures
 
 SMALL = {"name": "pixels", "size": 8}
@@ -159,10 +158,3 @@ def test_fewer_than_two_distinct_training_images_are_refused():
     with pytest.raises(UserError, match="memorised_share: 1 distinct training images; at least 2"):
         MemorisedShare(SMALL).fit(context(training=np.repeat(one, 4, axis=0)))
     assert distance(np.repeat(one, 4, axis=0)).measure_features(seen(one)) == 0
-
-
-def test_study_files_are_checked(tmp_path):
-    assert build("memorised_share", {}, PROPERTIES, where="p", beside=tmp_path).ratio == 1 / 3
-    for ratio in (0, 1.5, "near"):
-        with pytest.raises(UserError, match=r"p\.ratio: "):
-            build("memorised_share", {"ratio": ratio}, PROPERTIES, where="p", beside=tmp_path)

@@ -18,7 +18,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError
 from diffcredit.properties import Images
-from diffcredit.util.adapting import Adapted, overridden
+from diffcredit.util.adapting import Adapted, missing_members
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.progress import Progress
 
@@ -106,15 +106,7 @@ class AdaptedSurrogate(Adapted, ImageSurrogate):
 
 def as_surrogate(component: Any, name: str) -> ImageSurrogate:
     """Return ``component`` as an :class:`ImageSurrogate`; raise a UserError about ``name`` if members are missing."""
-    surrogate = component if isinstance(component, ImageSurrogate) else AdaptedSurrogate(component)
-    base, draws = ImageSurrogate, overridden(surrogate.rows, ImageSurrogate.rows)
-    found = {
-        "coalitions": hasattr(surrogate, "coalitions"),
-        "work": overridden(surrogate.work, base.work),
-        "prepare": overridden(surrogate.prepare, base.prepare),
-        "images": overridden(surrogate.images, base.images) or draws,
-    }
-    for member, there in found.items():
-        if not there:
-            raise UserError(f"{name!r} has no {member}; an ImageSurrogate is expected")
-    return surrogate
+    made = "images" if missing_members(component, ImageSurrogate, ["rows"]) else "rows"
+    for member in missing_members(component, ImageSurrogate, ["coalitions", "work", "prepare", made]):
+        raise UserError(f"{name!r} has no {member}; an ImageSurrogate is expected")
+    return component if isinstance(component, ImageSurrogate) else AdaptedSurrogate(component)
