@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.errors import UserError
 from diffcredit.features import Features
-from diffcredit.properties import PROPERTIES, Images
-from diffcredit.properties.measuring import copied, needs_features
+from diffcredit.properties import PROPERTIES, Images, Property, as_property
+from diffcredit.properties.base import has_value_of_each, needs_features
+from diffcredit.properties.measuring import copied
 from diffcredit.util.arrays import FloatArray
 
 BLOCK = 1024  # images at a time
@@ -32,10 +33,11 @@ class ApplicationScores:
     aggregations: ClassVar[tuple[How, ...]] = ("mean", "max")
 
     def scores(self, evidence: Evidence) -> FloatArray:
-        prop, images = evidence.prop, evidence.contributions.images
-        if prop is None:
+        images = evidence.contributions.images
+        if evidence.prop is None:
             raise UserError("application_scores: needs the property that contributors are credited for")
-        if not hasattr(prop, "of_each"):
+        prop = as_property(evidence.prop)
+        if not has_value_of_each(prop):
             raise UserError(
                 f"application_scores: property {prop.name!r} is none of a single image; accepted: "
                 f"{', '.join(_accepted())}, or a plug-in with of_each"
@@ -53,7 +55,7 @@ class ApplicationScores:
         return scores
 
 
-def _of_each(prop: Any, observed: Images | Features) -> FloatArray:
+def _of_each(prop: Property, observed: Images | Features) -> FloatArray:
     values = np.asarray(prop.of_each(copied(observed)), dtype=np.float64)
     if values.shape != (len(observed),):
         raise UserError(
@@ -66,6 +68,5 @@ def _of_each(prop: Any, observed: Images | Features) -> FloatArray:
 def _accepted() -> list[str]:
     """The names of our properties that a single image has."""
     places = {name: reference.partition(":") for name, reference in PROPERTIES.items()}
-    return [
-        name for name, (module, _, kind) in places.items() if hasattr(getattr(import_module(module), kind), "of_each")
-    ]
+    kinds = {name: getattr(import_module(module), kind) for name, (module, _, kind) in places.items()}
+    return [name for name, kind in kinds.items() if kind.of_each is not Property.of_each]

@@ -76,11 +76,14 @@ def _worded(table: CreditTable, study: "Study") -> CreditTable:
     """The table with the words that its property has for readers."""
     every = zip(study.config.properties, study.prepared.properties, strict=True)
     section, prop = next((pair for pair in every if pair[1].name == table.property), (None, None))  # of an earlier file
-    words = {key: getattr(prop, key) for key in ("title", "unit", "explanation") if hasattr(prop, key)}
-    sentences = [words.get("explanation", "")]
+    if prop is None:
+        return table
+    words = {"title": prop.title, "unit": prop.unit, "explanation": prop.explanation}
+    words = {key: text for key, text in words.items() if text}
+    sentences = [prop.explanation]
     if section is not None and section.label is not None:  # two settings of one property: the label tells them apart
         sentences.insert(0, f"{words.pop('title', section.name)}.")
-    if hasattr(prop, "bias"):
+    if prop.bias:
         sentences.append(f"Bias: {prop.bias}")
     words["explanation"] = " ".join(filter(None, sentences))
     return dataclasses.replace(table, **words)

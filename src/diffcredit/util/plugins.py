@@ -94,7 +94,8 @@ def in_plugin(what: str) -> Generator[None]:
 def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """What fixes a component's numbers: all fields of a dataclass, or else the options it was given; and the code
     of a plug-in."""
-    settings = dataclasses.asdict(component) if dataclasses.is_dataclass(component) else dict(options)
+    written = getattr(component, "__wrapped__", component)
+    settings = dataclasses.asdict(written) if dataclasses.is_dataclass(written) else dict(options)
     return {**settings, **code_of(component)}
 
 

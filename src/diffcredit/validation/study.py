@@ -15,9 +15,9 @@ from diffcredit.coalitions import encode
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Task
 from diffcredit.features import FeaturesOption
-from diffcredit.features.protocol import option_name
+from diffcredit.features.base import option_name
 from diffcredit.properties import Images
-from diffcredit.properties.measuring import needs_features
+from diffcredit.properties.base import has_value_of_each, needs_features
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.reserved import truth_task
 from diffcredit.util.arrays import BoolArray
@@ -90,10 +90,7 @@ class Validation:
     @cached_property
     def _titles(self) -> dict[str, str]:
         """By name; told by properties that are not fitted, for fitting them may take a model."""
-        return {
-            prop.name: getattr(prop, "title", prop.name)
-            for prop in build_properties(self.study.config, self.study.file)
-        }
+        return {prop.name: prop.title or prop.name for prop in build_properties(self.study.config, self.study.file)}
 
     def property(self, name: str) -> Any:
         return next(prop for prop in self.study.prepared.properties if prop.name == name)
@@ -332,7 +329,7 @@ class Validation:
         if there:
             pictures.append(same_noises(f"noises-{index}", f"{title}: retrained models from the same noises", there))
             prop = self.property(name)
-            if hasattr(prop, "of_each"):
+            if has_value_of_each(prop):
                 scores = {key: self._of_each(prop, some) for key, some in there.items()}
                 pictures += above_and_below(f"percentile-{index}", title, there, scores)
         others = self._there(self._by_method(rivals)) if len(rivals) > 1 else {}
@@ -436,7 +433,7 @@ class Validation:
         kinds of image that the base model makes."""
         scores = {}
         for prop in self.study.prepared.properties:
-            if hasattr(prop, "of_each"):
+            if has_value_of_each(prop):
                 scores[self._title_of_each(prop)] = ApplicationScores().scores(study_evidence(self.study, prop))
         count = min(20, len(self.study.prepared.generated_images()) // 2)
         near = ClusterDistance(clusters=max(2, count))
@@ -446,8 +443,8 @@ class Validation:
     def _title_of_each(self, prop: Any) -> str:
         """What the number of a single image is called: as the property is where that says no other name, or not for
         it alone."""
-        names = [getattr(each, "title_of_each", None) for each in self.study.prepared.properties]
-        mine = getattr(prop, "title_of_each", None)
+        names = [each.title_of_each for each in self.study.prepared.properties]
+        mine = prop.title_of_each
         return mine if mine is not None and names.count(mine) == 1 else self.title(prop.name)
 
 
