@@ -179,7 +179,9 @@ def lacking(study: FaultyStudy) -> list[str]:
 def wanted(study: FaultyStudy) -> list[str]:
     """All tasks of a study that stops at a number of evaluations."""
     schedule = study.schedule()
-    return [key(task) for task in (*schedule.endpoints, *islice(schedule.coalitions(), schedule.rule.most()))]
+    return [
+        key(task) for task in (*schedule.endpoints, *islice(schedule.coalitions(), schedule.rule.max_evaluations()))
+    ]
 
 
 def _tells_of(event: Mapping[str, Any], task: str, process: int) -> bool:

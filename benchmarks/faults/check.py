@@ -62,7 +62,7 @@ def undisturbed(folder: Path, evaluations: int) -> FaultyStudy:
 def judged(campaign: Campaign, folder: Path) -> Verdict:
     """``folder``: for the undisturbed run."""
     study = campaign.study
-    twin = undisturbed(folder, study.config.stop.rule.most() or 0)
+    twin = undisturbed(folder, study.config.stop.rule.max_evaluations() or 0)
     tasks, attempts = wanted(study), study.evaluations()
     done = Counter(key(each) for each in attempts if each.status == "done")
     right = {key(each): _bits(each) for each in twin.evaluations("done")}

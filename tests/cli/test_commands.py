@@ -399,8 +399,8 @@ def test_properties_of_different_evaluations_cannot_be_mixed(diffcredit, tmp_pat
     code, out, err = diffcredit("credits", file, "--mix", "moody=1,colourfulness=1")
     assert (code, out) == (2, "")
     assert err == (
-        "error: --mix: mix of 'moody' and 'colourfulness': their evaluations differ in 1 coalitions, which one of them "
-        "lacks or has other replicates of; the same evaluations are expected\n"
+        "error: --mix: mix of 'moody' and 'colourfulness': their evaluations differ in 1 coalitions, which are "
+        "missing from one of them or have other numbers of replicates; expected the same evaluations\n"
     )
     assert diffcredit("credits", file, "--mix", "colourfulness=2")[0] == 0
 

@@ -16,7 +16,7 @@ from .examples import ENDLESS, FINITE, NAMES, PAIRED, WITHOUT_DUPLICATES, all_of
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**40), n=st.integers(2, 9))
 def test_any_cut_of_the_sequence_gives_the_same_rows(name, data, seed, n):
     # Of two and three contributors, what is excluded may leave nothing.
@@ -46,15 +46,8 @@ def test_seed_and_contributors_change_the_sequence(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_never_the_empty_or_the_full_coalition(name):
-    sizes = make_design(name).draw(8, 0, most(name, 8, 250)).sum(axis=1)
-    assert sizes.min() >= 1
-    assert sizes.max() <= 7
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_each_row_is_a_random_coalition_of_its_size_and_of_the_stated_sizes(name):
-    n, seeds = 5, 1000
+    n, seeds = 5, 400
     rows = np.array([make_design(name, seed).draw(n, 1, 1)[0] for seed in range(seeds)])
     sizes = rows.sum(axis=1)
     # Row 1 of a permutation is its second prefix; all others have one distribution in all rows.
@@ -72,19 +65,6 @@ def assert_fits(seen, probabilities):
     seen, probabilities = seen[probabilities > 0], probabilities[probabilities > 0]
     if len(seen) > 1:
         assert chisquare(seen, seen.sum() * probabilities).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("n", [2, 3, 8])
-@pytest.mark.parametrize("name", NAMES)
-def test_many_rows_have_the_stated_sizes(name, n):
-    count = most(name, n, 500 * (n - 1))
-    seen = np.bincount(make_design(name, 3).draw(n, 0, count).sum(axis=1), minlength=n)[1:]
-    if name == "kernel-paired":
-        # A pair is one draw: its smaller size.
-        smaller = np.minimum(np.arange(1, n), n - np.arange(1, n)) - 1
-        assert_fits(np.bincount(smaller, seen) / 2, np.bincount(smaller, size_probabilities(name, n)))
-    else:
-        assert_fits(seen, size_probabilities(name, n))
 
 
 def by_size(n, weight):
@@ -136,7 +116,7 @@ def test_two_contributors_have_two_coalitions(name):
 @pytest.mark.parametrize("n", [5, 6])
 @pytest.mark.parametrize("name", WITHOUT_DUPLICATES)
 def test_no_coalition_comes_again_while_another_of_its_size_is_left(name, n):
-    rows = make_design(name, seed=2).draw(n, 0, 1000)
+    rows = make_design(name, seed=2).draw(n, 0, 400)
     sizes = rows.sum(axis=1)
     for size in np.flatnonzero(size_probabilities(name, n)) + 1:
         drawn, everything = keys(rows[sizes == size]), set(keys(all_of_size(n, size)))
@@ -243,10 +223,10 @@ def test_the_first_rows_can_be_read(name, rows):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ((5.0, 0, 2), "contributors: 5.0; an integer"),
-        (("5", 0, 2), "contributors: '5'; an integer"),
-        ((5, 0.5, 2), "start: 0.5; an integer"),
-        ((5, 0, 2.5), "count: 2.5; an integer"),
+        ((5.0, 0, 2), "contributors: 5.0; expected an integer"),
+        (("5", 0, 2), "contributors: '5'; expected an integer"),
+        ((5, 0.5, 2), "start: 0.5; expected an integer"),
+        ((5, 0, 2.5), "count: 2.5; expected an integer"),
     ],
 )
 def test_requests_in_fractions_are_refused(name, request_, message):
@@ -256,7 +236,7 @@ def test_requests_in_fractions_are_refused(name, request_, message):
 
 def test_seeds_and_names_of_another_kind_are_refused():
     for seed in ("a", "7", None, 1.5):
-        with pytest.raises(UserError, match=r"seed: .*; an integer is expected"):
+        with pytest.raises(UserError, match=r"seed: .*; expected an integer"):
             make_design("uniform", seed)
     for name in (None, 5, ["uniform"], b"uniform"):
         with pytest.raises(UserError, match="unknown; choose one of"):

@@ -31,18 +31,6 @@ def test_every_permutation_is_as_probable():
     assert chisquare([seen[order] for order in permutations(range(4))]).pvalue > 1e-4
 
 
-def test_mean_marginal_contributions_are_the_shapley_values():
-    # A glove game: contributors 0 and 1 hold left gloves, 2 a right one; Shapley values 1/6, 1/6, 2/3.
-    n, m = 3, 3000
-    rows = make_design("permutation", seed=2).draw(n, 0, m * (n - 1))
-    values = ((rows[:, 0] | rows[:, 1]) & rows[:, 2]).astype(float).reshape(m, n - 1)
-    marginal = np.diff(values, axis=1, prepend=0, append=1)
-    contributions = np.zeros((m, n))
-    np.put_along_axis(contributions, orders(rows), marginal, axis=1)
-    truth = np.array([1 / 6, 1 / 6, 2 / 3])
-    assert (abs(contributions.mean(axis=0) - truth) < 4.5 * np.sqrt(truth * (1 - truth) / m)).all()
-
-
 def test_a_permutation_with_an_excluded_prefix_is_redrawn_whole_and_no_other():
     n = 12
     rows = make_design("permutation").draw(n, 0, 20 * (n - 1))

@@ -20,15 +20,3 @@ def test_spreads_a_prefix_shorter_than_a_block_over_the_sizes(m):
         # Kolmogorov's distance to the uniform; that of independent sizes shrinks as 1/√m only.
         grid = np.arange(m)
         assert max(abs(t - grid / m).max(), abs(t - (grid + 1) / m).max()) < 3 / m
-
-
-def test_members_are_uniform_over_contributors_and_pairs():
-    n, m = 10, 4500
-    rows = make_design("uniform", seed=1).draw(n, 0, m)
-    # Coalitions of middle sizes, few of which repeat: each pair is together in s(s−1)/(n(n−1)) of them.
-    middle = rows[rows.sum(axis=1) == 5].astype(int)[:200]
-    together = middle.T @ middle
-    expected = len(middle) * 5 * 4 / (n * (n - 1))
-    deviation = np.sqrt(expected * (1 - expected / len(middle)))
-    assert (abs(together[~np.eye(n, dtype=bool)] - expected) < 4.5 * deviation).all()
-    assert (abs(rows.mean(axis=0) - 0.5) < 4.5 * 0.5 / np.sqrt(m)).all()

@@ -1,4 +1,4 @@
-"""Looks at credits that nobody estimated: only what stopping rules read of them."""
+"""Made-up credits and looks at them: only what stopping rules read."""
 
 from types import SimpleNamespace
 from typing import Any

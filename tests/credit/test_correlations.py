@@ -2,12 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from diffcredit.credit.correlations import (
-    correlation,
-    correlations,
-    jackknifed_correlation,
-    jackknifed_size_adjusted,
-)
+from diffcredit.credit.correlations import correlation, correlations, jackknifed_correlation, jackknifed_size_adjusted
 from diffcredit.validation.statistics import linear_datamodeling_score
 
 SCIPY = {"spearman": stats.spearmanr, "pearson": stats.pearsonr}

@@ -80,12 +80,11 @@ def test_over_coalitions_of_one_size_only_differences_exist():
 @pytest.mark.parametrize(
     ("method", "design", "m", "runs"),
     [
-        ("datamodel", "half", 60, 60),
-        ("datamodel", "uniform", 60, 60),
-        ("datamodel", "uniform", 9, 60),
-        ("datamodel", "leverage", 40, 60),
-        ("datamodel-lasso", "uniform", 60, 8),
-        ("datamodel-lasso", "leverage", 40, 8),
+        ("datamodel", "half", 60, 25),
+        ("datamodel", "uniform", 9, 40),
+        ("datamodel", "leverage", 40, 25),
+        pytest.param("datamodel-lasso", "uniform", 60, 8, marks=pytest.mark.slow),
+        ("datamodel-lasso", "leverage", 40, 4),
     ],
 )
 def test_intervals_cover_what_endless_coalitions_would_give(method, design, m, runs):

@@ -53,13 +53,18 @@ def test_a_design_has_credits_by_its_own_method(design):
 @pytest.mark.parametrize("method", ["shapley", "kernelshap"])
 def test_empty_and_full_rows_are_replicates_of_the_endpoints(method):
     rows = np.concatenate([COALITIONS, np.zeros((1, N), bool), np.ones((2, N), bool)])
-    mixed = estimate(rows, [*VALUES, 1.0, 14.0, 17.0], empty=0.0, full=16.0, method=method)
+    mixed = estimate(rows, [*VALUES, 1.0, 14.0, 17.0], empty=[0.0], full=[16.0], method=method)
     apart = estimate(COALITIONS, VALUES, empty=[0.0, 1.0], full=[16.0, 14.0, 17.0], method=method)
     np.testing.assert_allclose(mixed.values, apart.values)
     np.testing.assert_allclose(mixed.standard_error, apart.standard_error)
     assert mixed.evaluations == apart.evaluations == 40
     assert mixed.empty == 0.5
     assert mixed.values.sum() == pytest.approx((16 + 14 + 17) / 3 - 0.5)
+    rows_alone = estimate(rows, [*VALUES, 1.0, 14.0, 17.0], empty=[], full=[16.0], method=method)
+    assert rows_alone.empty == 1.0
+    for wrong in ({"empty": 0.0, "full": [16.0]}, {"empty": [0.0], "full": 16.0}):
+        with pytest.raises(UserError, match=r"(16|0)\.0 is a plain number, .* has [12] rows"):
+            estimate(rows, [*VALUES, 1.0, 14.0, 17.0], **wrong, method=method)
 
 
 def test_integers_serve_as_booleans():
@@ -80,7 +85,7 @@ def broken(index, value):
         ({"size_distribution": "flat"}, "unknown; choose one of .*exhaustive.*uniform"),
         ({"confidence": 95}, "between 0 and 1"),
         ({"values": VALUES[:-1]}, r"\(40, 6\) and values of shape \(39,\)"),
-        ({"coalitions": COALITIONS[0]}, r"expected \(m, n\), one row a coalition"),
+        ({"coalitions": COALITIONS[0]}, r"expected \(m, n\), one row per coalition"),
         ({"coalitions": COALITIONS * 2}, "expected booleans"),
         ({"coalitions": COALITIONS[:, :1]}, "at least 2"),
         ({"values": broken(7, np.nan)}, r"values\[7\]: nan for the coalition [01]{6};"),
@@ -105,6 +110,9 @@ def broken(index, value):
         ({"seeds": [None] * 40}, "seeds: some are missing"),
         ({"size_distribution": make_design("uniform")}, "size_distribution: .*expected real numbers"),
         ({"prior": ["a"] * N}, "prior: .*expected real numbers"),
+        ({"names": ["a", "b"]}, "names: 2 given; expected 6"),
+        ({"names": "abcdef"}, "names: 1 given; expected 6"),
+        ({"names": [*"abcde", "a"]}, "names: 'a' is given 2 times"),
     ],
 )
 def test_what_cannot_be_used_is_refused(change, message):
@@ -150,7 +158,7 @@ def test_sizes_the_stated_design_never_draws_are_refused(monkeypatch):
 @pytest.mark.parametrize("design", ["uniform", "kernel", "exhaustive"])
 def test_sizes_of_the_stated_design_are_never_refused(design):
     generator = np.random.default_rng(0)
-    for seed in range(40):
+    for seed in range(15):
         n, m = int(generator.integers(5, 15)), int(generator.integers(8, 30))
         coalitions = make_design(design, seed).draw(n, 0, m)
         estimate(coalitions, generator.normal(size=m), empty=0, full=1, size_distribution=design)
@@ -205,7 +213,7 @@ def test_a_large_constant_changes_nothing(method):
 def test_names_do_not_matter_where_evaluations_are_fewer_than_contributors():
     n, m = 20, 15
     ridges = []
-    for seed in range(8):
+    for seed in range(4):
         generator = np.random.default_rng(seed)
         coalitions, order = make_design("uniform", seed).draw(n, 0, m), generator.permutation(n)
         values = coalitions @ generator.normal(size=n) + 0.3 * generator.normal(size=m)

@@ -7,15 +7,15 @@ from diffcredit.credit import estimate
 from diffcredit.credit.lack_of_fit import (
     Outlier,
     as_diagnostics,
+    indicator_game_credits,
     largest_residual,
-    lone_game_credits,
     noise_degrees,
     outliers_in,
     studentised_residuals,
 )
 from diffcredit.credit.mixed_model import MixedModel, VarianceComponents, fit_mixed_model
 from diffcredit.credit.regression import regress, size_regressors
-from diffcredit.credit.shape import Shape
+from diffcredit.credit.size_model import SizeModel
 from diffcredit.credit.table import read_table
 from diffcredit.testing.games import all_coalitions, brute_force_shapley
 
@@ -41,7 +41,9 @@ def test_residuals_are_those_of_fits_without_the_coalition():
     """By generalised least squares with the dense covariance of all other values."""
     values = model_values(np.random.default_rng(1), 0.5, 1, 1)
     table, nuisance, model = fitted(values)
-    covariance = np.diag(model.shape.variance(table)) + model.modulated @ model.modulated.T / model.components.ridge
+    covariance = (
+        np.diag(model.size_model.variance(table)) + model.modulated @ model.modulated.T / model.components.ridge
+    )
     expected, sizes = [], []
     for j in range(len(values)):
         rest = np.arange(len(values)) != j
@@ -70,12 +72,12 @@ def test_studentised_residuals_have_students_distribution_where_the_ridge_is_kno
     regression = regress(table.centred, nuisance, np.ones(62))
     freedom = 62 - nuisance.shape[1]
     found = []
-    for _ in range(1500):
+    for _ in range(400):
         values = table.centred @ generator.standard_normal(N) / ridge**0.5 + generator.standard_normal(62)
         left = values - nuisance @ np.linalg.lstsq(nuisance, values)[0]
         covariance = np.eye(62) + regression.projected @ regression.projected.T / ridge
         noise = float(left @ np.linalg.solve(covariance, left)) / freedom
-        model = MixedModel(Shape(), table.centred, regression, VarianceComponents(noise, ridge, 0.0, freedom))
+        model = MixedModel(SizeModel(), table.centred, regression, VarianceComponents(noise, ridge, 0.0, freedom))
         found.append(studentised_residuals(model, values)[0])
     assert kstest(found, student(freedom - 1).cdf).pvalue > 0.01
 
@@ -101,11 +103,11 @@ def test_replicates_tell_noise_from_misfit():
     """Additive games are rejected at about the stated rate, games without any pattern always."""
     generator, rejected = np.random.default_rng(5), 0
     coalitions = np.tile(all_coalitions(4)[1:-1], (2, 1))
-    for _ in range(40):
+    for _ in range(20):
         additive = coalitions @ generator.standard_normal(4) + generator.standard_normal(28)
         credits = estimate(coalitions, additive, empty=0.0, full=1.0, size_distribution="exhaustive")
         rejected += credits.diagnostics["misfit_p"] < 0.05
-    assert rejected <= 7  # of Binomial(40, 0.05), all but a thousandth
+    assert rejected <= 5  # Binomial(20, 0.05): all but a thousandth
     without_pattern = np.tile(generator.standard_normal(14), 2) + 0.05 * generator.standard_normal(28)
     credits = estimate(coalitions, without_pattern, empty=0.0, full=1.0, size_distribution="exhaustive")
     assert credits.diagnostics["misfit_p"] < 1e-6
@@ -120,7 +122,7 @@ def test_without_replicates_nothing_is_said_of_misfit():
 def test_credits_of_a_lone_coalitions_game(members):
     coalition = np.isin(np.arange(5), members)
     expected = brute_force_shapley(lambda rows: (rows == coalition).all(axis=1).astype(float), 5)
-    np.testing.assert_allclose(lone_game_credits(coalition), expected, atol=1e-12)
+    np.testing.assert_allclose(indicator_game_credits(coalition), expected, atol=1e-12)
     text = "".join("1" if inside else "0" for inside in coalition)
     np.testing.assert_allclose(Outlier(text, -3.0, 9.0).moves, -3 * expected, atol=1e-12)
 

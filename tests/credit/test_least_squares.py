@@ -49,52 +49,9 @@ def test_the_sampling_variance_is_the_jackknifes(design):
     ]
     # So many replicates that the endpoints' variance vanishes.
     credits = estimate(
-        coalitions,
-        values,
-        empty=[0.0] * 10**5,
-        full=[1.0] * 10**5,
-        method="kernelshap",
-        size_distribution=design,
+        coalitions, values, empty=[0.0] * 10**5, full=[1.0] * 10**5, method="kernelshap", size_distribution=design
     )
     np.testing.assert_allclose(credits.standard_error**2, np.sum(np.square(changes), axis=0), rtol=1e-6)
-
-
-def test_an_untrained_endpoint_far_off_the_line_changes_nothing_exact():
-    game = games.random_game(6, seed=1)
-    coalitions = make_design("exhaustive").draw(6, 0, 62)
-    truth = games.brute_force_shapley(lambda x: np.where(x.any(axis=1), game(x), -1e6), 6)
-    credits = estimate(
-        coalitions,
-        game(coalitions),
-        empty=-1e6,
-        full=game(np.ones((1, 6), dtype=bool)),
-        method="kernelshap",
-        size_distribution="exhaustive",
-    )
-    np.testing.assert_allclose(credits.values, truth, rtol=1e-10)
-
-
-@pytest.mark.parametrize("design", ["kernel", "uniform"])
-def test_intervals_cover_and_standard_errors_are_the_size_of_the_errors(design):
-    n, m, simulations = 12, 100, 300
-    truth = games.brute_force_shapley(games.learning(n, seed=4), n)
-    errors, claimed, covered = np.empty((3, simulations, n))
-    for seed in range(simulations):
-        noisy = games.noisy(games.learning(n, seed=4), 2 * truth.std(), seed)
-        coalitions = make_design(design, seed).draw(n, 0, m)
-        credits = estimate(
-            coalitions,
-            noisy(coalitions),
-            empty=noisy(np.zeros((1, n), dtype=bool)),
-            full=noisy(np.ones((1, n), dtype=bool)),
-            method="kernelshap",
-            size_distribution=design,
-        )
-        errors[seed], claimed[seed] = credits.values - truth, credits.standard_error
-        covered[seed] = (credits.low <= truth) & (truth <= credits.high)
-    assert 0.92 <= covered.mean() <= 0.99
-    # HC3 errs on the safe side, and the distance from the line inflates the level's part.
-    assert 1 <= claimed.mean() / np.sqrt((errors**2).mean()) < 1.3
 
 
 def test_too_few_or_unhelpful_evaluations_are_refused():
@@ -103,19 +60,8 @@ def test_too_few_or_unhelpful_evaluations_are_refused():
         estimate(coalitions, np.ones(7), empty=0, full=1, method="kernelshap", size_distribution="kernel")
     # Contributors 2 and 3 are always together.
     alike = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 1], [0, 1, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0]])
-    with pytest.raises(UserError, match="tell all contributors apart, at least 1 more"):
+    with pytest.raises(UserError, match="distinguish all contributors, at least 1 more"):
         estimate(alike, np.ones(6), empty=0, full=1, method="kernelshap", size_distribution="uniform")
-
-
-def test_uniform_sizes_are_weighted_back_to_the_kernel():
-    # 105 = lcm(7, 21, 35) rows of every size, each coalition of a size equally often.
-    n = 7
-    rows = make_design("exhaustive").draw(n, 0, 126)
-    coalitions = np.concatenate([np.resize(rows[rows.sum(axis=1) == size], (105, n)) for size in range(1, n)])
-    game = games.random_game(n, seed=0)
-    ends = game(np.array([[False] * n, [True] * n]))
-    credits = estimate(coalitions, game(coalitions), empty=ends[0], full=ends[1], method="kernelshap")
-    np.testing.assert_allclose(credits.values, games.brute_force_shapley(game, n), atol=1e-8)
 
 
 def test_unshrunk_is_the_weighted_fit_with_hc2_intervals():
@@ -152,7 +98,7 @@ def test_unshrunk_is_the_weighted_fit_with_hc2_intervals():
 def test_paired_designs_are_judged_by_their_pairs():
     # Complements share what the fit misses of a game that is odd under complements: rows taken one by one are
     # wrong about the error, pairs are right.
-    n, m, simulations = 10, 80, 250
+    n, m, simulations = 10, 80, 60
     pairs = np.random.default_rng(5).normal(size=(n, n))
 
     def game(x):
@@ -178,27 +124,6 @@ def test_paired_designs_are_judged_by_their_pairs():
     # sizes were drawn there are fewer size regressors, and not all cancels.)
     assert np.quantile(np.abs(errors), 0.95) < 1e-10
     assert np.quantile(claimed, 0.95) < 1e-7
-
-
-@pytest.mark.parametrize("design", ["uniform", "kernel-paired", "leverage"])
-def test_unshrunk_intervals_cover_each_contributor(design):
-    n, m, simulations = 10, 90, 250
-    truth = games.brute_force_shapley(games.learning(n, seed=4), n)
-    covered = []
-    for seed in range(simulations):
-        noisy = games.noisy(games.learning(n, seed=4), truth.std(), seed)
-        coalitions = make_design(design, seed).draw(n, 0, m)
-        credits = estimate(
-            coalitions,
-            noisy(coalitions),
-            empty=noisy(np.zeros((1, n), dtype=bool)),
-            full=noisy(np.ones((1, n), dtype=bool)),
-            method="unshrunk",
-            size_distribution=design,
-        )
-        covered.append((credits.low <= truth) & (truth <= credits.high))
-    assert 0.92 <= np.mean(covered) <= 0.985
-    assert np.mean(covered, axis=0).min() > 0.88
 
 
 def test_replicates_weigh_as_rows_and_two_contributors_suffice():

@@ -92,8 +92,10 @@ def test_the_scatter_of_replicates_is_bounded():
     assert (mixed.scatter < 4 * direct.scatter).any()
 
 
-@pytest.mark.parametrize("weights", [(0.7, 0.7), (1.0, -2.0)])
-@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.9])
+@pytest.mark.parametrize(
+    ("weights", "correlation"),
+    [((0.7, 0.7), -0.9), ((1.0, -2.0), 0.9), pytest.param((1.0, -2.0), -0.9, marks=pytest.mark.slow)],
+)
 def test_mixes_of_the_default_cover(weights, correlation):
     hits = []
     for seed in range(20):
@@ -136,7 +138,7 @@ def other(**changes):
     """Credits that differ from those of `two` in one respect."""
     coalitions = changes.pop("coalitions", COALITIONS)
     values = np.random.default_rng(3).normal(size=len(coalitions))
-    return estimate(coalitions, values, empty=0.0, full=1.0, **{"method": "unshrunk"} | changes)
+    return estimate(coalitions, values, empty=[0.0], full=[1.0], **{"method": "unshrunk"} | changes)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +149,7 @@ def other(**changes):
         (other(coalitions=COALITIONS[:, :7]), "contributors 8 and 7"),
         (other(confidence=0.9), "confidence 0.95 and 0.9"),
         (other(method="kernelshap"), "method unshrunk and kernelshap"),
+        (other(names=[*"0123457", "6"]), "contributors '6' and '7' in the same place"),
     ],
 )
 def test_what_was_not_measured_together_is_refused(b, message):
@@ -157,8 +160,8 @@ def test_what_was_not_measured_together_is_refused(b, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({}, "weights: none but 0 given"),
-        ({"a": 0.0, "b": 0.0}, "weights: none but 0 given"),
+        ({}, "weights: all are 0"),
+        ({"a": 0.0, "b": 0.0}, "weights: all are 0"),
         ({"c": 1.0}, "weights: 'c' has no credits; accepted: a, b"),
         ({"a": 1.0, "b": np.nan}, "weights: 'b': nan; a finite number"),
     ],
@@ -175,3 +178,33 @@ def test_errors_known_from_replicates_alone_do_not_cancel():
     mixed = mix(credits, {"a": 1.0, "b": -1.0})
     assert credits["a"].degrees == 2 * (N - 1)
     assert (mixed.standard_error > 0.9 * (credits["a"].standard_error + credits["b"].standard_error)).all()
+
+
+@pytest.mark.parametrize("method", ["shapley", "exact"])
+def test_arithmetic_is_the_mix(method):
+    options = {"coalitions": make_design("exhaustive").draw(N, 0, 2**N - 2), "size_distribution": "exhaustive"}
+    _, credits = two(method, empty=([0.0, 1.0], [1.0]), **options)
+    a, b = credits["a"], credits["b"]
+    for found, weights in (
+        (0.7 * a + np.float64(0.3) * b, {"a": 0.7, "b": 0.3}),
+        (a - b, {"a": 1.0, "b": -1.0}),
+        (2 * (a - (b - a)) - a, {"a": 3.0, "b": -2.0}),
+        (-a, {"a": -1.0}),
+    ):
+        expected = mix(credits, weights)
+        for name in ("values", "standard_error", "influence", "bias", "low", "high"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+        assert (found.names, found.diagnostics) == (expected.names, expected.diagnostics)
+    assert (a - 2 * b).property_name == "a − 2·b"
+    with pytest.raises(UserError, match="all are 0"):
+        a - a
+    for wrong in (1.0, "b"):
+        with pytest.raises(TypeError):
+            a + wrong
+
+
+def test_units_and_unnamed_properties():
+    same, unnamed = (replace(other(), unit=unit) for unit in ("points", "bits"))
+    assert (same + replace(other(), unit="points")).unit == "points"
+    assert (same + unnamed).unit == ""
+    assert (same + 2 * unnamed).diagnostics == {"weight_1": 1.0, "weight_2": 2.0}

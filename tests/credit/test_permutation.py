@@ -33,31 +33,6 @@ def mean_marginals(game, orders):
     return totals / len(orders)
 
 
-GAMES = {
-    "additive": games.additive([1.5, -2, 0, 3, 0.25], offset=4),
-    "unanimity": games.unanimity([1, 3], value=2),
-    "airport": games.airport([1, 5, 2, 2, 8]),
-    "voting": games.weighted_voting([4, 3, 2, 1, 1], quota=6),
-    "random": games.random_game(5, seed=3),
-}
-
-
-def from_all(game, n):
-    coalitions = make_design("exhaustive").draw(n, 0, 2**n - 2)
-    return credits_of(coalitions, game(coalitions), *ends(game, n), "exhaustive").values
-
-
-@pytest.mark.parametrize("name", list(GAMES))
-def test_all_coalitions_give_the_shapley_value(name):
-    np.testing.assert_allclose(from_all(GAMES[name], 5), games.brute_force_shapley(GAMES[name], 5), atol=1e-8)
-
-
-@pytest.mark.parametrize("n", [2, 3, 8])
-def test_all_coalitions_of_fewer_and_more_contributors(n):
-    game = games.random_game(n, seed=n)
-    np.testing.assert_allclose(from_all(game, n), games.brute_force_shapley(game, n), atol=1e-8)
-
-
 def test_permutations_that_do_not_touch_give_their_mean_and_its_standard_error():
     # Shifts of one order: no prefix of one is a neighbour of another's, for sizes 2 to n−2.
     n = 9
@@ -116,7 +91,7 @@ def test_an_unfinished_permutation_changes_nothing_where_it_does_not_touch():
 
 
 def test_unbiased_and_no_worse_than_the_mean_of_the_permutations():
-    n, k, runs = 6, 12, 120
+    n, k, runs = 6, 12, 80
     game = games.random_game(n, seed=4)
     truth = games.brute_force_shapley(game, n)
     errors = np.empty((2, runs, n))

@@ -8,7 +8,7 @@ from scipy import stats
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
-from diffcredit.credit.pilot import foreseen_evaluations, ratio_interval, read_pilot, variance_components
+from diffcredit.credit.pilot import evaluations_needed, ratio_interval, read_pilot, variance_components
 from diffcredit.errors import UserError
 
 
@@ -34,7 +34,7 @@ def test_equal_replicates_have_the_textbooks_numbers():
 @pytest.mark.parametrize("sizes", [[3] * 4, [2, 5, 1, 3, 4]])
 @pytest.mark.parametrize("between", [0.0, 0.7, 2.0])
 def test_components_are_unbiased_and_the_interval_covers(sizes, between):
-    rng, within, rounds = np.random.default_rng(1), 1.5, 600
+    rng, within, rounds = np.random.default_rng(1), 1.5, 300
     estimates, covered = [], 0
     for _ in range(rounds):
         groups = drawn(rng, between, within, sizes)
@@ -69,14 +69,14 @@ def test_constants_of_the_designs():
     harmonic = sum(1 / s for s in range(1, n))
     for design, constant in (("uniform", 6 * (n - 1) / (n + 1)), ("kernel", 2 * harmonic), ("half", 4.0)):
         # coins leave out the empty and the full coalition, 2 of 2²⁰
-        assert foreseen_evaluations(ratio, size, n, design, 0.9) == pytest.approx(constant * odds, rel=1e-4)
-    assert foreseen_evaluations(0.0, size, n, "uniform", 0.9) == math.inf
+        assert evaluations_needed(ratio, size, n, design, 0.9) == pytest.approx(constant * odds, rel=1e-4)
+    assert evaluations_needed(0.0, size, n, "uniform", 0.9) == math.inf
 
 
 def test_so_many_evaluations_do_reach_the_correlation():
     """Additive games with credits of known variance: the foreseen number, put to the test with the estimator itself."""
-    n, ratio, target, rounds = 20, 1.0, 0.9, 30
-    count = round(foreseen_evaluations(ratio, n // 2, n, "uniform", target))
+    n, ratio, target, rounds = 20, 1.0, 0.9, 15
+    count = round(evaluations_needed(ratio, n // 2, n, "uniform", target))
     rng = np.random.default_rng(0)
     reached = 0
     for seed in range(rounds):

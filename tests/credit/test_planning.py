@@ -5,16 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffcredit.credit.planning import (
-    Costs,
-    Fidelity,
-    Noise,
-    best_split,
-    best_steps,
-    pilot_noise,
-    signal_to_noise,
-    split_of,
-)
+from diffcredit.credit.planning import Costs, Noise, best_split, pilot_noise, signal_to_noise, split_of
 from diffcredit.errors import UserError
 
 POSITIVE = st.floats(0.01, 100)
@@ -103,38 +94,6 @@ def test_noise_below_the_images_own_is_not_negative():
     assert noise.per_image == 16 * 0.25
 
 
-def test_the_choice_of_steps_is_the_best_of_all():
-    """Longer fine-tuning is more faithful and dearer: the best length lies between, and grows with the budget."""
-    candidates = [
-        Fidelity(
-            k, slope=1 - math.exp(-k / 200), misfit=0.4 * math.exp(-k / 150), noise=Noise(1.0, 64.0), costs=Costs(k, 1)
-        )
-        for k in (25, 50, 100, 200, 400, 800, 1600)
-    ]
-    chosen = []
-    for budget in (2e4, 1e5, 5e6):
-        choice = best_steps(candidates, 0.5, 5.4, budget)
-        by_hand = {}
-        for c in candidates:
-            _, variance = searched(c.noise, c.costs, budget)
-            by_hand[c.steps] = c.slope**2 * 0.5 / (c.slope**2 * 0.5 + c.misfit + 5.4 * variance)
-        assert by_hand[choice.steps] > 0.995 * max(by_hand.values())  # but for rounding the number of evaluations
-        assert choice.squared_correlation == pytest.approx(by_hand[choice.steps], rel=0.02)
-        chosen.append(choice.steps)
-    assert chosen == sorted(chosen)
-    assert chosen[0] < chosen[-1]
-
-
-def test_steps_that_cannot_be_paid_for_are_left_out():
-    cheap = Fidelity(10, 0.1, 0.5, Noise(1, 1), Costs(10, 1))
-    dear = Fidelity(1000, 1.0, 0.0, Noise(1, 1), Costs(1000, 1))
-    assert best_steps([dear, cheap], 1.0, 5.0, 500.0, least_evaluations=8).steps == 10
-    with pytest.raises(UserError, match="1000 steps: budget: 50"):
-        best_steps([dear], 1.0, 5.0, 50.0)
-    with pytest.raises(UserError, match="at least one"):
-        best_steps([], 1.0, 5.0, 50.0)
-
-
 def test_signal_to_noise_is_that_of_simulated_values():
     """Values of coalitions of one size: the part that credits of spread τ explain, over the noise."""
     rng = np.random.default_rng(0)
@@ -165,8 +124,6 @@ def test_signal_to_noise_is_that_of_simulated_values():
         lambda: pilot_noise(1.0, [-0.1], 10),
         lambda: pilot_noise(1.0, [math.inf], 10),
         lambda: pilot_noise(1.0, [0.1], 0),
-        lambda: Fidelity(0, 1, 1, Noise(1, 1), Costs(1, 1)),
-        lambda: Fidelity(1, math.inf, 1, Noise(1, 1), Costs(1, 1)),
     ],
 )
 def test_nonsense_is_refused(make):

@@ -48,17 +48,17 @@ def test_every_property_counts_unless_one_is_named():
         assert not all_of_them.reached(looks)
         assert named.reached(looks)
         assert not type(named)(named.target, property="dull").reached(looks)
-    assert Correlation(0.9).standing(looks).now == "0.5 (dull)"
-    assert Width(1.0).standing(looks).now == "9 (dull)"
-    assert Correlation(0.9, property="sharp").standing(looks).now == "0.99"
+    assert Correlation(0.9).status(looks).now == "0.5 (dull)"
+    assert Width(1.0).status(looks).now == "9 (dull)"
+    assert Correlation(0.9, property="sharp").status(looks).now == "0.99"
 
 
 def test_a_property_without_credits_is_not_settled():
     looks = [look(count, {"x": credits(correlation=0.99, width=0.1)}, properties=("broken",)) for count in (40, 80)]
     for rule in (Correlation(0.9), Width(1.0), TopK(1, 0.1)):
         assert not rule.reached(looks)
-        assert rule.standing(looks).evaluations is None
-        assert rule.standing(looks).now == "not known of broken"
+        assert rule.status(looks).evaluations is None
+        assert rule.status(looks).now == "not known for broken"
         assert dataclasses.replace(rule, property="x").reached(looks)
 
 
@@ -68,14 +68,14 @@ def test_the_width_is_the_widest():
     assert not Width(0.4999).reached([look(40, {"x": widths})])
     unknown = credits(values=[0.0, 1.0], width=math.inf)
     assert not Width(1e9).reached([look(40, {"x": unknown})])
-    assert Width(1e9).standing([look(40, {"x": unknown})]).evaluations is None
+    assert Width(1e9).status([look(40, {"x": unknown})]).evaluations is None
 
 
 def test_widths_that_fall_with_the_root_are_foreseen():
     """Of widths 12/√M, the width 0.5 comes at M = 576."""
     for seen in (80, 120, 400):
         looks = [look(count, {"x": credits(width=12 / math.sqrt(count))}) for count in (seen - 40, seen)]
-        assert Width(0.5).standing(looks).evaluations == pytest.approx(576, abs=1)
+        assert Width(0.5).status(looks).evaluations == pytest.approx(576, abs=1)
 
 
 def test_correlations_of_a_shrunken_mean_are_foreseen():
@@ -89,18 +89,18 @@ def test_correlations_of_a_shrunken_mean_are_foreseen():
         return float(np.corrcoef(true, true + sigma / math.sqrt(m) * rng.standard_normal(n))[0, 1])
 
     looks = [look(40, {"x": credits(correlation=correlation(40))})]
-    foreseen = Correlation(0.95).standing(looks).evaluations
+    foreseen = Correlation(0.95).status(looks).evaluations
     assert correlation(foreseen) == pytest.approx(0.95, abs=0.003)
     assert foreseen == pytest.approx(sigma**2 / tau**2 * 0.95**2 / (1 - 0.95**2), rel=0.03)
 
 
 def test_what_a_rule_still_lacks_is_at_least_the_next_looks():
-    assert Correlation(0.9).standing(correlations(0.5, 0.95)).evaluations == 120  # one more such look
-    assert Correlation(0.9).standing(correlations(0.95)).evaluations == 80
-    assert Correlation(0.9).standing(correlations(0.95, 0.899)).evaluations == 160  # two looks in a row
-    assert Correlation(0.9).standing(correlations(0.95, 0.95)).evaluations == 80  # reached
-    assert Correlation(0.9).standing([]).evaluations is None
-    assert Width(1.0).standing([look(40, {"x": credits(width=1.001)})]).evaluations == 80
+    assert Correlation(0.9).status(correlations(0.5, 0.95)).evaluations == 120  # one more such look
+    assert Correlation(0.9).status(correlations(0.95)).evaluations == 80
+    assert Correlation(0.9).status(correlations(0.95, 0.899)).evaluations == 160  # two looks in a row
+    assert Correlation(0.9).status(correlations(0.95, 0.95)).evaluations == 80  # reached
+    assert Correlation(0.9).status([]).evaluations is None
+    assert Width(1.0).status([look(40, {"x": credits(width=1.001)})]).evaluations == 80
 
 
 @pytest.mark.parametrize(("gap", "error"), [(1.0, 1.0), (1.0, 0.3), (0.1, 2.0)])
@@ -141,15 +141,15 @@ def test_the_top_is_foreseen():
     """Two with a difference d are told apart with probability o once 2σ² = (d / Φ⁻¹(o))², and σ² falls as 1/M."""
     looks = [look(100, {"x": credits([0.0, 0.5], error=1.0)})]
     expected = 100 * 2 * (norm.ppf(0.95) / 0.5) ** 2
-    assert TopK(1, 0.95).standing(looks).evaluations == pytest.approx(expected, rel=0.12)
+    assert TopK(1, 0.95).status(looks).evaluations == pytest.approx(expected, rel=0.12)
     ties = [look(100, {"x": credits([1.0, 1.0, 1.0 + 1e-12], error=1.0)})]
-    assert TopK(1, 0.95).standing(ties).evaluations is None
+    assert TopK(1, 0.95).status(ties).evaluations is None
 
 
 def test_an_unknown_standard_error_settles_nothing():
     looks = [look(count, {"x": credits([0.0, 9.0], error=[math.nan, 1.0])}) for count in (40, 80)]
     assert not TopK(1, 0.5).reached(looks)
-    assert TopK(1, 0.5).standing(looks).evaluations is None
+    assert TopK(1, 0.5).status(looks).evaluations is None
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_stopping_by_correlation_meets_its_target():
         for end in range(40, 1201, 40):
             estimated = estimate(coalitions[:end], values[:end], empty=0.0, full=float(true.sum()))
             looks.append(look(end, {"x": estimated}))
-            foreseen[end] = Correlation(target).standing(looks).evaluations
+            foreseen[end] = Correlation(target).status(looks).evaluations
             if Correlation(target).reached(looks):
                 break
         realised.append(np.corrcoef(true, estimated.values)[0, 1])

@@ -18,13 +18,13 @@ def test_the_default_finds_any_game_as_all_coalitions_are_replicated(game):
     truth = games.brute_force_shapley(game, N)
     ends = game(np.array([[False] * N, [True] * N]))
     errors = []
-    for replicates in (2, 20, 200):
+    for replicates in (2, 10, 50):
         coalitions = np.tile(EVERY, (replicates, 1))
         noisy = games.noisy(game, 0.5, replicates)
         credits = estimate(coalitions, noisy(coalitions), empty=ends[0], full=ends[1], size_distribution="exhaustive")
         errors.append(np.sqrt(np.mean((credits.values - truth) ** 2)))
     assert errors[2] < errors[1] < errors[0]
-    assert errors[2] < 0.15 * truth.std()
+    assert errors[2] < 0.3 * truth.std()
 
 
 @pytest.mark.slow

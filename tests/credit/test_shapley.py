@@ -10,10 +10,7 @@ from diffcredit.testing import games
 
 
 def ends(game, n, replicates=1):
-    return {
-        "empty": game(np.zeros((replicates, n), dtype=bool)),
-        "full": game(np.ones((replicates, n), dtype=bool)),
-    }
+    return {"empty": game(np.zeros((replicates, n), dtype=bool)), "full": game(np.ones((replicates, n), dtype=bool))}
 
 
 def size_columns(coalitions):
@@ -73,15 +70,15 @@ def test_error_falls_with_evaluations_and_with_replicates():
     n = 12
     weights = np.random.default_rng(3).normal(size=n)
     errors = []
-    for m in (60, 600, 6000):
+    for m in (60, 300, 1500):
         noisy = games.noisy(games.additive(weights), 2.0, seed=m)
         coalitions = make_design("uniform").draw(n, 0, m)
         # Endpoints without noise: the contrasts are what more coalitions sharpen.
         credits = estimate(coalitions, noisy(coalitions), empty=0.0, full=weights.sum())
         errors.append(np.sqrt(np.mean((credits.values - weights) ** 2)))
-    assert errors[1] < errors[0] / 2
-    assert errors[2] < errors[1] / 2
-    coalitions = np.tile(make_design("uniform").draw(n, 0, 110), (100, 1))
+    assert errors[1] < errors[0] / 1.5
+    assert errors[2] < errors[1] / 1.5
+    coalitions = np.tile(make_design("uniform").draw(n, 0, 110), (60, 1))
     credits = estimate(coalitions, noisy(coalitions), empty=0.0, full=weights.sum())
     np.testing.assert_allclose(credits.values, weights, atol=0.15)
 
@@ -124,12 +121,7 @@ def test_variances_and_exponents_maximise_the_restricted_likelihood():
         def penalised(logs):
             return restricted_deviance(logs, values, b, x, v) + np.log1p(typical * np.exp(logs[0] - logs[1]))
 
-        found = minimize(
-            penalised,
-            [0.0, 0.0],
-            method="Nelder-Mead",
-            options={"xatol": 1e-7, "fatol": 1e-10},
-        )
+        found = minimize(penalised, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-10})
         return found.fun + slope**2 + exponent**2, found.x
 
     here = diagnostics["slope_exponent"], diagnostics["noise_exponent"]
@@ -228,7 +220,7 @@ def test_the_stein_step_finds_the_shapley_value_where_slopes_depend_on_the_size(
 @pytest.mark.parametrize(
     ("kind", "n", "m", "deviation"),
     [
-        ("learning", 12, 60, 1.0),
+        pytest.param("learning", 12, 60, 1.0, marks=pytest.mark.slow),
         pytest.param("learning", 12, 200, 3.0, marks=pytest.mark.slow),
         pytest.param("additive", 20, 200, 2.0, marks=pytest.mark.slow),
         pytest.param("additive", 16, 60, 4.0, marks=pytest.mark.slow),
@@ -261,7 +253,7 @@ TRUTHS: dict[tuple[int, int], np.ndarray | None] = {}
 def test_fewer_evaluations_than_contributors_beat_guessing_and_cover():
     n, m = 60, 40
     covered, correlations = [], []
-    for seed in range(60):
+    for seed in range(20):
         truth = np.random.default_rng(seed).normal(size=n)
         noisy = games.noisy(games.additive(truth), 1.0, seed)
         coalitions = make_design("uniform", seed).draw(n, 0, m)
@@ -340,6 +332,7 @@ def test_slopes_that_fall_with_the_size_are_found_and_credited():
     assert (credits.high - credits.low).mean() < (one_slope.high - one_slope.low).mean()
 
 
+@pytest.mark.slow
 def test_null_player_and_twins_hold_within_the_intervals():
     # Contributor 0 changes nothing; 1 and 2 are interchangeable; interactions and diminishing returns among the rest.
     n, m = 10, 120
@@ -366,7 +359,7 @@ def test_null_player_and_twins_hold_within_the_intervals():
 def test_about_as_many_evaluations_as_parameters_leave_no_blind_faith(n, m):
     """There the slopes fit the values exactly, and a likelihood alone sees no noise: 73 % coverage at (8, 11)."""
     covered, widths = [], []
-    for seed in range(60):
+    for seed in range(40):
         random = np.random.default_rng(1000 * n + seed)
         truth = random.normal(size=n)
         coalitions = make_design("uniform", seed).draw(n, 0, m)

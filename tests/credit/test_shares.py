@@ -49,7 +49,7 @@ def test_ratios_of_normal_numbers_are_covered_at_the_stated_rate(confidence):
 
 
 def test_shares_of_noisy_games_are_covered():
-    runs, hits = 100, []
+    runs, hits = 60, []
     for seed in range(runs):
         generator = np.random.default_rng(seed)
         rows = np.repeat(ALL, 2, axis=0)
@@ -62,7 +62,7 @@ def test_shares_of_noisy_games_are_covered():
         truth = WEIGHTS / 6
         hits.append((low <= truth) & (truth <= high))
         assert ((low <= credits.shares) & (credits.shares <= high)).all()
-    assert np.mean(hits) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(hits) == pytest.approx(0.9, abs=0.035)
 
 
 def test_a_total_that_may_be_zero_bounds_no_share():

@@ -73,7 +73,7 @@ def test_linearity_symmetry_and_null_player(method, a, b, scale):
 @BOTH
 @pytest.mark.parametrize("known", [False, True])
 def test_intervals_cover(method, known):
-    n, runs, noise = 6, 150, 0.7
+    n, runs, noise = 6, 80, 0.7
     game = games.random_game(n, seed=1)
     truth = truth_of(method, game, n)
     errors, claimed, covered = np.empty((3, runs, n))
@@ -84,7 +84,7 @@ def test_intervals_cover(method, known):
         credits = credits_of(method, rows, noisy(rows), empty, full)
         errors[seed], claimed[seed] = credits.values - truth, credits.standard_error
         covered[seed] = (credits.low <= truth) & (truth <= credits.high)
-    assert covered.mean() == pytest.approx(0.95, abs=0.025)
+    assert covered.mean() == pytest.approx(0.95, abs=0.03)
     expected = noise * (1 / 2 + (0 if known else 1 / 3)) ** 0.5
     assert np.sqrt((claimed**2).mean()) == pytest.approx(expected, rel=0.06)
     if not known:
@@ -118,7 +118,7 @@ def test_without_replicates_the_noise_is_not_known(method, empty, full):
 
 def test_missing_contributors_are_named():
     rows = ~np.eye(9, dtype=bool)[[0, 1, 2, 3, 5, 6, 8]]
-    with pytest.raises(UserError, match=r"leave-one-out needs 2 more, .*without contributor 4, 7 \(counted from 0\)"):
+    with pytest.raises(UserError, match=r"leave-one-out needs 2 more, .*without contributor 4, 7"):
         credits_of("leave-one-out", rows, np.ones(7), 0.0, 1.0)
     with pytest.raises(UserError, match=r"needs 9 more, .*of only contributor 0, 1, 2, 3, 4 and 4 others"):
         credits_of("add-one-in", rows, np.ones(7), 0.0, 1.0, "leave-one-out")

@@ -56,7 +56,7 @@ def test_a_finite_design_conforms_as_far_as_it_goes(count):
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        ("ends in silence", r"gives bool \(6, 6\); booleans \(40, 6\) expected"),
+        ("ends in silence", r"gives bool \(6, 6\); expected booleans \(40, 6\)"),
         ("breaks", r"draw\(6, 0, 40\) raises RuntimeError: has 6"),
         ("begins again", r"draw\(6, 6, 1\) gives rows though draw\(6, 0, 7\) raises a UserError"),
         ("counts from the cut", r"draw\(6, 3, 4\) gives rows though draw\(6, 0, 7\) raises a UserError"),
@@ -119,7 +119,7 @@ class Broken(Uniform):
         ("cuts at even rows only", "rows 13 to 26 differ from those of draw"),
         ("ignores exclude", "comes though excluded"),
         ("raises", r"draw\(6, 0, 40\) raises RuntimeError: no more"),
-        ("integers", r"gives int64 \(40, 6\); booleans"),
+        ("integers", r"gives int64 \(40, 6\); expected booleans"),
         ("a list", "gives list"),
         ("transposed", r"gives bool \(6, 40\)"),
         ("fresh every time", "rows 0 to 40 differ"),

@@ -30,15 +30,11 @@ def test_known_answers():
     np.testing.assert_allclose(games.brute_force_shapley(games.unanimity([0, 2], value=4), 4), [2, 0, 2, 0], atol=1e-12)
     # Costs 6, 2, 3: the first 2 shared by three, the next 1 by two, the last 3 by one.
     np.testing.assert_allclose(
-        games.brute_force_shapley(games.airport([6, 2, 3]), 3),
-        [2 / 3 + 1 / 2 + 3, 2 / 3, 2 / 3 + 1 / 2],
-        atol=1e-12,
+        games.brute_force_shapley(games.airport([6, 2, 3]), 3), [2 / 3 + 1 / 2 + 3, 2 / 3, 2 / 3 + 1 / 2], atol=1e-12
     )
     # 50, 49, 1 with a quota of 51: the first is pivotal in 4 of 6 orders, the others in one each.
     np.testing.assert_allclose(
-        games.brute_force_shapley(games.weighted_voting([50, 49, 1], 51), 3),
-        [4 / 6, 1 / 6, 1 / 6],
-        atol=1e-12,
+        games.brute_force_shapley(games.weighted_voting([50, 49, 1], 51), 3), [4 / 6, 1 / 6, 1 / 6], atol=1e-12
     )
 
 

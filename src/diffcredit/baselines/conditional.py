@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 from diffcredit.baselines.protocol import Category, Evidence
-from diffcredit.credit.own_credits import own_credits
+from diffcredit.credit import surrogate_credits
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
 from diffcredit.surrogates import SurrogateValues, tabulate
@@ -48,4 +48,4 @@ class ConditionalShapley:
                 )
             seed = derive_seed(evidence.seed, "surrogates")
             table = tabulate(values.game(prop.name), evidence.contributions.n, self.coalitions, seed)
-        return own_credits(table.coalitions, table.values, table.full, table.size_distribution).values
+        return surrogate_credits(table.coalitions, table.values, table.full, table.size_distribution).values

@@ -81,12 +81,12 @@ def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
 
 def meaning(told: "Pilot", n: int, design: str) -> str:
     """In a sentence: how many evaluations it takes, or that it is hopeless, and what helps."""
-    from diffcredit.credit.pilot import foreseen_evaluations
+    from diffcredit.credit.pilot import evaluations_needed
     from diffcredit.study.pilot import QUIET_ENOUGH, pilot_size
 
     size = pilot_size(n)
     best, likely, worst = (  # however little noise there is, as many as contributors are needed to tell them apart
-        max(n, foreseen_evaluations(ratio, size, n, design, TARGET)) for ratio in (told.high, told.ratio, told.low)
+        max(n, evaluations_needed(ratio, size, n, design, TARGET)) for ratio in (told.high, told.ratio, told.low)
     )
     if told.ratio >= QUIET_ENOUGH:
         return (

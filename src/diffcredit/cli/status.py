@@ -98,7 +98,7 @@ def without_evaluations(study: "Study", facts: "Status") -> str | None:
     """What to say of a study whose recipe the ledger does not know yet."""
     if any(recipe.name == study.recipe.name for recipe in facts.recipes):
         return None
-    most = study.config.stop.rule.most()
+    most = study.config.stop.rule.max_evaluations()
     of = "" if most is None else f" of {1 + study.config.design.full_replicates + most}"
     return f"{study.recipe.name}: 0{of} evaluations; the model is not ready for them yet"
 

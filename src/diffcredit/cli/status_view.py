@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diffcredit.cli.console import duration
-from diffcredit.credit.stopping import Standing
+from diffcredit.credit.stopping import RuleStatus
 from diffcredit.study.status import WINDOW, RecipeStatus, Status
 
 MOST_FAILURES, MOST_WORKERS = 5, 20
@@ -61,7 +61,7 @@ def _pace(facts: Status) -> Table:
     return grid
 
 
-def _rule(facts: Status, rule: Standing, recipe: RecipeStatus) -> Table:
+def _rule(facts: Status, rule: RuleStatus, recipe: RecipeStatus) -> Table:
     """The stopping rule and its parts: what each wants, what is there, and about when it will be reached."""
     grid = _grid(("stops at", "now", "evaluations", "time left"), "stops at")
     made, each = recipe.done - facts.endpoints, recipe.seconds_each
@@ -77,7 +77,7 @@ def _rule(facts: Status, rule: Standing, recipe: RecipeStatus) -> Table:
     return grid
 
 
-def rows(standing: Standing, depth: int = 0) -> Iterator[tuple[int, Standing]]:
+def rows(standing: RuleStatus, depth: int = 0) -> Iterator[tuple[int, RuleStatus]]:
     """A rule and its parts, each with how deep it is nested."""
     yield depth, standing
     for part in standing.parts:

@@ -1,41 +1,60 @@
-"""What a design is, and the checks all designs share."""
+"""The protocol of designs, and the checks all designs share.
+
+Your own design needs a seed and two methods:
+
+>>> import numpy as np
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True)
+... class Singles:
+...     "Each contributor alone, again and again."
+...     seed: int = 0
+...
+...     def draw(self, n, start, count, exclude=()):
+...         out = {int(np.argmax(row)) for row in exclude}
+...         left = [i for i in range(n) if i not in out]
+...         return np.eye(n, dtype=bool)[[left[j % len(left)] for j in range(start, start + count)]]
+...
+...     def size_probabilities(self, n):
+...         return (np.arange(1, n) == 1).astype(float)
+>>> from diffcredit.testing import check_design
+>>> check_design(Singles())
+"""
 
 import operator
 from collections.abc import Iterable
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from diffcredit.errors import UserError
-from diffcredit.util.arrays import BoolArray
+from diffcredit.util.arrays import BoolArray, FloatArray
 
 
 class Design(Protocol):
-    """A sequence of coalitions that follows from a seed alone.
+    """A sequence of coalitions that is determined by a seed.
 
-    Row j depends on the seed, n and ``exclude``, never on how the sequence is cut into draws:
-    ``draw(n, 0, 100)[40:]`` equals ``draw(n, 40, 60)``. A finite design raises a UserError beyond its end.
+    Row j depends on the seed, n and ``exclude``, never on how the sequence is cut into draws: ``draw(n, 0, 100)[40:]``
+    equals ``draw(n, 40, 60)``. A finite design raises a UserError beyond its end. Safe to call from several threads.
     """
 
     @property
     def seed(self) -> int: ...
 
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:
-        """Rows start … start + count − 1 as (count, n) booleans, none of them in ``exclude``."""
+        """Return rows start … start + count − 1 as (count, n) booleans, none of them in ``exclude``."""
         ...
 
-    def size_probabilities(self, n: int) -> NDArray[np.float64]:
-        """(n−1,): the probability that a coalition has size 1, …, n−1."""
+    def size_probabilities(self, n: int) -> FloatArray:
+        """Return (n−1,): the probability that a coalition has size 1, …, n−1."""
         ...
 
 
 def as_integer(name: str, number: int) -> int:
-    """``number`` as Python's integer, whatever its width."""
+    """Return ``number`` as a Python integer, whatever its width. Raise UserError if it is none."""
     try:
         return int(operator.index(number))
     except TypeError:
-        raise UserError(f"{name}: {number!r}; an integer is expected") from None
+        raise UserError(f"{name}: {number!r}; expected an integer") from None
 
 
 def check_contributors(n: int) -> None:

@@ -1,7 +1,7 @@
-"""Random coalitions of a given size: excluded ones never, repeated ones where the design says so."""
+"""Random coalitions of a given size, with exclusions, without replacement, and in complement pairs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import comb
 
 import numpy as np
@@ -13,25 +13,25 @@ from diffcredit.util.seeds import derive_seed
 
 
 def stream(name: str, seed: int, n: int, *index: int) -> np.random.Generator:
-    """A design's random stream; with one an index, redrawing one row leaves all others as they are."""
+    """Return a design's random stream; one per ``index``, so that redrawing a row leaves the others as they are."""
     return np.random.Generator(np.random.PCG64(derive_seed("coalitions", name, seed, n, *index)))
 
 
 def random_order(generator: np.random.Generator, n: int) -> np.ndarray:
-    """(n,): a uniformly random permutation of 0, …, n−1."""
+    """Return (n,): a uniformly random permutation of 0, …, n−1."""
     # Sorting uniforms uses only the most stable part of numpy's random stream, unlike choice or permutation.
     return np.argsort(generator.random(n), kind="stable")
 
 
 def random_coalition(generator: np.random.Generator, n: int, size: int) -> BoolArray:
-    """(n,): a uniformly random coalition of ``size`` members."""
+    """Return (n,): a uniformly random coalition of ``size`` members."""
     row = np.zeros(n, dtype=np.bool_)
     row[random_order(generator, n)[:size]] = True
     return row
 
 
 def stack(rows: Sequence[BoolArray], n: int) -> BoolArray:
-    """(len(rows), n), also of no rows at all."""
+    """Return (len(rows), n), even if there are no rows."""
     return np.array(rows, dtype=np.bool_).reshape(-1, n)
 
 
@@ -54,7 +54,7 @@ class Allowed:
         return row.tobytes() not in self._excluded
 
     def count(self, size: int) -> int:
-        """How many coalitions of ``size`` there are; none is an error."""
+        """Return how many coalitions of ``size`` there are. Raise UserError if there is none."""
         if size not in self._counts:
             self._counts[size] = comb(self.n, size) - self._excluded_of_size[size]
         if self._counts[size] == 0:
@@ -62,7 +62,7 @@ class Allowed:
         return self._counts[size]
 
     def draw(self, generator: np.random.Generator, size: int) -> BoolArray:
-        """(n,): any coalition of ``size``, each as probable as the others."""
+        """Return (n,): a uniformly random coalition of ``size``."""
         self.count(size)
         row = random_coalition(generator, self.n, size)
         while row not in self:
@@ -71,7 +71,7 @@ class Allowed:
 
 
 class Urn(Allowed):
-    """The same, drawn without replacement: none of a size comes again before all of that size came as often."""
+    """`Allowed` without replacement: a coalition comes again only when all of its size have come as often."""
 
     def __init__(self, n: int, exclude: Iterable[ArrayLike]) -> None:
         super().__init__(n, exclude)
@@ -83,7 +83,7 @@ class Urn(Allowed):
         return row
 
     def candidates(self, generator: np.random.Generator, size: int, count: int) -> BoolArray:
-        """(1..count, n): coalitions of ``size`` that could be drawn next; `take` one of them."""
+        """Return (1..count, n): coalitions of ``size`` that may come next; `take` one of them."""
         first = self._peek(generator, size)
         orders = np.argsort(generator.random((count - 1, self.n)), axis=1, kind="stable")
         others = np.zeros((count - 1, self.n), dtype=np.bool_)
@@ -101,17 +101,30 @@ class Urn(Allowed):
         return row
 
     def take(self, row: BoolArray) -> None:
-        """Counts ``row`` as drawn."""
+        """Count ``row`` as drawn."""
         self._taken[int(row.sum())].add(row.tobytes())
 
 
 def draw_sizes(
     name: str, seed: int, n: int, sizes: Sequence[int], start: int, exclude: Iterable[ArrayLike]
 ) -> BoolArray:
-    """(len(sizes) − start, n): one coalition a size from an urn, less the first ``start``.
+    """Return (len(sizes) − start, n): one coalition per size without replacement, without the first ``start``.
 
-    Rows before ``start`` are drawn too: what they took must not come again.
+    Rows before ``start`` are drawn too, since they must not come again.
     """
     urn = Urn(n, exclude)
     rows = [urn.draw(stream(name, seed, n, index), size) for index, size in enumerate(sizes)]
     return stack(rows[start:], n)
+
+
+def with_complements(exclude: Iterable[ArrayLike]) -> Iterator[BoolArray]:
+    """Yield each excluded coalition and its complement: what the first row of a pair must not be."""
+    for vector in exclude:
+        row = np.asarray(vector, dtype=np.bool_)
+        yield row
+        yield ~row
+
+
+def paired(firsts: BoolArray) -> BoolArray:
+    """Return (2m, n): each of the (m, n) rows, followed by its complement."""
+    return np.stack([firsts, ~firsts], axis=1).reshape(-1, firsts.shape[1])

@@ -3,25 +3,19 @@
 import re
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from diffcredit.coalitions.add_one_in import AddOneIn
 from diffcredit.coalitions.design import Design, as_integer
-from diffcredit.coalitions.exhaustive import Exhaustive
-from diffcredit.coalitions.half import Half
-from diffcredit.coalitions.kernel import Kernel
-from diffcredit.coalitions.kernel_paired import KernelPaired
-from diffcredit.coalitions.leave_one_out import LeaveOneOut
+from diffcredit.coalitions.finite import AddOneIn, Exhaustive, LeaveOneOut
+from diffcredit.coalitions.half import Half, Mix
+from diffcredit.coalitions.kernel import Kernel, KernelPaired
 from diffcredit.coalitions.leverage import Leverage
-from diffcredit.coalitions.mix import Mix
 from diffcredit.coalitions.permutation import Permutation
 from diffcredit.coalitions.subset import Subset
 from diffcredit.coalitions.uniform import Uniform
 from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
 
-# Names as errors and docs list them. A design "family(alpha)" is asked for with a number between 0 and 1 for alpha
-# and is made from that number and the seed, all others from the seed alone.
+# Names as errors and docs list them. "family(alpha)" stands for a number between 0 and 1 in place of alpha; such a
+# design is made from that number and the seed, all others from the seed alone.
 DESIGNS: dict[str, Callable[..., Design]] = {
     "add-one-in": AddOneIn,
     "exhaustive": Exhaustive,
@@ -38,8 +32,8 @@ DESIGNS: dict[str, Callable[..., Design]] = {
 
 
 def make_design(name: str, seed: int = 0) -> Design:
-    """The design called ``name``, such as "uniform" or "subset(0.5)"; the same seed gives the same coalitions on
-    every machine."""
+    """Return the design ``name``, such as "uniform" or "subset(0.5)". The same seed gives the same coalitions on every
+    machine. Raise UserError if there is no such design."""
     parametrised = re.fullmatch(r"(.*)\((.*)\)", str(name))
     listed = f"{parametrised[1]}(alpha)" if parametrised else str(name)
     if listed not in DESIGNS:
@@ -48,8 +42,8 @@ def make_design(name: str, seed: int = 0) -> Design:
     return DESIGNS[listed](*arguments, as_integer("seed", seed))
 
 
-def size_probabilities(name: str, n: int) -> NDArray[np.float64]:
-    """(n−1,): how probable sizes 1, …, n−1 are under the design called ``name``."""
+def size_probabilities(name: str, n: int) -> FloatArray:
+    """Return (n−1,): the probabilities of the sizes 1, …, n−1 under the design ``name``."""
     return make_design(name).size_probabilities(n)
 
 

@@ -1,9 +1,9 @@
-"""Coalitions that overlap with earlier ones as evenly as can be had.
+"""Coalitions that overlap with earlier ones as evenly as possible.
 
-With random members the columns of a design are correlated by chance, and a regression of m evaluations on n
-contributors pays for it with a variance larger by m/(m − n). Two coalitions of sizes s and t share s·t/n members
-on average; of several candidates the one is taken whose overlaps with all earlier rows stray least from that. Which
-contributor is which plays no part in it, so that each row by itself is still any coalition of its size.
+With random members the columns of a design are correlated by chance, which multiplies the variance of a regression of m
+evaluations on n contributors by m/(m − n). Two coalitions of sizes s and t share s·t/n members on average. Among
+several candidates, the one whose overlaps with all earlier rows deviate least from that is taken. This does not depend
+on which contributor is which, so each row by itself is still uniformly random among the coalitions of its size.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from diffcredit.coalitions.members import Urn, stack, stream
 from diffcredit.util.arrays import BoolArray
 
 CANDIDATES = 32
-# Candidates are fewer from where candidates × rows × contributors exceed this. Which rows a design has rests on it:
+# There are fewer candidates once candidates × rows × contributors exceeds this. It determines the rows of a design, so
 # it must never change.
 OVERLAPS = 10_000_000
 
@@ -23,26 +23,26 @@ OVERLAPS = 10_000_000
 def draw_spread(
     name: str, seed: int, n: int, sizes: Sequence[int], start: int, exclude: Iterable[ArrayLike]
 ) -> BoolArray:
-    """(len(sizes) − start, n): one coalition a size from an urn, each the best of several, less the first ``start``.
+    """Return (len(sizes) − start, n): one coalition per size, each the best of several, without the first ``start``.
 
-    Rows before ``start`` are drawn too: later ones depend on them.
+    Rows before ``start`` are drawn too, since later ones depend on them.
     """
-    urn, strays, rows = Urn(n, exclude), Strays(n), []
+    urn, overlaps, rows = Urn(n, exclude), OverlapDeviations(n), []
     for index, size in enumerate(sizes):
         count = max(1, min(CANDIDATES, OVERLAPS // (n * (index + 1))))
         candidates = urn.candidates(stream(name, seed, n, index), size, count)
-        best = candidates[int(np.argmin(strays.of(candidates, size))) if len(candidates) > 1 else 0]
+        best = candidates[int(np.argmin(overlaps.of(candidates, size))) if len(candidates) > 1 else 0]
         urn.take(best)
-        strays.add(best, size)
+        overlaps.add(best, size)
         rows.append(best)
     return stack(rows[start:], n)
 
 
-class Strays:
-    """How far a coalition's overlaps with rows so far stray from the average, in a time that does not grow with them.
+class OverlapDeviations:
+    """Squared deviations of a coalition's overlaps with the rows so far, in a time that does not grow with the rows.
 
-    With S as a vector of 0 and 1, Σ_j (n|S ∩ S_j| − s·s_j)² = n² Sᵀ(Σ S_jS_jᵀ)S − 2ns Sᵀ(Σ s_jS_j) + s² Σ s_j²: the
-    three sums are all that is needed of rows. They take n rows at a time, which is faster than one by one.
+    With S as a vector of 0 and 1, Σ_j (n|S ∩ S_j| − s·s_j)² = n² Sᵀ(Σ S_jS_jᵀ)S − 2ns Sᵀ(Σ s_jS_j) + s² Σ s_j², so
+    three sums over the rows suffice. They are updated every n rows, which is faster than after each.
     """
 
     def __init__(self, n: int) -> None:
@@ -62,13 +62,13 @@ class Strays:
             self._latest = 0
 
     def of(self, candidates: BoolArray, size: int) -> NDArray[np.int64]:
-        """(k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² of each candidate S (k, n). In whole numbers, so that every machine
-        chooses alike."""
+        """Return (k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² for each candidate S (k, n), in integers, so that every machine
+        makes the same choice."""
         n, latest, table = self._n, self._latest, candidates.astype(np.float32)
         overlaps = (table @ self._rows[:latest].T).astype(np.int64)
-        strays = ((n * overlaps - size * self._sizes[:latest]) ** 2).sum(axis=1)
+        latest_rows = ((n * overlaps - size * self._sizes[:latest]) ** 2).sum(axis=1)
         if not self._squares:
-            return strays
+            return latest_rows
         pairs = ((table @ self._pairs) * table).sum(axis=1).astype(np.int64)
         weighted = (table @ self._weighted).astype(np.int64)
-        return strays + n**2 * pairs - 2 * n * size * weighted + size**2 * self._squares
+        return latest_rows + n**2 * pairs - 2 * n * size * weighted + size**2 * self._squares

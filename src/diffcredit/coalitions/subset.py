@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from diffcredit.coalitions.design import check_request
 from diffcredit.coalitions.members import draw_sizes
 from diffcredit.coalitions.sizes import one_size
-from diffcredit.util.arrays import BoolArray
+from diffcredit.util.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Subset:
     alpha: float
     seed: int = 0
 
-    def size_probabilities(self, n: int) -> NDArray[np.float64]:
+    def size_probabilities(self, n: int) -> FloatArray:
         return one_size(n, self._size(n))
 
     def draw(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike] = ()) -> BoolArray:

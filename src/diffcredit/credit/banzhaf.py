@@ -1,16 +1,16 @@
-"""The Banzhaf value: what a contributor adds on average when every other one tosses a fair coin to join.
+"""The Banzhaf value: the mean marginal contribution if every other contributor joins by a fair coin.
 
 β_i = 2^(1−n) Σ_{S∌i} (F(S∪{i}) − F(S)). Write χ_T(S) = ∏_{i∈T} (2x_i − 1). Under fair coins the χ_T are orthonormal,
-and β_i/2 is F's coefficient of χ_{i}: regressing F on 1 and the centred indicators x_i − ½ gives β, and a regressor
-made of the χ_T of two and more contributors can be added without changing what the slopes converge to. Those of them
-that depend on the size alone are the Krawtchouk polynomials K_d(s) = Σ_{|T|=d} χ_T of degree d ≥ 2: the curvature of F
-in the size. The linear trend in the size, K_1, is part of the values and stays.
+and β_i/2 is F's coefficient of χ_{i}. So regressing F on 1 and the centred indicators x_i − ½ gives β, and regressors
+made of the χ_T of two or more contributors can be added without changing the limit of the slopes. Those that depend on
+the size alone are the Krawtchouk polynomials K_d(s) = Σ_{|T|=d} χ_T of degree d ≥ 2: the curvature of F in the size.
+The linear trend in the size, K_1, is part of the values and stays.
 
 The empty and the full coalition have probability 2⁻ⁿ each. They are known and not drawn, so their part in β_i is added
-exactly: 2^(1−n) times F(N) − F(∅), less what a regression has foretold of it. As rows of the regression, an F(∅) far
-from all other values would bend the curvature.
+exactly: 2^(1−n) times F(N) − F(∅), minus the regression's prediction of it. As rows of the regression, an F(∅) far
+from all other values would distort the curvature.
 
-Banzhaf values do not sum to F(N) − F(∅); the diagnostic ``sum`` is what they sum to.
+Banzhaf values do not sum to F(N) − F(∅); the diagnostic ``sum`` is their sum.
 """
 
 from math import comb, ldexp
@@ -21,33 +21,33 @@ from numpy.typing import NDArray
 from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
 IntArray = NDArray[np.intp]
 
-# Polynomials of higher degree remove next to nothing where fair coins put their weight.
+# Polynomials of higher degree explain almost nothing at the sizes that fair coins draw.
 HIGHEST_DEGREE = 4
-# Sizes that fair coins draw with this probability in all may be missing from a table.
+# Sizes with this total probability under fair coins may be missing from a table.
 NEGLIGIBLE = 0.01
-# Weights of far-off sizes underflow; this part of the largest weight is as good as none.
+# Weights of rare sizes underflow; they are raised to this part of the largest weight.
 LEAST_WEIGHT = 1e-30
 
 
-def banzhaf(table: Table, confidence: float) -> Credits:
-    """Banzhaf values by least squares on x − ½, with importance weights where sizes were not drawn by fair coins.
+def banzhaf(table: GameTable, confidence: float) -> Credits:
+    """Estimate Banzhaf values by least squares on x − ½, with importance weights if sizes were not drawn by fair coins.
 
-    Regressed out beside the constant: K_2, K_3 and K_4 of the size (see above). Exact when all coalitions are given.
-    Interval: HC3 with Student's t. What the regression misses of F counts as noise, also when nothing is left to draw;
-    where it misses nothing, having as many coefficients as coalitions, the interval is infinite.
+    The constant and K_2, K_3 and K_4 of the size are regressed out. Exact if all coalitions are given. Interval: HC3
+    with Student's t. What the regression misses of F counts as noise, even if no coalition is left to draw. With as
+    many coefficients as coalitions the noise is not known and the interval is infinite.
     """
     n, y = table.n, table.about_mean.values
     importance = _importance(table, "banzhaf")
     nuisance = _curvature(table.sizes, n, _highest_degree(table.sizes))
-    # Of two contributors the sum of the slopes is not told, but nor does it count: n·2^(1−n) = 1.
-    slopes_told = n - 1 if n == 2 else n
-    parameters = slopes_told + nuisance.shape[1]
+    # With two contributors the sum of the slopes is not identified, nor needed: n·2^(1−n) = 1.
+    identifiable = n - 1 if n == 2 else n
+    parameters = identifiable + nuisance.shape[1]
     table.require(parameters, "banzhaf")
     effective = float(importance.sum() ** 2 / (importance**2).sum())
     if effective < parameters - 1e-6:
@@ -58,17 +58,17 @@ def banzhaf(table: Table, confidence: float) -> Credits:
         )
     x, weights = table.coalitions.astype(np.float64) - 0.5, table.replicates * importance
     regression = regress(x, nuisance, weights)
-    told_apart = len(regression.information)
-    if told_apart < slopes_told:
+    identified = len(regression.information)
+    if identified < identifiable:
         raise UserError(
-            f"{table.evaluations} evaluations of {n} contributors: banzhaf needs coalitions that tell all contributors "
-            f"and the constant apart, at least {slopes_told - told_apart} more"
+            f"{table.evaluations} evaluations of {n} contributors: banzhaf needs coalitions that distinguish all "
+            f"contributors and the constant, at least {identifiable - identified} more"
         )
     fit = regression.fit(ridge=0.0)
     ends = _curvature(np.array([0, n]), n, nuisance.shape[1])
-    foretold = fit.linear_map.sum(axis=0) + (ends[1] - ends[0]) @ fit.nuisance_map(x)
+    predicted = fit.linear_map.sum(axis=0) + (ends[1] - ends[0]) @ fit.nuisance_map(x)
     part = ldexp(2.0, -n)
-    slopes = fit.linear_map - part * foretold
+    slopes = fit.linear_map - part * predicted
     degrees = effective - parameters
     known = degrees >= 1
     residuals = fit.residuals(y)
@@ -79,26 +79,26 @@ def banzhaf(table: Table, confidence: float) -> Credits:
     return _credits(table, "banzhaf", values, influence, noise, confidence, weights, degrees if known else None)
 
 
-def banzhaf_msr(table: Table, confidence: float) -> Credits:
-    """Banzhaf values by maximum sample reuse (Wang and Jia 2023): the mean of F over the coalitions with a contributor
-    less the mean over those without, with importance weights where sizes were not drawn by fair coins.
+def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
+    """Estimate Banzhaf values by maximum sample reuse (Wang and Jia 2023).
 
-    Each mean is divided by its own weights' sum, so that a constant added to F changes nothing. Sums divided by their
-    expectation, (2/m) Σ_j (2x_ji − 1) F(S_j), and regressions without a constant turn the level F̄ of the values into
-    noise of deviation 2|F̄|/√m in every credit, which is most of the noise where F̄ is far from 0.
-    What the other contributors add is noise to these means; :func:`banzhaf` takes out its linear part, where there are
-    several times more evaluations than contributors. This one works with fewer. Exact when all coalitions are given.
-    Interval: the jackknife over units with Student's t, too wide for designs that spread members evenly; infinite where
-    a mean is of one coalition alone.
+    A credit is the mean of F over the coalitions with a contributor minus the mean over those without, with importance
+    weights if sizes were not drawn by fair coins. Each mean is divided by the sum of its own weights, so that a
+    constant added to F changes nothing. Dividing by the expected sum, (2/m) Σ_j (2x_ji − 1) F(S_j), would turn the
+    level F̄ of the values into noise of deviation 2|F̄|/√m in every credit.
+
+    What other contributors add is noise to these means. `banzhaf` removes its linear part but needs several times more
+    evaluations than contributors; this method works with fewer. Exact if all coalitions are given. Interval: the
+    jackknife over units with Student's t, too wide for designs that spread members evenly; infinite if a mean is over a
+    single coalition.
     """
     table.require(2, "banzhaf-msr")
     within = table.coalitions.T
-    lonely = ~within.any(axis=1) | within.all(axis=1)
-    if lonely.any():
+    constant = ~within.any(axis=1) | within.all(axis=1)
+    if constant.any():
         raise UserError(
             f"{table.evaluations} evaluations of {table.n} contributors: banzhaf-msr needs coalitions with and without "
-            f"each; contributor {int(np.argmax(lonely))} (counted from 0) is in all or in none, at least 1 more is "
-            "needed"
+            f"each; contributor {table.names[int(np.argmax(constant))]} is in all or in none, at least 1 more is needed"
         )
     w = table.replicates * _importance(table, "banzhaf-msr")
     y = table.about_mean.values
@@ -108,7 +108,7 @@ def banzhaf_msr(table: Table, confidence: float) -> Credits:
     part = ldexp(2.0, -table.n)
     slopes = np.where(within, w / sums[0][:, None], -w / sums[1][:, None])
     known = min(within.sum(axis=1).min(), (~within).sum(axis=1).min()) > 1
-    # Leaving row j out of its mean changes it by w_j (y_j − mean)/(W − w_j).
+    # Without row j its mean changes by w_j (y_j − mean)/(W − w_j).
     free = np.maximum(1 - np.abs(slopes), LEAST_WEIGHT)
     deviations = np.where(within, y - means[0][:, None], y - means[1][:, None])
     influence = (1 - part) * unit_sums(slopes * deviations / free, table.units)
@@ -119,8 +119,8 @@ def banzhaf_msr(table: Table, confidence: float) -> Credits:
     return _credits(table, "banzhaf-msr", values, influence, noise, confidence, w, degrees)
 
 
-def _importance(table: Table, method: str) -> FloatArray:
-    """(m,): how much more often fair coins draw a coalition's size than the table's design."""
+def _importance(table: GameTable, method: str) -> FloatArray:
+    """Return (m,): the probability of a row's size under fair coins over that under the table's design."""
     target = size_probabilities("half", table.n)
     undrawn = table.sizes_drawn.probabilities == 0
     if target[undrawn].sum() > NEGLIGIBLE:
@@ -133,12 +133,12 @@ def _importance(table: Table, method: str) -> FloatArray:
 
 
 def _highest_degree(sizes: IntArray) -> int:
-    """Half a degree a distinct size, so that the polynomials never fit every size exactly."""
+    """Return at most half a degree per distinct size, so that the polynomials never fit every size exactly."""
     return max(1, min(HIGHEST_DEGREE, len(np.unique(sizes)) // 2))
 
 
 def _curvature(sizes: IntArray, n: int, highest: int) -> FloatArray:
-    """(m, highest): 1 and the Krawtchouk polynomials of degree 2, …, highest, scaled to variance 1 under fair coins.
+    """Return (m, highest): 1 and the Krawtchouk polynomials of degree 2, …, highest, of variance 1 under fair coins.
 
     (d+1) K_{d+1} = u K_d − (n−d+1) K_{d−1}, u = 2s − n, K_0 = 1, K_1 = u; Σ_s C(n,s) 2⁻ⁿ K_d² = C(n,d).
     """
@@ -151,7 +151,7 @@ def _curvature(sizes: IntArray, n: int, highest: int) -> FloatArray:
 
 
 def _credits(
-    table: Table,
+    table: GameTable,
     method: str,
     values: FloatArray,
     influence: FloatArray,
@@ -160,16 +160,16 @@ def _credits(
     weights: FloatArray,
     degrees: float | None,
 ) -> Credits:
-    """With the endpoints' noise added to ``influence`` (n, u); degrees None: the errors are not known."""
+    """Return the credits, with the endpoints' noise added to ``influence`` (n, u)."""
     endpoints = ldexp(2.0, -table.n) * table.n * endpoint_influence(table, noise)
     influence = np.hstack([influence, endpoints])
     return Credits.of(
         table,
         method,
         values,
-        np.full_like(influence, np.inf) if degrees is None else influence,
+        influence,
         confidence=confidence,
-        degrees=1 if degrees is None else degrees,
+        degrees=degrees,
         residuals=True,
         diagnostics={
             "sigma": np.inf if degrees is None else noise**0.5,

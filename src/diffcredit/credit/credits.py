@@ -1,8 +1,30 @@
-"""What an estimate returns."""
+"""`Credits`: one number per contributor with its interval, as `estimate` returns it.
 
-from collections.abc import Sequence
+>>> from diffcredit import estimate, make_design
+>>> coalitions = make_design("exhaustive").draw(3, 0, 6)
+>>> values = coalitions @ [3.0, 1.0, -1.0]
+>>> credits = estimate(coalitions, values, empty=0.0, full=3.0, method="exact", names=["Ada", "Ben", "Cy"])
+>>> credits
+Credits of 3 contributors by exact from 6 evaluations, with 95 % intervals
+F(all) = 3.0, F(none) = 0.0, the credits sum to 3.0
+contributor  credit   low  high
+Ada             3.0   3.0   3.0
+Ben             1.0   1.0   1.0
+Cy             -1.0  -1.0  -1.0
+
+Beyond `values`, `low` and `high` there are `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`,
+`plot`, `save` and `load`. Credits of several properties measured by the same evaluations add up: ``0.7 * a + 0.3 * b``
+are the credits for the property 0.7·F_a + 0.3·F_b (`diffcredit.credit.mixing` says what their intervals assume).
+
+Pitfalls: a small standard error is not closeness to the truth. It says that more coalitions would change little, for
+this base model, this retraining and these initial noises. An interval covers for its own contributor, or on average
+over the contributors (``shapley``), not for all at once. Shares mean nothing if F(N) − F(∅) may be 0; their intervals
+are then infinite.
+"""
+
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -10,42 +32,42 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from diffcredit.credit import interop
+from diffcredit.credit import display, files, interop, mixing
 from diffcredit.credit.critical_value import robust_critical_value
 from diffcredit.credit.ranks import rank_intervals
 from diffcredit.credit.shares import ratio_intervals
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
 
 if TYPE_CHECKING:
     import pandas
     import shapiq
+    from matplotlib.axes import Axes
 
 IntArray = NDArray[np.intp]
 
-# Relative to the largest number involved: credits whose sum is this near to F(N) − F(∅) share it out.
+# Relative to the largest number involved: how far the credits' sum may be from F(N) − F(∅) by rounding.
 ROUNDING = 1e-9
-# Of the largest number involved: credits that differ by less are equal.
+# Credits are equal if they agree in this many digits, counted from the largest number involved.
 DIGITS = 12
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Credits:
-    """One credit a contributor, in the units of the property, with its interval.
+    """One credit per contributor, in the unit of the property, with its interval.
 
-    ``values``, ``low``, ``high`` and ``standard_error`` are (n,). ``standard_error`` is the root of the expected
-    squared error: sampling variance plus, where the method shrinks, the second moment of its bias.
-    ``evaluations`` counts those of coalitions, endpoints apart; ``empty`` and ``full`` are F(∅) and F(N).
-    A low standard error says that more coalitions would change little, for this base model, this retraining
-    and these initial noises; it says nothing about others.
+    ``values``, ``low``, ``high`` and ``standard_error`` are (n,), in the order of ``names``. ``standard_error`` is the
+    root mean squared error: sampling variance plus, if the method shrinks, the second moment of its bias.
+    ``evaluations`` counts those of coalitions without the endpoints; ``empty`` and ``full`` are F(∅) and F(N).
+    ``property_name`` and ``unit`` are for readers, "" if not known.
 
-    ``influence`` (n, u + 2) tells where the sampling error comes from: its first u columns are what each unit
-    (a coalition, with its complement) adds to each credit's error, the last two what F(∅) and F(N) add, so that
-    influence · influenceᵀ is the covariance of the errors. Where ``residuals``, the units' columns are signed
-    residuals, and another property's beside them tell how the errors of the two go together; else they are only
-    deviations. ``bias`` (n,) is the root of the bias's second moment, and ``degrees`` the degrees of freedom of the
-    noise.
+    ``influence`` (n, u + 2) splits the sampling error by source: column k holds what sampling unit k (a coalition and
+    its complement) adds to each credit's error, the last two columns what F(∅) and F(N) add. influence · influenceᵀ
+    is the covariance of the errors. If ``residuals``, the units' columns are signed residuals, and comparing them
+    with another property's shows how the errors of the two are correlated; otherwise they are only deviations.
+    ``bias`` (n,) is the root of the bias's second moment, ``degrees`` the degrees of freedom of the noise. ``parts``
+    are the weighted properties of a mix.
     """
 
     values: FloatArray
@@ -56,31 +78,39 @@ class Credits:
     empty: float
     full: float
     diagnostics: dict[str, float]
-    influence: FloatArray = field(repr=False)
-    residuals: bool = field(repr=False)
-    bias: FloatArray = field(repr=False)
-    degrees: float = field(repr=False)
-    table: Table = field(repr=False)
+    influence: FloatArray
+    residuals: bool
+    bias: FloatArray
+    degrees: float
+    table: GameTable
+    property_name: str = ""
+    unit: str = ""
+    parts: "tuple[tuple[float, Credits], ...]" = field(default=())
+
+    __array_ufunc__ = None  # so that np.float64(0.7) * credits is left to Credits
 
     @classmethod
     def of(
         cls,
-        table: Table,
+        table: GameTable,
         method: str,
         values: FloatArray,
         influence: FloatArray,
         *,
         confidence: float,
         bias: FloatArray | None = None,
-        degrees: float = np.inf,
+        degrees: float | None = np.inf,
         residuals: bool = False,
         diagnostics: dict[str, float],
     ) -> Self:
-        """Credits with intervals: values ± c·√N, N the sampling variance.
+        """Return credits with the intervals values ± c·√N, where N is the sampling variance.
 
-        c is Student's quantile for unbiased methods; with bias it is the robust empirical-Bayes critical value
-        cva(m₂), m₂ = bias²/N, which covers at the stated rate on average over the contributors.
+        c is Student's quantile for unbiased methods. With bias it is the robust empirical-Bayes critical value
+        cva(m₂), m₂ = bias²/N, which covers at the stated rate on average over the contributors. If ``degrees`` is
+        None, the noise is not known and intervals are infinite.
         """
+        if degrees is None:
+            influence, degrees = np.full_like(influence, np.inf), 1
         bias = np.zeros(len(values)) if bias is None else bias
         variance = (influence**2).sum(axis=1)
         return cls(
@@ -100,59 +130,61 @@ class Credits:
         )
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """(n,): the contributors' names."""
+        return self.table.names
+
+    @property
     def low(self) -> FloatArray:
-        """(n,): where the interval of each credit begins."""
+        """(n,): the lower ends of the credits' intervals."""
         return self.values - self._half_width
 
     @property
     def high(self) -> FloatArray:
-        """(n,): where it ends."""
+        """(n,): the upper ends of the credits' intervals."""
         return self.values + self._half_width
 
     @cached_property
     def _half_width(self) -> FloatArray:
-        """(n,): computed when it is asked for; who asks for many credits may want no intervals, which take long."""
+        """(n,): computed on first use, since intervals take longer than the credits themselves."""
         return half_width((self.influence**2).sum(axis=1), self.bias, self.degrees, self.confidence)
 
     @property
     def average(self) -> float:
-        """(F(N) − F(∅)) / n: what each would get if all were equal."""
+        """(F(N) − F(∅)) / n: each contributor's credit if all were equal."""
         return (self.full - self.empty) / len(self.values)
 
     @property
     def efficient(self) -> bool:
-        """Whether the credits sum to F(N) − F(∅), up to rounding: true of Shapley values and of their mixes."""
+        """Whether the credits sum to F(N) − F(∅), up to rounding. Shapley values and their mixes do."""
         scale = max(abs(self.empty), abs(self.full), float(np.abs(self.values).max()))
         return abs(float(self.values.sum()) - (self.full - self.empty)) <= ROUNDING * scale * len(self.values)
 
     @cached_property
     def contrast_half_width(self) -> FloatArray:
-        """(n,): half the width of the interval of credit − average. F(∅) and F(N) move all credits alike, and so
-        their errors have no part in it."""
+        """(n,): half the width of the interval of credit − average.
+
+        Errors of F(∅) and F(N) move all credits by the same amount, so they do not count here.
+        """
         variance = (self.influence[:, :-2] ** 2).sum(axis=1)
         return half_width(variance, self.bias, self.degrees, self.confidence)
 
     @property
     def shares(self) -> FloatArray:
-        """(n,): credits as parts of F(N) − F(∅); they sum to 1.
-
-        NaN where there is nothing to share, and where the credits are not `efficient`: these are no parts of
-        F(N) − F(∅), and their own sum measures nothing.
-        """
+        """(n,): credit / (F(N) − F(∅)), which sum to 1. NaN if that total is 0 or the credits are not `efficient`."""
         total = self.full - self.empty
         return self.values / total if total != 0 and self.efficient else np.full_like(self.values, np.nan)
 
     def share_intervals(self) -> tuple[FloatArray, FloatArray]:
-        """(low, high), (n,) each: intervals of the shares at ``confidence``.
+        """Return (low, high), (n,) each: intervals of the shares at ``confidence``.
 
-        A share is 1/n + (credit − average)/T, T = F(N) − F(∅); the two errors are independent (Fieller's interval).
-        −inf, inf where T's own interval holds 0: without a total that is surely there, a share can be anything. NaN
-        where the credits are not `efficient`.
+        A share is 1/n + (credit − average)/T, T = F(N) − F(∅); the errors of the two are independent (Fieller's
+        interval). −inf, inf if T's own interval contains 0. NaN if the credits are not `efficient`.
         """
         n, total = len(self.values), self.full - self.empty
         if not self.efficient:
             return np.full(n, np.nan), np.full(n, np.nan)
-        # Each credit holds one nth of T's error.
+        # Each credit has one nth of T's error.
         variance = n**2 * (self.influence[:1, -2:] ** 2).sum(axis=1)
         total_half_width = half_width(variance, np.zeros(1), self.degrees, self.confidence)[0]
         contrasts = self.values - self.average
@@ -160,79 +192,113 @@ class Credits:
         return 1 / n + low, 1 / n + high
 
     def rank(self, higher_is_better: bool = True) -> IntArray:
-        """(n,): 1 for the most helpful contributor; equal credits share the better rank."""
+        """Return (n,): 1 for the most helpful contributor; equal credits share the better rank."""
         worse = -self.rounded if higher_is_better else self.rounded
         return np.searchsorted(np.sort(worse), worse) + 1
 
     @property
     def rounded(self) -> FloatArray:
-        """(n,): the credits, where what differs by no more than the rounding of F's own numbers is equal."""
+        """(n,): the credits, made equal where they differ by no more than F's own rounding."""
         scale = max(abs(self.empty), abs(self.full), float(np.abs(self.values).max())) or 1.0
         return np.round(self.values / scale, DIGITS) * scale
 
     def rank_intervals(self, higher_is_better: bool = True) -> tuple[IntArray, IntArray]:
-        """(low, high), (n,) each: the best and the worst rank that each contributor may have, at ``confidence``.
+        """Return (low, high), (n,) each: the best and the worst rank each contributor may have, at ``confidence``.
 
-        Each covers for its own contributor, as the credits' intervals do; see `ranks.rank_intervals`.
+        Each interval covers for its own contributor; see `ranks.rank_intervals`.
         """
         signed = self.values if higher_is_better else -self.values
         return rank_intervals(
             signed, self.contrast_half_width, self.influence[:, :-2], self.bias, self.degrees, self.confidence
         )
 
-    def to_frame(self, names: Sequence[str] | None = None, higher_is_better: bool = True) -> "pandas.DataFrame":
-        """One row a contributor, in the order of the coalitions' columns: contributor, credit, low, high,
-        standard_error, rank, rank_low, rank_high, share, share_low, share_high. Needs pandas.
+    def __repr__(self) -> str:
+        return display.text(self)
 
-        names: (n,), the contributors'; their numbers 0..n−1 when None.
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw each credit with its interval, largest first, and return the axes. Needs matplotlib.
+
+        Only the top and the bottom 20 of more than 40 contributors are drawn. An infinite interval is left out.
         """
-        return interop.frame(self, names, higher_is_better)
+        return display.plot(self, ax)
 
-    def to_csv(
-        self, path: Path | str | None = None, names: Sequence[str] | None = None, higher_is_better: bool = True
-    ) -> str | None:
-        """The table of `to_frame` as CSV: written to ``path``, or returned when that is None.
+    def save(self, path: Path | str) -> None:
+        """Write everything `load` needs as JSON: format version, time, parameters, credits and evaluations."""
+        write_text(Path(path), files.to_json(self))
 
-        Numbers that are not finite are left empty; names that a spreadsheet would run as formulae are kept from it.
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Return the credits that `save` wrote, equal to the last bit. Raise UserError for any other file."""
+        return files.read_json(cls, Path(path))
+
+    def __mul__(self, factor: float) -> "Credits":
+        """Return the credits for factor · F; see `diffcredit.credit.mixing`."""
+        return mixing.combine([(float(factor), self)]) if isinstance(factor, Real) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> "Credits":
+        return mixing.combine([(-1.0, self)])
+
+    def __add__(self, other: "Credits") -> "Credits":
+        """Return the credits for the sum of the two properties; see `diffcredit.credit.mixing`."""
+        return mixing.combine([(1.0, self), (1.0, other)]) if isinstance(other, Credits) else NotImplemented
+
+    def __sub__(self, other: "Credits") -> "Credits":
+        return mixing.combine([(1.0, self), (-1.0, other)]) if isinstance(other, Credits) else NotImplemented
+
+    def to_frame(self, higher_is_better: bool = True) -> "pandas.DataFrame":
+        """Return a data frame with one row per contributor, in the order of ``names``. Needs pandas.
+
+        Columns: contributor, credit, low, high, standard_error, rank, rank_low, rank_high, share, share_low and
+        share_high.
         """
-        text = interop.csv_text(self, names, higher_is_better)
+        return interop.frame(self, higher_is_better)
+
+    def to_csv(self, path: Path | str | None = None, higher_is_better: bool = True) -> str | None:
+        """Write the table of `to_frame` to ``path`` as CSV, or return it as text if ``path`` is None.
+
+        Cells of numbers that are not finite are empty. Names that a spreadsheet would run as formulae are escaped.
+        """
+        text = interop.csv_text(self, higher_is_better)
         if path is None:
             return text
         write_text(Path(path), text)
         return None
 
     def to_shapiq(self) -> "shapiq.Game":
-        """The evaluated game: F(∅), F(N) and the values of the table's coalitions, replicates averaged, not
-        normalised. Asked for any other coalition it raises a UserError. Needs shapiq."""
+        """Return the evaluated game with F(∅), F(N) and the mean of each coalition's replicates, not normalised.
+
+        It raises a UserError for coalitions that were not evaluated. Needs shapiq.
+        """
         return interop.shapiq_game(self)
 
     def to_interaction_values(self) -> "shapiq.InteractionValues":
-        """The credits as shapiq's Shapley values ("SV", order 1) above the baseline F(∅), for its plots.
+        """Return the credits as shapiq's Shapley values ("SV", order 1) above the baseline F(∅), for its plots.
 
-        The budget counts evaluations as ``evaluations`` does. Raises a UserError where the credits are not
-        `efficient`. Needs shapiq.
+        Raises a UserError if the credits are not `efficient`. Needs shapiq.
         """
         return interop.interaction_values(self)
 
 
 def half_width(variance: FloatArray, bias: FloatArray, degrees: float, confidence: float) -> FloatArray:
-    """(n,): half of an interval around an estimate with this sampling variance and root mean square bias."""
-    # Student's t for the normal distribution: the noise's variance is itself estimated, the bias's is a bound.
+    """Return (n,): half the width of an interval, given its sampling variance and root mean squared bias."""
+    # Student's t replaces the normal quantile because the noise's variance is estimated; the bias's is a bound.
     level = (1 + confidence) / 2
     spread = np.sqrt(variance) * stdtrit(degrees, level) / stdtrit(np.inf, level)
     m2 = np.divide(bias**2, spread**2, out=np.zeros_like(variance), where=variance > 0)
-    # Of a bias alone no more than its second moment is known: Chebyshev, which is also cva's limit.
+    # Without noise only the bias's second moment is known: Chebyshev's inequality, which is also cva's limit.
     return np.where(variance > 0, robust_critical_value(m2, confidence) * spread, bias / np.sqrt(1 - confidence))
 
 
-def endpoint_influence(table: Table, noise: float) -> FloatArray:
-    """(n, 2): what the errors of F(∅) and F(N) add to each credit, through the level (F(N) − F(∅))/n."""
+def endpoint_influence(table: GameTable, noise: float) -> FloatArray:
+    """Return (n, 2): what the errors of F(∅) and F(N) add to each credit, through the level (F(N) − F(∅))/n."""
     empty, full = table.endpoint_variances(noise)
     return np.tile(np.sqrt([empty, full]) / table.n, (table.n, 1)) * [-1, 1]
 
 
 def unit_sums(columns: FloatArray, units: NDArray[np.intp]) -> FloatArray:
-    """(n, u): the columns (n, m) added up within units 0..u−1."""
+    """Return (n, u): the columns (n, m) summed within units 0..u−1."""
     count = int(units.max(initial=-1)) + 1
     if count == columns.shape[1]:
         return columns

@@ -10,11 +10,11 @@ from diffcredit.util.arrays import FloatArray
 
 
 def robust_critical_value(m2: ArrayLike, confidence: float = 0.95) -> FloatArray:
-    """cva: the c for which estimate ± c·(standard deviation) covers with at least ``confidence`` on average,
-    whatever the distribution of the normalised bias b with E[b²] = ``m2``. Elementwise; cva(0) = 1.96.
+    """Return cva(m₂): the c for which estimate ± c·(standard deviation) covers with ``confidence`` on average.
 
-    With bias b, ± c misses with probability r(b, c) = Φ(−c−b) + Φ(−c+b). The worst distribution puts weight
-    on b = 0 and one other point, or on one point alone.
+    It does so for any distribution of the normalised bias b with E[b²] = ``m2``. Elementwise; cva(0) = 1.96. With bias
+    b, ± c misses with probability r(b, c) = Φ(−c−b) + Φ(−c+b). The worst distribution puts its weight on b = 0 and one
+    other point, or on one point alone.
     """
     second_moment = np.asarray(m2, dtype=np.float64)
     alpha = 1 - confidence
@@ -22,19 +22,19 @@ def robust_critical_value(m2: ArrayLike, confidence: float = 0.95) -> FloatArray
     def excess_coverage(c: FloatArray) -> tuple[FloatArray, FloatArray]:
         t = np.maximum(second_moment, tangent_point(c))
         share, b = second_moment / t, np.sqrt(t)
-        # The worst point moves with c, but at the worst point its movement does not count.
+        # The worst point depends on c, but at a maximum that does not change the derivative.
         slope = (1 - share) * _density(0.0, c) + share * _density(b, c)
         return alpha - (1 - share) * _noncoverage(0.0, c) - share * _noncoverage(b, c), slope
 
-    # Chebyshev: E[(b + noise)²] = m2 + 1, so that ± √((m2 + 1)/α) always covers.
+    # Chebyshev: E[(b + noise)²] = m2 + 1, so ± √((m2 + 1)/α) always covers.
     return _root(excess_coverage, np.zeros_like(second_moment), np.sqrt((second_moment + 1) / alpha))
 
 
 def tangent_point(c: FloatArray) -> FloatArray:
-    """t₀ = b₀², where the chord from (0, r(0)) touches r over t = b²: r(b₀) − r(0) = b₀/2 · r′(b₀).
+    """Return t₀ = b₀², where the chord from (0, r(0)) touches r over t = b²: r(b₀) − r(0) = b₀/2 · r′(b₀).
 
-    r is first convex in t (for c > √3), then concave: its least concave majorant, the worst non-coverage for
-    a given E[t], is the chord up to t₀ and r itself beyond.
+    r is first convex in t (for c > √3), then concave. Its least concave majorant, the worst non-coverage for a given
+    E[t], is the chord up to t₀ and r itself beyond.
     """
 
     def above_chord(b: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -63,8 +63,10 @@ def _normal(z: FloatArray) -> FloatArray:
 def _root(
     function: Callable[[FloatArray], tuple[FloatArray, FloatArray]], low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """Elementwise zeros of an increasing function, given with its slope: Newton's steps where they at least
-    halve the last one and stay between the ends, halvings elsewhere."""
+    """Return elementwise zeros of an increasing function that is given with its slope.
+
+    Takes Newton's steps if they at least halve the last one and stay between the ends, otherwise bisects.
+    """
     x, length = (low + high) / 2, high - low
     for _ in range(200):
         if (length <= 1e-10 * high).all():

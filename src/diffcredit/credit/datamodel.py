@@ -1,8 +1,8 @@
-"""Datamodels (Ilyas et al. 2022): a penalised linear regression of F on who is in; the weights are the credits.
+"""Datamodels (Ilyas et al. 2022): a penalised linear regression of F on membership; the weights are the credits.
 
-F(S) ≈ a + Σ_{i∈S} β_i. No importance weights, no effect of the size taken out, no constraint: β is the best linear
-prediction over coalitions *as they were drawn*, and changes with the design; over coalitions of one size only
-differences of β exist, and the weights sum to 0. Endpoints are not used.
+F(S) ≈ a + Σ_{i∈S} β_i, without importance weights, size effects or constraint. β is the best linear prediction over
+coalitions as they were drawn and changes with the design. Over coalitions of one size only differences of β exist, and
+the weights sum to 0. Endpoints are not used.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from diffcredit.credit.credits import Credits, unit_sums
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
@@ -22,12 +22,12 @@ FOLDS = 5
 DRAWS = 100  # of the bootstrap: a standard error is then known to about 7 %
 
 
-def datamodel(table: Table, confidence: float) -> Credits:
-    """Ridge regression, its λ by generalised cross-validation, leave-one-out prediction in closed form.
+def datamodel(table: GameTable, confidence: float) -> Credits:
+    """Fit a ridge regression with λ by generalised cross-validation.
 
-    Interval: β̂ ± cva(m₂)·√N, N the HC3 variance, m₂ the second moment of the shrinkage bias over N, for which β has
-    the second moment τ² of the restricted likelihood. It covers β, the weights that endless coalitions of this design
-    would give, on average over the contributors.
+    Interval: β̂ ± cva(m₂)·√N, N the HC3 variance, m₂ the second moment of the shrinkage bias over N, where β has the
+    second moment τ² of the restricted likelihood. It covers β, the weights in the limit of many coalitions of this
+    design, on average over the contributors.
     """
     y, regression = table.about_mean.values, _regression(table, "datamodel")
     components = restricted_likelihood(regression, y)
@@ -58,15 +58,14 @@ def datamodel(table: Table, confidence: float) -> Credits:
     )
 
 
-def datamodel_lasso(table: Table, confidence: float) -> Credits:
-    """Lasso regression, its penalty α by 5-fold cross-validation; a coalition and its complement share a fold. Of
-    fewer than 5 such units each is a fold.
+def datamodel_lasso(table: GameTable, confidence: float) -> Credits:
+    """Fit a lasso with its penalty α by 5-fold cross-validation; a coalition and its complement share a fold.
 
-    No closed form gives an honest interval for a lasso. Standard errors are those of the desparsified weights
-    b_i = β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the residuals and x̃ = x − s/n, over 100 bootstrap
-    draws of units with α as it is: undoing the threshold, b varies also where β̂ stays at 0, and rather more than
-    β̂. To these the interval adds the most that the threshold takes away, α / mean x̃², as a bias. It takes α as given
-    and x̃_i as unrelated to what the other contributors add: a rough guide where there are fewer evaluations than
+    With fewer than 5 such units each is a fold. No closed form gives an honest interval for a lasso. Standard errors
+    are those of the desparsified weights b_i = β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the
+    residuals and x̃ = x − s/n, over 100 bootstrap draws of units at fixed α: b varies even where β̂ stays at 0, and
+    rather more than β̂. The interval adds the most that the threshold removes, α / mean x̃², as a bias. It takes α as
+    given and x̃_i as uncorrelated with what the others add, so it is only a rough guide with fewer evaluations than
     contributors.
     """
     try:
@@ -109,26 +108,30 @@ def datamodel_lasso(table: Table, confidence: float) -> Credits:
     )
 
 
-def _units_by_value(table: Table) -> IntArray:
-    """(m,): the units, numbered by how far from the mean their values are: what is drawn by number then depends
-    neither on the order in which the contributors are named nor on the property's unit or sign."""
+def _units_by_value(table: GameTable) -> IntArray:
+    """Return (m,): the units, numbered by how far their values are from the mean.
+
+    Draws by number then depend neither on the order of the contributors nor on the property's unit or sign.
+    """
     sums, rows = np.bincount(table.units, table.about_mean.values), np.bincount(table.units)
     return np.argsort(np.argsort(np.abs(sums / rows), kind="stable"), kind="stable")[table.units]
 
 
-def _regression(table: Table, method: str) -> Regression:
-    """The values on 1 and x, replicates as weights, checked to tell anything."""
+def _regression(table: GameTable, method: str) -> Regression:
+    """Return the regression on 1 and x with replicates as weights. Raise UserError if it identifies nothing."""
     table.require(LEAST_COALITIONS, method)
     constant, weights = np.ones((len(table.values), 1)), table.replicates.astype(np.float64)
     regression = regress(table.coalitions.astype(np.float64), constant, weights)
     if not len(regression.information):
-        raise UserError(f"{table.evaluations} evaluations of {table.n} contributors: none tells one from another")
+        raise UserError(f"{table.evaluations} evaluations of {table.n} contributors: none distinguishes two of them")
     return regression
 
 
 def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
-    """λ with the least RSS(λ)·(m/(m − tr H))², the sum of squared leave-one-out errors with all leverages at their
-    mean (Golub, Heath and Wahba 1979), and that sum."""
+    """Return the λ with the smallest RSS(λ)·(m/(m − tr H))², and that number.
+
+    It is the sum of squared leave-one-out errors with all leverages at their mean (Golub, Heath and Wahba 1979).
+    """
     from scipy.optimize import minimize_scalar
 
     information, squares = regression.information, regression.scores(values) ** 2

@@ -1,21 +1,21 @@
-"""The Shapley value itself, from every coalition."""
+"""The exact Shapley value, from all coalitions."""
 
 from math import comb
 
 import numpy as np
 
 from diffcredit.coalitions import encode
-from diffcredit.coalitions.exhaustive import LARGEST
+from diffcredit.coalitions.finite import LARGEST
 from diffcredit.credit.credits import Credits, endpoint_influence
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 
 
-def exact(table: Table, confidence: float) -> Credits:
-    """φ_i = Σ_{S∋i} F(S)/(n·C(n−1, |S|−1)) − Σ_{S∌i} F(S)/(n·C(n−1, |S|)), over all 2ⁿ coalitions.
+def exact(table: GameTable, confidence: float) -> Credits:
+    """Compute φ_i = Σ_{S∋i} F(S)/(n·C(n−1, |S|−1)) − Σ_{S∌i} F(S)/(n·C(n−1, |S|)) over all 2ⁿ coalitions.
 
-    Replicates are averaged, and their pooled variance gives the interval. Without any replicate the table is
-    taken as the game itself, and the interval has no width.
+    Replicates are averaged, and their pooled variance gives the interval. Without replicates the values are taken as
+    exact, and the interval has no width.
     """
     n = table.n
     if n > LARGEST:
@@ -38,8 +38,8 @@ def exact(table: Table, confidence: float) -> Credits:
     )
 
 
-def _example(table: Table) -> str:
-    """A coalition that the table lacks, where it lacks one."""
+def _example(table: GameTable) -> str:
+    """Return a coalition that is missing from the table, if there is one."""
     codes = set((table.coalitions @ (1 << np.arange(table.n))).tolist())
     missing = next((code for code in range(1, 2**table.n - 1) if code not in codes), 0)
     return encode(missing >> np.arange(table.n) & 1)

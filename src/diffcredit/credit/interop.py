@@ -1,12 +1,11 @@
 """Credits for other tools: tables for pandas and spreadsheets, games and values for shapiq.
 
-pandas and shapiq are imported when asked for, and only then.
+pandas and shapiq are imported on first use.
 """
 
 import csv
 import io
 import math
-from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
     from diffcredit.credit.credits import Credits
 
 
-def frame(credits: "Credits", names: Sequence[str] | None, higher_is_better: bool) -> "pandas.DataFrame":
-    return _needed("pandas").DataFrame(_columns(credits, names, higher_is_better))
+def frame(credits: "Credits", higher_is_better: bool) -> "pandas.DataFrame":
+    return import_package("pandas").DataFrame(_columns(credits, higher_is_better))
 
 
-def csv_text(credits: "Credits", names: Sequence[str] | None, higher_is_better: bool) -> str:
-    """RFC 4180; numbers have all their digits, and those that are not finite are left empty."""
-    columns = _columns(credits, names, higher_is_better)
+def csv_text(credits: "Credits", higher_is_better: bool) -> str:
+    """Return the table by RFC 4180, numbers with all their digits, cells empty where they are not finite."""
+    columns = _columns(credits, higher_is_better)
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(columns)
@@ -39,10 +38,10 @@ def csv_text(credits: "Credits", names: Sequence[str] | None, higher_is_better: 
 
 
 def shapiq_game(credits: "Credits") -> "shapiq.Game":
-    library = _needed("shapiq")
+    library = import_package("shapiq")
 
     class EvaluatedGame(library.Game):
-        """Answers the coalitions that were evaluated, and refuses others."""
+        """The evaluated coalitions' values; any other coalition is refused."""
 
         def value_function(self, coalitions: BoolArray) -> np.ndarray:
             return np.array([self._value(coalition) for coalition in coalitions], dtype=np.float64)
@@ -72,7 +71,7 @@ def interaction_values(credits: "Credits") -> "shapiq.InteractionValues":
             f"to_interaction_values: credits by {credits.method!r} do not sum to F(N) − F(∅); Shapley values do, and "
             "are expected"
         )
-    return _needed("shapiq").InteractionValues(
+    return import_package("shapiq").InteractionValues(
         {(): credits.empty} | {(i,): value for i, value in enumerate(credits.values.tolist())},
         index="SV",
         max_order=1,
@@ -84,14 +83,11 @@ def interaction_values(credits: "Credits") -> "shapiq.InteractionValues":
     )
 
 
-def _columns(credits: "Credits", names: Sequence[str] | None, higher_is_better: bool) -> dict[str, list[Any]]:
-    n = len(credits.values)
-    if names is not None and len(names) != n:
-        raise UserError(f"names: {len(names)} given; expected {n}, one a contributor")
+def _columns(credits: "Credits", higher_is_better: bool) -> dict[str, list[Any]]:
     rank_low, rank_high = credits.rank_intervals(higher_is_better)
     share_low, share_high = credits.share_intervals()
     return {
-        "contributor": list(range(n) if names is None else names),
+        "contributor": list(credits.names),
         "credit": credits.values.tolist(),
         "low": credits.low.tolist(),
         "high": credits.high.tolist(),
@@ -111,10 +107,12 @@ def _cell(value: object) -> str:
     return neutralise(str(value))
 
 
-def _needed(package: str) -> Any:
+def import_package(module: str) -> Any:
+    """Return an optional package's ``module``. Raise UserError, which names the package, if it is not installed."""
+    package = module.split(".")[0]
     try:
-        return import_module(package)
+        return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != package:  # a package that is there, but lacks one of its own
+        if error.name not in (package, module):  # the package is installed, but one of its own is missing
             raise
         raise UserError(f"{package} is needed for this and is not installed: pip install {package}") from error

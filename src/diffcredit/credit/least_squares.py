@@ -5,41 +5,39 @@ import numpy as np
 from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress, size_regressors
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
 
-def kernelshap(table: Table, confidence: float) -> Credits:
-    """The paper's estimator, the constrained least squares of Lundberg and Lee (2017):
-    argmin_β Σ_j w_j (F(S_j) − F(∅) − Σ_{i∈S_j} β_i)² subject to Σβ = F(N) − F(∅).
+def kernelshap(table: GameTable, confidence: float) -> Credits:
+    """Solve the paper's estimator, the constrained least squares of Lundberg and Lee (2017).
 
-    With β = level + γ, Σγ = 0, this is the least squares of F(S) − line on x̃, where the line runs from F(∅)
-    to F(N) in s/n: no Lagrange multiplier and no huge weights. Interval: HC3 with Student's t, plus the level's
-    variance. The distance of F from the line counts as noise in both, as it is over random coalitions.
+    argmin_β Σ_j w_j (F(S_j) − F(∅) − Σ_{i∈S_j} β_i)² subject to Σβ = F(N) − F(∅). With β = level + γ, Σγ = 0, this is
+    the least squares of F(S) − line on x̃, where the line runs from F(∅) to F(N) in s/n, without Lagrange multiplier or
+    huge weights. Interval: HC3 with Student's t, plus the level's variance. The distance of F from the line counts as
+    noise.
     """
     empty, full = float(table.empty.mean()), float(table.full.mean())
     above_line = table.values - empty - table.sizes / table.n * (full - empty)
     return _fit(table, "kernelshap", above_line, np.empty((len(above_line), 0)), 1.0, confidence)
 
 
-def unshrunk(table: Table, confidence: float) -> Credits:
-    """Least squares of F on x̃ with the size regressed out: what one contributor's payout can rest on.
+def unshrunk(table: GameTable, confidence: float) -> Credits:
+    """Fit F on x̃ by least squares with the size regressed out: credits that one contributor's payout can rest on.
 
-    Unbiased for large tables in any game, and exact when all coalitions are given; each interval (HC2, Student's
-    t) covers for its own contributor, and not only on average over all as the default's do. The price is
-    variance: it needs more evaluations than contributors, and several times more than the default for the same
-    error.
+    Unbiased for large tables in any game, and exact if all coalitions are given. Each interval (HC2, Student's t)
+    covers for its own contributor, not only on average as the default's do. The price is variance: it needs more
+    evaluations than contributors, and several times more than the default for the same error.
     """
     values = table.about_mean.values
     return _fit(table, "unshrunk", values, size_regressors(table.sizes, table.n), 0.5, confidence)
 
 
-def shapley_weights(table: Table) -> FloatArray:
-    """(m,): an evaluation's weight 1 where sizes were drawn from the Shapley kernel, the importance weight
-    otherwise, times the number of replicates.
+def shapley_weights(table: GameTable) -> FloatArray:
+    """Return (m,): the importance weight of each row relative to the Shapley kernel, times its number of replicates.
 
-    Raises where the design leaves sizes out: each has the same part in the Shapley value.
+    Raises UserError if the design never draws some size, since all sizes have the same part in the Shapley value.
     """
     kernel, undrawn = size_probabilities("kernel", table.n), np.flatnonzero(table.sizes_drawn.probabilities == 0)
     if len(undrawn):
@@ -51,17 +49,17 @@ def shapley_weights(table: Table) -> FloatArray:
 
 
 def _fit(
-    table: Table, method: str, values: FloatArray, nuisance: FloatArray, power: float, confidence: float
+    table: GameTable, method: str, values: FloatArray, nuisance: FloatArray, power: float, confidence: float
 ) -> Credits:
     n, m, p = table.n, len(values), nuisance.shape[1]
     table.require(n - 1 + p, method)
     weights = shapley_weights(table)
     regression = regress(table.centred, nuisance, weights)
-    told_apart = len(regression.information)
-    if told_apart < n - 1:
+    identified = len(regression.information)
+    if identified < n - 1:
         raise UserError(
-            f"{table.evaluations} evaluations of {n} contributors: {method} needs coalitions that tell all "
-            f"contributors apart, at least {n - 1 - told_apart} more"
+            f"{table.evaluations} evaluations of {n} contributors: {method} needs coalitions that distinguish "
+            f"all contributors, at least {n - 1 - identified} more"
         )
     fit = regression.fit(ridge=0.0)
     slopes = fit.linear_map
@@ -70,22 +68,22 @@ def _fit(
     if left_over > 0:
         noise = float((fit.residuals(values) ** 2).sum()) / left_over
         errors = unit_sums(slopes * fit.adjusted_residuals(values, table.units, noise, power), table.units)
-        # x̃ of a complement is −x̃: of a pair only the difference tells of slopes, and of sizes by about half.
+        # x̃ of a complement is −x̃: of a pair, the difference informs the slopes, the mean about half of the size
+        # terms.
         units = errors.shape[1]
         degrees = max(units - (n - 1) - p * units / m, 1.0)
-    else:  # as many coefficients as coalitions: replicates alone tell the noise
+    else:  # as many coefficients as coalitions: only replicates show the noise
         degrees = table.evaluations - m
         noise = float(table.scatter.sum()) / degrees if degrees else 0.0
         errors = slopes * np.sqrt(noise / table.replicates)
     known = degrees > 0
-    influence = np.hstack([errors, endpoint_influence(table, noise)])
     return Credits.of(
         table,
         method,
         contrasts - contrasts.mean() + table.level,
-        influence if known else np.full_like(influence, np.inf),
+        np.hstack([errors, endpoint_influence(table, noise)]),
         confidence=confidence,
-        degrees=degrees if known else 1,
+        degrees=degrees if known else None,
         residuals=left_over > 0,
         diagnostics={
             "sigma": noise**0.5 if known else np.inf,

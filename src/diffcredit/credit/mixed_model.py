@@ -1,6 +1,6 @@
-"""The variance components of noisy values: restricted likelihood of a ridge regression.
+"""The mixed model behind the default estimator: variance components by restricted maximum likelihood (REML).
 
-y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j): m and v are a `Shape`'s.
+y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j): m and v are a `SizeModel`'s.
 """
 
 from collections.abc import Sequence
@@ -13,21 +13,23 @@ from scipy.optimize import brentq
 from scipy.special import fdtrc
 
 from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.shape import Shape, likeliest_shape
-from diffcredit.credit.table import Table
+from diffcredit.credit.size_model import SizeModel, fit_size_model
+from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
 IntArray = NDArray[np.intp]
 
-# So many coalitions tell the shape well enough; the decomposition of more would cost most of the time.
-SHAPE_ROWS = 1200
-PRECISE = 4 * float(np.finfo(float).eps)  # as near as a root can be asked for
+# Coalitions that the size model is fitted to; more would hardly change it and cost most of the time.
+SIZE_MODEL_ROWS = 1200
+PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root that scipy accepts
 
 
 @dataclass(frozen=True)
 class VarianceComponents:
-    """noise σ² of one value about the fit, ridge λ = σ²/τ², −2 log of their likelihood, and the degrees of freedom ν of
-    σ² = S(λ)/ν."""
+    """Estimates of the noise σ² of one value about the fit and of the ridge λ = σ²/τ².
+
+    ``deviance``: −2 log of their likelihood; ``freedom``: the degrees of freedom ν of σ² = S(λ)/ν.
+    """
 
     noise: float
     ridge: float
@@ -42,44 +44,48 @@ class VarianceComponents:
 
 @dataclass(frozen=True, eq=False)
 class MixedModel:
-    """A shape with x̃ m(s) (m, n), nuisance regressors (m, p), their regression and variance components."""
+    """A fitted size model with its regressors x̃ m(s) (m, n), their regression and the variance components."""
 
-    shape: Shape
+    size_model: SizeModel
     modulated: FloatArray
     regression: Regression
     components: VarianceComponents
 
 
-def fit_mixed_model(table: Table, nuisance: FloatArray, proxies: FloatArray, telling: Sequence[int] = ()) -> MixedModel:
-    """The likeliest shape, and the fit with it.
+def fit_mixed_model(
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, required: Sequence[int] = ()
+) -> MixedModel:
+    """Fit the size model by maximum likelihood, and all else with it.
 
-    nuisance (m, p): unshrunk regressors that do not change with the shape. proxies (n, k): directions in which
-    credits are not shrunk; x̃ m(s)·proxy joins the nuisance regressors. telling: rows without which some regressor
+    nuisance (m, p): unshrunk regressors that do not depend on the size model. proxies (n, k): directions in which
+    credits are not shrunk; x̃ m(s)·proxy joins the nuisance regressors. required: rows without which some regressor
     would vanish.
     """
-    spread_out = np.linspace(0, len(table.values) - 1, SHAPE_ROWS).astype(np.intp)
-    rows = np.union1d(spread_out, np.array(telling, dtype=np.intp))
+    spread_out = np.linspace(0, len(table.values) - 1, SIZE_MODEL_ROWS).astype(np.intp)
+    rows = np.union1d(spread_out, np.array(required, dtype=np.intp))
 
-    def deviance(shape: Shape) -> float:
-        return _fit(table, nuisance, proxies, shape, rows).components.deviance
+    def deviance(size_model: SizeModel) -> float:
+        return _fit(table, nuisance, proxies, size_model, rows).components.deviance
 
     replicated = bool((table.replicates[rows] > 1).any())
-    shape = likeliest_shape(deviance, Shape(misfit=0.5 if replicated else 0.0), replicated)
-    return _fit(table, nuisance, proxies, shape, np.arange(len(table.values)))
+    size_model = fit_size_model(deviance, SizeModel(misfit=0.5 if replicated else 0.0), replicated)
+    return _fit(table, nuisance, proxies, size_model, np.arange(len(table.values)))
 
 
-def misfit_p(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape) -> dict[str, float]:
-    """``misfit_p``, the p-value of ω = 0: does the model miss no more of the coalitions' means than replicates of one
-    coalition differ by? By F with m − p degrees of freedom and the replicates' own, exact where λ, γ and δ are given;
-    p the number of unshrunk regressors. Nothing without replicates.
+def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> dict[str, float]:
+    """Return ``misfit_p``, the p-value of ω = 0; nothing without replicates.
 
-    F(∅) and F(N) have no say: noise may change with the size.
+    Under ω = 0 the model misses the coalitions' means by no more than replicates of one coalition differ. F test with m
+    − p and the replicates' own degrees of freedom, p the number of unshrunk regressors; exact if λ, γ and δ are given.
+    Replicates of F(∅) and F(N) are not used, since noise may change with the size.
     """
     replicates = int((table.replicates - 1).sum())
     if replicates == 0:
         return {}
-    components = _fit(table, nuisance, proxies, replace(shape, misfit=0.0), np.arange(len(table.values))).components
-    within = _scatter(table, replace(shape, misfit=0.0), np.arange(len(table.values)))
+    components = _fit(
+        table, nuisance, proxies, replace(size_model, misfit=0.0), np.arange(len(table.values))
+    ).components
+    within = _scatter(table, replace(size_model, misfit=0.0), np.arange(len(table.values)))
     freedom = components.freedom - replicates
     between = components.noise * components.freedom - within
     if between <= 0:
@@ -88,59 +94,61 @@ def misfit_p(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Sha
     return {"misfit_p": float(fdtrc(freedom, replicates, ratio))}
 
 
-def with_parameters_of(other: MixedModel, table: Table, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
-    """The fit to all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
-    rows, shape, ridge = np.arange(len(table.values)), other.shape, other.components.ridge
-    modulated, regression = _regression(table, nuisance, proxies, shape, rows)
+def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
+    """Fit all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
+    rows, size_model, ridge = np.arange(len(table.values)), other.size_model, other.components.ridge
+    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
     shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
-    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, shape, rows)
+    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, size_model, rows)
     freedom = table.evaluations - regression.nuisance.shape[1]
     components = replace(other.components, noise=squares / freedom, freedom=freedom)
-    return MixedModel(shape, modulated, regression, components)
+    return MixedModel(size_model, modulated, regression, components)
 
 
-def _fit(table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape, rows: IntArray) -> MixedModel:
-    modulated, regression = _regression(table, nuisance, proxies, shape, rows)
+def _fit(
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
+) -> MixedModel:
+    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
     again = table.replicates[rows] - 1
-    within = shape.size_variance(table.sizes[rows], table.n) * (1 - shape.misfit)
+    within = size_model.size_variance(table.sizes[rows], table.n) * (1 - size_model.misfit)
     components = restricted_likelihood(
         regression,
         table.values[rows],
-        scatter=_scatter(table, shape, rows),
+        scatter=_scatter(table, size_model, rows),
         degrees=int(again.sum()),
-        log_variances=float(np.log(shape.variance(table)[rows]).sum() + (again * np.log(within)).sum()),
+        log_variances=float(np.log(size_model.variance(table)[rows]).sum() + (again * np.log(within)).sum()),
     )
-    return MixedModel(shape, modulated, regression, components)
+    return MixedModel(size_model, modulated, regression, components)
 
 
 def _regression(
-    table: Table, nuisance: FloatArray, proxies: FloatArray, shape: Shape, rows: IntArray
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
 ) -> tuple[FloatArray, Regression]:
-    """x̃ m(s), and its regression beside the unshrunk."""
-    modulated = table.centred[rows] * shape.modulation(table.sizes[rows], table.n)[:, None]
+    """Return x̃ m(s) and its regression with the unshrunk regressors."""
+    modulated = table.centred[rows] * size_model.modulation(table.sizes[rows], table.n)[:, None]
     unshrunk = np.hstack([nuisance[rows], modulated @ proxies])
-    return modulated, regress(modulated, unshrunk, 1 / shape.variance(table)[rows])
+    return modulated, regress(modulated, unshrunk, 1 / size_model.variance(table)[rows])
 
 
-def _scatter(table: Table, shape: Shape, rows: IntArray) -> float:
-    """Replicates about their means, in units of σ²: another likelihood, of the noise alone."""
-    within = shape.size_variance(table.sizes[rows], table.n) * (1 - shape.misfit)
+def _scatter(table: GameTable, size_model: SizeModel, rows: IntArray) -> float:
+    """Return the sum of squares of replicates about their means, in units of σ²."""
+    within = size_model.size_variance(table.sizes[rows], table.n) * (1 - size_model.misfit)
     return float((table.scatter[rows] / within).sum())
 
 
 def restricted_likelihood(
     fit: Regression, values: FloatArray, scatter: float = 0.0, degrees: int = 0, log_variances: float = 0.0
 ) -> VarianceComponents:
-    """σ² and λ = σ²/τ² by REML.
+    """Estimate σ² and λ = σ²/τ² by REML.
 
     −2ℓ(λ) = Σ_k log(1 + d_k²/λ) + ν log(S(λ)/ν) + log|BᵀWB| + Σ_j log v_j, S(λ) = Σ_k a_k²/(1 + d_k²/λ) + RSS,
     with a = Uᵀ√W y, B the nuisance regressors and ν = m − p; ``scatter`` with its ``degrees`` joins RSS and ν.
-    λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would leave intervals without width, so
-    τ² ≥ 2σ²/Σd², after the truncation of Armstrong, Kolesár and Plagborg-Møller (2022).
+    λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would give intervals without width, so τ² ≥ 2σ²/Σd², after
+    the truncation of Armstrong, Kolesár and Plagborg-Møller (2022).
 
-    With about as many evaluations as parameters the slopes fit the values exactly, and the likelihood may see no noise
-    at all. A penalty −log(λ/(λ + d̄²)), d̄² the mean of d_k², keeps it from there: the weakest prior under which σ is
-    never 0 (Chung et al. 2013), whose weight against the likelihood falls as 1/m.
+    With about as many evaluations as parameters the slopes fit the values exactly, and the likelihood may have its
+    maximum at σ = 0. A penalty −log(λ/(λ + d̄²)), d̄² the mean of d_k², prevents that. It is the weakest prior under
+    which σ is never 0 (Chung et al. 2013); its weight against the likelihood falls as 1/m.
     """
     squares = fit.scores(values) ** 2
     unexplained = fit.unexplained(values) + scatter
@@ -149,9 +157,9 @@ def restricted_likelihood(
     constant = 2 * float(np.log(np.abs(np.diag(fit.triangle))).sum()) + log_variances
     typical = float(information.mean())
 
-    # Of one λ, or of several (g, 1).
+    # For one λ, or for several (g, 1).
     def explained(ridge: FloatArray | float) -> FloatArray:
-        # All values equal: any positive number serves, and the likelihood then asks for the largest λ.
+        # If all values are equal, any positive number serves, and the likelihood is largest at the largest λ.
         return np.maximum((squares * ridge / (ridge + information)).sum(axis=-1) + unexplained, 1e-200)
 
     def deviance(ridge: FloatArray | float) -> FloatArray:
@@ -159,19 +167,19 @@ def restricted_likelihood(
         return likelihood + np.sum(np.log1p(typical / ridge), axis=-1) + constant
 
     def slope(ridge: float) -> float:
-        """λ times the derivative of the deviance."""
+        """Return λ times the derivative of the deviance."""
         both, shrunk = ridge + information, squares * ridge
         sums = np.array([shrunk * information / both**2, shrunk / both, information / both]).sum(axis=1)
         change, left, share = sums.tolist()
         return freedom * change / max(left + unexplained, 1e-200) - share - typical / (ridge + typical)
 
-    # A grid first, since the deviance may have two minima; then its slope's root, which fixes λ to the last digits
-    # where its values could not.
+    # A grid first, since the deviance may have two minima; then the root of its slope, which determines λ more
+    # precisely than the deviance itself.
     grid = np.geomspace(1e-10 * information.mean(), information.sum() / 2, 101)
     best = int(np.argmin(deviance(grid[:, None])))
     low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 100)])
     if slope(low) <= 0 < slope(high):
         ridge = exp(brentq(lambda x: slope(exp(x)), log(low), log(high), xtol=1e-15, rtol=PRECISE))
-    else:  # at an end of what λ may be
+    else:  # at an end of the range of λ
         ridge = low if slope(low) > 0 else high
     return VarianceComponents(float(explained(ridge)) / freedom, ridge, float(deviance(ridge)), freedom)

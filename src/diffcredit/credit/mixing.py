@@ -1,34 +1,59 @@
-"""Credits of a weighted sum of properties, from the properties' own."""
+"""Credits for a weighted sum of properties, from the credits of each.
+
+The Shapley value is linear: φ(Σ_k w_k F_k) = Σ_k w_k φ(F_k), and so are the other methods' targets. ``mix`` takes
+named properties and weights; ``0.7 * a + 0.3 * b`` and ``a - b`` do the same for `Credits`:
+
+>>> from diffcredit import estimate, make_design
+>>> coalitions = make_design("uniform").draw(4, 0, 30)
+>>> values = {"sharpness": coalitions @ [1.0, 2.0, 0.0, 1.0], "variety": coalitions @ [0.0, 1.0, 3.0, 1.0]}
+>>> both = estimate(coalitions, values, empty={k: 0.0 for k in values}, full={"sharpness": 4.0, "variety": 5.0})
+>>> mixed = 0.7 * both["sharpness"] + 0.3 * both["variety"]
+>>> mixed.values.round(6).tolist()
+[0.7, 1.7, 0.9, 1.0]
+>>> mixed.property_name
+'0.7·sharpness + 0.3·variety'
+
+What the interval of a mix assumes: all parts come from the same evaluations (the same coalitions and replicates), by
+the same method, at the same confidence; anything else is refused, as are contributors with other names. Then the
+residuals of each sampling unit show how the properties' errors are correlated, and errors that cancel are seen to
+cancel. Everything else is added in absolute value, as if perfectly correlated in the worst direction: errors of F(∅)
+and F(N), biases, the scatter of replicates, and errors without signed residuals (`Credits.residuals`). So an interval
+may be too wide but not too narrow because of the mixing; it has the fewest degrees of freedom of any part. If the
+interval of one part is unknown, so is that of the mix.
+
+Pitfalls: properties have units, so a weight is a price per unit. A property of which lower is better needs a negative
+weight. `a - b` is the difference between two properties' credits; it does not compare two studies, whose evaluations
+differ (`diffcredit compare` does that).
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diffcredit.credit.credits import Credits
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
+if TYPE_CHECKING:
+    from diffcredit.credit.credits import Credits
 
-def mix(credits: Mapping[str, Credits], weights: Mapping[str, float]) -> Credits:
-    """The credits for the property Σ_k w_k F_k, by linearity Σ_k w_k φ(F_k).
 
-    weights: of any sign and sum, for some or all of the properties in ``credits``; a property without a weight, or with
-    weight 0, has no part. All others must come from the same evaluations, by the same method, with the same confidence.
+def mix(credits: "Mapping[str, Credits]", weights: Mapping[str, float]) -> "Credits":
+    """Return the credits for the property Σ_k w_k F_k.
 
-    Unit by unit, residuals tell how the properties' errors go together, and errors that cancel are seen to
-    cancel. Of all else that is not known, and the worst is taken: errors of the endpoints, biases, the scatter of
-    replicates, and errors without residuals (`Credits.residuals`) add up in absolute value. The influence of these has
-    a column for each unit and property. One property's unknown interval makes the mix's unknown.
-
-    The diagnostics are the weights, ``weight_NAME``. Raises UserError where properties cannot be mixed.
+    weights: of any sign and sum, for some or all of the properties in ``credits``; properties without a weight, or
+    with weight 0, are left out. The diagnostics are the weights, ``weight_NAME``. Raises UserError if the properties
+    cannot be mixed.
     """
     weights = {name: float(weight) for name, weight in weights.items() if weight != 0}
     _check(credits, weights)
     factors, sizes = list(weights.values()), [abs(weight) for weight in weights.values()]
     parts = [credits[name] for name in weights]
-    return Credits.of(
+    mixed = parts[0].of(
         _mixed_table([part.table for part in parts], factors),
         "mix",
         _weighted(factors, [part.values for part in parts]),
@@ -38,16 +63,50 @@ def mix(credits: Mapping[str, Credits], weights: Mapping[str, float]) -> Credits
         degrees=min(part.degrees for part in parts),
         diagnostics={f"weight_{name}": weight for name, weight in weights.items()},
     )
+    units = {part.unit for part in parts}
+    terms = (name if weight == 1 else f"{weight:g}·{name}" for name, weight in weights.items())
+    return replace(
+        mixed,
+        property_name=" + ".join(terms).replace("+ -", "− "),
+        unit=units.pop() if len(units) == 1 else "",
+        parts=tuple(zip(factors, parts, strict=True)),
+    )
 
 
-def _mixed_influence(parts: Sequence[Credits], factors: Sequence[float]) -> FloatArray:
+def combine(terms: "Sequence[tuple[float, Credits]]") -> "Credits":
+    """Return the `mix` of weighted credits. A mix among them counts as its parts, so that sums may be nested.
+
+    Parts are named by their property, or by their number if names are missing or repeated.
+    """
+    found: dict[int, tuple[float, Credits]] = {}
+    for weight, credits in (part for term in terms for part in _parts(*term)):
+        before = found[id(credits)][0] if id(credits) in found else 0.0
+        found[id(credits)] = before + weight, credits
+    names = [credits.property_name for _, credits in found.values()]
+    usable = all(names) and max(Counter(names).values()) == 1
+    labels = names if usable else [str(number + 1) for number in range(len(names))]
+    weighted = dict(zip(labels, found.values(), strict=True))
+    return mix(
+        {label: credits for label, (_, credits) in weighted.items()},
+        {label: weight for label, (weight, _) in weighted.items()},
+    )
+
+
+def _parts(weight: float, credits: "Credits") -> "Iterator[tuple[float, Credits]]":
+    if not credits.parts:
+        yield weight, credits
+    for own_weight, part in credits.parts:
+        yield from _parts(weight * own_weight, part)
+
+
+def _mixed_influence(parts: "Sequence[Credits]", factors: Sequence[float]) -> FloatArray:
     if not all(np.isfinite(part.influence).all() for part in parts):
         return np.full_like(parts[0].influence, np.inf)
     units = [part.influence[:, :-2] for part in parts]
     if all(part.residuals for part in parts):
         errors = _weighted(factors, units)
     else:
-        errors = _whatever_the_correlation([factor * unit for factor, unit in zip(factors, units, strict=True)])
+        errors = _worst_case_influence([factor * unit for factor, unit in zip(factors, units, strict=True)])
     return np.hstack([errors, _weighted(np.abs(factors).tolist(), [part.influence[:, -2:] for part in parts])])
 
 
@@ -55,10 +114,10 @@ def _weighted(factors: Sequence[float], arrays: Sequence[FloatArray]) -> FloatAr
     return np.sum([factor * array for factor, array in zip(factors, arrays, strict=True)], axis=0)
 
 
-def _whatever_the_correlation(influences: Sequence[FloatArray]) -> FloatArray:
-    """(n, Σu): an influence whose covariance no correlation between the parts' errors exceeds.
+def _worst_case_influence(influences: Sequence[FloatArray]) -> FloatArray:
+    """Return (n, Σu): an influence whose variances hold for any correlation between the parts' errors.
 
-    By Cauchy and Schwarz (Σ a_k)² ≤ Σ a_k²/p_k for any shares p_k that sum to 1, with equality at p_k ∝ |a_k|.
+    By Cauchy and Schwarz (Σ a_k)² ≤ Σ a_k²/p_k for any p_k that sum to 1, with equality at p_k ∝ |a_k|.
     """
     norms = np.array([np.linalg.norm(influence) for influence in influences])
     total = norms.sum()
@@ -66,9 +125,9 @@ def _whatever_the_correlation(influences: Sequence[FloatArray]) -> FloatArray:
     return np.hstack([root * influence for root, influence in zip(roots, influences, strict=True)])
 
 
-def _mixed_table(tables: Sequence[Table], factors: Sequence[float]) -> Table:
+def _mixed_table(tables: Sequence[GameTable], factors: Sequence[float]) -> GameTable:
     first, sizes = tables[0], [abs(factor) for factor in factors]
-    return Table(
+    return GameTable(
         coalitions=first.coalitions,
         values=_weighted(factors, [table.values for table in tables]),
         replicates=first.replicates,
@@ -77,20 +136,21 @@ def _mixed_table(tables: Sequence[Table], factors: Sequence[float]) -> Table:
         full=_mixed_endpoint([table.full for table in tables], factors),
         known=(all(table.known[0] for table in tables), all(table.known[1] for table in tables)),
         sizes_drawn=first.sizes_drawn,
+        names=first.names,
     )
 
 
 def _mixed_endpoint(evaluations: Sequence[FloatArray], factors: Sequence[float]) -> FloatArray:
-    """Replicate by replicate, a single one serving for all; where their numbers differ, of the means."""
+    """Return the weighted sum replicate by replicate, or of the means if the properties have different numbers."""
     most = max(len(part) for part in evaluations)
     if any(len(part) not in (1, most) for part in evaluations):
         evaluations = [part.mean(keepdims=True) for part in evaluations]
     return np.sum(np.broadcast_arrays(*(f * part for f, part in zip(factors, evaluations, strict=True))), axis=0)
 
 
-def _check(credits: Mapping[str, Credits], weights: Mapping[str, float]) -> None:
+def _check(credits: "Mapping[str, Credits]", weights: Mapping[str, float]) -> None:
     if not weights:
-        raise UserError("weights: none but 0 given; at least one property's is expected")
+        raise UserError("weights: all are 0; at least one property needs a weight that is not")
     for name, weight in weights.items():
         if name not in credits:
             raise UserError(f"weights: {name!r} has no credits; accepted: {', '.join(credits)}")
@@ -106,23 +166,31 @@ def _check(credits: Mapping[str, Credits], weights: Mapping[str, float]) -> None
             ("contributors", a.table.n, b.table.n),
         ):
             if one != other:
-                raise UserError(f"mix of {reference!r} and {name!r}: {what} {one} and {other}; one for all is expected")
+                raise UserError(
+                    f"mix of {reference!r} and {name!r}: {what} {one} and {other}; expected the same for all"
+                )
+        if a.names != b.names:
+            own, theirs = next(pair for pair in zip(a.names, b.names, strict=True) if pair[0] != pair[1])
+            raise UserError(
+                f"mix of {reference!r} and {name!r}: contributors {own!r} and {theirs!r} in the same place; expected "
+                "the same names in the same order"
+            )
         differing = _differing_rows(a.table, b.table)
         if differing:
             raise UserError(
-                f"mix of {reference!r} and {name!r}: their evaluations differ in {differing} coalitions, which one of "
-                "them lacks or has other replicates of; the same evaluations are expected"
+                f"mix of {reference!r} and {name!r}: their evaluations differ in {differing} coalitions, which are "
+                "missing from one of them or have other numbers of replicates; expected the same evaluations"
             )
 
 
-def _differing_rows(a: Table, b: Table) -> int:
-    """How many coalitions only one of the tables has, or with other numbers of replicates."""
+def _differing_rows(a: GameTable, b: GameTable) -> int:
+    """Return how many coalitions are in one table only, or have different numbers of replicates."""
     if np.array_equal(a.coalitions, b.coalitions) and np.array_equal(a.replicates, b.replicates):
         return 0
     ours, theirs = _replicates(a), _replicates(b)
     return sum(ours.get(row) != theirs.get(row) for row in ours.keys() | theirs.keys())
 
 
-def _replicates(table: Table) -> dict[bytes, int]:
+def _replicates(table: GameTable) -> dict[bytes, int]:
     rows = np.packbits(table.coalitions, axis=1)
     return {row.tobytes(): int(count) for row, count in zip(rows, table.replicates, strict=True)}

@@ -1,15 +1,14 @@
-"""The Shapley value from permutations, read off the coalitions alone.
+"""The Shapley value from permutations, which are found among the coalitions.
 
-The table's coalitions, with ∅ and N, are nodes of a graph with an edge S → S∪{i} where both are there, and every path
-from ∅ to N is a permutation. A unit flow runs from ∅ to N, and φ_i = Σ flow(S → S∪{i}) · (F(S∪{i}) − F(S)). Along every
-path the differences add up to F(N) − F(∅), so the credits do.
+The table's coalitions with ∅ and N are nodes of a graph with an edge S → S∪{i} if both are there, and every path from ∅
+to N is a permutation. A unit flow runs from ∅ to N, and φ_i = Σ flow(S → S∪{i}) · (F(S∪{i}) − F(S)). Along every path
+the differences sum to F(N) − F(∅), so the credits do.
 
-Of k permutations each sends 1/k along its path, so that replicates/k passes through every coalition. Permutations
-that touch leave more than one such flow, since a prefix of one may have a successor in another: the most even one is
-taken, found by scaling edges in turn to what their two coalitions have to pass (Sinkhorn). Permutations that
-do not touch give the mean of their marginal contributions. If the coalitions were drawn without regard to who is who,
-E flow(S → S∪{i}) depends on |S| alone, which makes it 1/((n−|S|)·C(n,|S|)), the Shapley weight: the credits are
-unbiased. With all coalitions given once the flow itself is that, and the credits are exact.
+Each of k permutations sends 1/k along its path, so replicates/k passes through every coalition. If permutations share
+prefixes, more than one flow does that; the most even one is found by scaling edges in turn to the flow of their two
+coalitions (Sinkhorn). Without shared prefixes the credits are the mean marginal contributions. If the coalitions were
+drawn regardless of who is who, E flow(S → S∪{i}) depends on |S| alone and is 1/((n−|S|)·C(n,|S|)), the Shapley weight:
+the credits are unbiased. With all coalitions given once, the flow equals that weight and the credits are exact.
 """
 
 from dataclasses import dataclass
@@ -18,27 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.credit.credits import Credits, endpoint_influence
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 
 IntArray = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 
-# The flow through a coalition is right to this part of it, or scaled this often.
+# Scaling stops if the flow through every coalition is right to this relative error, or after this many rounds.
 FLOW_TOLERANCE = 1e-10
 SCALINGS = 100
-# Candidate successors looked up at once: memory, not time.
+# Candidate successors looked up at once, which limits memory.
 CHUNK = 1_000_000
 
 
-def permutation(table: Table, confidence: float) -> Credits:
-    """Shapley credits as mean marginal contributions over the permutations in the table.
+def permutation(table: GameTable, confidence: float) -> Credits:
+    """Estimate Shapley values as mean marginal contributions over the permutations in the table.
 
-    Interval: with k permutations, the least number of evaluations used of any size, the marginal contributions of one
-    contributor count as k independent draws (Student's t), to which the errors of F(∅) and F(N) are added, since all
-    permutations share them. Infinite for one permutation alone; too narrow for few of them (5 to 20) where F(∅) is far
-    from all other values, since a contributor that never came first does not show it.
+    Interval: the marginal contributions of one contributor count as k independent draws (Student's t), where k, the
+    number of permutations, is the smallest number of evaluations used at any size. The errors of F(∅) and F(N) are
+    added, since all permutations share them. Infinite for a single permutation. Too narrow for few of them (5 to 20) if
+    F(∅) is far from all other values, since a contributor that never came first does not show it.
     """
     edges = _flow(table)
     n, k = table.n, edges.permutations
@@ -56,14 +55,13 @@ def permutation(table: Table, confidence: float) -> Credits:
     )
 
 
-def _influence(table: Table, edges: "_Edges", credits: FloatArray) -> FloatArray:
-    """(n, n + 4): one column a contributor in place of one a unit, since the errors of different contributors are only
-    weakly correlated; then what F(∅) and F(N) add, first beyond the nth part that every credit has of their errors.
-    """
+def _influence(table: GameTable, edges: "_Edges", credits: FloatArray) -> FloatArray:
+    """Return (n, n + 4): one column per contributor instead of one per unit, since errors of different contributors are
+    only weakly correlated; then what F(∅) and F(N) add beyond the nth part that is in every credit; then that part."""
     n, k = table.n, edges.permutations
     errors = np.diag(np.sqrt(edges.squares_about(credits, edges.contributor) / (k - 1)))
     means = _sums(edges.size, edges.flow * edges.difference, n)
-    # Two noisy values make a difference, one where the other is an endpoint: 2(n − 1) in n steps.
+    # A difference has two noisy values, or one if the other is an endpoint: 2(n − 1) in n steps.
     noise = float(edges.squares_about(means, edges.size).sum()) / (2 * (n - 1)) * k / (k - 1)
     shared = endpoint_influence(table, noise)
     return np.hstack([errors, shared * (n * edges.endpoint_flow - 1), shared])
@@ -74,9 +72,9 @@ class _Edges:
     """The graph's edges that lie on a path from ∅ to N.
 
     size (e,), |S| = 0..n−1; contributor (e,), who joins; flow (e,); difference (e,), F(S∪{i}) − F(S) of the means over
-    replicates; scatter (e,), the mean square of the replicates about these means. endpoint_flow (n, 2): the flow that
-    each contributor takes from ∅ and into N. permutations: the least number of evaluations on paths of any size; used:
-    their number in all.
+    replicates; scatter (e,), the mean square of the replicates about these means. endpoint_flow (n, 2): each
+    contributor's flow out of ∅ and into N. permutations: the smallest number of evaluations on paths at any size; used:
+    their total number.
     """
 
     size: IntArray
@@ -89,12 +87,12 @@ class _Edges:
     used: int
 
     def squares_about(self, means: FloatArray, group: IntArray) -> FloatArray:
-        """(n,): for each group 0..n−1 of edges the mean over permutations of (difference − its group's mean)²."""
+        """Return (n,): the mean over permutations of (difference − its group's mean)², for groups 0..n−1 of edges."""
         squares = (self.difference - means[group]) ** 2 + self.scatter
         return _sums(group, self.flow * squares, len(means))
 
 
-def _flow(table: Table) -> _Edges:
+def _flow(table: GameTable) -> _Edges:
     n, r = table.n, table.replicates.astype(np.float64)
     levels = [np.flatnonzero(table.sizes == size) for size in range(1, n)]
     steps = _successors(table, levels)
@@ -131,8 +129,10 @@ def _flow(table: Table) -> _Edges:
 
 
 def _split(a: IntArray, b: IntArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """(e,): the parts, which sum to 1 at each source a, of the flow along the edges a → b for which the flow into each
-    b comes to ``upper`` when ``lower`` leaves the sources; as nearly as the edges allow."""
+    """Return (e,): how the flow out of each source a splits over the edges a → b; the parts sum to 1 at each source.
+
+    With ``lower`` leaving the sources, the flow into each b is ``upper``, as nearly as the edges allow.
+    """
     flow = lower[a]
     for _ in range(SCALINGS):
         flow = flow * (upper / _sums(b, flow, len(upper)))[b]
@@ -144,15 +144,15 @@ def _split(a: IntArray, b: IntArray, lower: FloatArray, upper: FloatArray) -> Fl
 
 
 def _sums(group: IntArray, values: FloatArray, count: int) -> FloatArray:
-    """(count,): values (e,) added up within groups 0..count−1."""
+    """Return (count,): values (e,) summed within groups 0..count−1."""
     return np.bincount(group, values, count).astype(np.float64)
 
 
-def _successors(table: Table, levels: list[IntArray]) -> list[tuple[IntArray, IntArray, IntArray]]:
-    """For each size 1..n−2 the edges to the next: rows of S, rows of S∪{i}, and i.
+def _successors(table: GameTable, levels: list[IntArray]) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """Return, for each size 1..n−2, the edges to the next size: rows of S, rows of S∪{i}, and i.
 
-    A coalition's key is the sum, modulo 2⁶⁴, of its members' random keys. Two different coalitions share one with
-    probability 2⁻⁶⁴: over m·n pairs looked up, even billions, never.
+    A coalition's key is the sum, modulo 2⁶⁴, of its members' random keys. Two different coalitions share a key with
+    probability 2⁻⁶⁴, which is negligible even for billions of pairs.
     """
     members = np.random.Generator(np.random.PCG64(0)).integers(0, 2**64, table.n, dtype=np.uint64)
     keys = [table.coalitions[level] @ members for level in levels]
@@ -164,7 +164,7 @@ def _successors(table: Table, levels: list[IntArray]) -> list[tuple[IntArray, In
 
 
 def _lookup(sources: Keys, members: Keys, targets: Keys) -> tuple[IntArray, IntArray, IntArray]:
-    """All (a, b, i) with sources[a] + members[i] = targets[b]."""
+    """Return all (a, b, i) with sources[a] + members[i] = targets[b]."""
     order = np.argsort(targets)
     in_order = targets[order]
     found_a, found_b, found_i = ([np.empty(0, dtype=np.intp)] for _ in range(3))
@@ -179,8 +179,8 @@ def _lookup(sources: Keys, members: Keys, targets: Keys) -> tuple[IntArray, IntA
     return np.concatenate(found_a), np.concatenate(found_b), np.concatenate(found_i)
 
 
-def _on_paths(table: Table, levels: list[IntArray], steps: list[tuple[IntArray, IntArray, IntArray]]) -> BoolArray:
-    """(m,): whether a coalition lies on a path from ∅ to N; no such path is an error."""
+def _on_paths(table: GameTable, levels: list[IntArray], steps: list[tuple[IntArray, IntArray, IntArray]]) -> BoolArray:
+    """Return (m,): whether each coalition lies on a path from ∅ to N. Raise UserError if there is no such path."""
     below, above = (np.zeros(len(table.values), dtype=np.bool_) for _ in range(2))
     below[levels[0]] = True
     above[levels[-1]] = True

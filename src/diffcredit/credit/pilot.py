@@ -1,4 +1,4 @@
-"""What a handful of evaluations tells before the money is spent: how much coalitions differ, how much seeds do.
+"""Signal and noise from a few pilot evaluations: how much coalitions differ, and how much seeds do.
 
 k coalitions of one size, coalition i evaluated with r_i seeds: one-way analysis of variance with random effects,
 value = mean + coalition (variance σ_b²) + seed (variance σ_w²).
@@ -17,17 +17,17 @@ from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
 CONFIDENCE = 0.9
-FARTHEST = 1e12  # a ratio of variances beyond which nobody asks how much
+FARTHEST = 1e12  # a larger ratio of variances counts as infinite
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """One property's noise and signal, in its own units.
+    """One property's noise and signal, in its own unit.
 
-    within: standard deviation between seeds of one coalition. between: standard deviation between coalitions, the
-    seeds' part taken out, 0 where nothing is left. images: standard deviation that comes from the generated images
-    (their bootstrap standard errors); None where it is not known. ratio: signal/noise, between² / within², and the
-    90 % interval of it from ``low`` to ``high``, exact where values are normal.
+    within: standard deviation between seeds of one coalition. between: standard deviation between coalitions, corrected
+    for the seeds, at least 0. images: standard deviation due to the generated images (their bootstrap standard errors);
+    None if not known. ratio: signal/noise, between² / within², with its 90 % interval from ``low`` to ``high``, which
+    is exact for normal values.
     """
 
     coalitions: int
@@ -41,9 +41,9 @@ class Pilot:
 
 
 def read_pilot(groups: Sequence[ArrayLike], standard_errors: ArrayLike = ()) -> Pilot:
-    """The pilot of k ``groups``, the values of one coalition each. Every value may have a standard error.
+    """Analyse k ``groups``, each the values of one coalition. Every value may have a standard error.
 
-    Raises a UserError for fewer than two coalitions, or where none has two values.
+    Raises a UserError for fewer than two coalitions, or if none has two values.
     """
     values = [np.asarray(group, dtype=np.float64) for group in groups if np.size(group)]
     count = sum(map(len, values))
@@ -70,10 +70,10 @@ def read_pilot(groups: Sequence[ArrayLike], standard_errors: ArrayLike = ()) -> 
 
 
 def variance_components(groups: Sequence[FloatArray]) -> tuple[float, float]:
-    """Unbiased estimates of σ_b² and σ_w² (Henderson's; the first may come out negative).
+    """Return unbiased estimates of σ_b² and σ_w² (Henderson's; the first may be negative).
 
     With mean squares MS_b, MS_w and m = Σ r_i: σ_w² = MS_w, σ_b² = (MS_b − MS_w)/r̃, r̃ = (m − Σ r_i²/m)/(k − 1);
-    with r seeds each, the variance of the coalitions' means less σ_w²/r.
+    with r seeds each, the variance of the coalitions' means minus σ_w²/r.
     """
     sizes, means = np.array([len(group) for group in groups]), np.array([group.mean() for group in groups])
     total = sizes.sum()
@@ -83,11 +83,11 @@ def variance_components(groups: Sequence[FloatArray]) -> tuple[float, float]:
 
 
 def ratio_interval(groups: Sequence[FloatArray], confidence: float) -> tuple[float, float]:
-    """The interval of θ = σ_b²/σ_w² that covers with exactly this probability where values are normal (Wald 1940).
+    """Return the interval of θ = σ_b²/σ_w² that covers with exactly this probability if values are normal (Wald 1940).
 
     With w_i = r_i/(1 + r_i θ), Q(θ) = Σ w_i (ȳ_i − Σ w_j ȳ_j/Σ w_j)² / ((k − 1) MS_w) is F-distributed with k − 1 and
-    m − k degrees of freedom at the true θ, and falls with θ. With r seeds each: θ = (MS_b/MS_w/F_q − 1)/r. Ends
-    below 0 are 0.
+    m − k degrees of freedom at the true θ, and falls with θ. With r seeds each: θ = (MS_b/MS_w/F_q − 1)/r. Negative
+    ends are set to 0.
     """
     from scipy.optimize import brentq
 
@@ -114,20 +114,20 @@ def ratio_interval(groups: Sequence[FloatArray], confidence: float) -> tuple[flo
 
 
 def _within(groups: Sequence[FloatArray]) -> float:
-    """MS_w: the mean square of values about their coalition's mean."""
+    """Return MS_w, the mean square of values about their coalition's mean."""
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
     return squares / (sum(map(len, groups)) - len(groups))
 
 
-def foreseen_evaluations(ratio: float, size: int, n: int, design: str, correlation: float) -> float:
-    """About how many evaluations assure (with 85 %) a ``correlation`` with the credits of endless evaluations.
+def evaluations_needed(ratio: float, size: int, n: int, design: str, correlation: float) -> float:
+    """Predict how many evaluations give a ``correlation`` with the exact credits, with a probability of 85 %.
 
-    ratio: the pilot's, of coalitions of ``size`` out of n members. Where a coalition is worth the sum of its members,
-    with credits of variance τ², coalitions of one size s differ by σ_b² = τ² s(n−s)/n. The credits of M evaluations
-    err by c·σ_w²/M, c = n(n−1)/E[s(n−s)] over the sizes of ``design`` (6(n−1)/(n+1) for uniform ones), and shrunken
-    ones correlate by ρ² = τ²/(τ² + c·σ_w²/M), so M = c·(σ_w²/τ²)·ρ²/(1 − ρ²). Assured is ρ where
-    tanh(atanh ρ + z₀.₈₅/√(n − 3)) is to be expected. What members do only together is counted as signal here and is
-    noise there: M is rather too low.
+    ratio: the pilot's, for coalitions of ``size`` out of n members. If a coalition is worth the sum of its members,
+    with credits of variance τ², coalitions of one size s differ by σ_b² = τ² s(n−s)/n. Credits from M evaluations have
+    an error variance of c·σ_w²/M, c = n(n−1)/E[s(n−s)] over the sizes of ``design`` (6(n−1)/(n+1) for uniform ones),
+    and shrunken ones correlate by ρ² = τ²/(τ² + c·σ_w²/M), so M = c·(σ_w²/τ²)·ρ²/(1 − ρ²). To have ρ with 85 %,
+    tanh(atanh ρ + z₀.₈₅/√(n − 3)) must be expected. Interactions count as signal in the pilot but are noise to the
+    credits, so M is rather too low.
     """
     if ratio <= 0:
         return math.inf

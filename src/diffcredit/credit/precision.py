@@ -1,9 +1,29 @@
-"""Stopping rules on how well the credits are known.
+"""Stopping rules on how well the credits are known: their correlation, their intervals, or who is at the top.
 
-All rest on the estimator's model of its own errors and on looking again and again: they are no anytime-valid
-tests. A rule that wants two looks in a row is less easily fooled by one lucky look. How often the realised
-correlation met the target of :class:`Correlation` is measured in ``benchmarks/estimators``. Like the intervals,
-they speak of this base model, this retraining and these initial noises.
+>>> import numpy as np
+>>> from diffcredit import estimate, make_design
+>>> from diffcredit.credit import Correlation, Look, TopK, Width
+>>> coalitions = make_design("uniform").draw(10, 0, 80)
+>>> values = coalitions @ np.arange(10.0) + np.random.default_rng(0).normal(size=80)
+>>> looks = []
+>>> for count in (40, 80):
+...     credits = {"sharpness": estimate(coalitions[:count], values[:count], empty=0.0, full=45.0)}
+...     looks.append(Look(count, 0.0, 0.0, credits, {"sharpness": True}))
+>>> Correlation(0.9).reached(looks), TopK(k=3, overlap=0.9).reached(looks)
+(True, True)
+>>> rule = Width(0.5)  # as wide as the widest interval may be, in the property's unit
+>>> rule.reached(looks), rule.status(looks).evaluations > 80
+(False, True)
+
+With ρ the correlation between estimated and exact credits, 1 − ρ² = 1/(1 + c·M) for M evaluations and a constant c;
+widths of intervals and standard errors fall as M^(−1/2). From these the rules predict how many evaluations they need.
+
+Pitfalls: all rules rest on the estimator's model of its own errors and look again and again; they are not anytime-valid
+tests. A rule that must hold at two looks in a row is less easily fooled by one lucky look. How often the realised
+correlation met the target is measured in ``benchmarks/estimators``. Being precise is not being right: like the
+intervals, the rules hold for this base model, this retraining and these initial noises.
+
+See also: `diffcredit.credit.stopping` (limits on time and money; how rules combine).
 """
 
 import math
@@ -15,19 +35,19 @@ from typing import ClassVar
 import numpy as np
 
 from diffcredit.credit.credits import Credits
-from diffcredit.credit.stopping import Look, Rule, Standing
+from diffcredit.credit.stopping import Look, Rule, RuleStatus
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
-DRAWS = 2000  # of the true credits: an expected overlap is then known to about 0.01
-FARTHEST = 1e6  # times the evaluations so far: nobody waits longer
+DRAWS = 2000  # of the true credits: the expected overlap is then known to about 0.01
+FARTHEST = 1e6  # times the evaluations so far; more counts as never
 
 
 @dataclass(frozen=True)
 class CreditRule(Rule):
-    """A rule on the credits of one ``property``, or of every property of the study when it is None.
+    """A rule on the credits of one ``property``, or of every property if it is None.
 
-    It must hold at the last ``consecutive`` looks at credits.
+    It must hold at the last ``consecutive`` looks with credits.
     """
 
     property: str | None = field(default=None, kw_only=True)
@@ -35,33 +55,33 @@ class CreditRule(Rule):
 
     @abstractmethod
     def quality(self, credits: Credits, higher_is_better: bool) -> float | None:
-        """The number that the target is for; None where it is not known."""
+        """Return the number that is compared with the target; None if it is not known."""
 
     @abstractmethod
     def enough(self, quality: float) -> bool:
-        """Whether ``quality`` meets the target."""
+        """Return whether ``quality`` meets the target."""
 
     @abstractmethod
     def needed(self, credits: Credits, higher_is_better: bool, evaluations: int) -> float | None:
-        """About how many evaluations meet the target, given the credits of ``evaluations``."""
+        """Return about how many evaluations meet the target, given the credits of ``evaluations``."""
 
     def reached(self, looks: Sequence[Look]) -> bool:
         last = _with_credits(looks)[-self.consecutive :]
         return len(last) == self.consecutive and all(self._holds(look) for look in last)
 
-    def standing(self, looks: Sequence[Look]) -> Standing:
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
         seen, reached = _with_credits(looks), self.reached(looks)
         if not seen:
-            return Standing(str(self), "no look yet", reached, None)
+            return RuleStatus(str(self), "no look yet", reached, None)
         look = seen[-1]
         evaluations: int | None = look.evaluations
         if not reached:
             spacing = look.evaluations - (seen[-2].evaluations if len(seen) > 1 else 0)
             holds = self._holds(look)
-            foreseen = look.evaluations if holds else self._foreseen(look)
-            earliest = look.evaluations + spacing * (self.consecutive - holds)  # the looks that are still lacking
-            evaluations = None if foreseen is None else max(foreseen, earliest)
-        return Standing(str(self), self._now(look), reached, evaluations)
+            expected = look.evaluations if holds else self._expected_evaluations(look)
+            earliest = look.evaluations + spacing * (self.consecutive - holds)  # the looks that are still missing
+            evaluations = None if expected is None else max(expected, earliest)
+        return RuleStatus(str(self), self._now(look), reached, evaluations)
 
     def bounded(self) -> bool:
         return False
@@ -79,8 +99,8 @@ class CreditRule(Rule):
     def _holds(self, look: Look) -> bool:
         return all(quality is not None and self.enough(quality) for quality in self._qualities(look).values())
 
-    def _foreseen(self, look: Look) -> int | None:
-        """The most that any property needs; None as soon as one cannot tell."""
+    def _expected_evaluations(self, look: Look) -> int | None:
+        """Return the most that any property needs; None if that is not known for one of them."""
         most = look.evaluations
         for name in self._names(look):
             if look.credits is None or name not in look.credits:
@@ -92,11 +112,11 @@ class CreditRule(Rule):
         return most
 
     def _now(self, look: Look) -> str:
-        """The quality of the property that is farthest from the target."""
+        """Return the quality of the property that is farthest from the target."""
         qualities = self._qualities(look)
         unknown = [name for name, quality in qualities.items() if quality is None]
         if unknown:
-            return f"not known of {unknown[0]}"
+            return f"not known for {unknown[0]}"
         known = {name: quality for name, quality in qualities.items() if quality is not None}
         name = min(known, key=lambda name: self._goodness(known[name]))
         return f"{known[name]:.3g}" + (f" ({name})" if len(known) > 1 else "")
@@ -114,11 +134,10 @@ def _with_credits(looks: Sequence[Look]) -> list[Look]:
 
 @dataclass(frozen=True)
 class Correlation(CreditRule):
-    """The correlation with the credits of endless evaluations is at least ``target`` with a probability of 85 %, as
-    the estimator assures it, twice in a row.
+    """The correlation with the exact credits is at least ``target`` with a probability of 85 %, at two looks in a row.
 
-    Of a shrunken estimate 1 − ρ² = 1/(1 + cM) at M evaluations, so t is foreseen at
-    M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)), t the predicted correlation that assures the target.
+    The probability is the estimator's own (``assured_correlation``). Shrunken estimates have 1 − ρ² = 1/(1 + c·M), so
+    the predicted correlation t that assures the target needs M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)) evaluations.
     """
 
     target: float
@@ -151,10 +170,7 @@ def _odds(share: float) -> float:
 
 @dataclass(frozen=True)
 class Width(CreditRule):
-    """The widest interval of any contributor is at most ``target``, in the units of the property.
-
-    Widths fall as M^(−1/2).
-    """
+    """The widest interval of any contributor is at most ``target``, in the unit of the property."""
 
     target: float
 
@@ -182,11 +198,10 @@ class Width(CreditRule):
 
 @dataclass(frozen=True)
 class TopK(CreditRule):
-    """The top ``k`` are settled: of the ``k`` who seem most helpful, the share that is expected to be among the true
-    top k is at least ``overlap``, twice in a row.
+    """The top ``k`` are settled: of the ``k`` who seem most helpful, at least the share ``overlap`` is expected to be
+    among the true top k, at two looks in a row.
 
-    The true credits are drawn from normal distributions about the estimates with their standard errors, from a
-    fixed seed. Foreseen by standard errors that fall as M^(−1/2) about the present estimates.
+    The true credits are simulated as normal about the estimates with their standard errors, from a fixed seed.
     """
 
     k: int
@@ -224,10 +239,10 @@ class TopK(CreditRule):
 
 
 def expected_overlap(values: FloatArray, standard_error: FloatArray, k: int, higher_is_better: bool) -> float | None:
-    """E |T̂ ∩ T| / k, T̂ the top k of ``values`` (n,) and T the top k of N(values, standard_error²), independent.
+    """Return E |T̂ ∩ T| / k, T̂ the top k of ``values`` (n,) and T the top k of independent N(values, standard_error²).
 
-    The errors of the level, which all contributors share, move no rank but are part of the standard errors: the
-    overlap is rather understated. None where a standard error is not known.
+    Standard errors include that of the level, which all contributors share and which moves no rank, so the overlap is
+    rather understated. None if a standard error is not known.
     """
     if not np.isfinite(standard_error).all():
         return None

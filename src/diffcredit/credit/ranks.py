@@ -1,7 +1,7 @@
 """Confidence intervals of ranks, after Mogstad, Romano, Shaikh and Wilhelm (2023).
 
-A rank is a count of signs: of how many differences φ_j − φ_i are positive. Intervals that cover all of one
-contributor's differences at once therefore cover its rank at the same rate.
+A rank counts how many differences φ_j − φ_i are positive. So intervals that cover all of one contributor's differences
+at once cover its rank at the same rate.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ from diffcredit.util.arrays import FloatArray
 
 IntArray = NDArray[np.intp]
 
-# The rate of a critical value from so many draws is known to half a per cent.
+# The coverage of a critical value from this many draws is known to half a per cent.
 DRAWS = 2000
-# So many contributors' errors, with what is made of them, fit in a processor's cache.
+# The errors of this many contributors fit in a processor's cache.
 BLOCK = 32
-# So many units' normal numbers are held at once.
+# Normal numbers of this many units are held at once.
 UNITS = 1024
-# Below these parts of the numbers involved, the variance of a difference and the difference itself are rounding.
+# A difference and its variance are rounding if they are below these parts of the numbers involved.
 LEAST_VARIANCE = 1e-12
 LEAST_DIFFERENCE = 1e-9
 
@@ -31,15 +31,15 @@ def rank_intervals(
     degrees: float,
     confidence: float,
 ) -> tuple[IntArray, IntArray]:
-    """(low, high), (n,) each: the best and the worst rank each contributor may have; 1 is the largest value.
+    """Return (low, high), (n,) each: the best and the worst rank each contributor may have; 1 is the largest value.
 
-    values, half_width, bias (n,), influence (n, u): as in `Credits`, without what moves all contributors alike.
-    low = 1 + how many are surely better, high = n − how many are surely worse. j is surely better than i when
-    φ̂_j − φ̂_i > c_i·s_ij, s_ij the difference's deviation and c_i the ``confidence`` quantile of
-    max_j |error_j − error_i|/s_ij. Errors are drawn from a fixed seed as influence · g + bias · h, g and h
-    standard normal, all over one √(χ²/degrees) since the noise's variance is estimated; each contributor's are then
-    scaled so that ± half_width holds ``confidence`` of them. Each interval covers for its own contributor, not all
-    at once. Who has no finite half-width may have any rank, and is surely better or worse than nobody.
+    values, half_width, bias (n,), influence (n, u): as in `Credits`, without the errors that all contributors share.
+    low = 1 + the number that are significantly better, high = n − the number that are significantly worse. j is
+    significantly better than i if φ̂_j − φ̂_i > c_i·s_ij, s_ij the difference's deviation and c_i the ``confidence``
+    quantile of max_j |error_j − error_i|/s_ij. Errors are drawn from a fixed seed as influence · g + bias · h, g and h
+    standard normal, all over one √(χ²/degrees) since the noise's variance is estimated. Each contributor's are then
+    scaled so that ± half_width contains ``confidence`` of them. Each interval covers for its own contributor, not all
+    at once. A contributor without a finite half-width may have any rank.
     """
     n = len(values)
     low, high = np.ones(n, dtype=np.intp), np.full(n, n, dtype=np.intp)
@@ -62,7 +62,7 @@ def rank_intervals(
 
 
 def _difference_deviations(influence: FloatArray, bias: FloatArray) -> FloatArray:
-    """(n, n): the deviations s_ij of error_j − error_i; 0 where the two errors are the same."""
+    """Return (n, n): the deviations s_ij of error_j − error_i; 0 if the two errors are the same."""
     covariance = influence @ influence.T
     np.fill_diagonal(covariance, covariance.diagonal() + bias**2)
     both = covariance.diagonal() + covariance.diagonal()[:, None]
@@ -71,7 +71,7 @@ def _difference_deviations(influence: FloatArray, bias: FloatArray) -> FloatArra
 
 
 def _draw_errors(influence: FloatArray, bias: FloatArray, degrees: float) -> FloatArray:
-    """(n, DRAWS)."""
+    """Return (n, DRAWS): simulated errors of the credits."""
     generator = np.random.Generator(np.random.PCG64(0))
     errors = bias[:, None] * generator.standard_normal((len(bias), DRAWS))
     for start in range(0, influence.shape[1], UNITS):
@@ -81,7 +81,7 @@ def _draw_errors(influence: FloatArray, bias: FloatArray, degrees: float) -> Flo
 
 
 def _largest_differences(errors: FloatArray, deviations: FloatArray) -> FloatArray:
-    """(n, DRAWS): max_j |error_j − error_i| / s_ij of each contributor i and draw."""
+    """Return (n, DRAWS): max_j |error_j − error_i| / s_ij for each contributor i and draw."""
     inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
     largest = np.zeros_like(errors)
     for start in range(0, len(errors), BLOCK):

@@ -1,7 +1,7 @@
-"""Weighted ridge regression of values on contributors, with the effect of the size regressed out.
+"""Weighted ridge regression of values on membership, with the effect of the size regressed out.
 
-For x̃ = x − s/n the Shapley value is φ_i = (F(N) − F(∅))/n + the mean over s = 1..n−1 of the within-size
-least-squares slopes of F on x̃. Any function of the size can therefore be regressed out without bias.
+For x̃ = x − s/n the Shapley value is φ_i = (F(N) − F(∅))/n + the mean over s = 1..n−1 of the within-size least-squares
+slopes of F on x̃. So any function of the size can be regressed out without bias.
 """
 
 from dataclasses import dataclass
@@ -14,31 +14,34 @@ from diffcredit.util.arrays import FloatArray
 
 IntArray = NDArray[np.intp]
 
-# Singular values below this part of the largest are rounding: their squares come from a Gram matrix.
+# Singular values below this part of the largest are rounding, since their squares come from a Gram matrix.
 LEAST_SINGULAR = 1e-6
-# A nuisance regressor with less than this part of itself left beside the others says nothing new.
+# A nuisance regressor of which less than this part remains beside the others adds nothing.
 LEAST_NEW = 1e-7
-# Of a column's own length, what is left of it may be rounding.
+# What remains of a column may be rounding if it is smaller than this part of its length.
 ROUNDING = 1e-15
-# Rows whose residual keeps less than this part of their own noise are determined by the fit.
+# A row is determined by the fit if its residual has less than this part of its own noise.
 LEAST_FREE = 1e-8
 
 
-def size_regressors(sizes: IntArray, n: int) -> FloatArray:
-    """(m, p): the first p of [1, t, t², log(s+½), log(n−s+½)], t = s/n; p ≤ 5 with at most half a regressor
-    a distinct size beside the constant: values of three sizes or more are never fitted size by size."""
+def size_regressors(sizes: IntArray, n: int, most: int | None = None) -> FloatArray:
+    """Return (m, p): the first p of [1, t, t², log(s+½), log(n−s+½)], t = s/n.
+
+    p is at most ``most``. By default it is one plus half the number of distinct sizes, so that three or more sizes are
+    never fitted one by one.
+    """
     s = sizes.astype(np.float64)
     t = s / n
     columns = [np.ones_like(t), t, t**2, np.log(s + 0.5), np.log(n - s + 0.5)]
-    return np.stack(columns[: 1 + len(np.unique(sizes)) // 2], axis=1)
+    return np.stack(columns[: 1 + len(np.unique(sizes)) // 2 if most is None else most], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Regression:
     """Z = √w·x with √w·(nuisance regressors) projected out, (m, n).
 
-    root √w (m,), nuisance Q (m, p) orthonormal with Q·triangle = √w·(nuisance regressors); gram is the smaller of
-    ZᵀZ and ZZᵀ: cheaper by far than singular values of Z, and x̃ is well conditioned.
+    root √w (m,), nuisance Q (m, p) orthonormal with Q·triangle = √w·(nuisance regressors). gram is the smaller of ZᵀZ
+    and ZZᵀ, whose spectrum is much cheaper than the singular values of Z; x̃ is well conditioned.
     """
 
     root: FloatArray
@@ -53,7 +56,7 @@ class Regression:
 
     @cached_property
     def _spectrum(self) -> tuple[FloatArray, FloatArray]:
-        """d² (k,) > 0 and the Gram matrix's vectors: V where m ≥ n, else U."""
+        """d² (k,) > 0 and the Gram matrix's eigenvectors: V if m ≥ n, else U."""
         squares, vectors = np.linalg.eigh(self.gram)
         kept = squares > LEAST_SINGULAR**2 * max(float(squares[-1]), 1e-300)
         return squares[kept], vectors[:, kept]
@@ -64,20 +67,20 @@ class Regression:
         return self._spectrum[0]
 
     def scores(self, values: FloatArray) -> FloatArray:
-        """(k,): Uᵀ√w·values."""
+        """Return (k,): Uᵀ√w·values."""
         squares, vectors = self._spectrum
         z = self.root * values
         return vectors.T @ (self.projected.T @ z) / np.sqrt(squares) if self._tall else vectors.T @ z
 
     def unexplained(self, values: FloatArray) -> float:
-        """The residual sum of squares, weighted, of least squares without a ridge."""
+        """Return the weighted residual sum of squares of least squares without a ridge."""
         z = self.root * values
         z = z - self.nuisance @ (self.nuisance.T @ z)
         return max(float(z @ z) - float((self.scores(values) ** 2).sum()), 0.0)
 
     def fit(self, ridge: float) -> "RidgeFit":
-        """The minimum of ‖√w(y − nuisance − xβ)‖² + ridge·‖β‖²; the shortest β where the ridge is 0."""
-        # By the spectrum, which leaves out directions of rounding alone: a small ridge would blow them up.
+        """Minimise ‖√w(y − nuisance − xβ)‖² + ridge·‖β‖²; with a ridge of 0, take the shortest β."""
+        # By the spectrum, which leaves out directions that are rounding: a small ridge would inflate them.
         squares, vectors = self._spectrum
         inverse = (vectors / (squares + ridge)) @ vectors.T
         slopes = inverse @ self.projected.T if self._tall else self.projected.T @ inverse
@@ -98,13 +101,13 @@ class RidgeFit:
         return self.slopes * self.regression.root
 
     def nuisance_map(self, x: FloatArray) -> FloatArray:
-        """(p, m): the linear map to the nuisance coefficients, for the regressors x (m, n) that were fitted."""
+        """Return (p, m): the linear map to the nuisance coefficients, for the regressors x (m, n) that were fitted."""
         of = self.regression
         inverse = np.linalg.solve(of.triangle, of.nuisance.T) * of.root
         return inverse - (inverse @ x) @ self.linear_map
 
     def _hat(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Entries of the hat matrix, nuisance regressors included."""
+        """Return entries of the hat matrix, nuisance regressors included."""
         of = self.regression
         fitted = np.einsum("jk,kj->j", of.projected[rows], self.slopes[:, columns])
         return np.einsum("jk,jk->j", of.nuisance[rows], of.nuisance[columns]) + fitted
@@ -116,21 +119,20 @@ class RidgeFit:
         return self._hat(every, every)
 
     def residuals(self, values: FloatArray) -> FloatArray:
-        """(m,): √w·(values − fit)."""
+        """Return (m,): √w·(values − fit)."""
         of = self.regression
         z = of.root * values
         return z - of.nuisance @ (of.nuisance.T @ z) - of.projected @ (self.slopes @ z)
 
     def adjusted_residuals(self, values: FloatArray, units: IntArray, noise: float, power: float) -> FloatArray:
-        """(m,): (I − H)^−power · residuals within each unit, in the units of the values, for a sandwich.
+        """Return (m,): (I − H)^−power · residuals within each unit, in the unit of the values, for a sandwich variance.
 
-        Power 1 gives the residuals of fits without the unit (HC3, MacKinnon and White 1985; CR3 for pairs), ½
-        residuals of the right variance where the noise is the same for all (HC2). A unit has one row or two:
-        H's block is taken whole. What the fit determines entirely has no such residual: the deviation of
-        ``noise``, the variance of √w·y, stands in.
+        Power 1 gives the residuals of fits without the unit (HC3, MacKinnon and White 1985; CR3 for pairs), power ½
+        residuals of the right variance if the noise is the same for all (HC2). A unit has one row or two, and H's whole
+        block is used. A value that the fit determines has no residual; the deviation √``noise`` of √w·y replaces it.
         """
         e, free = self.residuals(values), 1 - self.leverages
-        # λ leaves at least λ/(λ + d²) of a row: with a small one, that little is still no rounding.
+        # At least λ/(λ + d²) of a row remains; with a small λ that is little, but not rounding.
         largest = float(self.regression.information.max(initial=0.0))
         least = min(LEAST_FREE, self.ridge / (2 * (self.ridge + largest))) if self.ridge > 0 else LEAST_FREE
         adjusted = _powered(e, free, noise, power, least)
@@ -146,7 +148,7 @@ class RidgeFit:
 
 
 def regress(x: FloatArray, nuisance: FloatArray, weights: FloatArray) -> Regression:
-    """x (m, n), nuisance (m, p) of full rank (p may be 0), weights (m,) positive."""
+    """Prepare the regression on x (m, n), given nuisance (m, p) of full rank (p may be 0) and positive weights (m,)."""
     root = np.sqrt(weights)
     q, triangle = np.linalg.qr(nuisance * root[:, None])
     z = x * root[:, None]
@@ -155,12 +157,14 @@ def regress(x: FloatArray, nuisance: FloatArray, weights: FloatArray) -> Regress
 
 
 def independent_columns(columns: FloatArray, others: FloatArray) -> list[int]:
-    """Which of ``columns`` (m, k) say something beside ``others`` (m, p), a constant among them, and the columns
-    before them."""
+    """Return which of ``columns`` (m, k) are linearly independent of ``others`` (m, p) and of the columns before them.
+
+    ``others`` include a constant.
+    """
     kept: list[int] = []
     basis, _ = np.linalg.qr(others)
     for index, column in enumerate(columns.T):
-        # Twice: what rounding leaves of a column within the basis' span is taken out again.
+        # Twice, to remove what rounding leaves of a column within the basis' span.
         rest = column - basis @ (basis.T @ column)
         rest = rest - basis @ (basis.T @ rest)
         least = LEAST_NEW * np.linalg.norm(column - column.mean()) + ROUNDING * np.linalg.norm(column)
@@ -176,7 +180,7 @@ def _powered(e: FloatArray, free: FloatArray, noise: float, power: float, least:
 
 
 def _pairs(units: IntArray) -> tuple[IntArray, IntArray]:
-    """The rows of units that have two, as two arrays."""
+    """Return the rows of the units that have two, as two arrays."""
     order = np.argsort(units, kind="stable")
     again = np.flatnonzero(units[order][1:] == units[order][:-1])
     return order[again], order[again + 1]

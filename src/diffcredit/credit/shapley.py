@@ -1,9 +1,33 @@
-"""The default: size-adjusted ridge whose slopes and noise may change with the size, Stein-combined with its
-importance-weighted twin.
+"""The default estimator, ``shapley``: ridge regression with the size adjusted for, corrected by a Stein step.
 
-The efficient fit φ_e has little variance, but converges to the Shapley value only where slopes change with the
-size as modelled; the weighted fit φ_u converges to it in any game, with more variance. The data say how far to go
-from the one to the other.
+The Shapley value of contributor i is the mean over sizes of its marginal contribution,
+
+    φ_i = 1/n · Σ_{s=0}^{n−1} mean_{|S|=s, i∉S} [F(S ∪ {i}) − F(S)].
+
+Two regressions estimate it from a sample of coalitions. The efficient fit φ_e (ridge regression of F on membership,
+with size effects regressed out and slopes and noise that may change with the size) has little variance, but converges
+to φ only if slopes change with the size as modelled. The consistent fit φ_u weights coalitions by importance and
+converges to φ in any game, with more variance. The estimate is φ_e + ω(φ_u − φ_e), where the data choose ω: near 0
+if the two agree within their noise, near 1 if they do not.
+
+>>> from diffcredit import estimate, make_design
+>>> from diffcredit.testing import brute_force_shapley, learning, noisy
+>>> game = noisy(learning(8), 0.02)
+>>> coalitions = make_design("uniform").draw(8, 0, 60)
+>>> credits = estimate(coalitions, game(coalitions), empty=0.0, full=1.0)
+>>> bool(abs(credits.values.sum() - 1.0) < 1e-9)
+True
+>>> bool(credits.diagnostics["predicted_correlation"] > 0.9)  # with the exact credits
+True
+
+It works with fewer evaluations than contributors, since the ridge λ = σ²/τ² is estimated from the data.
+
+Pitfalls: credits are shrunk towards the average, so differences between contributors are understated if there are few
+evaluations. Intervals cover at the stated rate on average over the contributors; for one contributor's own sake use
+``unshrunk``. A small standard error is not closeness to the truth: it holds for this retraining and base model.
+
+See also: `outliers` (coalitions that the model cannot explain), `control_variates` (priors and surrogates),
+`least_squares` (``unshrunk`` and ``kernelshap``), docs/estimator.md.
 """
 
 from dataclasses import dataclass
@@ -12,97 +36,118 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from diffcredit.credit.anchors import Anchors
+from diffcredit.credit.control_variates import ControlVariates
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.lack_of_fit import as_diagnostics
 from diffcredit.credit.least_squares import shapley_weights
 from diffcredit.credit.mixed_model import MixedModel, misfit_p
+from diffcredit.credit.outliers import OutlierFit, fit_with_outliers, spare_degrees
 from diffcredit.credit.regression import RidgeFit, regress, size_regressors
-from diffcredit.credit.setting_apart import fit_with_outliers_apart, spare_degrees
-from diffcredit.credit.table import Table
+from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
 IntArray = NDArray[np.intp]
 
 
-def shapley(table: Table, confidence: float, anchors: Anchors) -> Credits:
-    """Shapley credits with robust empirical-Bayes intervals, also from fewer evaluations than contributors.
+def shapley(table: GameTable, confidence: float, controls: ControlVariates) -> Credits:
+    """Estimate Shapley values with robust empirical-Bayes intervals.
 
-    Interval: φ̂ ± cva(m₂)·√N, N the HC2 variance of the whole linear map plus the level's, m₂ the second
-    moment of shrinkage bias and leftover tilt over N. It covers at the stated rate on average over the
-    contributors, whatever the distribution of their credits.
+    Interval: φ̂ ± cva(m₂)·√N. N is the HC2 variance of the whole linear map plus that of the level; m₂ is the second
+    moment of the shrinkage bias and the remaining tilt, over N.
 
-    The diagnostics name coalitions whose values the model cannot explain as noise; where all are evaluated they are
-    set apart (`setting_apart`).
+    The diagnostics name coalitions whose values the model cannot explain as noise (`outliers`).
     """
     given, table = table, table.about_mean
-    n = table.n
-    require_freedom(table, anchors)
-    fitted = fit_with_outliers_apart(table, anchors)
-    model, nuisance, anchors = fitted.model, fitted.nuisance, fitted.anchors
-    noise, spread = model.components.noise, model.components.spread
-    chance = model.shape.left_to_chance(table)
-    ridge = model.components.ridge * float(chance.mean())
-    fit = model.regression.fit(ridge)
-    # HC3 where too small a variance would be unsafe, HC2 where it should be right on average.
-    deleted, scaled = (
-        fit.adjusted_residuals(table.values, table.units, noise, power) * np.sqrt(chance) for power in (1.0, 0.5)
-    )
-    efficient, slopes, coefficients = contrast_map(fit, model.modulated, anchors)
-    consistent = consistent_map(table, nuisance, model, ridge, anchors, slopes)
-    difference = consistent - efficient
-    step = stein_step(unit_sums(difference * deleted, table.units), difference @ table.values, efficient @ table.values)
-    total = efficient + step.weight * difference
-
-    contrasts = total @ table.values
-    shrinkage = total @ model.modulated - (np.eye(n) - 1 / n)
-    loadings = coefficients @ table.values
-    squared_bias = spread * (shrinkage**2).sum(axis=1) + step.squared_tilt + anchors.errors**2 @ loadings**2
-    # ω follows the data too: dφ = L dy + D dω, where D dω = 2(1 − ω)/‖D‖² D Dᵀ dD.
-    influence = unit_sums(total * scaled, table.units)
-    influence += np.outer(step.slope, step.slope @ unit_sums(difference * scaled, table.units))
-    squared_errors = (influence**2).sum(axis=1) + squared_bias
-    predicted = predicted_correlation(
-        squared_errors, spread * (1 - 1 / n) + float((anchors.contrasts @ loadings).var())
-    )
-    endpoints = endpoint_influence(table, noise)
-    information = model.regression.information
+    _require_degrees_of_freedom(table, controls)
+    fitted = fit_with_outliers(table, controls)
+    components, information = fitted.model.components, fitted.model.regression.information
+    ridge = components.ridge * float(fitted.model.size_model.sampling_share(table).mean())
+    contrasts = _contrasts(table, fitted, ridge)
+    endpoints = endpoint_influence(table, components.noise)
     parameters = float((information / (information + ridge)).sum())
     return Credits.of(
         given,
         "shapley",
-        contrasts - contrasts.mean() + table.level,
-        np.hstack([influence, endpoints]),
+        contrasts.values - contrasts.values.mean() + table.level,
+        np.hstack([contrasts.influence, endpoints]),
         confidence=confidence,
-        bias=np.sqrt(squared_bias),
-        degrees=max(table.evaluations - model.regression.nuisance.shape[1] - parameters, 1.0),
-        # What the fit determines has no residual, only a deviation.
-        residuals=not fitted.apart,
-        diagnostics={
-            "lambda": ridge,
-            "sigma": noise**0.5,
-            "tau": spread**0.5,
-            "slope_exponent": model.shape.slope,
-            "noise_exponent": model.shape.noise,
-            "misfit": model.shape.misfit,
-            **misfit_p(table, nuisance, anchors.proxies, model.shape),
-            "lack_of_fit_p": fitted.p,
-            "set_apart": float(fitted.apart),
-            **as_diagnostics(fitted.outliers),
-            "stein_weight": step.weight,
-            "predicted_correlation": predicted,
-            "assured_correlation": assured_correlation(predicted, n),
+        bias=np.sqrt(contrasts.squared_bias),
+        degrees=max(table.evaluations - fitted.model.regression.nuisance.shape[1] - parameters, 1.0),
+        # A value that the fit determines has no residual, only a deviation.
+        residuals=not fitted.modelled,
+        diagnostics=_diagnostics(table, fitted, contrasts, ridge)
+        | {
             "effective_parameters": parameters,
             "level_standard_error": float((endpoints[0] ** 2).sum() ** 0.5),
-            **{f"anchor_{index + 1}": float(loading) for index, loading in enumerate(loadings[fitted.apart :])},
+            **{f"anchor_{i + 1}": float(b) for i, b in enumerate(contrasts.loadings[fitted.modelled :])},
         },
     )
 
 
-def require_freedom(table: Table, anchors: Anchors) -> None:
-    """Raises where the noise cannot be told from what is fitted before any slope."""
-    unshrunk = size_regressors(table.sizes, table.n).shape[1] + anchors.contrasts.shape[1]
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Estimated credit differences (n,), their influence (n, u) and squared bias (n,), the coefficients of the control
+    variates (k,) and the weight ω of the Stein step."""
+
+    values: FloatArray
+    influence: FloatArray
+    squared_bias: FloatArray
+    loadings: FloatArray
+    stein_weight: float
+
+
+def _contrasts(table: GameTable, fitted: OutlierFit, ridge: float) -> Contrasts:
+    n, model, controls = table.n, fitted.model, fitted.controls
+    fit, sampling = model.regression.fit(ridge), model.size_model.sampling_share(table)
+    # HC3 where too small a variance would be unsafe, HC2 where it should be right on average.
+    hc3, hc2 = (
+        fit.adjusted_residuals(table.values, table.units, model.components.noise, power) * np.sqrt(sampling)
+        for power in (1.0, 0.5)
+    )
+    efficient, slopes, coefficients = contrast_map(fit, model.modulated, controls)
+    consistent = consistent_map(table, fitted.nuisance, model, ridge, controls, slopes)
+    difference = consistent - efficient
+    step = stein_step(unit_sums(difference * hc3, table.units), difference @ table.values, efficient @ table.values)
+    total = efficient + step.weight * difference
+    shrinkage = total @ model.modulated - (np.eye(n) - 1 / n)
+    loadings = coefficients @ table.values
+    squared_bias = (
+        model.components.spread * (shrinkage**2).sum(axis=1) + step.squared_tilt + controls.errors**2 @ loadings**2
+    )
+    # ω depends on the data too: dφ = L dy + D dω, where D dω = 2(1 − ω)/‖D‖² D Dᵀ dD.
+    influence = unit_sums(total * hc2, table.units)
+    influence += np.outer(step.slope, step.slope @ unit_sums(difference * hc2, table.units))
+    return Contrasts(total @ table.values, influence, squared_bias, loadings, step.weight)
+
+
+def _diagnostics(table: GameTable, fitted: OutlierFit, contrasts: Contrasts, ridge: float) -> dict[str, float]:
+    model, controls, n = fitted.model, fitted.controls, table.n
+    noise, spread, size_model = model.components.noise, model.components.spread, model.size_model
+    squared_errors = (contrasts.influence**2).sum(axis=1) + contrasts.squared_bias
+    predicted = predicted_correlation(
+        squared_errors, spread * (1 - 1 / n) + float((controls.contrasts @ contrasts.loadings).var())
+    )
+    return {
+        "lambda": ridge,
+        "sigma": noise**0.5,
+        "tau": spread**0.5,
+        "slope_exponent": size_model.slope,
+        "noise_exponent": size_model.noise,
+        "misfit": size_model.misfit,
+        **misfit_p(table, fitted.nuisance, controls.proxies, size_model),
+        "lack_of_fit_p": fitted.p,
+        "set_apart": float(fitted.modelled),
+        **as_diagnostics(fitted.outliers),
+        "stein_weight": contrasts.stein_weight,
+        "predicted_correlation": predicted,
+        "assured_correlation": assured_correlation(predicted, n),
+    }
+
+
+def _require_degrees_of_freedom(table: GameTable, controls: ControlVariates) -> None:
+    """Raise UserError if the regressors that are not shrunk leave too little to estimate the noise from."""
+    unshrunk = size_regressors(table.sizes, table.n).shape[1] + controls.contrasts.shape[1]
     missing = -spare_degrees(table, unshrunk)
     if missing > 0:
         raise UserError(
@@ -111,41 +156,45 @@ def require_freedom(table: Table, anchors: Anchors) -> None:
         )
 
 
-def contrast_map(fit: RidgeFit, x: FloatArray, anchors: Anchors) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Linear maps of the values: to the credits' contrasts (n, m), to the slopes on x̃ (n, m), and to the anchors'
-    coefficients (k, m). A contrast is a slope plus what the surrogates add to it."""
-    k, proxies = anchors.contrasts.shape[1], anchors.proxies.shape[1]
+def contrast_map(fit: RidgeFit, x: FloatArray, controls: ControlVariates) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return linear maps of the values: to the credits' contrasts (n, m), to the slopes on x̃ (n, m), and to the
+    coefficients of the control variates (k, m). A contrast is a slope plus what the control variates add to it."""
+    k, proxies = controls.contrasts.shape[1], controls.proxies.shape[1]
     shrunk = fit.linear_map
     if k == 0:
         return shrunk, shrunk, np.empty((0, shrunk.shape[1]))
     coefficients = fit.nuisance_map(x)[-k:]
-    slopes = shrunk + anchors.proxies @ coefficients[k - proxies :]
-    return shrunk + anchors.contrasts @ coefficients, slopes, coefficients
+    slopes = shrunk + controls.proxies @ coefficients[k - proxies :]
+    return shrunk + controls.contrasts @ coefficients, slopes, coefficients
 
 
 def consistent_map(
-    table: Table, nuisance: FloatArray, model: MixedModel, ridge: float, anchors: Anchors, slopes: FloatArray
+    table: GameTable,
+    nuisance: FloatArray,
+    model: MixedModel,
+    ridge: float,
+    controls: ControlVariates,
+    slopes: FloatArray,
 ) -> FloatArray:
-    """(n, m): the importance-weighted fit's map to the contrasts.
+    """Return (n, m): the importance-weighted fit's map to the contrasts.
 
-    What is known of how slopes change with the size, (m(s) − 1) x̃ β, has no part in the Shapley value: taken
-    out first, it is no noise to the weighted fit.
+    The modelled change of slopes with the size, (m(s) − 1) x̃ β, has no part in the Shapley value. It is subtracted
+    first, since it would be noise to the weighted fit.
     """
     x, weights = table.centred, shapley_weights(table)
-    # The same information in all, so that one ridge suits both fits.
+    # The same total information, so that one ridge suits both fits.
     information = (model.regression.root**2 @ model.modulated**2).sum()
     weights = weights * information / (weights @ x**2).sum()
-    fit = regress(x, np.hstack([nuisance, x @ anchors.proxies]), weights).fit(ridge)
-    consistent, _, _ = contrast_map(fit, x, anchors)
-    if model.shape.slope == 0:
+    fit = regress(x, np.hstack([nuisance, x @ controls.proxies]), weights).fit(ridge)
+    consistent, _, _ = contrast_map(fit, x, controls)
+    if model.size_model.slope == 0:
         return consistent
     return consistent - (consistent @ (model.modulated - x)) @ slopes
 
 
 @dataclass(frozen=True, eq=False)
 class SteinStep:
-    """The weight ω of the way from φ_e to φ_u; the squared tilt that is left (n,); and g (n,), for which
-    D dω = g gᵀ dD: how the weight itself answers to the data."""
+    """The weight ω of φ_u; the squared tilt that remains (n,); and g (n,), the derivative of ω: D dω = g gᵀ dD."""
 
     weight: float
     squared_tilt: FloatArray
@@ -153,11 +202,11 @@ class SteinStep:
 
 
 def stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> SteinStep:
-    """ω = max(0, 1 − tr V_D/‖D‖²), D = (L_u − L_e) y (n,), V_D its covariance, from D's ``influence`` (n, u).
+    """Compute ω = max(0, 1 − tr V_D/‖D‖²) for D = (L_u − L_e) y (n,), V_D its covariance from its ``influence`` (n, u).
 
-    Of the squared tilt ‖E D‖², (1 − ω)² is left; it is estimated by max(0, ‖D‖² − tr V_D), one standard error
-    tr V_D·√(2/(n−1)) added. Half of it is spread over the contributors like V_D, half like the
-    squares of φ_e's ``contrasts`` (n,): whose slopes are large, their slopes change most.
+    (1 − ω)² of the squared tilt ‖E D‖² remains. The tilt is estimated by max(0, ‖D‖² − tr V_D) plus one standard error,
+    tr V_D·√(2/(n−1)). Half of it is distributed over the contributors like V_D, half like the squares of φ_e's
+    ``contrasts`` (n,), since large slopes change most.
     """
     variances, squares = (influence**2).sum(axis=1), (contrasts - contrasts.mean()) ** 2
     trace, squared = float(variances.sum()), float(d @ d)
@@ -173,16 +222,16 @@ def _parts(amounts: FloatArray) -> FloatArray:
 
 
 def predicted_correlation(squared_errors: FloatArray, spread: float) -> float:
-    """ρ̂ = √(1 − mean V/spread): the correlation with the true credits to expect, 0 at worst.
+    """Return the expected correlation with the true credits, ρ̂ = √(1 − mean V/spread), at least 0.
 
-    spread: the variance of the true credits about their mean, τ²(1 − 1/n) and what anchors add.
+    spread: the variance of the true credits about their mean, τ²(1 − 1/n) plus that of the control variates.
     """
     return max(0.0, 1 - float(squared_errors.mean()) / spread) ** 0.5
 
 
 def assured_correlation(predicted: float, n: int) -> float:
-    """The correlation that the credits have with a probability of 85 % where ``predicted`` is to be expected.
+    """Return the correlation that is reached with a probability of 85 % if ``predicted`` is expected.
 
-    Over n contributors the realised correlation strays: atanh ρ by 1/√(n − 3) (Fisher 1921).
+    Over n contributors the realised atanh ρ has a standard deviation of 1/√(n − 3) (Fisher 1921).
     """
     return max(0.0, float(np.tanh(np.arctanh(min(predicted, 1 - 1e-12)) - ndtri(0.85) / max(n - 3, 1) ** 0.5)))

@@ -1,4 +1,4 @@
-"""Intervals of shares: ratios of two numbers that both are estimates."""
+"""Intervals of shares, which are ratios of two estimates."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from diffcredit.util.arrays import FloatArray
 def ratio_intervals(
     numerators: FloatArray, half_widths: FloatArray, denominator: float, denominator_half_width: float
 ) -> tuple[FloatArray, FloatArray]:
-    """(low, high), (n,) each: Fieller's (1954) intervals of c_i/T, the errors of c_i (n,) and T being independent.
+    """Return (low, high), (n,) each: Fieller's (1954) intervals of c_i/T for independent errors of c_i (n,) and T.
 
-    With half-widths h_i and h_T, all θ with (c − θT)² ≤ h² + θ²h_T²; plain division of c ± h by T where T is known
-    (h_T = 0). Where T ± h_T holds 0 no ratio can be excluded for being too large: −inf, inf.
+    With half-widths h_i and h_T they contain all θ with (c − θT)² ≤ h² + θ²h_T². If T is known (h_T = 0), that is c ± h
+    divided by T. If T ± h_T contains 0, no ratio can be excluded: −inf, inf.
     """
     if not abs(denominator) > denominator_half_width:
         return np.full_like(numerators, -np.inf), np.full_like(numerators, np.inf)

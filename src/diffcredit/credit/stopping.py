@@ -1,10 +1,26 @@
-"""When a study has evaluated enough: rules that combine with ``&`` and ``|``.
+"""When a study has evaluated enough: stopping rules that combine with ``&`` and ``|``.
 
-A rule sees a sequence of looks, each at a longer prefix of the design, and says whether it is reached and about
-how many evaluations that will take. Here are the rules on what is spent; those on how well the credits are known
-are in :mod:`diffcredit.credit.precision`::
+A rule sees a sequence of looks, each at more evaluations of the design, and says whether it is reached and about how
+many evaluations that takes. Rules on what is spent are here; rules on how well the credits are known are in
+`diffcredit.credit.precision`.
 
-    rule = (Evaluations(500) | Time(hours=12)) | Correlation(0.95)
+>>> from diffcredit.credit import Correlation, Evaluations, Look, Money, Time
+>>> rule = Evaluations(500) | Time(hours=12) & Correlation(0.9)
+>>> print(rule)
+any of (500 evaluations; all of (12 hours; correlation ≥ 0.9, 85 % sure))
+>>> look = Look(120, worker_seconds=7200.0, elapsed_seconds=3600.0, credits=None, higher_is_better={"fid": False})
+>>> rule.reached([look])
+False
+>>> rule.status([look]).evaluations  # the expected total: 500 evaluations come before anything else that is known
+500
+>>> Money(amount=100, per_hour=2.5).status([look]).evaluations  # at 2.5 an hour, 60 evaluations cost 2.5
+2400
+
+``a & b`` is reached if both are at the same look, ``a | b`` if one of them is.
+
+Pitfalls: a rule on credits alone may never be reached, so combine it with a limit, ``Correlation(0.9) |
+Evaluations(500)``; `Rule.bounded` says whether a rule is sure to end. Time and money count evaluations only, not the
+preparation of the model.
 """
 
 import math
@@ -20,11 +36,12 @@ HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What is known after some evaluations.
+    """The state of a study after some evaluations.
 
-    ``evaluations`` counts the design's, endpoints apart. ``worker_seconds`` is the time of all evaluations added
-    up; ``elapsed_seconds`` the time during which at least one was under way. ``credits`` holds the credits of each
-    property that has enough values; None: only the clocks were looked at. ``higher_is_better`` names all properties.
+    ``evaluations`` counts those of the design, without the endpoints. ``worker_seconds`` is the sum of all evaluations'
+    times, ``elapsed_seconds`` the time during which at least one was running. ``credits`` holds the credits of each
+    property that has enough values; None if they were not computed at this look. ``higher_is_better`` names all
+    properties.
     """
 
     evaluations: int
@@ -35,21 +52,22 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far a rule is: what is ``wanted``, what is there ``now``, whether that is enough, and about how many
-    ``evaluations`` in all it takes (None where that cannot be told). A combination has ``parts``, joined by
-    ``and`` or ``or``.
+class RuleStatus:
+    """How far a rule is: its target (``wanted``), the present state (``now``), and whether that is enough.
+
+    ``evaluations``: about how many in all it takes, None if that is not known. A combination has ``parts``, ``joined``
+    by "and" or "or".
     """
 
     wanted: str
     now: str
     reached: bool
     evaluations: int | None
-    parts: tuple["Standing", ...] = ()
+    parts: tuple["RuleStatus", ...] = ()
     joined: str = ""
 
     def reason(self) -> str:
-        """What was reached, in words: all parts of an ``and``, the first part reached of an ``or``."""
+        """Say what was reached: all parts of an "and", the first part reached of an "or"."""
         if not self.parts:
             return self.wanted if self.wanted.startswith(self.now) else f"{self.wanted}, now {self.now}"
         reached = [part.reason() for part in self.parts if part.reached]
@@ -59,26 +77,26 @@ class Standing:
 
 
 class Rule(ABC):
-    """A stopping rule. ``a & b`` is reached when both are, ``a | b`` when one of them is."""
+    """A stopping rule. ``a & b`` is reached if both are, ``a | b`` if one of them is."""
 
     @abstractmethod
     def reached(self, looks: Sequence[Look]) -> bool:
-        """Whether it is reached at the last of ``looks``."""
+        """Return whether it is reached at the last of ``looks``."""
 
     @abstractmethod
-    def standing(self, looks: Sequence[Look]) -> Standing:
-        """How far it is at the last of ``looks``."""
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
+        """Return how far it is at the last of ``looks``."""
 
     @abstractmethod
     def bounded(self) -> bool:
-        """Whether it is sure to be reached one day, whatever the credits do."""
+        """Return whether it is sure to be reached some day, whatever the credits are."""
 
-    def most(self) -> int | None:
-        """The number of evaluations at which it is sure to be reached, if there is one."""
+    def max_evaluations(self) -> int | None:
+        """Return the number of evaluations at which it is sure to be reached, if there is one."""
         return None
 
     def leaves(self) -> Iterator["Rule"]:
-        """The rules that it is made of."""
+        """Yield the simple rules that it is made of."""
         yield self
 
     def __and__(self, other: "Rule") -> "AllOf":
@@ -89,69 +107,66 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class AnyOf(Rule):
-    """Reached when one of ``rules`` is."""
-
+class _Combination(Rule):
     rules: tuple[Rule, ...]
-
-    def reached(self, looks: Sequence[Look]) -> bool:
-        return any(rule.reached(looks) for rule in self.rules)
-
-    def standing(self, looks: Sequence[Look]) -> Standing:
-        return _joined(self, looks, "or", [rule.standing(looks) for rule in self.rules])
-
-    def bounded(self) -> bool:
-        return any(rule.bounded() for rule in self.rules)
-
-    def most(self) -> int | None:
-        return min((most for rule in self.rules if (most := rule.most()) is not None), default=None)
 
     def leaves(self) -> Iterator[Rule]:
         for rule in self.rules:
             yield from rule.leaves()
+
+    def _status(self, looks: Sequence[Look], joined: str) -> RuleStatus:
+        parts = tuple(rule.status(looks) for rule in self.rules)
+        known = [part.evaluations for part in parts if part.evaluations is not None]
+        first, last = min(known, default=None), max(known) if len(known) == len(parts) else None
+        now = f"{sum(part.reached for part in parts)} of {len(parts)} reached"
+        wanted = "any of" if joined == "or" else "all of"  # the parts state their own targets
+        return RuleStatus(wanted, now, self.reached(looks), first if joined == "or" else last, parts, joined)
+
+
+@dataclass(frozen=True)
+class AnyOf(_Combination):
+    """Reached if one of ``rules`` is."""
+
+    def reached(self, looks: Sequence[Look]) -> bool:
+        return any(rule.reached(looks) for rule in self.rules)
+
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
+        return self._status(looks, "or")
+
+    def bounded(self) -> bool:
+        return any(rule.bounded() for rule in self.rules)
+
+    def max_evaluations(self) -> int | None:
+        return min((most for rule in self.rules if (most := rule.max_evaluations()) is not None), default=None)
 
     def __str__(self) -> str:
         return f"any of ({'; '.join(map(str, self.rules))})"
 
 
 @dataclass(frozen=True)
-class AllOf(Rule):
-    """Reached when all of ``rules`` are, at the same look."""
-
-    rules: tuple[Rule, ...]
+class AllOf(_Combination):
+    """Reached if all of ``rules`` are, at the same look."""
 
     def reached(self, looks: Sequence[Look]) -> bool:
         return all(rule.reached(looks) for rule in self.rules)
 
-    def standing(self, looks: Sequence[Look]) -> Standing:
-        return _joined(self, looks, "and", [rule.standing(looks) for rule in self.rules])
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
+        return self._status(looks, "and")
 
     def bounded(self) -> bool:
         return all(rule.bounded() for rule in self.rules)
 
-    def most(self) -> int | None:
-        most = [rule.most() for rule in self.rules]
+    def max_evaluations(self) -> int | None:
+        most = [rule.max_evaluations() for rule in self.rules]
         return None if None in most else max(count for count in most if count is not None)
-
-    def leaves(self) -> Iterator[Rule]:
-        for rule in self.rules:
-            yield from rule.leaves()
 
     def __str__(self) -> str:
         return f"all of ({'; '.join(map(str, self.rules))})"
 
 
-def _joined(rule: AnyOf | AllOf, looks: Sequence[Look], joined: str, parts: Sequence[Standing]) -> Standing:
-    known = [part.evaluations for part in parts if part.evaluations is not None]
-    first, last = min(known, default=None), max(known) if len(known) == len(parts) else None
-    now = f"{sum(part.reached for part in parts)} of {len(parts)} reached"
-    wanted = "any of" if joined == "or" else "all of"  # the parts say what they want themselves
-    return Standing(wanted, now, rule.reached(looks), first if joined == "or" else last, tuple(parts), joined)
-
-
 @dataclass(frozen=True)
 class Evaluations(Rule):
-    """``count`` evaluations of the design, endpoints apart."""
+    """``count`` evaluations of the design, without the endpoints."""
 
     count: int
 
@@ -161,50 +176,69 @@ class Evaluations(Rule):
     def reached(self, looks: Sequence[Look]) -> bool:
         return bool(looks) and looks[-1].evaluations >= self.count
 
-    def standing(self, looks: Sequence[Look]) -> Standing:
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
         done = looks[-1].evaluations if looks else 0
-        return Standing(str(self), f"{done:,}", self.reached(looks), self.count)
+        return RuleStatus(str(self), f"{done:,}", self.reached(looks), self.count)
 
     def bounded(self) -> bool:
         return True
 
-    def most(self) -> int:
+    def max_evaluations(self) -> int:
         return self.count
 
     def __str__(self) -> str:
         return f"{self.count:,} evaluations"
 
 
+class _Budget(Rule):
+    """A limit on what evaluations cost, which predicts their number from the cost of those so far."""
+
+    @abstractmethod
+    def _spent(self, looks: Sequence[Look]) -> float: ...
+
+    @abstractmethod
+    def _limit(self) -> float: ...
+
+    def bounded(self) -> bool:
+        return True
+
+    def reached(self, looks: Sequence[Look]) -> bool:
+        return bool(looks) and self._spent(looks) >= self._limit()
+
+    def _expected_evaluations(self, looks: Sequence[Look]) -> int | None:
+        done = looks[-1].evaluations if looks else 0
+        if self.reached(looks):
+            return done
+        spent = self._spent(looks)
+        return max(done, math.floor(done * self._limit() / spent)) if done and spent > 0 else None
+
+
 @dataclass(frozen=True)
-class Time(Rule):
-    """``hours`` during which at least one evaluation was under way. Pauses between two runs do not count, nor does
-    preparing the model."""
+class Time(_Budget):
+    """``hours`` during which at least one evaluation was running. Pauses between runs and preparation do not count."""
 
     hours: float
 
     def __post_init__(self) -> None:
         _require_positive("hours", self.hours)
 
-    def reached(self, looks: Sequence[Look]) -> bool:
-        return bool(looks) and looks[-1].elapsed_seconds >= self.hours * HOUR
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
+        now = f"{self._spent(looks) / HOUR:.3g} hours"
+        return RuleStatus(str(self), now, self.reached(looks), self._expected_evaluations(looks))
 
-    def standing(self, looks: Sequence[Look]) -> Standing:
-        spent = looks[-1].elapsed_seconds if looks else 0.0
-        reached = self.reached(looks)
-        evaluations = _at_this_rate(looks, spent, self.hours * HOUR, reached)
-        return Standing(str(self), f"{spent / HOUR:.3g} hours", reached, evaluations)
+    def _spent(self, looks: Sequence[Look]) -> float:
+        return looks[-1].elapsed_seconds if looks else 0.0
 
-    def bounded(self) -> bool:
-        return True
+    def _limit(self) -> float:
+        return self.hours * HOUR
 
     def __str__(self) -> str:
         return f"{self.hours:g} hours"
 
 
 @dataclass(frozen=True)
-class Money(Rule):
-    """``amount`` spent at the price of ``per_hour`` for one worker's hour, in any currency. Preparing the model is
-    not counted."""
+class Money(_Budget):
+    """``amount`` spent at ``per_hour`` for one worker's hour, in any currency. Preparation does not count."""
 
     amount: float
     per_hour: float
@@ -213,30 +247,18 @@ class Money(Rule):
         _require_positive("money.amount", self.amount)
         _require_positive("money.per_hour", self.per_hour)
 
-    def reached(self, looks: Sequence[Look]) -> bool:
-        return bool(looks) and self._spent(looks) >= self.amount
-
-    def standing(self, looks: Sequence[Look]) -> Standing:
-        spent, reached = self._spent(looks) if looks else 0.0, self.reached(looks)
-        evaluations = _at_this_rate(looks, spent, self.amount, reached)
-        return Standing(str(self), f"{spent:.2f}", reached, evaluations)
-
-    def bounded(self) -> bool:
-        return True
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
+        now = f"{self._spent(looks):.2f}"
+        return RuleStatus(str(self), now, self.reached(looks), self._expected_evaluations(looks))
 
     def _spent(self, looks: Sequence[Look]) -> float:
-        return looks[-1].worker_seconds / HOUR * self.per_hour
+        return looks[-1].worker_seconds / HOUR * self.per_hour if looks else 0.0
+
+    def _limit(self) -> float:
+        return self.amount
 
     def __str__(self) -> str:
         return f"{self.amount:g} spent at {self.per_hour:g} an hour"
-
-
-def _at_this_rate(looks: Sequence[Look], spent: float, wanted: float, reached: bool) -> int | None:
-    """How many evaluations ``wanted`` buys if each costs as much as those so far."""
-    done = looks[-1].evaluations if looks else 0
-    if reached:
-        return done
-    return max(done, math.floor(done * wanted / spent)) if done and spent > 0 else None
 
 
 def _require_positive(name: str, value: float) -> None:

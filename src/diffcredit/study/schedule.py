@@ -15,7 +15,7 @@ from itertools import chain, count, islice, takewhile
 from diffcredit.coalitions import Design, encode, make_design
 from diffcredit.credit import Credits
 from diffcredit.credit.precision import CreditRule, TopK
-from diffcredit.credit.stopping import Evaluations, Look, Standing
+from diffcredit.credit.stopping import Evaluations, Look, RuleStatus
 from diffcredit.errors import UserError, located
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord
@@ -53,7 +53,7 @@ class Schedule:
         full = [Task("1" * n, replicate, "endpoint") for replicate in range(config.design.full_replicates)]
         self.endpoints = [Task("0" * n, 0, "endpoint"), *full]
         design = make_design(config.design.distribution, config.design.seed)
-        self._source = tasks_of(design, n, self.rule.most(), reserved(config, n))
+        self._source = tasks_of(design, n, self.rule.max_evaluations(), reserved(config, n))
         self._drawn: list[Task] = []
         self._attempts: dict[Task, list[Evaluation]] = {}
         self._clock = Clock()  # of all attempts but the latest
@@ -106,19 +106,19 @@ class Schedule:
         if all(map(self._tried, self.endpoints)):
             self._take_looks(sum(1 for _ in takewhile(self._tried, self._recorded())))
 
-    def standing(self) -> Standing:
+    def standing(self) -> RuleStatus:
         """How far the rule is, by the looks taken and the clocks as they are now."""
         if self._enough:
-            return self.rule.standing(self._looks)
-        return self.rule.standing([*self._looks, self._now(sum(task in self._attempts for task in self._recorded()))])
+            return self.rule.status(self._looks)
+        return self.rule.status([*self._looks, self._now(sum(task in self._attempts for task in self._recorded()))])
 
     def total(self, assumed: Look | None = None) -> Total | None:
         """How many evaluations there will be, from those so far, or as if ``assumed`` were seen; None where that
         cannot be told yet."""
-        most = self.rule.most()
+        most = self.rule.max_evaluations()
         if most is not None and not self._watches_credits and not self._watches_clocks:
             return Total(len(self.endpoints) + most, certain=True)
-        standing = self.standing() if assumed is None else self.rule.standing([assumed])
+        standing = self.standing() if assumed is None else self.rule.status([assumed])
         foreseen = standing.evaluations
         if foreseen is None:
             return None

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from diffcredit.credit.precision import CreditRule
-from diffcredit.credit.stopping import HOUR, Evaluations, Look, Money, Standing
+from diffcredit.credit.stopping import HOUR, Evaluations, Look, Money, RuleStatus
 from diffcredit.ledger import NoLedger
 from diffcredit.study.schedule import Total
 from diffcredit.study.tally import DESIGN, Tally
@@ -95,7 +95,7 @@ class Status:
     studied: str
     endpoints: int
     recipes: tuple[RecipeStatus, ...]
-    rule: Standing | None
+    rule: RuleStatus | None
     failures: tuple[Failure, ...]
     workers: tuple[WorkerStatus, ...]
     drivers: tuple[DriverStatus, ...]
@@ -115,7 +115,7 @@ class Watch:
         self._log = TaskLog(study.folder / LOG_NAME)
         self._tallies: dict[str, Tally] = {}
         self._marks: Counter[str] = Counter()
-        self._found: tuple[Standing | None, Total | None] = None, None
+        self._found: tuple[RuleStatus | None, Total | None] = None, None
         self._due = 0.0
 
     def look(self) -> Status:
@@ -173,7 +173,7 @@ class Watch:
         if self._live and (not watches_credits or len(tally.attempted) > MOST_LOOKED):
             clock = tally.design_clock
             look = Look(len(tally.attempted), clock.worker_seconds, clock.active_seconds, None, {})
-            standing = rule.standing([look])
+            standing = rule.status([look])
             most = standing.evaluations
             certain = all(isinstance(leaf, Evaluations) for leaf in rule.leaves())
             self._found = standing, None if most is None else Total(self._endpoints + most, certain)

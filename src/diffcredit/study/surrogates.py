@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.credit import Credits, KnownSurrogate
-from diffcredit.credit.own_credits import own_credits
+from diffcredit.credit import Credits, KnownSurrogate, surrogate_credits
 from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.study import identity
@@ -117,7 +116,9 @@ class StudySurrogates:
         if key not in self._credits:
             table = tabulate(self._game(values, prop), len(self._ledger["contributors"]), most, self._seed)
             with located(f"{self._study.file}: surrogate {values.name!r} of {prop!r}"):
-                self._credits[key] = own_credits(table.coalitions, table.values, table.full, table.size_distribution)
+                self._credits[key] = surrogate_credits(
+                    table.coalitions, table.values, table.full, table.size_distribution
+                )
         return self._credits[key]
 
     def _game(self, values: SurrogateValues, prop: str) -> Surrogate:

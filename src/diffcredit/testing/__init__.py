@@ -1,6 +1,6 @@
-"""Synthetic games and conformance checks, for our tests and for those of plug-ins.
+"""Games with known credits and conformance checks, for our tests and for those of plug-ins.
 
-Names are loaded on first use: nothing here brings torch before a check that needs it is called.
+Names are loaded on first use, so that torch is imported only by checks that need it.
 """
 
 from importlib import import_module

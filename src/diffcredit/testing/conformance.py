@@ -1,4 +1,4 @@
-"""How a conformance check complains."""
+"""Errors of conformance checks."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,17 +7,17 @@ Result = TypeVar("Result")
 
 
 class ConformanceError(AssertionError):
-    """A plug-in breaks its protocol; the sentence says how."""
+    """A plug-in violates its protocol; the message says how."""
 
 
 def require(condition: bool, sentence: str) -> None:
-    """Raises unless ``condition`` holds."""
+    """Raise a ConformanceError unless ``condition`` holds."""
     if not condition:
         raise ConformanceError(sentence)
 
 
 def attempt(what: str, action: Callable[[], Result]) -> Result:
-    """What ``action`` returns; an exception becomes a sentence that starts with ``what``, its cause attached."""
+    """Return the result of ``action``; turn an exception into a ConformanceError that starts with ``what``."""
     try:
         return action()
     except ConformanceError:

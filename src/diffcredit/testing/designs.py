@@ -1,4 +1,4 @@
-"""What a design must do, to be run by whoever writes one."""
+"""The conformance check of designs."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from diffcredit.util.arrays import BoolArray
 
 
 def check_design(design: Design, *, n: int = 6, count: int = 40) -> None:
-    """Raises a ConformanceError unless ``design`` follows :class:`diffcredit.coalitions.Design`.
+    """Raise a ConformanceError unless ``design`` follows `diffcredit.coalitions.Design`.
 
-    Looks at the first ``count`` coalitions of ``n`` ≥ 3 contributors, or at all that a finite design has: its end
-    is where ``draw`` begins to raise a UserError.
+    Checks the first ``count`` coalitions of ``n`` ≥ 3 contributors, or all of a finite design, which ends where
+    ``draw`` begins to raise a UserError.
     """
     require(isinstance(getattr(design, "seed", None), int), "the design has no integer `seed`")
     length = _length(design, n, count)
@@ -28,7 +28,7 @@ def check_design(design: Design, *, n: int = 6, count: int = 40) -> None:
 
 
 def _length(design: Design, n: int, count: int) -> int:
-    """The most rows, 1 at least and ``count`` at most, that one draw gives."""
+    """Return how many rows one draw gives at most, between 1 and ``count``."""
     if not _ends(design, n, 0, count):
         return count
     most, too_many = 1, count
@@ -39,7 +39,7 @@ def _length(design: Design, n: int, count: int) -> int:
 
 
 def _check_end(design: Design, n: int, length: int) -> None:
-    """However the sequence is cut into draws, its end is the same."""
+    """Require the same end however the sequence is cut into draws."""
     for start in (length // 2, length):
         count = length + 1 - start
         require(
@@ -50,7 +50,7 @@ def _check_end(design: Design, n: int, length: int) -> None:
 
 
 def _ends(design: Design, n: int, start: int, count: int) -> bool:
-    """Whether the design has fewer rows than are asked for."""
+    """Return whether the design has fewer rows than requested."""
 
     def refused() -> bool:
         try:
@@ -66,29 +66,29 @@ def _draw(design: Design, n: int, start: int, count: int, exclude: tuple[BoolArr
     what = f"draw({n}, {start}, {count}{', exclude' if exclude else ''})"
     rows = attempt(what, lambda: design.draw(n, start, count, exclude))
     kind, shape = getattr(rows, "dtype", type(rows).__name__), getattr(rows, "shape", "")
-    require(kind == np.bool_ and shape == (count, n), f"{what} gives {kind} {shape}; booleans ({count}, {n}) expected")
+    require(kind == np.bool_ and shape == (count, n), f"{what} gives {kind} {shape}; expected booleans ({count}, {n})")
     return rows
 
 
 def _check_cuts(design: Design, whole: BoolArray, exclude: tuple[BoolArray, ...]) -> None:
-    """However the sequence is cut into draws, its rows are the same."""
+    """Require the same rows however the sequence is cut into draws."""
     count, n = whole.shape
     for start, stop in ((0, count), (0, count // 2), (count // 2, count), (count // 3, 2 * count // 3), (count, count)):
         rows = _draw(design, n, start, stop - start, exclude)
         require(
             np.array_equal(rows, whole[start:stop]),
-            f"rows {start} to {stop} differ from those of draw({n}, 0, {count}); row j must follow from the seed, n "
+            f"rows {start} to {stop} differ from those of draw({n}, 0, {count}); row j must depend on the seed, n "
             "and exclude alone",
         )
 
 
 def _check_sizes(design: Design, sizes: np.ndarray, n: int) -> None:
-    """The drawn sizes fit ``size_probabilities``, within six standard deviations and one."""
+    """Require that the drawn sizes follow ``size_probabilities``, within six standard deviations and one."""
     p = np.asarray(attempt(f"size_probabilities({n})", lambda: design.size_probabilities(n)), dtype=np.float64)
-    require(p.shape == (n - 1,), f"size_probabilities({n}) has shape {p.shape}; sizes 1 to n − 1 make ({n - 1},)")
+    require(p.shape == (n - 1,), f"size_probabilities({n}) has shape {p.shape}; expected ({n - 1},)")
     require(
         bool((p >= 0).all()) and abs(float(p.sum()) - 1) < 1e-9,
-        f"size_probabilities({n}) are {p}; probabilities that sum to 1 are expected",
+        f"size_probabilities({n}) are {p}; expected probabilities that sum to 1",
     )
     m, seen = len(sizes), np.bincount(sizes, minlength=n)[1:n]
     odd = (np.abs(seen - m * p) > 6 * np.sqrt(m * p * (1 - p)) + 1) | ((seen > 0) & (p == 0))
@@ -102,7 +102,7 @@ def _check_sizes(design: Design, sizes: np.ndarray, n: int) -> None:
 def _check_exclusion(design: Design, whole: BoolArray) -> None:
     count, n = whole.shape
     exclude = (whole[0], whole[count // 2])
-    # of a finite design, the excluded coalitions' rows may be lacking
+    # a finite design has fewer rows without the excluded coalitions
     rest = _draw(design, n, 0, count - sum(any(np.array_equal(row, out) for out in exclude) for row in whole), exclude)
     for row in rest:
         require(

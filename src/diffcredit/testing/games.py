@@ -1,9 +1,10 @@
 """Coalition games with known answers: callables from (m, n) booleans to (m,) values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import comb
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diffcredit.util.arrays import BoolArray, FloatArray
 
@@ -17,32 +18,32 @@ def additive(weights: Sequence[float], offset: float = 0.0) -> Game:
 
 
 def unanimity(members: Sequence[int], value: float = 1.0) -> Game:
-    """F(S) = value when S holds all ``members``, else 0. Shapley values: value / |members| each."""
+    """F(S) = value if S contains all ``members``, else 0. Shapley values: value / |members| each."""
     carrier = list(members)
     return lambda coalitions: np.where(coalitions[:, carrier].all(axis=1), value, 0.0)
 
 
 def airport(costs: Sequence[float]) -> Game:
-    """F(S) = max_{i∈S} c_i, 0 for nobody. Shapley values: each step of the sorted costs is shared equally by
-    all who need it (Littlechild and Owen 1973)."""
+    """F(S) = max_{i∈S} c_i, 0 for nobody. Shapley values: each step of the sorted costs is shared equally by all who
+    need it (Littlechild and Owen 1973)."""
     c = np.asarray(costs, dtype=np.float64)
     return lambda coalitions: np.where(coalitions, c, 0.0).max(axis=1)
 
 
 def weighted_voting(weights: Sequence[float], quota: float) -> Game:
-    """F(S) = 1 when the members' weights reach the quota, else 0."""
+    """F(S) = 1 if the members' weights reach the quota, else 0."""
     w = np.asarray(weights, dtype=np.float64)
     return lambda coalitions: (coalitions @ w >= quota).astype(np.float64)
 
 
 def random_game(n: int, seed: int = 0) -> Game:
-    """An independent standard normal value for each of the 2ⁿ coalitions (n ≤ 20)."""
+    """Return a game with an independent standard normal value for each of the 2ⁿ coalitions (n ≤ 20)."""
     table = np.random.Generator(np.random.PCG64(seed)).standard_normal(2**n)
     return lambda coalitions: table[coalitions @ (1 << np.arange(n))]
 
 
 def learning(n: int, seed: int = 0) -> Game:
-    """A game shaped like learning: more data helps less and less, and the quality of the data counts.
+    """Return a game that resembles learning: more data helps less and less, and the quality of the data counts.
 
     Contributors bring amounts a_i (log-normal) of data of quality q_i (normal, mean 1). With A = Σ_{i∈S} a_i
     and the mean quality q̄ = Σ_{i∈S} a_i q_i / A: F(S) = q̄ · A / (A + ¼ Σ_i a_i), 0 for nobody.
@@ -55,37 +56,31 @@ def learning(n: int, seed: int = 0) -> Game:
 
 
 def noisy(game: Game, deviation: float, seed: int = 0) -> Game:
-    """The game with independent normal noise on every value, drawn anew on every call."""
+    """Return the game with independent normal noise on every value, drawn again on every call."""
     generator = np.random.Generator(np.random.PCG64(seed))
     return lambda coalitions: game(coalitions) + deviation * generator.standard_normal(len(coalitions))
 
 
 def all_coalitions(n: int) -> BoolArray:
-    """(2ⁿ, n): every coalition, from the empty to the full one; row c holds the bits of c."""
+    """Return (2ⁿ, n): every coalition, from the empty to the full one; row c holds the bits of c."""
     return (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.bool_)
 
 
 def brute_force_shapley(game: Game, n: int) -> FloatArray:
-    """(n,): φ_i = Σ_{S∌i} |S|! (n−|S|−1)! / n! · (F(S∪{i}) − F(S)), over all 2ⁿ coalitions."""
-    coalitions = all_coalitions(n)
-    values = game(coalitions)
-    codes = np.arange(2**n)
+    """Return (n,): φ_i = Σ_{S∌i} |S|! (n−|S|−1)! / n! · (F(S∪{i}) − F(S)), over all 2ⁿ coalitions."""
     weights = np.array([1 / (n * comb(n - 1, size)) for size in range(n)])
-    credits = np.empty(n)
-    for i in range(n):
-        without = codes[~coalitions[:, i]]
-        marginal = values[without | (1 << i)] - values[without]
-        credits[i] = weights[coalitions[without].sum(axis=1)] @ marginal
-    return credits
+    return np.array([weights[sizes] @ marginal for sizes, marginal in _marginals(game, n)])
 
 
 def brute_force_banzhaf(game: Game, n: int) -> FloatArray:
-    """(n,): β_i = 2^(1−n) Σ_{S∌i} (F(S∪{i}) − F(S)), over all 2ⁿ coalitions."""
+    """Return (n,): β_i = 2^(1−n) Σ_{S∌i} (F(S∪{i}) − F(S)), over all 2ⁿ coalitions."""
+    return np.array([marginal.mean() for _, marginal in _marginals(game, n)])
+
+
+def _marginals(game: Game, n: int) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
+    """Yield, for each contributor i, the sizes of all coalitions without i and what i adds to each."""
     coalitions = all_coalitions(n)
-    values = game(coalitions)
-    codes = np.arange(2**n)
-    credits = np.empty(n)
+    values, codes = game(coalitions), np.arange(2**n)
     for i in range(n):
         without = codes[~coalitions[:, i]]
-        credits[i] = (values[without | (1 << i)] - values[without]).mean()
-    return credits
+        yield coalitions[without].sum(axis=1), values[without | (1 << i)] - values[without]
