@@ -216,7 +216,7 @@ def _notes(
         if name not in [table.property for table in tables]:
             game = game_of(evaluations, name)
             notes.append(
-                f"{name}: no credits, for there are too few values: {len(game.values)}, while {game.lacking} lack "
+                f"{name}: no credits, for there are too few values: {len(game.values)}, while {game.missing} lack "
                 "because measuring failed or the property was added later."
             )
     copied: dict[tuple[str, ...], list[Duplicate]] = {}

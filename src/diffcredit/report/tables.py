@@ -54,7 +54,7 @@ class _Record:
 
     def lacking(self, prop: str) -> int:
         """How many done evaluations have no value of this property."""
-        return game_of(self.evaluations, prop).lacking
+        return game_of(self.evaluations, prop).missing
 
     def table(
         self, credits: Credits, method: str, property: str, title: str, higher_is_better: bool, lacking: int

@@ -49,7 +49,11 @@ def without_passwords(text: str) -> str:
     return _OPTION.sub(rf"\g<1>{HIDDEN}", _USER.sub(rf"\g<1>{HIDDEN}", text))
 
 
+def truncated(text: str, longest: int = LONGEST_VALUE) -> str:
+    """Return at most ``longest`` characters of ``text``, the last an ellipsis where it was cut."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def shortened(value: object) -> str:
-    """A value of whatever length as a message repeats it, as Python writes it."""
-    text = without_passwords(repr(value))
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    """Return a value as Python writes it, for a message: without passwords and cut where it is long."""
+    return truncated(without_passwords(repr(value)))
