@@ -12,7 +12,7 @@ import typer
 from diffcredit.cli.baselines import MethodOption, parsed
 from diffcredit.cli.console import Bars, StudyArgument, console, say
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,5 +122,5 @@ def _print(contributions: "Contributions", scores: Mapping[str, Any], found: Map
         for place, row in enumerate(rows[:3]):
             who = contributions.contributors[contributions.owner[row]]
             cells = (name if place == 0 else "", who, contributions.names[row], f"{scores[name][row]:.4g}")
-            grid.add_row(*(Text(in_one_line(cell)) for cell in cells))
+            grid.add_row(*(Text(single_line(cell)) for cell in cells))
     console.print(grid)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from diffcredit.cli.console import Bars, StudyArgument, console, duration, say
 from diffcredit.cli.where import Where, WorkersOption
 from diffcredit.study.timing import TimedEvaluation, time_evaluation, timing
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
@@ -61,7 +61,7 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
         grid.add_row("compiling, done just now: a run on this machine finds it", duration(foreseen.compiling))
     console.print(grid)
     for name, why in foreseen.left_out.items():
-        say(f"Not timed: {name}, which cannot be measured on random images: {in_one_line(why)}")
+        say(f"Not timed: {name}, which cannot be measured on random images: {single_line(why)}")
     print_pilot(loaded)
     print_split(loaded)
     warn_of_noise(signals(loaded))

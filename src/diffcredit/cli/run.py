@@ -13,7 +13,7 @@ from diffcredit.cli.console import Bars, StudyArgument, console, say
 from diffcredit.cli.opened import opened
 from diffcredit.cli.where import Where, with_where
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.util.sanitize import in_one_line, last_line
+from diffcredit.util.sanitize import last_line, single_line
 
 if TYPE_CHECKING:
     from diffcredit.execution import Executor
@@ -53,12 +53,12 @@ def run_study(study: "Study", where: Where) -> None:
         f"{len(contributions.heldout):,} held out"
     )
     for line in contributions.skipped:
-        say(f"skipped {in_one_line(line)}")
+        say(f"skipped {single_line(line)}")
     for line in contributions.left_out:
         say(f"left out {line}")
     duplicates = contributions.duplicates()
     for duplicate in duplicates[:MOST_LINES]:
-        names = ", ".join(map(in_one_line, duplicate.names))
+        names = ", ".join(map(single_line, duplicate.names))
         say(f"the same image from {', '.join(duplicate.contributors)}: {names}")
     if len(duplicates) > MOST_LINES:
         say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")

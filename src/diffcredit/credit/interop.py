@@ -15,7 +15,7 @@ import numpy as np
 from diffcredit.coalitions import encode
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 
 if TYPE_CHECKING:
     import pandas
@@ -108,7 +108,7 @@ def _columns(credits: "Credits", names: Sequence[str] | None, higher_is_better: 
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else ""
-    return neutralise(str(value))
+    return escape_formula(str(value))
 
 
 def _needed(package: str) -> Any:

@@ -14,7 +14,7 @@ from diffcredit.report.records import Agreement, BaselineRow
 from diffcredit.report.tables import credit_tables
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -63,5 +63,5 @@ def write_baselines_csv(found: Sequence[StudyBaseline], contributors: Sequence[s
     for each in found:
         for contributor, credit in zip(contributors, each.found.credits.tolist(), strict=True):
             words = (each.found.method, each.found.how, each.found.setting, each.property or "", contributor)
-            writer.writerow([*map(neutralise, words), repr(credit)])
+            writer.writerow([*map(escape_formula, words), repr(credit)])
     write_text(file, text.getvalue())

@@ -6,7 +6,7 @@ from diffcredit.coalitions import decode
 from diffcredit.credit.lack_of_fit import Outlier, outliers_in
 from diffcredit.report.numbers import plain
 from diffcredit.report.records import CreditTable
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 MOST_NAMES = 4
 # Contributors of whom all coalitions, 254, are not too many to evaluate.
@@ -46,7 +46,7 @@ def _described(outlier: Outlier, contributors: tuple[str, ...]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    shown = list(map(in_one_line, names[:MOST_NAMES] if len(names) > MOST_NAMES + 1 else names))
+    shown = list(map(single_line, names[:MOST_NAMES] if len(names) > MOST_NAMES + 1 else names))
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} others" if more else "")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from diffcredit.report.records import INTERVALS, CreditTable
 from diffcredit.report.standings import standings
 from diffcredit.util.artifacts import write_text
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 
 COLUMNS = ("rank", "contributor", "images", "property", "credit", "low", "high", "share", *INTERVALS)
 
@@ -28,9 +28,9 @@ def credits_csv(tables: Iterable[CreditTable]) -> str:
             writer.writerow(
                 (
                     row.rank,
-                    neutralise(row.contributor),
+                    escape_formula(row.contributor),
                     row.images,
-                    neutralise(table.property),
+                    escape_formula(table.property),
                     *map(_cell, (row.credit, row.low, row.high, row.share)),
                     *(_cell(getattr(row, name)) for name in INTERVALS),
                 )

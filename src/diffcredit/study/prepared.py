@@ -47,7 +47,7 @@ from diffcredit.util.artifacts import (
 )
 from diffcredit.util.plugins import build, code_of, in_plugin, settings_of
 from diffcredit.util.seeds import derive_seed
-from diffcredit.util.store import pull, push, shown_url
+from diffcredit.util.store import pull, push, redacted_url
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -512,7 +512,7 @@ def check_not_lost(study: "Study", ledger: Ledger) -> None:
     weights = {recipe.name: recipe.weights for recipe in ledger.recipes(study.name)}.get(study.recipe)
     if not weights or device_of(study).type == "cpu" or base_is_there(study):
         return
-    place = shown_url(study.store.url) if study.store else str(study.artifacts)
+    place = redacted_url(study.store.url) if study.store else str(study.artifacts)
     raise UserError(
         f"{study.file}: the base model {base_folder(study).name} is no more in models/ of {place}; the ledger's "
         "evaluations start from it, and training on a GPU does not give it again bit for bit. Restore it from a "
