@@ -209,7 +209,7 @@ def test_a_damaged_replay_names_itself(tmp_path, monkeypatch, name):
 def test_refusals():
     seen = evidence(SGD)
     for problem, method, lacking in (
-        ("a model that came trained has none", InRunShapley(), dataclasses.replace(seen, start=None)),
+        ("a pretrained model has none", InRunShapley(), dataclasses.replace(seen, start=None)),
         ("validation: heldout, and no image was held out", InRunShapley("heldout"), seen),
         ("needs generated images", InRunShapley(), dataclasses.replace(seen, generated=generated(0))),
         (r"of shape \(4, 4, 3\)", InRunShapley(), dataclasses.replace(seen, generated=generated(size=4))),

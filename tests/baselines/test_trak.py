@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.das import DAS
 from diffcredit.baselines.gradients import rows as rows_module
 from diffcredit.baselines.gradients.projection import Signs
 from diffcredit.baselines.kernels import kernel
-from diffcredit.baselines.protocol import Evidence
 from diffcredit.baselines.registry import baseline_credits
 from diffcredit.baselines.trak import (
     DTRAK,
@@ -246,7 +246,7 @@ def test_other_models_than_the_base_model_must_be_there(method):
         raise AssertionError("before any work")
 
     given = made_up.contributions()
-    with pytest.raises(UserError, match=rf"^{method.name}: models: more than 1 .* a model that came trained"):
+    with pytest.raises(UserError, match=rf"^{method.name}: models: more than 1 .* a pretrained model"):
         method(models=2).scores(Evidence(given, given.images[:1], load_model=never))
 
 

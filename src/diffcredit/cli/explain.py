@@ -38,7 +38,8 @@ def explain(
 ) -> None:
     """Show which contributors and training images one picture is closest to, by each method."""
     from diffcredit.baselines import BaselineCredits
-    from diffcredit.baselines.answers import check_words, scores_of
+    from diffcredit.baselines.base import Scoring
+    from diffcredit.baselines.registry import check_members, checked_scores
     from diffcredit.baselines.study import build_baselines, changed_options
     from diffcredit.cli.run import stopping_gently
     from diffcredit.execution.threads import limited_threads
@@ -52,15 +53,15 @@ def explain(
         loaded = Study.load(study, bars)
         built = build_baselines(loaded, [parsed(text) for text in method or METHODS])
         for name, _, baseline in built:
-            if not hasattr(baseline, "scores"):
+            if not isinstance(baseline, Scoring):
                 raise UserError(f"--method: {name!r} scores no images one by one, and explains no picture")
-            check_words(baseline)
+            check_members(baseline)
         evidence = evidence_of(loaded, picture)
         scores = {}
         for name, options, baseline in built:
             try:
                 with limited_threads(loaded.config.threads):
-                    values = scores_of(baseline, evidence)
+                    values = checked_scores(baseline, evidence)
             except UserError as error:
                 if method:
                     raise

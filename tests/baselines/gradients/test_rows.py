@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.gradients import per_image, projection, rows
 from diffcredit.baselines.gradients.projection import Signs
 from diffcredit.baselines.gradients.rows import gradient_rows
 from diffcredit.baselines.gradients.settings import GradientSettings
-from diffcredit.baselines.protocol import Evidence
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.settings import Sampling
@@ -262,7 +262,7 @@ def test_refusals(model, tmp_path):
         gradient_rows(dataclasses.replace(given, generated=given.generated[:0]), SETTINGS, "generated", "trak")
     with pytest.raises(UserError, match=r"^trak: .*of shape \(4, 4, 3\); the training images' shape \(8, 8, 3\)"):
         gradient_rows(dataclasses.replace(given, generated=given.generated[:, :4, :4]), SETTINGS, "generated", "trak")
-    with pytest.raises(UserError, match=r"^trak: images that the model sees as \(3, 16, 16\); accepted: \(3, 8, 8\)"):
+    with pytest.raises(UserError, match=r"^trak: images of encoded shape \(3, 16, 16\); accepted: \(3, 8, 8\)"):
         gradient_rows(evidence(model, contributions(size=16)), SETTINGS, "training", "trak")
     with pytest.raises(UserError, match=r"^j: needs to know how the 3 generated images were sampled"):
         gradient_rows(given, dataclasses.replace(SETTINGS, kind="journey_loss"), "generated", "j")
