@@ -123,7 +123,7 @@ def test_failures_are_noted(tmp_path):
     with pytest.warns(DiffcreditWarning, match="never: no credits"):
         page = report_of(tmp_path)
     assert "moody: 1 evaluations failed and are left out; nothing was filled in." in page.text
-    assert "never: no credits, for there are too few values: 0, while 10 lack because measuring failed" in page.text
+    assert "never: no credits: there are too few values, 0. 10 are missing because measuring failed" in page.text
 
 
 BURNING = """

@@ -15,10 +15,10 @@ COLUMNS = ("rank", "contributor", "images", "property", "credit", "low", "high",
 
 
 def credits_csv(tables: Iterable[CreditTable]) -> str:
-    """One row a contributor and property, most helpful first within each property; RFC 4180.
+    """Return RFC 4180 text: one row for each contributor and property, most helpful first within a property.
 
-    Numbers have all their digits. Bounds are empty where they are not known or there are none, ``share`` where
-    F(N) − F(∅) is 0 or the credits do not sum to it.
+    Numbers have all their digits. Unknown bounds are empty, and so is ``share`` where F(N) − F(∅) is 0 or the credits
+    do not sum to it.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)
