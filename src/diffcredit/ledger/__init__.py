@@ -19,13 +19,13 @@ The room's files, in the order in which to read them:
 ``registering``    entering a study, recipe or property; refusing one that changed
 ``recording``      entering an evaluation; refusing one that contradicts an earlier one
 ``reading``        rows back to records
-``rows``           inserting single rows
+``rows, keys``     inserting single rows; names to primary keys
 ``chain, audit``   the hashes that reveal a change made behind the ledger's back, and checking them
 ``claims``         who works on which evaluation now
 ``database``       connecting and transactions; ``sqlite``, ``postgres`` and ``retries`` belong to it
 ``tables``         the schema; ``migrations`` brings older ledgers to it
 ``archive``        a study as one file; ``restoring`` writes it into another ledger
-``game, clock``    evaluations as an estimator's table; how much time they took
+``game, clock``    evaluations as an estimator's table; how much time they took; ``differences`` of two settings
 =================  ====================================================================================
 """
 

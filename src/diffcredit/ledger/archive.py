@@ -24,7 +24,7 @@ from diffcredit.util.store import artifacts_in, is_name
 
 FORMAT = 1
 DESCRIPTION = "study.json"
-TABLES = {"evaluation": "evaluations.parquet", "value": "values.parquet"}
+TABLES = {"evaluation": "evaluations.parquet", "value": "values.parquet"}  # by kind of row; others are in study.json
 JSON_COLUMNS = ("numerics", "seconds", "versions")
 LARGEST = 4_000_000_000  # bytes of one unpacked file
 MOST_ROWS = 50_000_000
@@ -119,6 +119,7 @@ def _is_model_file(name: str) -> bool:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the content of one file in the archive, of limited size."""
     size = archive.getinfo(name).file_size
     if size > LARGEST:
         raise ValueError(f"{name} would have {size:,} bytes; at most {LARGEST:,} are accepted")
@@ -130,6 +131,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _parquet(table: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bytes:
+    """Return a Parquet file of numbered rows of one kind."""
     pyarrow = _pyarrow()
     text, number, real = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
     types = {"number": number, "replicate": number, "evaluation": number, "images": number}
@@ -153,6 +155,7 @@ def _parquet(table: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bytes
 
 
 def _rows(parquet: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file that :func:`_parquet` wrote."""
     pyarrow = _pyarrow()
     try:
         file = pyarrow.parquet.ParquetFile(io.BytesIO(parquet))

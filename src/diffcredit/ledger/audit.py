@@ -27,9 +27,9 @@ class Audit:
 def audit(connection: Connection, study_id: int, head: str | None) -> Audit:
     """Compare every row of a study with the chain, and the chain with a ``head`` noted earlier."""
     end = head_of(connection, study_id)
-    problems, found, by_migration = [], head is None, 0
+    problems, found, migrated = [], head is None, 0
     previous = Head(0, "")
-    last_ids: dict[str, int] = {}
+    last_ids: dict[str, int] = {}  # by kind; keys grow in the order of writing
     for link, content in chained_rows(connection, study_id):
         place = f"row {link.number} ({_described(link.kind, content)})"
         if link.number > previous.number + 1:
@@ -41,7 +41,7 @@ def audit(connection: Connection, study_id: int, head: str | None) -> Audit:
         if link.row_id <= last_ids.get(link.kind, 0):
             problems.append(f"{place} is out of its order")
         if link.kind == "migration":
-            by_migration = link.number
+            migrated = link.number
         last_ids[link.kind] = link.row_id
         previous = Head(link.number, link.hash)
         found = found or link.hash == head
@@ -50,7 +50,7 @@ def audit(connection: Connection, study_id: int, head: str | None) -> Audit:
             problems.append(f"{_described(kind, content_of(row))} is in no row of the chain: inserted")
     if not found:
         problems.append(f"no row has the hash {head}: rows were removed from the end, or the chain was written anew")
-    return Audit(end.number, end.hash, by_migration, tuple(problems))
+    return Audit(end.number, end.hash, migrated, tuple(problems))
 
 
 def chained_rows(connection: Connection, study_id: int) -> Iterator[tuple[Row[Any], dict[str, Any] | None]]:

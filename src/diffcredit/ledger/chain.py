@@ -49,10 +49,12 @@ class Head:
 
 
 def next_hash(previous: str, kind: str, content: Mapping[str, Any]) -> str:
+    """Return the hash of a row that follows one with the hash ``previous``."""
     return hashlib.sha256((previous + canonical_json({"kind": kind, "row": content})).encode()).hexdigest()
 
 
 def head_of(connection: Connection, study_id: int) -> Head:
+    """Return the end of a study's chain; it has no rows before the study is entered."""
     table = tables.chain
     query = select(table.c.number, table.c.hash).filter_by(study_id=study_id).order_by(table.c.number.desc()).limit(1)
     row = connection.execute(query).one_or_none()

@@ -13,44 +13,48 @@ from diffcredit.ledger.database import has_table
 
 
 class Keys:
-    """The primary keys of one ledger's studies, recipes and properties.
+    """The primary keys of one ledger's studies, recipes and properties, by name.
 
-    Keys are remembered, since rows are never changed or removed. A name that is not there is a UserError that lists
-    those that are. ``ledger`` is what messages call the ledger.
+    Keys are remembered, since rows are never changed or removed. An unknown name is a UserError that lists the known
+    ones. ``ledger`` is what messages call the ledger.
     """
 
     def __init__(self, ledger: str) -> None:
         self.ledger = ledger
         self._known: dict[tuple[str, ...], int] = {}
 
-    def study(self, connection: Connection, study: str) -> int:
-        return self._key(connection, ("study", study), select(tables.studies), "no study")
+    def study(self, connection: Connection, name: str) -> int:
+        if ("study", name) not in self._known:
+            query = select(tables.studies.c.name, tables.studies.c.id)
+            self._known["study", name] = self._found(connection, query, name, "no study")
+        return self._known["study", name]
 
     def recipe(self, connection: Connection, study: str, name: str) -> int:
-        return self._within(connection, "recipe", tables.recipes, study, name)
+        return self._of_study(connection, "recipe", tables.recipes, study, name)
 
     def property(self, connection: Connection, study: str, name: str) -> int:
-        return self._within(connection, "property", tables.properties, study, name)
+        return self._of_study(connection, "property", tables.properties, study, name)
 
-    def chained_study(self, connection: Connection, study: str) -> int:
+    def chained_study(self, connection: Connection, name: str) -> int:
         """Return a study's key; refuse a ledger of the schema that had no chain yet."""
-        study_id = self.study(connection, study)
+        study_id = self.study(connection, name)
         if not has_table(connection, tables.chain):
             raise UserError(f"{self.ledger}: is of an older schema without a chain; diffcredit run adds it")
         return study_id
 
-    def _within(self, connection: Connection, kind: str, table: Table, study: str, name: str) -> int:
-        query = select(table).filter_by(study_id=self.study(connection, study)).order_by(table.c.id)
-        return self._key(connection, (kind, study, name), query, f"study {study!r} has no {kind}")
+    def _of_study(self, connection: Connection, kind: str, table: Table, study: str, name: str) -> int:
+        if (kind, study, name) not in self._known:
+            query = select(table.c.name, table.c.id).filter_by(study_id=self.study(connection, study))
+            missing = f"study {study!r} has no {kind}"
+            self._known[kind, study, name] = self._found(connection, query.order_by(table.c.id), name, missing)
+        return self._known[kind, study, name]
 
-    def _key(self, connection: Connection, path: tuple[str, ...], query: Select, missing: str) -> int:
-        """Return the key of the row whose name ends ``path``, among those that ``query`` finds."""
-        if path not in self._known:
-            ids = {row.name: row.id for row in connection.execute(query)}
-            if path[-1] not in ids:
-                raise UserError(f"{self.ledger}: {missing} {path[-1]!r}; {_listed(ids)}")
-            self._known[path] = ids[path[-1]]
-        return self._known[path]
+    def _found(self, connection: Connection, query: Select, name: str, missing: str) -> int:
+        """Return the key of the row called ``name`` among those of the query; ``missing`` starts the error."""
+        ids = {row.name: row.id for row in connection.execute(query)}
+        if name not in ids:
+            raise UserError(f"{self.ledger}: {missing} {name!r}; {_listed(ids)}")
+        return ids[name]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -28,22 +28,22 @@ def record(connection: Connection, keys: Keys, study: str, recipe_name: str, eva
     _refuse_non_finite(evaluation)
     study_id = keys.study(connection, study)
     recipe_id = keys.recipe(connection, study, recipe_name)
+    head = head_of(connection, study_id)
     is_done = evaluation.status == "done"
     recorded = done_row(connection, recipe_id, *evaluation.key) if is_done else None
-    head = head_of(connection, study_id)
+    # ``number``: the evaluation's place in the chain, by which its values refer to it
     if recorded is None:
-        number = head.number + 1  # the evaluation's place in the chain
         links = [insert_evaluation(connection, recipe_id, recipe_name, evaluation)]
-        evaluation_id, new = links[0].row_id, evaluation.values
+        evaluation_id, number, new = links[0].row_id, head.number + 1, evaluation.values
     else:
+        links, evaluation_id = [], recorded.id
         number = number_of(connection, study_id, "evaluation", recorded.id)
-        links = []
-        evaluation_id, new = recorded.id, _new_values(connection, recorded, recipe_name, evaluation)
-    named = [(keys.property(connection, study, value.property), value) for value in new]
-    if named:
-        links += insert_values(connection, evaluation_id, number, named)
+        new = _new_values(connection, recorded, recipe_name, evaluation)
+    if new:
+        property_ids = [keys.property(connection, study, value.property) for value in new]
+        links += insert_values(connection, evaluation_id, number, list(zip(property_ids, new, strict=True)))
     append(connection, study_id, head, links)
-    if is_done:  # no claim on it is needed any more
+    if is_done:  # nobody needs to claim it any more
         task = {"coalition": evaluation.coalition, "replicate": evaluation.replicate}
         connection.execute(delete(tables.claims).filter_by(recipe_id=recipe_id, **task))
     return bool(links)

@@ -21,6 +21,7 @@ class RecipeRecord:
 
     @property
     def fingerprint(self) -> str:
+        """The hash of what determines the images; the name is not part of it."""
         return fingerprint({"settings": self.settings, "weights": self.weights})
 
 
@@ -36,6 +37,7 @@ class PropertyRecord:
 
     @property
     def fingerprint(self) -> str:
+        """The hash of what determines the number; neither the name nor the direction is part of it."""
         return fingerprint({"settings": self.settings, "state": self.state})
 
 

@@ -1,7 +1,8 @@
 """Entering a study, a recipe or a property, once.
 
 A name that is new is entered. A name that is known must mean the same as before: values measured under two meanings
-would otherwise be mixed in one estimate. The refusal says what differs.
+would otherwise be mixed in one estimate. The refusal says what differs. (``keys.ledger`` in messages is the ledger's
+name.)
 """
 
 from typing import Any
