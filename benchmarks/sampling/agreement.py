@@ -57,7 +57,7 @@ def agreement(
     other, other_credits = _measured(evaluations, values, config, prop, reference, 1)
     full, other_full = (float(np.mean(each.full)) if each.full else nan for each in (game, other))
     values_scores, credit_scores = (nan, nan), (nan, nan)
-    if game.lacking == other.lacking == 0:  # else the coalitions are not the same
+    if game.missing == other.missing == 0:  # else the coalitions are not the same
         values_scores = _correlations(game.values, other.values)
     if credits and other_credits:
         credit_scores = _correlations(credits.values, other_credits.values)

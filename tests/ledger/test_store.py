@@ -112,7 +112,7 @@ def test_the_database_itself_refuses_a_second_success_and_a_partial_row(path):
         ledger.record(STUDY, RECIPE.name, evaluation())
         copied = "recipe_id, coalition, replicate, purpose, error, numerics, seconds, versions, worker, started"
         again = f"INSERT INTO evaluations ({copied}, finished, status) SELECT {copied}, finished, "
-        with ledger._engine.begin() as connection:
+        with ledger._database.engine.begin() as connection:
             with pytest.raises(IntegrityError, match="UNIQUE"):
                 connection.execute(text(f"{again} 'done' FROM evaluations"))
             with pytest.raises(IntegrityError, match="failed_has_error"):
@@ -127,7 +127,7 @@ def test_the_database_itself_refuses_a_second_success_and_a_partial_row(path):
 
 def test_is_durable(path):
     """WAL with a full synchronisation at each commit: what was acknowledged survives a power cut."""
-    with Ledger.open(path) as ledger, ledger._engine.connect() as connection:
+    with Ledger.open(path) as ledger, ledger._database.engine.connect() as connection:
         settings = [
             connection.execute(text(f"PRAGMA {name}")).scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys")
@@ -182,5 +182,5 @@ def test_a_reader_is_not_held_up_by_a_writer(path):
     with Ledger.open(path) as ledger, Ledger.open(path) as other:
         register(ledger)
         ledger.record(STUDY, RECIPE.name, failure())
-        with ledger._write():
+        with ledger._database.write():
             assert other.evaluations(STUDY, RECIPE.name) == [failure()]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, baseline_credits
-from diffcredit.baselines.answers import one_number_each
+from diffcredit.baselines.aggregating import one_number_each
+from diffcredit.baselines.base import Crediting, Scoring, looks_at_property
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
@@ -52,7 +53,7 @@ def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list
     for section in wanted or [{"name": name} for name in BASELINES]:
         options = {key: value for key, value in section.items() if key != "name"}
         baseline = build(section["name"], options, BASELINES, where="--method", beside=study.file.parent)
-        if not hasattr(baseline, "scores") and not hasattr(baseline, "credits"):
+        if not isinstance(baseline, Scoring | Crediting):
             raise UserError(f"--method: {section['name']!r} has neither scores(evidence) nor credits(evidence)")
         built.append((section["name"], options, baseline))
     return built
@@ -97,7 +98,7 @@ def _of_method(
     refused: UserError | None = None
     changed = changed_options(baseline, options)
     properties = zip(study.prepared.properties, records, strict=True)
-    looked_at = properties if getattr(baseline, "of_property", False) else [(None,) * 2]
+    looked_at = properties if looks_at_property(baseline) else [(None,) * 2]
     for prop, record in looked_at:
         # named by what names its rows, so that what is computed anew replaces them and none is there twice
         identity = fingerprint([_identity(study), name, changed, prop.name if prop else None])

@@ -15,7 +15,7 @@ from diffcredit.properties.measuring import check_enough
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.schedule import check_schedule
 from diffcredit.util.plugins import in_plugin
-from diffcredit.util.store import shown_url
+from diffcredit.util.store import redacted_url
 
 if TYPE_CHECKING:
     from diffcredit.study.recipe import Recipe
@@ -95,7 +95,7 @@ def check_not_lost(recipe: "Recipe", ledger: Ledger) -> None:
     if record is None or not record.weights or prepared.device.type == "cpu" or prepared.has_base:
         return
     store = study.cache.store
-    place = shown_url(store.url) if store else str(study.cache.root)
+    place = redacted_url(store.url) if store else str(study.cache.root)
     raise UserError(
         f"{study.file}: the base model {prepared.base_folder.name} is missing from models/ of {place}. The ledger's "
         "evaluations start from it, and training on a GPU does not reproduce it bit for bit. Restore it from a "

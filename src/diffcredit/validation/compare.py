@@ -19,7 +19,7 @@ from diffcredit.ledger import PropertyRecord, differences
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.study import Study
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 from diffcredit.validation.agreement import true_rank_correlation, unshrunk
 from diffcredit.validation.records import Estimate
 
@@ -177,8 +177,8 @@ def comparison_csv(comparison: Comparison) -> str:
         for row in each.rows:
             writer.writerow(
                 (
-                    neutralise(each.property),
-                    neutralise(row.contributor),
+                    escape_formula(each.property),
+                    escape_formula(row.contributor),
                     *_cells(row.a),
                     row.rank_a,
                     *_cells(row.b),

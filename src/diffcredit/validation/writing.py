@@ -14,7 +14,7 @@ from typing import Any
 
 from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import atomic_folder, canonical_json
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 from diffcredit.validation.records import Estimate
 from diffcredit.validation.sections import Cell, Figure, Photograph, Section, Table
 
@@ -66,7 +66,7 @@ def table_csv(table: Table) -> str:
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     header = zip(table.columns, wide, strict=True)
-    writer.writerow([name for column, three in header for name in _headings(neutralise(column), three)])
+    writer.writerow([name for column, three in header for name in _headings(escape_formula(column), three)])
     for row in table.rows:
         writer.writerow([text for cell, three in zip(row, wide, strict=True) for text in _texts(cell, three)])
     return file.getvalue()
@@ -87,7 +87,7 @@ def _text(cell: str | float | None) -> str:
     if cell is None:
         return ""
     if isinstance(cell, str):
-        return neutralise(cell)
+        return escape_formula(cell)
     if isinstance(cell, Integral):
         return str(int(cell))
     return repr(float(cell)) if math.isfinite(cell) else ""

@@ -1,4 +1,4 @@
-"""Rows of a study, as they are added: each becomes a link of the chain."""
+"""Inserting single rows; each returns the link by which :func:`~diffcredit.ledger.chain.append` chains it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,33 +12,36 @@ from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, 
 from diffcredit.util.artifacts import canonical_json
 
 
-def add_study(connection: Connection, name: str, settings: dict[str, Any]) -> Link:
+def insert_study(connection: Connection, name: str, settings: dict[str, Any]) -> Link:
     row = _plain({"name": name, "settings": settings})
     return Link("study", _insert(connection, tables.studies, row), row)
 
 
-def add_recipe(connection: Connection, study_id: int, recipe: RecipeRecord) -> Link:
+def insert_recipe(connection: Connection, study_id: int, recipe: RecipeRecord) -> Link:
     row = _plain(vars(recipe))
     return Link("recipe", _insert(connection, tables.recipes, row | {"study_id": study_id}), row)
 
 
-def add_property(connection: Connection, study_id: int, prop: PropertyRecord) -> Link:
+def insert_property(connection: Connection, study_id: int, prop: PropertyRecord) -> Link:
     row = _plain(vars(prop))
     return Link("property", _insert(connection, tables.properties, row | {"study_id": study_id}), row)
 
 
-def add_evaluation(connection: Connection, recipe_id: int, recipe_name: str, evaluation: Evaluation) -> Link:
-    """Without its values."""
+def insert_evaluation(connection: Connection, recipe_id: int, recipe_name: str, evaluation: Evaluation) -> Link:
+    """Insert an evaluation without its values."""
     row = _plain(vars(evaluation) | {"values": None, "error": _storable(evaluation.error)})
     del row["values"]
     row_id = _insert(connection, tables.evaluations, row | {"recipe_id": recipe_id})
     return Link("evaluation", row_id, row | {"recipe": recipe_name})
 
 
-def add_values(
+def insert_values(
     connection: Connection, evaluation_id: int, number: int, values: Sequence[tuple[int, Value]]
 ) -> list[Link]:
-    """Values with their properties' keys, at least one. ``number``: the evaluation's in the chain."""
+    """Insert one or more values of one evaluation, whose place in the chain is ``number``.
+
+    Each value comes with the primary key of its property.
+    """
     rows = [
         {
             "value": plain_number(value.value),
@@ -58,7 +61,7 @@ def add_values(
 
 
 def plain_number(number: float | None) -> float | None:
-    """A Python float: drivers do not know numpy's, and SQLite does not keep the sign of zero."""
+    """Return a Python float: drivers do not accept numpy's, and SQLite does not keep the sign of zero."""
     return None if number is None else float(number) + 0.0
 
 
@@ -67,12 +70,12 @@ def _insert(connection: Connection, table: Table, row: dict[str, Any]) -> int:
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's fields as the database will give them back: JSON knows neither tuples nor numbers as keys."""
+    """Return a record's fields as the database will return them: JSON has neither tuples nor numeric keys."""
     return json.loads(canonical_json(dict(record)))
 
 
 def _storable(text: str | None) -> str | None:
-    """A text that every database keeps: PostgreSQL knows no NUL, none knows half a character."""
+    """Return a text that every database accepts: PostgreSQL refuses NUL, all refuse a lone surrogate."""
     if text is None:
         return None
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")

@@ -1,4 +1,4 @@
-"""What becomes of a database that does not answer."""
+"""Waiting for a database server that does not answer."""
 
 import logging
 import time
@@ -6,34 +6,39 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from diffcredit.errors import DiffcreditError
+from diffcredit.ledger.database import Database
 from diffcredit.util.events import event
 
 PATIENCE = 120.0  # seconds for which a server may be away
 PAUSE = 0.5  # seconds between two attempts
 
 
-class _Stored(Protocol):
-    _engine: Engine
-    _name: str
+class _UsesDatabase(Protocol):
+    _database: Database
 
 
-_Self = TypeVar("_Self", bound=_Stored)
+_Self = TypeVar("_Self", bound=_UsesDatabase)
 _Rest = ParamSpec("_Rest")
 _Result = TypeVar("_Result")
 
 
-def persistent(method: Callable[Concatenate[_Self, _Rest], _Result]) -> Callable[Concatenate[_Self, _Rest], _Result]:
-    """Repeats a transaction while its server is away, as when it is restarted: whatever was done of it is undone, or
-    done already and found so. What a file refuses (a full disk) is an error at once."""
+def retry_while_away(
+    method: Callable[Concatenate[_Self, _Rest], _Result],
+) -> Callable[Concatenate[_Self, _Rest], _Result]:
+    """Repeat a method of one transaction while its server is away, for instance because it restarts.
+
+    Repeating is safe: the transaction was undone, or it was committed and the repetition finds it done. An error of a
+    database file, such as a full disk, is raised at once.
+    """
 
     @wraps(method)
     def repeated(self: _Self, *arguments: _Rest.args, **named: _Rest.kwargs) -> Any:
+        database = self._database
         began, away = time.monotonic(), False
-        end = began + (0.0 if self._engine.dialect.name == "sqlite" else PATIENCE)
+        end = began + (0.0 if database.is_file else PATIENCE)
         while True:
             try:
                 result = method(self, *arguments, **named)
@@ -43,14 +48,14 @@ def persistent(method: Callable[Concatenate[_Self, _Rest], _Result]) -> Callable
                     raise
                 reason = " ".join(str(error.orig).split())
                 if time.monotonic() >= end:
-                    raise DiffcreditError(f"{self._name}: {reason}") from error
+                    raise DiffcreditError(f"{database.name}: {reason}") from error
                 if not away:
                     away = True
-                    event("ledger away", level=logging.WARNING, ledger=self._name, error=reason)
+                    event("ledger away", level=logging.WARNING, ledger=database.name, error=reason)
                 time.sleep(PAUSE)
             else:
                 if away:
-                    event("ledger back", ledger=self._name, seconds=round(time.monotonic() - began, 3))
+                    event("ledger back", ledger=database.name, seconds=round(time.monotonic() - began, 3))
                 return result
 
     return repeated

@@ -6,17 +6,17 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from diffcredit.errors import DiffcreditError
-from diffcredit.ledger import patience
+from diffcredit.ledger import retries
 
 
 class Answering:
     """Answers after so many failures."""
 
     def __init__(self, kind, failures):
-        self._engine, self._name = SimpleNamespace(dialect=SimpleNamespace(name=kind)), "ledger"
+        self._database = SimpleNamespace(is_file=kind == "sqlite", name="ledger")
         self.failures = failures
 
-    @patience.persistent
+    @retries.retry_while_away
     def ask(self):
         self.failures -= 1
         if self.failures >= 0:
@@ -25,7 +25,7 @@ class Answering:
 
 
 def test_waiting_is_told_once(monkeypatch, caplog):
-    monkeypatch.setattr(patience, "PAUSE", 0.0)
+    monkeypatch.setattr(retries, "PAUSE", 0.0)
     caplog.set_level("INFO", logger="diffcredit")
     assert Answering("postgresql", 0).ask() == "answer"
     assert caplog.records == []
