@@ -1,12 +1,16 @@
+import ast
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import f_oneway, pearsonr, spearmanr, ttest_1samp, ttest_ind
 from scipy.stats import t as student
 
+from diffcredit import validation
 from diffcredit.credit.correlations import jackknifed_correlation, jackknifed_size_adjusted
 from diffcredit.errors import UserError
+from diffcredit.validation import statistics
 from diffcredit.validation.statistics.ceilings import (
     additive_predictions,
     jackknifed_split,
@@ -300,3 +304,15 @@ def test_a_sample_of_one_gives_no_bounds_and_equal_values_no_width():
     assert np.isnan([found.low, found.high]).all()
     found = welch(2.0, [(1, np.full(3, 2.0))])
     assert (found.low, found.high) == (2, 2)
+
+
+def test_statistics_import_numbers_alone():
+    """Anybody's numbers need no study: neither torch nor a ledger."""
+    allowed = ("diffcredit.credit", "diffcredit.coalitions", "diffcredit.errors", "diffcredit.util.arrays")
+    allowed += ("diffcredit.util.seeds", "diffcredit.validation.statistics")
+    for file in Path(statistics.__file__).parent.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        found = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+        found |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        assert not [name for name in found if name.startswith("diffcredit") and not name.startswith(allowed)]
+    assert validation.lds is lds
