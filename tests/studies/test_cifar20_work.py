@@ -16,7 +16,7 @@ from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts import unlearning
 from tiny_study import images_of, rows, write_study
 
-FOLDER = Path(__file__).parent.parent / "studies" / "cifar20-h200"
+FOLDER = Path(__file__).parents[2] / "studies" / "cifar20-h200"
 NAMES = ["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]
 SMALL = {
     "contributions": {"path": "images", "resolution": 16},
