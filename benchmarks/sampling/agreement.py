@@ -12,7 +12,7 @@ from diffcredit.credit.correlations import correlation
 from diffcredit.ledger import Evaluation, Game, Value, game_of
 from diffcredit.study.config import StudyConfig
 from diffcredit.study.study import credits_of
-from diffcredit.validation.records import FloatArray
+from diffcredit.util.arrays import FloatArray
 
 Values = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
 """By model, setting, share of the images and property; None where that could not be measured."""

@@ -29,7 +29,7 @@ from diffcredit.study.identity import pictures_identity
 from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffcredit.util.images import image_grid
 from diffcredit.util.seeds import derive_seed
-from diffcredit.validation.study import kept_sections
+from diffcredit.validation.validate import kept_sections
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffcredit.errors import UserError
-from diffcredit.validation.sections import Section
+from diffcredit.validation.presentation.sections import Section
 
 INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_width")
 

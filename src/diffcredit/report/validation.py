@@ -7,8 +7,8 @@ from itertools import groupby
 from numbers import Integral
 
 from diffcredit.report.numbers import number
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.sections import Cell, Section, Table
+from diffcredit.validation.presentation.sections import Cell, Section, Table
+from diffcredit.validation.statistics.records import Estimate
 
 MOST_ROWS = 10  # of a table that is not folded
 TALL = 40  # rows; a longer table scrolls by itself
