@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
-from diffcredit.features.base import Images, NetworkExtractor, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,8 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError, located
-from diffcredit.features.base import Images, NetworkExtractor, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import Images, NetworkExtractor, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 from diffcredit.features.pillow import resized
 from diffcredit.features.resizing import tensorflow_bilinear
 from diffcredit.features.weights import PublishedWeights, file_hash, load_state, read_state

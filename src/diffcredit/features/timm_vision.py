@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import Images, NetworkExtractor, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 from diffcredit.features.weights import load_state, read_state
 from diffcredit.util.artifacts import fingerprint_arrays
 

@@ -9,7 +9,8 @@ import numpy as np
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import Images, NetworkExtractor, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.features import FeaturesOption
-from diffcredit.features.protocol import option_name
+from diffcredit.features.base import option_name
 from diffcredit.ledger.purposes import UNLEARNING_REPLICATE
 from diffcredit.properties import Images
 from diffcredit.properties.frechet import FrechetDistance, frechet_distance, moments, square_root
