@@ -11,7 +11,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit.correlations import correlation
 from diffcredit.ledger import Evaluation, Game, Value, game_of
 from diffcredit.study.config import StudyConfig
-from diffcredit.study.study import credits_of
+from diffcredit.study.crediting import estimate_all
 from diffcredit.util.arrays import FloatArray
 
 Values = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
@@ -85,4 +85,4 @@ def _measured(
         value = values[key(evaluation)][setting.name][str(share)][prop]
         error = "not measured" if value is None else None
         sampled.append(replace(evaluation, values=(Value(prop, value, error=error),)))
-    return game_of(sampled, prop), credits_of(sampled, [prop], config)[0].get(prop)
+    return game_of(sampled, prop), estimate_all(sampled, [prop], config)[0].get(prop)
