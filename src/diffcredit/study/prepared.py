@@ -249,6 +249,6 @@ def build_properties(config: StudyConfig, file: Path) -> list[Property]:
         with located(where):
             prop = named_property(component, section.name, section.label)
         if prop.name in [other.name for other in properties]:
-            raise UserError(f"{where}: {prop.name!r} is there twice; give one of them a name with 'as: another-name'")
+            raise UserError(f"{where}: {prop.name!r} is there twice; distinguish them with 'as: another-name'")
         properties.append(prop)
     return properties
