@@ -233,7 +233,7 @@ def test_where_a_method_names_the_study_file_it_is_told_once(study, monkeypatch)
     def mistaken(*_):
         raise UserError(f"{study.file}: sampling: a mistake")
 
-    monkeypatch.setattr("diffcredit.baselines.study.replicate_model", mistaken)
+    monkeypatch.setattr("diffcredit.study.prepared.Prepared.replicate", mistaken)
     with pytest.raises(UserError) as refused:
         run_baselines(study, [{**TINY_TRAK, "models": 2}])
     assert str(refused.value) == f"{study.file}: sampling: a mistake"

@@ -1,4 +1,4 @@
-"""What a baseline is given, and what it must do.
+"""The base classes of baselines, and the evidence they are given.
 
 A baseline credits contributors by what a study has before any retraining. It is of one of two kinds: :class:`Scoring`
 scores every training image, and scores become credits by aggregation; :class:`Crediting` credits contributors directly.
@@ -38,7 +38,7 @@ Category = Literal["floor", "control", "similarity", "application", "gradient", 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a baseline may look at. All but the first two may be missing: a baseline that needs more refuses."""
+    """Everything that a baseline may look at. All but the first two may be missing: a baseline that needs more refuses."""
 
     contributions: Contributions
     generated: Images

@@ -77,7 +77,7 @@ def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> l
 
 
 def kept_baselines(study: "Study") -> list[StudyBaseline]:
-    """What earlier runs computed for the study as it is now."""
+    """Return the baselines that earlier runs computed for the study as it is now."""
     results = []
     for file in sorted(_folder(study).glob("*.json")):
         content = _kept(file, study)
@@ -132,13 +132,13 @@ def _of_method(
 
 
 def changed_options(baseline: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the ``options`` asked for that are not the defaults, as the method understood them."""
+    """Return the ``options`` that differ from the defaults, as the method understood them."""
     values, defaults = {**options, **settings_of(baseline, options)}, inspect.signature(type(baseline)).parameters
     return {key: values[key] for key in options if key not in defaults or values[key] != defaults[key].default}
 
 
 def study_evidence(study: "Study", prop: Any = None) -> Evidence:
-    """What the study has for its baselines."""
+    """Return what the study has for its baselines."""
     prepared = study.prepared
     came_trained = prepared.family.trained
     return Evidence(
@@ -172,8 +172,10 @@ def _identity(study: "Study") -> str:
 
 
 def _kept(file: Path, study: "Study") -> dict[str, Any] | None:
-    """What a method's file says; None where there is none, or it is another study's, an earlier version's or damaged,
-    so that it is computed anew."""
+    """Return the content of a method's file; None where it must be computed again.
+
+    That is where the file is missing or damaged, or belongs to another study or an earlier version.
+    """
     if not file.exists():
         return None
     try:

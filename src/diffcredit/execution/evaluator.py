@@ -122,7 +122,7 @@ class RetrainedModels(Source):
 
 @dataclass(frozen=True)
 class KeptModels(Source):
-    """What ``keeper`` has of earlier evaluations. A kept model is sampled again if a property needs images. ``load``
+    """Models and images that ``keeper`` has of earlier evaluations. A kept model is sampled again if a property needs images. ``load``
     reads a model's folder."""
 
     keeper: Keeper

@@ -1,4 +1,4 @@
-"""What is kept of an evaluation, so that a property added later costs no retraining: its images, their features, its
+"""The parts of an evaluation that are kept, so that a property added later costs no retraining: its images, their features, its
 model, or nothing."""
 
 import hashlib

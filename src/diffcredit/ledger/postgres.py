@@ -1,4 +1,4 @@
-"""What only PostgreSQL needs."""
+"""Settings that only PostgreSQL needs."""
 
 from typing import Any
 

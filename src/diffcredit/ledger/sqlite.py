@@ -1,4 +1,4 @@
-"""What only SQLite needs."""
+"""Settings that only SQLite needs."""
 
 import random
 import sqlite3

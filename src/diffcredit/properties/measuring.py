@@ -43,7 +43,7 @@ class Measurement:
 
 @dataclass
 class Observation:
-    """What can be measured of one coalition's model: its images, their features, the model itself.
+    """Everything that can be measured of one coalition's model: its images, their features, the model itself.
 
     None: it was not kept. Features, by their extractors' fingerprints, are added as properties need them.
     """

@@ -68,7 +68,7 @@ class PropertyView:
 
     @property
     def question(self) -> str | None:
-        """What the credits mean, where they are no Shapley values."""
+        """Return what the credits mean, where they are no Shapley values."""
         return QUESTIONS.get(self.table.method)
 
     @property

@@ -39,7 +39,7 @@ def mixed_table(study: "Study", mixed: Credits, method: str) -> CreditTable:
 
 @dataclass(frozen=True)
 class _Record:
-    """What a study's ledger has besides the values; ``images`` is the number of each contributor's images."""
+    """The parts of a study's ledger besides the values; ``images`` is the number of each contributor's images."""
 
     images: Mapping[str, int]
     properties: list[PropertyRecord]

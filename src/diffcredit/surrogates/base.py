@@ -40,7 +40,7 @@ class Surrogate(Protocol):
 
 @dataclass(frozen=True)
 class Material:
-    """What a study gives its surrogates.
+    """Everything that a study gives its surrogates.
 
     ``retraining`` is prepared. ``base`` returns the base model and ``generated`` its images, both made when first
     called. ``folder`` is where expensive results are kept.
