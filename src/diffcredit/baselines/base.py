@@ -38,7 +38,10 @@ Category = Literal["floor", "control", "similarity", "application", "gradient", 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything that a baseline may look at. All but the first two may be missing: a baseline that needs more refuses."""
+    """Everything that a baseline may look at.
+
+    All but the first two may be missing: a baseline that needs more refuses.
+    """
 
     contributions: Contributions
     generated: Images

@@ -122,8 +122,10 @@ class RetrainedModels(Source):
 
 @dataclass(frozen=True)
 class KeptModels(Source):
-    """Models and images that ``keeper`` has of earlier evaluations. A kept model is sampled again if a property needs images. ``load``
-    reads a model's folder."""
+    """Models and images that ``keeper`` has of earlier evaluations.
+
+    A kept model is sampled again if a property needs images. ``load`` reads a model's folder.
+    """
 
     keeper: Keeper
     sampling: Sampling

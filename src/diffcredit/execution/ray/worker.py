@@ -82,8 +82,10 @@ class RayWorker(Worker):
 
 
 class RayPayload:
-    """The description from which the workers of one run build their evaluator; ``seen``: paths that show whether a node shares the
-    driver's files."""
+    """The description from which the workers of one run build their evaluator.
+
+    ``seen``: paths that show whether a node shares the driver's files.
+    """
 
     def __init__(self, factory: str, files: WorkerFiles | None, seen: list[str]) -> None:
         self.factory, self.seen = factory, seen
