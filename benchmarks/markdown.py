@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
-from diffcredit.validation.lds import LDS, Difference, Score
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.wording import in_words
+from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, MethodScore
+from diffcredit.validation.statistics.records import Estimate
 
 MARKS = {"worse": " ▽", "better": " △"}
 """Of a method that is told apart from the study's credits."""
@@ -20,23 +20,23 @@ def cell(estimate: Estimate | None, form: str = ".2f") -> str:
     return "–" if estimate is None or not isfinite(estimate.value) else in_words(estimate, form)
 
 
-def scores_of(result: LDS, name: str) -> list[Score]:
+def scores_of(result: LDSResult, name: str) -> list[MethodScore]:
     """A method's at the middle share: one, or none."""
     return [score for score in result.at(result.middle) if score.contender.name == name]
 
 
-def difference_of(result: LDS, name: str) -> Difference | None:
+def difference_of(result: LDSResult, name: str) -> Difference | None:
     """At the middle share."""
     return next((each for each in result.differences if (each.contender, each.share) == (name, result.middle)), None)
 
 
-def best_of(result: LDS, kind: str) -> Score | None:
+def best_of(result: LDSResult, kind: str) -> MethodScore | None:
     """The method of one category with the highest LDS at the middle share."""
     mine = [score for score in result.at(result.middle) if score.contender.category == kind]
     return max(mine, key=lambda score: score.spearman.value, default=None)
 
 
-def marked(result: LDS, score: Score) -> str:
+def marked(result: LDSResult, score: MethodScore) -> str:
     return cell(score.spearman) + mark(difference_of(result, score.contender.name))
 
 

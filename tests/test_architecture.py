@@ -1,6 +1,7 @@
 """The rules of the house: who may import whom, and what stays light."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -169,3 +170,32 @@ def test_every_public_name_is_there():
     assert sorted(diffcredit.__all__) == sorted(diffcredit._HOMES)
     with pytest.raises(AttributeError, match="no attribute 'Stduy'"):
         _ = diffcredit.Stduy
+
+
+PAGE = (Path(__file__).parent.parent / "docs/architecture.md").read_text(encoding="utf-8")
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_the_page_lists_every_room_and_file_in_order():
+    rows = [cells(line) for line in PAGE.splitlines() if re.match(r"\| `\w+/` \|", line)]
+    assert [row[0].strip("`/") for row in rows] == list(ROOMS)
+    for room, _, listed in rows:
+        named = set()
+        for part in listed.split("; "):
+            folder, names = re.fullmatch(r"(?:`([\w/]+)/`: )?(.*)", part).groups()
+            named |= {f"{folder}/{name}" if folder else name for name in re.findall(r"`(\w+)`", names)}
+        home = SOURCE / room.strip("`/")
+        files = {file.relative_to(home).with_suffix("").as_posix() for file in home.rglob("*.py")}
+        assert named == {name for name in files if not name.endswith("__init__")}
+
+
+def test_the_page_follows_one_evaluation_through_at_most_eight_files():
+    hops = [cells(line) for line in PAGE.splitlines() if re.match(r"\| \d \|", line)]
+    assert 1 < len(hops) <= 8
+    for _, file, what in hops:
+        code = (SOURCE / file.strip("`")).read_text(encoding="utf-8")
+        for name in re.findall(r"`(?:\w+\.)?(\w+)`", what):
+            assert re.search(rf"\b{name}\b", code), f"{file} has no {name}"

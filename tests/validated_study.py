@@ -9,8 +9,9 @@ import numpy as np
 from diffcredit.coalitions import decode
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
+from diffcredit.study.recipe import Recipe
 from diffcredit.study.study import Study
-from diffcredit.validation.contest import Contest
+from diffcredit.validation.data import ValidationData
 from tiny_study import images_of, write_study
 
 NAMES = ("ann", "bob", "cy", "dee", "eve", "flo", "gus", "hal")
@@ -40,7 +41,7 @@ def additive(weights: Sequence[float] | np.ndarray = WEIGHTS, noise: float = 0.0
 
 
 def record(
-    study: Study,
+    recipe: Recipe,
     tasks: Iterable[Task],
     games: Mapping[str, Game],
     *,
@@ -49,10 +50,11 @@ def record(
     unmeasured: Callable[[Task], bool] = lambda task: False,
     seconds: Mapping[str, float] = SECONDS,
 ) -> None:
-    """Enters evaluations of ``tasks`` by the study's recipe: helpfulness by each property's game, which is −F of those
+    """Enters evaluations of ``tasks`` by a recipe: helpfulness by each property's game, which is −F of those
     ``lower``."""
+    study = recipe.study
     with study.ledger() as ledger:
-        enter(ledger, study, games, lower)
+        enter(ledger, recipe, games, lower)
         for task in tasks:
             values = tuple(
                 Value(name, None, error="unmeasured")
@@ -63,7 +65,7 @@ def record(
             lost = failed(task)
             ledger.record(
                 study.name,
-                study.recipe.name,
+                recipe.name,
                 Evaluation(
                     task.coalition,
                     task.replicate,
@@ -80,27 +82,28 @@ def record(
             )
 
 
-def enter(ledger: Ledger, study: Study, games: Iterable[str], lower: Sequence[str] = ()) -> None:
+def enter(ledger: Ledger, recipe: Recipe, games: Iterable[str], lower: Sequence[str] = ()) -> None:
+    study = recipe.study
     ledger.register_study(study.name, {"contributors": list(study.contributions.contributors)})
-    ledger.register_recipe(study.name, RecipeRecord(study.recipe.name, study.recipe.settings))
+    ledger.register_recipe(study.name, RecipeRecord(recipe.name, recipe.settings))
     for name in games:
         ledger.register_property(study.name, PropertyRecord(name, {"name": name}, name not in lower))
 
 
 def planted(
     folder: Path, changes: Mapping[str, Any] | None = None, *, noise: float = 0.0, names: Sequence[str] = NAMES
-) -> Contest:
-    """The contest of a study all of whose evaluations are those of an additive game; of ``heldout_loss`` less is
+) -> ValidationData:
+    """The data of a study all of whose evaluations are those of an additive game; of ``heldout_loss`` less is
     better, and its game is the same turned round."""
-    contest = Contest(Study.load(validated(folder, changes, names)))
+    data = ValidationData(Study.load(validated(folder, changes, names)))
     weights = WEIGHTS[: len(names)]
-    for seed, each in enumerate(contest.recipes):
+    for seed, each in enumerate(data.recipes):
         games = {
             name: additive(weights, noise, seed=10 * seed + place)
             for place, name in enumerate(("colourfulness", "heldout_loss"))
         }
-        for work in (contest.design(each), contest.leave_one_out(each)):
+        for work in (data.design(each), data.leave_one_out(each)):
             record(each, work.missing(), games, lower=["heldout_loss"])
-        if each.name == contest.scratch.name:
-            record(each, contest.truth().missing(), games, lower=["heldout_loss"])
-    return contest
+        if each.name == data.scratch.name:
+            record(each, data.truth().missing(), games, lower=["heldout_loss"])
+    return data

@@ -18,9 +18,9 @@ from diffcredit.features import Images
 from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.study.study import Study
 from diffcredit.util.images import image_grid
-from diffcredit.validation.contest import Contest
-from diffcredit.validation.sections import Cell, Photograph, Section, Table
-from diffcredit.validation.writing import write_section
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.presentation.sections import Cell, Photograph, Section, Table
+from diffcredit.validation.presentation.writing import write_section
 
 PART = "images"
 CLASSIFIER = "classifier:Cifar20Classifier"
@@ -35,7 +35,7 @@ def section(study: Study) -> Section:
     sets |= {f"held-out images, noise of {noise}": noisy(heldout, noise) for noise in NOISES}
     sets["images of the base model"] = generated
     rows: list[tuple[Cell, ...]] = [(name, *_values(study, images)) for name, images in sets.items()]
-    rows += retrained(Contest(study), [prop.name for prop in study.prepared.properties])
+    rows += retrained(ValidationData(study), [prop.name for prop in study.prepared.properties])
     values = Table(
         "images-values",
         "What the properties say of images",
@@ -64,7 +64,7 @@ def _values(study: Study, images: Images) -> list[Cell]:
     return [each.value for each in found]
 
 
-def retrained(contest: Contest, properties: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
+def retrained(contest: ValidationData, properties: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
     """Of the models that were retrained from scratch on half of the labelers: the mean, and how far they differ."""
     done = contest.scratch.evaluations(status="done", purpose="truth")
     half = [each for each in done if each.coalition.count("1") == contest.n // 2]

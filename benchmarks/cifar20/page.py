@@ -11,28 +11,18 @@ from benchmarks.markdown import cell, table
 from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
 from diffcredit.report.tables import credit_tables
-from diffcredit.validation.contest import Contest
-from diffcredit.validation.lds import LDS
-from diffcredit.validation.sections import Cell, Estimate, Section, Table
-from diffcredit.validation.study import Validation
-from diffcredit.validation.wording import worded
-from diffcredit.validation.writing import read_section, table_csv
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts import lds
+from diffcredit.validation.presentation.sections import Cell, Section, Table
+from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.presentation.writing import read_section, table_csv
+from diffcredit.validation.statistics import Estimate, LDSResult
+from diffcredit.validation.validate import make_section
 
 COMPUTED = ("surrogates", "convergence", "budget", "fidelity", "runtime")
 """Parts that the ledger is enough for, beside the LDS."""
 MOST_ROWS = 24
 """Of a table on the page; a longer one is in its file alone."""
-
-
-class Recorded(Validation):
-    """Of a record, whose images are black: its data are not compared with the ledger's, and no baseline is computed."""
-
-    def __init__(self, contest: Contest) -> None:
-        self.study, self.contest = contest.study, contest
-        self.names, self.some_asked = list(contest.properties), False
-
-    def _with_baselines(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -43,13 +33,12 @@ class Page:
     files: dict[str, bytes]
 
 
-def page(contest: Contest, record: Path, story: str) -> Page:
+def page(contest: ValidationData, record: Path, story: str) -> Page:
     """``story`` is what a person wrote, and begins the page."""
-    validation = Recorded(contest)
-    results = validation.titled(validation.by_property(validation.score))
+    results = lds.result(contest).numbers
     lines, files = [story.rstrip(), ""], {}
     share = next(iter(results.values())).middle
-    titles = {name: validation.title(name) for name in validation.names}
+    titles = {name: contest.title(name) for name in contest.names}
     lines += [
         f"## Who foretells models of {share:g} of the labelers",
         "",
@@ -76,12 +65,12 @@ def page(contest: Contest, record: Path, story: str) -> Page:
         "property sum to F(all) − F(none), and F(none) is an untrained network's: where that is far away, everybody's "
         "credit has the same sign, and it is the differences that tell labelers apart.",
         "",
-        *tables.labelers(_credits(validation), _called()),
+        *tables.labelers(_credits(contest), _called()),
         "## What it cost",
         "",
         *tables.spending(tables.spent(contest)),
     ]
-    for section in sections(validation, record):
+    for section in sections(contest, record):
         lines += described(section)
         files |= {f"{each.name}.csv": table_csv(each).encode() for each in section.tables}
         files |= {f"{each.name}.svg": each.svg.encode() for each in section.figures}
@@ -89,7 +78,7 @@ def page(contest: Contest, record: Path, story: str) -> Page:
     return Page("\n".join(lines).rstrip() + "\n", files)
 
 
-def _redrawn(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def _redrawn(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """How much hangs on which coalitions were evaluated."""
     lines = tables.redrawn(contest, titles)
     words = (
@@ -99,7 +88,7 @@ def _redrawn(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return [words, "", *lines] if lines else []
 
 
-def _other_shares(results: Mapping[str, LDS]) -> list[str]:
+def _other_shares(results: Mapping[str, LDSResult]) -> list[str]:
     """The best of each kind where more or fewer labelers take part."""
     first, lines = next(iter(results.values())), []
     for ceilings in first.ceilings:
@@ -115,7 +104,7 @@ def _other_shares(results: Mapping[str, LDS]) -> list[str]:
     return lines
 
 
-def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def _sizes(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """Whether the paper's estimator suffers from coalitions that it did not draw, or from F(∅)."""
     if contest.study.config.design.distribution != "uniform":
         return []
@@ -137,7 +126,7 @@ def _sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def _itself(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """Whether the study's own recipe, or crediting it, loses what is lost."""
     lines = recipe.itself(contest, titles)
     words = (
@@ -152,11 +141,11 @@ def _itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return [words, "", *lines, of_whom, "", *recipe.misjudged(contest, titles, _called())] if lines else []
 
 
-def sections(validation: Validation, record: Path) -> Iterator[Section]:
+def sections(contest: ValidationData, record: Path) -> Iterator[Section]:
     """Those that the record is enough for."""
     for part in ("lds", *COMPUTED):
         try:
-            yield validation.section(part)
+            yield make_section(contest, part)
         except UserError as error:
             print(f"cifar20: left out: {error}")
     for part in LOOKING:
@@ -188,10 +177,10 @@ def _cell(value: Cell, decimals: int) -> str:
     return worded(value, f".{decimals}f") if isinstance(value, float) else str(value).replace("|", "\\|")
 
 
-def _credits(validation: Validation) -> list[CreditTable]:
+def _credits(contest: ValidationData) -> list[CreditTable]:
     """Of the properties that the study file names."""
-    every = credit_tables(validation.study)
-    return [replace(each, title=validation.title(each.property)) for each in every if each.property in validation.names]
+    every = credit_tables(contest.study)
+    return [replace(each, title=contest.title(each.property)) for each in every if each.property in contest.names]
 
 
 def _called() -> dict[str, str]:
@@ -200,7 +189,7 @@ def _called() -> dict[str, str]:
     return {str(place): f"{name.replace('_', ' ')} ({place})" for place, name in enumerate(names)}
 
 
-def _coalitions(contest: Contest) -> int:
+def _coalitions(contest: ValidationData) -> int:
     name = next(iter(contest.properties))
     truths = contest.truths(name)
     return len(min(truths, key=lambda each: abs(each.share - 0.5)).coalitions)

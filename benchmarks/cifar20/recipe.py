@@ -9,15 +9,12 @@ import numpy as np
 from benchmarks.cifar20.tables import nearest_half
 from benchmarks.markdown import cell, table
 from diffcredit.coalitions import encode
-from diffcredit.validation.contest import Contest
-from diffcredit.validation.records import BoolArray, FloatArray
-from diffcredit.validation.statistics import (
-    additive_predictions,
-    correlation_with_interval,
-    jackknife_interval,
-    jackknifed_correlation,
-)
-from diffcredit.validation.wording import worded
+from diffcredit.credit.correlations import jackknifed_correlation
+from diffcredit.util.arrays import BoolArray, FloatArray
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.statistics.ceilings import additive_predictions
+from diffcredit.validation.statistics.intervals import correlation_with_interval, jackknife_interval
 
 CONFIDENCE = 0.95
 FAR = 3.0
@@ -34,7 +31,7 @@ class Seen:
     retrained: FloatArray
 
 
-def seen_twice(contest: Contest, prop: str) -> Seen | None:
+def seen_twice(contest: ValidationData, prop: str) -> Seen | None:
     """None where not all of truth's coalitions of half of the contributors were evaluated by the study's recipe."""
     truth, sign = nearest_half(contest.truths(prop)), 1 if contest.properties[prop].higher_is_better else -1
     known = {
@@ -49,7 +46,7 @@ def seen_twice(contest: Contest, prop: str) -> Seen | None:
     return Seen(truth.coalitions, np.array([known[each] for each in coalitions]), truth.values.mean(axis=1))
 
 
-def itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def itself(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """Rank correlations with retraining, over the same coalitions: of F by the recipe; of an additive model of that,
     and of one of retraining, each foretelling coalitions that it was not fitted to; of the study's credits, which rest
     on other coalitions and may exceed both of the recipe's. Nothing where these coalitions were not evaluated."""
@@ -80,7 +77,7 @@ def itself(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return table(["", "against", *titles.values()], rows)
 
 
-def misjudged(contest: Contest, titles: Mapping[str, str], called: Mapping[str, str]) -> list[str]:
+def misjudged(contest: ValidationData, titles: Mapping[str, str], called: Mapping[str, str]) -> list[str]:
     """A row a contributor, in the order of what they are ``called``; a column a property: by how many standard errors
     the recipe thinks more of them than retraining does, in bold where far. Nothing where there is nothing to see."""
     names, columns = contest.study.contributions.contributors, {}

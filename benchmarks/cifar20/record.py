@@ -30,12 +30,13 @@ from diffcredit.cli.export import export
 from diffcredit.errors import UserError
 from diffcredit.ledger import Ledger
 from diffcredit.ledger.archive import read_archive
+from diffcredit.study.recipe import Recipe
 from diffcredit.study.study import Study
 from diffcredit.util.artifacts import atomic_file
-from diffcredit.validation.contest import Contest
-from diffcredit.validation.crediting import credits_of
-from diffcredit.validation.records import RecipeGame
-from diffcredit.validation.writing import read_section, write_section
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.presentation.writing import read_section, write_section
+from diffcredit.validation.statistics.games import game_credits
+from diffcredit.validation.statistics.records import RecipeGame
 
 STUDY = Path(__file__).parents[2] / "studies" / "cifar20-h200" / "study.yaml"
 PAPER = STUDY.with_name("paper.yaml")
@@ -118,16 +119,16 @@ def _restore(archive: Path, folder: Path) -> dict[str, Any]:
     return settings
 
 
-class Unchanging(Contest):
+class Unchanging(ValidationData):
     """Of a ledger that nobody writes to: what it says is read once."""
 
     @cache  # noqa: B019 - both are gone with the page
-    def game(self, each: Study, prop: str) -> RecipeGame | None:
-        return super().game(each, prop)
+    def game(self, recipe: Recipe, prop: str) -> RecipeGame | None:
+        return super().game(recipe, prop)
 
 
 @contextmanager
-def recorded(record: Path) -> Iterator[Contest]:
+def recorded(record: Path) -> Iterator[ValidationData]:
     """The contest of the study as it was recorded, in a folder of its own."""
     with TemporaryDirectory() as place:
         study = restored(record / LEDGER, Path(place) / "study")
@@ -136,8 +137,8 @@ def recorded(record: Path) -> Iterator[Contest]:
         kept = record / CREDITS
         others = baselines(study, kept) if kept.exists() else []
         if (record / DRAWN).exists():
-            others += papers_own(Contest(restored(record / DRAWN, Path(place) / "paper"), []))
-        yield Unchanging(study, others)
+            others += papers_own(ValidationData(restored(record / DRAWN, Path(place) / "paper"), baselines=[]))
+        yield Unchanging(study, baselines=others)
 
 
 def restored(archive: Path, folder: Path) -> Study:
@@ -157,18 +158,18 @@ def restored(archive: Path, folder: Path) -> Study:
     return Study.load(folder)
 
 
-def papers_own(contest: Contest) -> list[StudyBaseline]:
+def papers_own(contest: ValidationData) -> list[StudyBaseline]:
     """Credits by the paper's own draws, the first hundred, two hundred, and so on up to all: by its estimator, and by
     ours, which tells what is the draws' and what is the estimator's."""
     found = []
     for prop, about in contest.properties.items():
-        game = contest.game(contest.study, prop)
+        game = contest.game(contest.study.recipe, prop)
         if game is None:
             continue
         every = len(game.values)
         for estimator, count in product(("kernelshap", "shapley"), (*range(100, every, 100), every)):
             # of the property itself, as a baseline's: the game's values are helpfulness
-            credits = helpfulness(credits_of(game, estimator, slice(count)), about.higher_is_better)
+            credits = helpfulness(game_credits(game, estimator, slice(count)), about.higher_is_better)
             seconds = float(np.nansum(game.seconds[:count]))
             own = BaselineCredits(f"{estimator}, {count} of the paper's draws", "", credits, seconds=seconds)
             kind = PAPERS if estimator == "kernelshap" else "shapley"

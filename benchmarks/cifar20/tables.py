@@ -14,12 +14,12 @@ from diffcredit.coalitions import make_design
 from diffcredit.errors import UserError
 from diffcredit.report.records import CreditTable
 from diffcredit.report.standings import standings
-from diffcredit.validation.contest import Contest
-from diffcredit.validation.crediting import credits_of
-from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, lds
-from diffcredit.validation.records import Contender, Truth
-from diffcredit.validation.statistics import linear_datamodeling_score
-from diffcredit.validation.wording import worded
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
+from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.statistics import LDSResult, compare_lds, linear_datamodeling_score
+from diffcredit.validation.statistics.games import game_credits
+from diffcredit.validation.statistics.records import Contender, Truth
 
 KINDS = (
     "shapley",
@@ -44,7 +44,7 @@ SOME = 3  # contributors at either end
 STAGES = ("training", "sampling", "measuring")
 
 
-def scores(results: Mapping[str, LDS], *, best: bool = False) -> list[str]:
+def scores(results: Mapping[str, LDSResult], *, best: bool = False) -> list[str]:
     """A row a method, by kind and then by its mean LDS, or of each kind the ``best`` beside what others are compared
     with; a column a property whose values differ; above them the ceilings."""
     results = {
@@ -66,7 +66,7 @@ def scores(results: Mapping[str, LDS], *, best: bool = False) -> list[str]:
     return table(["method", "evaluations", *results], rows)
 
 
-def _methods(results: Sequence[LDS], *, best: bool) -> list[str]:
+def _methods(results: Sequence[LDSResult], *, best: bool) -> list[str]:
     every = {score.contender.name: score.contender for result in results for score in result.scores}
 
     def mean(name: str) -> float:
@@ -84,7 +84,7 @@ def _methods(results: Sequence[LDS], *, best: bool) -> list[str]:
     return [name for name in order if name in (results[0].against, *first)]
 
 
-def at_share(results: Mapping[str, LDS], share: float) -> dict[str, LDS]:
+def at_share(results: Mapping[str, LDSResult], share: float) -> dict[str, LDSResult]:
     """What they say of coalitions of this ``share`` alone."""
     return {
         title: replace(
@@ -97,25 +97,25 @@ def at_share(results: Mapping[str, LDS], share: float) -> dict[str, LDS]:
     }
 
 
-def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def by_count(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """A row an estimator and number of the study's first evaluations, a column a property of ``titles``, by its name:
     the LDS at the share nearest to ½; the paper's estimator is marked where it is told apart from ours."""
     columns: dict[str, dict[tuple[str, int], str]] = {}
     for prop, title in titles.items():
-        game, truths = contest.game(contest.study, prop), contest.truths(prop)
+        game, truths = contest.game(contest.study.recipe, prop), contest.truths(prop)
         if game is None or not truths:
             continue
         every = len(game.values)
         contenders = {}
         for estimator, count in product(ESTIMATORS, (*(count for count in COUNTS if count < every), every)):
             with suppress(UserError):  # too few
-                credits = credits_of(game, estimator, slice(count))
+                credits = game_credits(game, estimator, slice(count))
                 contenders[estimator, count] = Contender(f"{estimator}, {count}", "", "", credits)
         truth = nearest_half(truths)
         columns[title] = {}
         for count in dict.fromkeys(count for _, count in contenders):  # the first is ours, and marks are against it
             some = {key: each for key, each in contenders.items() if key[1] == count}
-            found = lds([truth], list(some.values()))
+            found = compare_lds([truth], list(some.values()))
             columns[title] |= {
                 key: marked(found, score) for key, each in some.items() for score in scores_of(found, each.name)
             }
@@ -127,12 +127,12 @@ def by_count(contest: Contest, titles: Mapping[str, str]) -> list[str]:
     return table(["evaluations", "credits by", *columns], rows)
 
 
-def redrawn(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def redrawn(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """The LDS of the study's own method from some of its evaluations, drawn at random: means and standard deviations
     over draws, which tell how much hangs on which were evaluated. Nothing where there are too few to draw from."""
     rows: dict[int, list[str]] = {}
     for prop in titles:
-        game, truth = contest.game(contest.study, prop), nearest_half(contest.truths(prop))
+        game, truth = contest.game(contest.study.recipe, prop), nearest_half(contest.truths(prop))
         assert game is not None
         every, retrained = len(game.values), truth.values.mean(axis=1)
         for count in (count for count in SOME_COUNTS if count < every):
@@ -140,26 +140,26 @@ def redrawn(contest: Contest, titles: Mapping[str, str]) -> list[str]:
             for seed in range(DRAWS):
                 places = np.random.default_rng(seed).permutation(every)[:count]
                 own = replace(game, coalitions=game.coalitions[places], values=game.values[places])
-                scores.append(linear_datamodeling_score(credits_of(own, "shapley"), truth.coalitions, retrained))
+                scores.append(linear_datamodeling_score(game_credits(own, "shapley"), truth.coalitions, retrained))
             rows.setdefault(count, []).append(_mean_and_deviation(scores))
     lines = [[str(count), *cells] for count, cells in rows.items()]
     return table(["evaluations", *titles.values()], lines) if lines else []
 
 
-def as_many(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def as_many(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """A row another recipe: its LDS less that of the study's own recipe from as many evaluations, over the same
     coalitions; by the study's own method without surrogates."""
     rows: dict[str, list[str]] = {}
     for prop in titles:
-        own, truth = contest.game(contest.study, prop), nearest_half(contest.truths(prop))
+        own, truth = contest.game(contest.study.recipe, prop), nearest_half(contest.truths(prop))
         assert own is not None
         for game in contest.games(prop)[1:]:
             count = min(len(game.values), len(own.values))
             pair = [
-                Contender(each.recipe, "", each.recipe, credits_of(each, "shapley", slice(count)))
+                Contender(each.recipe, "", each.recipe, game_credits(each, "shapley", slice(count)))
                 for each in (own, game)
             ]
-            (difference,) = lds([truth], pair).differences
+            (difference,) = compare_lds([truth], pair).differences
             beginning = [game.recipe, str(count)]
             rows.setdefault(game.recipe, beginning).append(cell(difference.spearman, "+.2f") + mark(difference))
     return table(["recipe", "evaluations of each", *titles.values()], [*rows.values()])
@@ -169,14 +169,14 @@ def _mean_and_deviation(scores: Sequence[float]) -> str:
     return f"{worded(float(np.mean(scores)), '.2f')} ± {worded(float(np.std(scores, ddof=1)), '.2f')}"
 
 
-def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def thinned(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """The paper's estimator from evaluations of a uniform design that are thinned at random until their sizes are the
     Shapley kernel's, as the paper draws them, beside as many that are weighted: means and standard deviations of the
     LDS over thinnings."""
     rows: dict[str, list[str]] = {"thinned to the kernel's sizes": [], "as many as drawn, weighted": []}
     numbers = []
     for prop in titles:
-        game, truths = contest.game(contest.study, prop), contest.truths(prop)
+        game, truths = contest.game(contest.study.recipe, prop), contest.truths(prop)
         assert game is not None
         truth = nearest_half(truths)
         wanted, retrained = make_design("kernel").size_probabilities(contest.n), truth.values.mean(axis=1)
@@ -191,7 +191,7 @@ def thinned(contest: Contest, titles: Mapping[str, str]) -> list[str]:
                 own = replace(
                     game, coalitions=game.coalitions[places], values=game.values[places], size_distribution=design
                 )
-                pair.append(linear_datamodeling_score(credits_of(own, "kernelshap"), truth.coalitions, retrained))
+                pair.append(linear_datamodeling_score(game_credits(own, "kernelshap"), truth.coalitions, retrained))
             scores.append(pair)
         for cells, some_scores in zip(rows.values(), zip(*scores, strict=True), strict=True):
             cells.append(_mean_and_deviation(some_scores))
@@ -203,32 +203,34 @@ def nearest_half(truths: Sequence[Truth]) -> Truth:
     return min(truths, key=lambda each: abs(each.share - 0.5))
 
 
-def levelled(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def levelled(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """The LDS of the paper's estimator from all evaluations, with F(∅) as it was measured and with F(N) in its place.
     What one contributor is worth more than another does not depend on F(∅): it cancels in every difference."""
     rows: dict[str, list[str]] = {"F(∅) as measured": [], "F(N) in its place": []}
     for prop in titles:
-        game, truths = contest.game(contest.study, prop), contest.truths(prop)
+        game, truths = contest.game(contest.study.recipe, prop), contest.truths(prop)
         assert game is not None
         truth = nearest_half(truths)
         for cells, empty in zip(rows.values(), (game.empty, game.full), strict=True):
-            credits = credits_of(replace(game, empty=empty), "kernelshap")
+            credits = game_credits(replace(game, empty=empty), "kernelshap")
             score = linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))
             cells.append(worded(score, ".2f"))
     return table(["", *titles.values()], [[name, *cells] for name, cells in rows.items()])
 
 
-def of_sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
+def of_sizes(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """The LDS of a datamodel from the study's evaluations of coalitions of all sizes, and of those near to half of the
     contributors alone, which are all that the LDS asks for."""
     n, rows = contest.n, []
-    drawn = [task.coalition.count("1") for task in contest.design(contest.study).tasks if task.purpose == "estimate"]
+    drawn = [
+        task.coalition.count("1") for task in contest.design(contest.study.recipe).tasks if task.purpose == "estimate"
+    ]
     for most in (n // 2, n // 5, n // 10):
         if sum(abs(size - n / 2) <= most for size in drawn) < 2 * n:  # too few to learn from
             continue
         cells, count = [], 0
         for prop in titles:
-            game, truths = contest.game(contest.study, prop), contest.truths(prop)
+            game, truths = contest.game(contest.study.recipe, prop), contest.truths(prop)
             assert game is not None
             near = np.abs(game.coalitions.sum(axis=1) - n / 2) <= most
             some = {
@@ -236,7 +238,7 @@ def of_sizes(contest: Contest, titles: Mapping[str, str]) -> list[str]:
                 for name in ("coalitions", "values", "training_seconds", "sampling_seconds")
             }
             truth, count = nearest_half(truths), int(near.sum())
-            credits = credits_of(replace(game, **some), "datamodel")
+            credits = game_credits(replace(game, **some), "datamodel")
             score = linear_datamodeling_score(credits, truth.coalitions, truth.values.mean(axis=1))
             cells.append(worded(score, ".2f"))
         rows.append([f"{max(1, n // 2 - most)} to {min(n - 1, n // 2 + most)}", f"{count}", *cells])
@@ -282,7 +284,7 @@ class Spent:
         return sum(self.seconds[:2])
 
 
-def spent(contest: Contest) -> list[Spent]:
+def spent(contest: ValidationData) -> list[Spent]:
     """By recipe and purpose, what cost most first; what is prepared once is not in the ledger."""
     found = []
     with contest.study.ledger(create=False) as ledger:

@@ -6,12 +6,13 @@ import io
 from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.evidence.findings import FIRST, LEFT_OUT, Findings
-from diffcredit.validation.budget import budget_section
-from diffcredit.validation.fidelity import fidelity_section
-from diffcredit.validation.figures import forest
-from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES
-from diffcredit.validation.records import Contender, Estimate
-from diffcredit.validation.sections import Figure
+from diffcredit.validation.parts import budget, fidelity
+from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
+from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.presentation.figures import forest
+from diffcredit.validation.presentation.sections import Figure
+from diffcredit.validation.statistics import LDSResult
+from diffcredit.validation.statistics.records import Contender, Estimate
 
 TITLES = {"colourfulness": "Colourfulness", "heldout_loss": "Held-out loss", "cluster_entropy": "Diversity"}
 PRICED = ("sparsified", "sparsified-20", "sparsified-180", "fine_tune", "from_scratch")
@@ -82,7 +83,7 @@ def _ceilings(found: Findings) -> dict[str, dict[str, Estimate]]:
     return lines
 
 
-def _rows(result: LDS) -> dict[str, Estimate]:
+def _rows(result: LDSResult) -> dict[str, Estimate]:
     rows: dict[str, Estimate] = {}
     for score in result.scores:
         label = _label(score.contender)
@@ -99,7 +100,7 @@ def _label(contender: Contender) -> str | None:
 
 
 def _fidelity(found: Findings) -> Figure:
-    section = fidelity_section({title: found.fidelities[2, name] for name, title in TITLES.items()})
+    section = fidelity.section(PartResult({title: found.fidelities[2, name] for name, title in TITLES.items()}))
     figure = next(each for each in section.figures if each.name == "correlation-by-steps")
     return dataclasses.replace(figure, name="fidelity")
 
@@ -109,4 +110,4 @@ def _budget(found: Findings) -> Figure:
         TITLES[name]: dataclasses.replace(each, curves=tuple(c for c in each.curves if c.recipe in PRICED))
         for name, each in found.budgets.items()
     }
-    return dataclasses.replace(budget_section(results).figures[0], name="budget")
+    return dataclasses.replace(budget.section(PartResult(results)).figures[0], name="budget")

@@ -8,18 +8,18 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.evidence.runs import SCRATCH, UNLEARNING
-from diffcredit.validation.budget import Budget, budget
-from diffcredit.validation.contest import Contest
-from diffcredit.validation.convergence import convergence
-from diffcredit.validation.counterfactual import Counterfactual, counterfactual, pooled_noise
-from diffcredit.validation.crediting import credits_of
-from diffcredit.validation.fidelity import Fidelity, fidelity
-from diffcredit.validation.lds import LDS, lds
-from diffcredit.validation.records import FloatArray, RecipeGame, Truth
-from diffcredit.validation.runtime import Runtime, mean_of_known, runtime
-from diffcredit.validation.scores import lds_of
-from diffcredit.validation.sections import Section
-from diffcredit.validation.writing import read_section
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.presentation.sections import Section
+from diffcredit.validation.presentation.writing import read_section
+from diffcredit.validation.statistics import LDSResult, compare_lds, lds
+from diffcredit.validation.statistics.budget import BudgetResult, lds_by_cost
+from diffcredit.validation.statistics.convergence import convergence_curves
+from diffcredit.validation.statistics.counterfactual import CounterfactualResult, compare_removals, pooled_noise
+from diffcredit.validation.statistics.fidelity import FidelityResult, compare_with_retraining
+from diffcredit.validation.statistics.games import game_credits
+from diffcredit.validation.statistics.records import RecipeGame, Truth
+from diffcredit.validation.statistics.runtime import RuntimeResult, compare_runtimes, mean_of_known
 
 FIRST = "shapley, sparsified"
 """The study's own credits."""
@@ -76,25 +76,25 @@ class Findings:
     """Results by run and property; ``counterfactual`` of the second run, ``budgets`` and ``runtime`` of the first.
     ``of_several`` is fidelity without the coalitions of one contributor (second run)."""
 
-    scores: Mapping[tuple[int, str], LDS]
-    fidelities: Mapping[tuple[int, str], Fidelity]
-    of_several: Mapping[str, Fidelity]
+    scores: Mapping[tuple[int, str], LDSResult]
+    fidelities: Mapping[tuple[int, str], FidelityResult]
+    of_several: Mapping[str, FidelityResult]
     spreads: Mapping[str, Spread]
     repeated: Mapping[tuple[int, str], Repeated]
     artefacts: Mapping[str, Artefact]
-    counterfactual: Counterfactual
-    budgets: Mapping[str, Budget]
-    runtime: Runtime
+    counterfactual: CounterfactualResult
+    budgets: Mapping[str, BudgetResult]
+    runtime: RuntimeResult
     unlearned: Unlearned
 
 
-def findings(contests: Sequence[Contest]) -> Findings:
+def findings(contests: Sequence[ValidationData]) -> Findings:
     first, second, third = contests
     names = list(first.properties)
     games = {(run, name): each.games(name) for run, each in enumerate((first, second), 1) for name in names}
     truths = {(run, name): each.truths(name) for run, each in enumerate((first, second), 1) for name in names}
     known = [key for key, truth in truths.items() if truth]
-    scores = {key: lds(truths[key], contests[key[0] - 1].contenders(key[1])) for key in known}
+    scores = {key: compare_lds(truths[key], contests[key[0] - 1].contenders(key[1])) for key in known}
     timings = [game for each in first.recipes if (game := first.timings(each)) is not None]
     scratch = _named(timings, first.scratch.name)
     rivals = {each.name: each for each in second.contenders(REMOVED)}
@@ -103,12 +103,13 @@ def findings(contests: Sequence[Contest]) -> Findings:
     return Findings(
         scores=scores,
         fidelities={
-            key: fidelity(some, _named(some, first.scratch.name))
+            key: compare_with_retraining(some, _named(some, first.scratch.name))
             for key, some in games.items()
             if first.scratch.name in [game.recipe for game in some]
         },
         of_several={
-            name: fidelity(list(map(_of_several, games[2, name])), _of_several(retrained[name])) for name in names
+            name: compare_with_retraining(list(map(_of_several, games[2, name])), _of_several(retrained[name]))
+            for name in names
         },
         spreads={name: _spread(games[1, name], truths[1, name][0]) for name in names},
         repeated={
@@ -117,7 +118,7 @@ def findings(contests: Sequence[Contest]) -> Findings:
             for name in names
         },
         artefacts={name: _artefact(_own(games[1, name])) for name in names},
-        counterfactual=counterfactual(
+        counterfactual=compare_removals(
             [rivals[name] for name in RIVALS],
             removed,
             higher_is_better=True,
@@ -125,12 +126,12 @@ def findings(contests: Sequence[Contest]) -> Findings:
             seed=second.study.config.seed,
         ),
         budgets={name: _budget(first, games[1, name], truths[1, name]) for name in names},
-        runtime=runtime(timings, scratch),
+        runtime=compare_runtimes(timings, scratch),
         unlearned=Unlearned(read_section(UNLEARNING), _sizes(third)),
     )
 
 
-def _sizes(contest: Contest) -> tuple[int, ...]:
+def _sizes(contest: ValidationData) -> tuple[int, ...]:
     """Of the coalitions that were retrained for unlearning."""
     with contest.study.ledger(create=False) as ledger:
         found = ledger.evaluations(contest.study.name, SCRATCH, status="done", purpose="validation")
@@ -156,14 +157,16 @@ def _own(games: Sequence[RecipeGame]) -> RecipeGame:
 def _spread(games: Sequence[RecipeGame], truth: Truth) -> Spread:
     own, half = _own(games), truth.coalitions.shape[1] // 2
     near = np.abs(own.coalitions.sum(axis=1) - half) <= 1
-    halves = [credits_of(own, "shapley", rows) for rows in _stretches(own, 2)]
+    halves = [game_credits(own, "shapley", rows) for rows in _stretches(own, 2)]
     return Spread(
         retrained=float(truth.values.mean(axis=1).std(ddof=1)),
         seed=pooled_noise(list(truth.values)).variance ** 0.5,
         recipe=float(own.values[near].std(ddof=1)),
         levels=(float(truth.values.mean()), float(own.values[near].mean())),
         halves=float(spearmanr(*halves).statistic),
-        thirds=tuple(lds_of(credits_of(own, "shapley", rows), truth).value for rows in _stretches(own, 3)),
+        thirds=tuple(
+            lds(game_credits(own, "shapley", rows), truth.coalitions, truth.values).value for rows in _stretches(own, 3)
+        ),
     )
 
 
@@ -175,16 +178,18 @@ def _stretches(game: RecipeGame, count: int) -> list[slice]:
 
 def _artefact(game: RecipeGame) -> Artefact:
     flat = dataclasses.replace(game, values=np.full_like(game.values, game.values.mean()))
-    both = [credits_of(each, "kernelshap") for each in (game, flat)]
+    both = [game_credits(each, "kernelshap") for each in (game, flat)]
     return Artefact(float(spearmanr(*both).statistic))
 
 
 def _repeated(one: RecipeGame, other: RecipeGame) -> Repeated:
     values: FloatArray = np.corrcoef(one.values, other.values)
-    credits = [credits_of(each, "shapley") for each in (one, other)]
+    credits = [game_credits(each, "shapley") for each in (one, other)]
     return Repeated(float(values[0, 1]), float(spearmanr(*credits).statistic))
 
 
-def _budget(contest: Contest, games: Sequence[RecipeGame], truths: Sequence[Truth]) -> Budget:
-    scores = convergence(games, truths, estimators=("shapley",))
-    return budget(scores, games, truths, {game.recipe: mean_of_known(game.seconds) for game in games}, contest.unit())
+def _budget(contest: ValidationData, games: Sequence[RecipeGame], truths: Sequence[Truth]) -> BudgetResult:
+    scores = convergence_curves(games, truths, estimators=("shapley",))
+    return lds_by_cost(
+        scores, games, truths, {game.recipe: mean_of_known(game.seconds) for game in games}, contest.unit()
+    )

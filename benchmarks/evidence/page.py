@@ -11,11 +11,12 @@ from scipy.stats import t as student
 from benchmarks.evidence.figures import TITLES
 from benchmarks.evidence.findings import FIRST, Findings
 from benchmarks.markdown import MARKS, best_of, cell, difference_of, mark, marked, scores_of, table
-from diffcredit.validation.counterfactual import ACTIONS, RANDOM, Noise
-from diffcredit.validation.lds import ADDITIVE, LDS, REPLICATES, Score
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.welch import satterthwaite_estimate
-from diffcredit.validation.wording import in_words
+from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
+from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.statistics.counterfactual import ACTIONS, RANDOM, TrainingNoise
+from diffcredit.validation.statistics.datamodeling import LDSResult, MethodScore
+from diffcredit.validation.statistics.intervals import satterthwaite_estimate
+from diffcredit.validation.statistics.records import Estimate
 
 PROPERTIES = tuple(TITLES)
 KINDS = {
@@ -405,7 +406,7 @@ def _counterfactual(found: Findings) -> list[str]:
     ]
 
 
-def _by(noise: Noise, difference: float, *seeds: Sized) -> Estimate:
+def _by(noise: TrainingNoise, difference: float, *seeds: Sized) -> Estimate:
     """95 %, of a difference of two means, each over its ``seeds``."""
     variance = noise.variance * sum(1 / len(some) for some in seeds)
     return satterthwaite_estimate(difference, [(variance, noise.freedom)])
@@ -493,7 +494,7 @@ LIMITS = (
 )
 
 
-def _methods(results: Sequence[LDS]) -> list[str]:
+def _methods(results: Sequence[LDSResult]) -> list[str]:
     """Shapley values by every recipe, the other estimators on the study's, leave-one-out and baselines, by category."""
     every = {score.contender.name: score.contender for result in results for score in result.scores}
     own = next(contender.recipe for name, contender in every.items() if name == FIRST)
@@ -507,7 +508,7 @@ def _methods(results: Sequence[LDS]) -> list[str]:
     return [each.name for each in shown]
 
 
-def _score(result: LDS, name: str) -> Score:
+def _score(result: LDSResult, name: str) -> MethodScore:
     return scores_of(result, name)[0]
 
 
@@ -518,7 +519,7 @@ def _beyond(gap: Estimate, leave: bool) -> str:
     return MARKS["worse"] if (gap.value > 0) == leave else MARKS["better"]
 
 
-def _plain(result: LDS, name: str) -> str:
+def _plain(result: LDSResult, name: str) -> str:
     return in_words(_score(result, name).spearman)
 
 

@@ -20,7 +20,7 @@ from diffcredit.baselines import BaselineCredits
 from diffcredit.baselines.study import StudyBaseline, build_baselines
 from diffcredit.ledger import Ledger
 from diffcredit.study.study import Study
-from diffcredit.validation.contest import Contest
+from diffcredit.validation.data import ValidationData
 
 HERE = Path(__file__).parent
 LEDGERS = HERE / "ledgers"
@@ -30,7 +30,7 @@ SCRATCH = "from_scratch"
 
 
 @contextmanager
-def contests() -> Iterator[tuple[Contest, ...]]:
+def contests() -> Iterator[tuple[ValidationData, ...]]:
     """Of each run; the first two with what the other has retrained from scratch, the third without baselines."""
     with TemporaryDirectory() as folder:
         files = [Path(folder) / f"run-{run}.db" for run in RUNS]
@@ -40,7 +40,10 @@ def contests() -> Iterator[tuple[Contest, ...]]:
         with Ledger.open(files[0], create=False) as one, Ledger.open(files[1], create=False) as other:
             share(study.name, one, other)
         tables = [baselines(study, LEDGERS / f"run-{run}-baselines.csv") for run in RUNS[:2]]
-        yield tuple(Contest(study_on(study, file), each) for file, each in zip(files, (*tables, []), strict=True))
+        yield tuple(
+            ValidationData(study_on(study, file), baselines=each)
+            for file, each in zip(files, (*tables, []), strict=True)
+        )
 
 
 def study_on(study: Study, ledger: Path) -> Study:

@@ -18,7 +18,7 @@ from diffcredit.study.config import read_config
 from diffcredit.study.prepared import build_family, build_properties
 from diffcredit.study.study import Study
 from diffcredit.util.plugins import NO_PLUGINS
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 SECRET = (1, 2, 3)
 """The colour of the image outside, which no contributions may hold."""
@@ -128,7 +128,7 @@ def _read_names(folder: Path) -> None:
     contributions = load_contributions(folder / "names", resolution=4)
     _check(contributions)
     for name in (*contributions.names, *contributions.contributors):
-        assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in in_one_line(name))
+        assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in single_line(name))
 
 
 TARGETS = {

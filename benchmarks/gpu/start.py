@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from diffcredit.cli.plan import foresee
 from diffcredit.study.study import Study
 
 FLEET = 16  # evaluations that are made together
@@ -50,7 +49,7 @@ def start() -> Callable[[], dict[str, Any]]:
         done += 2 * FLEET
         _write_study(folder, done)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-        *_, evaluations = foresee(Study.load(folder), None).stages
+        evaluations = Study.load(folder).plan().evaluations
         began = _run(folder, done, folder / "cache")
         recorded = _recorded(folder, began)
         assert len(recorded) == 2 * FLEET

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from diffcredit.baselines.protocol import FloatArray
 from diffcredit.baselines.study import kept_baselines
 from diffcredit.credit import estimate
 from diffcredit.ledger import game_of
 from diffcredit.study.study import Study
+from diffcredit.util.arrays import FloatArray
 
 RESULTS = Path(__file__).parent / "results.json"
 EVALUATIONS = (16, 32)

@@ -11,8 +11,8 @@ from diffcredit.credit import Credits
 from diffcredit.credit.correlations import correlation
 from diffcredit.ledger import Evaluation, Game, Value, game_of
 from diffcredit.study.config import StudyConfig
-from diffcredit.study.study import credits_of
-from diffcredit.validation.records import FloatArray
+from diffcredit.study.crediting import estimate_all
+from diffcredit.util.arrays import FloatArray
 
 Values = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
 """By model, setting, share of the images and property; None where that could not be measured."""
@@ -57,7 +57,7 @@ def agreement(
     other, other_credits = _measured(evaluations, values, config, prop, reference, 1)
     full, other_full = (float(np.mean(each.full)) if each.full else nan for each in (game, other))
     values_scores, credit_scores = (nan, nan), (nan, nan)
-    if game.lacking == other.lacking == 0:  # else the coalitions are not the same
+    if game.missing == other.missing == 0:  # else the coalitions are not the same
         values_scores = _correlations(game.values, other.values)
     if credits and other_credits:
         credit_scores = _correlations(credits.values, other_credits.values)
@@ -85,4 +85,4 @@ def _measured(
         value = values[key(evaluation)][setting.name][str(share)][prop]
         error = "not measured" if value is None else None
         sampled.append(replace(evaluation, values=(Value(prop, value, error=error),)))
-    return game_of(sampled, prop), credits_of(sampled, [prop], config)[0].get(prop)
+    return game_of(sampled, prop), estimate_all(sampled, [prop], config)[0].get(prop)

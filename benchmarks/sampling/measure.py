@@ -32,7 +32,8 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import Evaluation
-from diffcredit.properties.measuring import Observation, measure_all, needs_features, needs_model
+from diffcredit.properties.base import needs_features, needs_model
+from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.study.study import Study
 from diffcredit.util.artifacts import write_text
 
@@ -114,7 +115,7 @@ def values_of(
     whole = Observation(extractors, images)
     for prop in properties:
         if needs_features(prop):
-            whole.seen_by(prop.features)
+            whole.extracted(prop.features)
     values = {}
     for share in SHARES:
         count = sampling.images // share

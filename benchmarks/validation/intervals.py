@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from diffcredit.credit.correlations import jackknifed_correlation
-from diffcredit.validation.statistics import correlation_interval
+from diffcredit.validation.statistics.intervals import correlation_interval
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[float, float]

@@ -22,14 +22,9 @@ from benchmarks.validation.page import write_page
 from diffcredit.credit.correlations import correlation, jackknifed_correlation
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import regress
-from diffcredit.validation.lds import Ceiling, lds
-from diffcredit.validation.records import Contender, Estimate, Truth
-from diffcredit.validation.statistics import (
-    additive_predictions,
-    correlation_interval,
-    mean_over_seeds,
-    seeds_interval,
-)
+from diffcredit.validation.statistics import Contender, Estimate, Truth, compare_lds
+from diffcredit.validation.statistics.ceilings import Ceiling, additive_predictions, mean_over_seeds
+from diffcredit.validation.statistics.intervals import correlation_interval, seeds_interval
 
 RESULTS = Path(__file__).parent / "results.json"
 COALITIONS, SEEDS, CORRELATIONS = (20, 40, 100), (1, 2, 3), (0.0, 0.3, 0.6, 0.9)
@@ -165,7 +160,7 @@ def truths_of(of: World, count: int) -> dict[str, list[tuple[Estimate, float]]]:
         coalitions = coalitions_of_half(of.game.n, count, generator)
         noise = NOISE * generator.standard_normal((count, GAME_SEEDS))
         truth = Truth(0.5, coalitions, of.game.values(coalitions)[:, None] + noise)
-        found.append(lds([truth], [Contender(name, "", "", each) for name, each in of.credits.items()]))
+        found.append(compare_lds([truth], [Contender(name, "", "", each) for name, each in of.credits.items()]))
         learned.append(learned_score(coalitions, truth.values.mean(axis=1), of.crowd, loud))
     scores = {name: [result.scores[place].spearman for result in found] for place, name in enumerate(of.credits)}
     ceilings = [result.ceilings[0] for result in found]

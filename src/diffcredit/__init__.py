@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
     from diffcredit.execution import InProcess, LocalWorkers, RayWorkers
     from diffcredit.ledger import Ledger
+    from diffcredit.properties import Property
     from diffcredit.study.study import Study
 
 _HOMES = {
@@ -23,6 +24,7 @@ _HOMES = {
     "InProcess": "execution",
     "Ledger": "ledger",
     "LocalWorkers": "execution",
+    "Property": "properties",
     "RayWorkers": "execution",
     "Study": "study",
     "UserError": "errors",
@@ -39,6 +41,7 @@ __all__ = [
     "InProcess",
     "Ledger",
     "LocalWorkers",
+    "Property",
     "RayWorkers",
     "Study",
     "UserError",

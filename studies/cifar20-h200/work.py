@@ -29,8 +29,11 @@ from diffcredit.errors import UserError
 from diffcredit.execution import Evaluator, InProcess, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
-from diffcredit.validation.contest import Contest, Work
-from diffcredit.validation.study import Validation
+from diffcredit.study.evaluating import evaluate_tasks, keep_again
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts import PARTS
+from diffcredit.validation.validate import open_data
+from diffcredit.validation.work import PartWork
 
 STUDY = Path(__file__).with_name("study.yaml")
 TURN = Path(gettempdir()) / "cifar20-h200.turn"
@@ -40,10 +43,10 @@ OTHERS = 50  # coalitions of each other share
 UNKNOWN, QUICK = 110.0, 50.0  # seconds that a first fleet may take: of models from scratch, of fine-tuned ones
 
 
-def pieces(contest: Contest) -> Iterator[Work]:
+def pieces(contest: ValidationData) -> Iterator[PartWork]:
     """All that is evaluated, in order of importance."""
-    truth, own = contest.truth(), contest.study
-    methods = {each.config.retraining.method: each for each in (*reversed(contest.compared), own)}
+    truth, own = contest.truth(), contest.study.recipe
+    methods = {each.section.method: each for each in (*reversed(contest.compared), own)}
     first = [each for each in contest.compared if each in methods.values()]
     fine_tuned, *rest = first
     again = [each for each in contest.compared if each not in first]
@@ -59,15 +62,16 @@ def pieces(contest: Contest) -> Iterator[Work]:
     yield foretold(contest)
 
 
-def foretold(contest: Contest) -> Work:
+def foretold(contest: ValidationData) -> PartWork:
     """Truth's coalitions of half of the labelers by the study's own recipe: how far the LDS of any credits from it can
     come. No credits rest on them."""
     halves = dict.fromkeys(task.coalition for task in shares(contest, contest.truth().tasks, [MIDDLE]))
     tasks = [Task(coalition, TRUTH_REPLICATE, "validation") for coalition in halves]
-    return Work(contest.study, tasks, f"truth's coalitions by {contest.study.recipe}")
+    recipe = contest.study.recipe
+    return PartWork(recipe, tasks, f"truth's coalitions by {recipe.name}")
 
 
-def shares(contest: Contest, tasks: Sequence[Task], wanted: Sequence[float]) -> list[Task]:
+def shares(contest: ValidationData, tasks: Sequence[Task], wanted: Sequence[float]) -> list[Task]:
     """Those of truth's ``tasks`` with such shares of the labelers, as many coalitions of each as are wanted."""
     some = []
     for share in wanted:
@@ -131,11 +135,11 @@ class Sharing(InProcess):
         return super().run(lambda: InTurn(factory(), self.turn), tasks)
 
 
-def do(work: Work, turns: Turns, first: float, *, whole: bool) -> list[Task]:
+def do(work: PartWork, turns: Turns, first: float, *, whole: bool) -> list[Task]:
     """Evaluates what there is time for, a fleet after another, and then makes images once more that are to be seen and
     are not there; what is left to evaluate. ``whole``: no fleet with empty places, which cost as much."""
-    study = work.study
-    executor = Sharing(study.config.threads, turn=partial(turns.turn, study.recipe, first))
+    recipe = work.recipe
+    executor = Sharing(recipe.study.config.threads, turn=partial(turns.turn, recipe.name, first))
     prepared = False
 
     def fleets(lacking: Callable[[], list[Task]], make: Callable[..., Iterable[Any]], *, whole: bool) -> list[Task]:
@@ -144,10 +148,10 @@ def do(work: Work, turns: Turns, first: float, *, whole: bool) -> list[Task]:
         while missing and not (whole and len(missing) < FLEET):
             try:
                 if not prepared:
-                    with turns.turn(f"preparing {study.recipe}", QUICK):  # the next process finds it made
-                        study.prepare()
+                    with turns.turn(f"preparing {recipe.name}", QUICK):  # the next process finds it made
+                        recipe.prepare()
                     prepared = True
-                for _ in make(executor, missing[:FLEET], work.what):
+                for _ in make(recipe, executor, missing[:FLEET], work.what):
                     pass
             except TimeIsUp:
                 break
@@ -157,17 +161,19 @@ def do(work: Work, turns: Turns, first: float, *, whole: bool) -> list[Task]:
             missing = left
         return missing
 
-    left = fleets(work.missing, study.evaluate, whole=whole)
-    fleets(work.unseen, study.keep_again, whole=False)
+    left = fleets(work.missing, evaluate_tasks, whole=whole)
+    fleets(work.without_images, keep_again, whole=False)
     return left
 
 
-def stand_in(contest: Contest) -> None:
+def stand_in(contest: ValidationData) -> None:
     """Measures the surrogates at all coalitions of the study's design, and where their own credits need them."""
     study = contest.study
     study.surrogates.prepare()
-    design = np.array([decode(task.coalition) for task in contest.design(study).tasks if task.purpose == "estimate"])
-    for prop in study.properties:
+    design = np.array(
+        [decode(task.coalition) for task in contest.design(study.recipe).tasks if task.purpose == "estimate"]
+    )
+    for prop in study.prepared.properties:
         study.surrogates.known(prop.name, design)
 
 
@@ -179,12 +185,12 @@ def part_of(text: str) -> slice:
     return slice(number - 1, None, parts)
 
 
-def shared_out(every: Sequence[Work], part: slice) -> list[Work]:
+def shared_out(every: Sequence[PartWork], part: slice) -> list[PartWork]:
     """What is for a ``part`` to do: its tasks of every piece; the pieces that are one fleet go round as they are, for
     a fleet with empty places costs as much."""
     fleets = [work for work in every if len(work.tasks) <= FLEET][part]
     return [
-        work if work in fleets else replace(work, tasks=work.tasks[part], seen=work.seen[part])
+        work if work in fleets else replace(work, tasks=work.tasks[part], pictured=work.pictured[part])
         for work in every
         if work in fleets or len(work.tasks) > FLEET
     ]
@@ -204,28 +210,28 @@ def main() -> None:
     turns = Turns(FileLock(TURN), until=time.monotonic() + 60 * options.minutes)
     with Bars() as bars, opened(str(options.study), bars) as study:
         study.prepare()
-        contest = Contest(study)
+        contest = ValidationData(study)
         if options.surrogates:
             stand_in(contest)
             return
         if options.evidence:
-            validation = Validation(study, options.properties)
-            wanted = [work for part in options.evidence for work in validation.work(part)]
+            data = open_data(study, options.properties)
+            wanted = [work for part in options.evidence for work in PARTS[part].work(data)]
         else:
-            wanted = [contest.design(study)] if options.design else pieces(contest)
+            wanted = [contest.design(study.recipe)] if options.design else pieces(contest)
         every = shared_out(list(wanted), options.part)
         carried: dict[str, list[Task]] = {}  # what would leave places empty waits for more of the same recipe
         for place, work in enumerate(every):
-            recipe = work.study.recipe
-            more = any(later.study.recipe == recipe for later in every[place + 1 :])
+            recipe = work.recipe.name
+            more = any(later.recipe.name == recipe for later in every[place + 1 :])
             waiting = replace(work, tasks=[*carried.pop(recipe, ()), *work.tasks])
-            first = UNKNOWN if recipe == contest.scratch.recipe else QUICK
+            first = UNKNOWN if recipe == contest.scratch.name else QUICK
             try:
                 carried[recipe] = do(waiting, turns, first, whole=more)
             except UserError as error:  # as of a recipe whose models are lost; the others can be had
                 say(f"{work.what}: left out: {error}")
                 continue
-            left = len(work.missing()) + len(work.unseen())
+            left = len(work.missing()) + len(work.without_images())
             say(f"{work.what}: {left} of {len(work.tasks)} left")
 
 

@@ -11,18 +11,20 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from diffcredit.contest import Contest, Work
-
-from diffcredit import preparation
 from diffcredit.cli.opened import opened
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.study import Study
+from diffcredit.study.evaluating import evaluate_tasks
+from diffcredit.study.recipe import Recipe
+from diffcredit.study.sections import ValidationSection
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.work import PartWork
 
 STUDY = Path(__file__).with_name("study.yaml")
 HALF = 0.5
@@ -38,36 +40,36 @@ MARGIN = 10.0
 WORTHWHILE = 60.0  # what must be left after a preparation
 
 
-def pieces(contest: Contest) -> Iterator[Work]:
+def pieces(data: ValidationData) -> Iterator[PartWork]:
     """Yield all evaluations in order of importance."""
-    (fine_tuned,) = contest.compared
-    yield truth(contest, HALF, 0, slice(FEW))
-    yield design(contest, contest.study, SPARSIFIED)
-    yield design(contest, fine_tuned, FINE_TUNED)
-    yield truth(contest, HALF, 1, slice(FEW))
-    yield design(contest, contest.scratch, FROM_SCRATCH)
-    yield truth(contest, HALF, 0, slice(FEW, MORE))
-    for share in contest.settings.shares:
+    (fine_tuned,) = data.compared
+    yield truth(data, HALF, 0, slice(FEW))
+    yield design(data, data.study.recipe, SPARSIFIED)
+    yield design(data, fine_tuned, FINE_TUNED)
+    yield truth(data, HALF, 1, slice(FEW))
+    yield design(data, data.scratch, FROM_SCRATCH)
+    yield truth(data, HALF, 0, slice(FEW, MORE))
+    for share in data.settings.shares:
         if share != HALF:
-            yield truth(contest, share, 0, slice(FEW))
+            yield truth(data, share, 0, slice(FEW))
 
 
-def truth(contest: Contest, share: float, seed: int, part: slice) -> Work:
+def truth(data: ValidationData, share: float, seed: int, part: slice) -> PartWork:
     """Return some of the reserved coalitions with ``share`` of the labelers, trained with one seed."""
-    work = contest.truth()
+    work = data.truth()
     replicates = sorted({task.replicate for task in work.tasks})
-    size = round(share * contest.n)
+    size = round(share * data.n)
     alike = [task for task in work.tasks if task.coalition.count("1") == size and task.replicate == replicates[seed]]
     what = f"truth, {share:g} of the labelers, seed {seed + 1}, coalitions {(part.start or 0) + 1} to {part.stop}"
     return replace(work, tasks=alike[part], what=what)
 
 
-def design(contest: Contest, study: Study, count: int) -> Work:
+def design(data: ValidationData, recipe: Recipe, count: int) -> PartWork:
     """Return a recipe's endpoints and the first ``count`` coalitions of the design."""
-    work = contest.design(study)
+    work = data.design(recipe)
     endpoints = [task for task in work.tasks if task.purpose == "endpoint"]
     others = [task for task in work.tasks if task.purpose != "endpoint"]
-    return replace(work, tasks=[*endpoints, *others[:count]], what=f"{study.recipe}, {count} coalitions")
+    return replace(work, tasks=[*endpoints, *others[:count]], what=f"{recipe.name}, {count} coalitions")
 
 
 @dataclass(frozen=True)
@@ -99,72 +101,77 @@ class Unseen:
 
 @dataclass
 class Runner:
-    """Evaluates ``pieces`` of a contest until a time of the monotonic clock; ``fleet`` models from scratch at once."""
+    """Evaluates pieces of a study's work until a time of the monotonic clock; ``fleet`` models from scratch at once."""
 
-    contest: Contest
+    study: Study
     until: float
     fleet: int | None = None
-    prepared: set[str] = field(default_factory=set)
+    compiled: set[str] = field(default_factory=set)
 
-    def do(self, work: Work) -> None:
+    def do(self, work: PartWork) -> None:
         """Evaluate what there is time for."""
-        study = work.study
-        if work.missing() and self.prepare(study):
-            executor = InTime(study.config.threads, may_begin=lambda: self.left() > self.expected(study))
-            for evaluation in study.evaluate(executor, work.tasks, work.what):
-                self.prepared.add(study.recipe)
-                tell(study, evaluation)
+        if not work.missing():
+            return
+        recipe = work.recipe
+        if recipe.section.method == "from_scratch":
+            recipe = self.from_scratch
+        elif not self.prepare(recipe):
+            return
+        executor = InTime(self.study.config.threads, may_begin=lambda: self.left() > self.expected(recipe))
+        for evaluation in evaluate_tasks(recipe, executor, work.tasks, work.what):
+            self.compiled.add(recipe.name)
+            tell(recipe, evaluation)
 
     def left(self) -> float:
         """Return the seconds that are left."""
         return self.until - time.monotonic()
 
-    def prepare(self, study: Study) -> bool:
-        """Prepare the models that a recipe starts from, unless there is no time for that; return whether it was."""
-        if "retraining" in vars(study):
-            return True
-        if study.config.retraining.method == "from_scratch":
-            self.prepare_from_scratch(study)
-            return True
-        if self.left() < self.preparation(study) + WORTHWHILE:
+    def prepare(self, recipe: Recipe) -> bool:
+        """Prepare the models that a recipe starts from, and return whether there was time for it."""
+        if self.left() < self.preparation(recipe) + WORTHWHILE:
             return False
         # trained before the ledger is asked: it refuses evaluations from a base model that is gone
-        vars(study)["base"] = self.contest.study.base
-        study.prepare()
+        _ = self.study.prepared.base
+        recipe.prepare()
         return True
 
-    def prepare_from_scratch(self, study: Study) -> None:
-        """Prepare without a base model: its architecture is all that a training from scratch takes from it, and
-        properties that are fitted to training images take nothing."""
-        vars(study)["base"], _ = preparation.base_start(study)
-        unseen = Unseen(study.config.sampling.images)
-        with patch.object(preparation, "generated_images", lambda _: unseen):
-            study.prepare()
+    @cached_property
+    def from_scratch(self) -> Recipe:
+        """Training from scratch in a study without a base model.
+
+        The architecture is all that it takes from the base model, and properties that are fitted to training images
+        take nothing.
+        """
+        study = Study(self.study.config, self.study.file, self.study.progress)
+        prepared: Any = study.prepared
+        prepared.base = prepared.start()
+        prepared.generated_images = lambda: Unseen(study.config.sampling.images)
+        without_base = Recipe(study, (study.config.validation or ValidationSection()).truth, 1)
         if self.fleet is not None:
-            retraining: Any = study.retraining
+            retraining: Any = without_base.retraining
             retraining.at_once = self.fleet
+        return without_base
 
-    def preparation(self, study: Study) -> float:
-        """Estimate the seconds until a recipe is prepared; what was cut off goes on where it stood."""
-        base = 0.0 if preparation.base_is_there(self.contest.study) else BASE
-        sparse = study.config.retraining.method == "sparsified"
-        found = any(path.is_dir() for path in preparation.models_folder(study).glob("sparse-*"))
-        return base + (RECOVERY if sparse and not found else 0.0)
+    def preparation(self, recipe: Recipe) -> float:
+        """Estimate the seconds until a recipe is prepared; a training that was interrupted continues."""
+        base = 0.0 if self.study.prepared.has_base else BASE
+        found = any(path.is_dir() for path in self.study.cache.folder.glob("sparse-*"))
+        return base + (RECOVERY if recipe.section.method == "sparsified" and not found else 0.0)
 
-    def expected(self, study: Study) -> float:
+    def expected(self, recipe: Recipe) -> float:
         """Estimate the seconds of the next evaluation, or of the next fleet of them."""
-        done = [each for each in study.evaluations(status="done") if "1" in each.coalition][-3:]
+        done = [each for each in recipe.evaluations(status="done") if "1" in each.coalition][-3:]
         # the least, since the first of a process is compiled too
-        one = min((sum(each.seconds.values()) for each in done), default=TRAINING.get(study.recipe, OTHERWISE))
-        at_once = getattr(study.retraining, "at_once", 1)
-        return at_once * one + MARGIN + (0.0 if study.recipe in self.prepared else COMPILING)
+        one = min((sum(each.seconds.values()) for each in done), default=TRAINING.get(recipe.name, OTHERWISE))
+        at_once = getattr(recipe.retraining, "at_once", 1)
+        return at_once * one + MARGIN + (0.0 if recipe.name in self.compiled else COMPILING)
 
 
-def tell(study: Study, evaluation: Evaluation) -> None:
+def tell(recipe: Recipe, evaluation: Evaluation) -> None:
     seconds = ", ".join(f"{stage} {value:.1f} s" for stage, value in evaluation.seconds.items())
     values = ", ".join(f"{value.property} {value.value}" for value in evaluation.values)
     outcome = values if evaluation.status == "done" else (evaluation.error or "").strip().splitlines()[-1]
-    say(f"{study.recipe} {evaluation.coalition}/{evaluation.replicate} {evaluation.status}: {outcome} ({seconds})")
+    say(f"{recipe.name} {evaluation.coalition}/{evaluation.replicate} {evaluation.status}: {outcome} ({seconds})")
 
 
 def say(text: str) -> None:
@@ -192,8 +199,7 @@ def main() -> None:
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
     with opened(str(options.study), progress()) as study:
-        contest = Contest(study)
-        runner, works = Runner(contest, until, options.fleet), list(pieces(contest))
+        runner, works = Runner(study, until, options.fleet), list(pieces(ValidationData(study)))
         for work in works:
             try:
                 runner.do(work)

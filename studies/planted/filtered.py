@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.diffusion.protocol import DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.errors import UserError
-from diffcredit.retraining.protocol import Ground
+from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.sparsified import Sparsified
 
 
@@ -20,12 +20,12 @@ class Filtered(Sparsified):
 
     filtered: str = field(kw_only=True)
 
-    def prepare(self, ground: Ground) -> None:
-        contributors = ground.contributions.contributors
+    def prepare(self, context: RetrainingContext) -> None:
+        contributors = context.contributions.contributors
         if self.filtered not in contributors:
             raise UserError(f"filtered: {self.filtered!r} is no contributor; there are: {', '.join(contributors)}")
         self._left = np.array([name != self.filtered for name in contributors])
-        super().prepare(ground)
+        super().prepare(context)
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         return super().models_for(coalitions & self._left, seeds)

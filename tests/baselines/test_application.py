@@ -124,10 +124,10 @@ def test_a_plug_in_cannot_change_the_contributions():
 
 def test_refusals_say_what_is_accepted():
     accepted = r"accepted: colourfulness, inception_score, class_share, aesthetic, clip_similarity, or a plug-in"
-    with pytest.raises(UserError, match=rf"property 'cluster_entropy' is none of a single image; {accepted}"):
+    with pytest.raises(UserError, match=rf"'cluster_entropy' cannot be measured on a single image; {accepted}"):
         scores(ClusterEntropy())
     with pytest.raises(UserError, match="needs the property that contributors are credited for"):
         scores(None)
     for shape in ((), (19,), (20, 1)):
-        with pytest.raises(UserError, match=r"'scribbling': of_each returned the shape .* of 20 images; one number"):
+        with pytest.raises(UserError, match=r"'scribbling': of_each returned the shape .* for 20 images; one number"):
             scores(Scribbling(shape))

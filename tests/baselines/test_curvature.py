@@ -71,7 +71,7 @@ def test_kronecker_factors_are_exact_for_a_single_sample(monkeypatch):
 
 def test_kronecker_factors_are_nearer_than_the_diagonal(monkeypatch):
     monkeypatch.setattr(room, "pseudo_errors", every_direction)
-    samples = samples_of(*BENT, count=40)
+    samples = samples_of(*BENT, count=20)
     exact = gauss_newton(samples)["0.weight"]
     found = estimated(samples, kronecker=True)
     left, right = found.left["0.weight"], found.right["0.weight"]
@@ -84,11 +84,11 @@ def test_kronecker_factors_are_nearer_than_the_diagonal(monkeypatch):
 
 def test_random_pseudo_targets_are_right_on_average():
     samples = samples_of(linear, count=4, time_steps=1)
-    found, exact = estimated(samples, 400, kronecker=False), gauss_newton(samples)
-    # a mean of 1600 terms z² with weights: the standard error is √(2/400) at most, of each of 144 numbers
+    found, exact = estimated(samples, 150, kronecker=False), gauss_newton(samples)
+    # a mean of 600 terms z² with weights: the standard error is √(2/150) at most, of each of 144 numbers
     ratio = found.moments["0.weight"].flatten() / exact["0.weight"].diag()
-    assert (ratio - 1).abs().max() < 4.5 * math.sqrt(2 / 400)
-    assert found.mean_eigenvalue == pytest.approx(exact["0.weight"].trace().item() / 144, rel=0.05)
+    assert (ratio - 1).abs().max() < 4.5 * math.sqrt(2 / 150)
+    assert found.mean_eigenvalue == pytest.approx(exact["0.weight"].trace().item() / 144, rel=0.08)
 
 
 @pytest.fixture(scope="module")

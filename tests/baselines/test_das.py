@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from diffcredit.baselines import das
+from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.das import DAS, mean_residuals, root_errors
 from diffcredit.baselines.gradients import GradientSettings, per_image
 from diffcredit.baselines.gradients import rows as rows_module
-from diffcredit.baselines.protocol import Evidence
 from diffcredit.diffusion.ddpm import DDPM
 
 from . import made_up

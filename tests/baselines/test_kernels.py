@@ -72,7 +72,7 @@ def test_cross_validation_is_its_definition(m, k):
     np.testing.assert_allclose(found[well_conditioned], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("m", "k"), [(600, 400), (200, 500)])
+@pytest.mark.parametrize(("m", "k"), [(300, 200), (100, 250)])
 def test_iterative_cross_validation_is_near_the_exact_one(m, k):
     phi, _ = made_up(m, k, seed=1)
     phi *= np.arange(1, k + 1) ** -0.5
@@ -85,8 +85,8 @@ def test_iterative_cross_validation_is_near_the_exact_one(m, k):
     assert chosen_lambda(made, queries) == pytest.approx(chosen_lambda(DenseKernel.of(phi), queries), rel=0.6)
 
 
-@pytest.mark.parametrize(("m", "k"), [(60, 300), (300, 150), (150, 150)])
-@pytest.mark.parametrize("noise", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize(("m", "k"), [(60, 300), (300, 150)])
+@pytest.mark.parametrize("noise", [0.1, 3.0])
 @pytest.mark.parametrize("decay", [0.0, 0.7])
 def test_lambda_is_near_the_best_for_planted_combinations(m, k, noise, decay):
     """g = Φᵀa + noise with known a: the error of the scores is hardly above that of the best λ of all."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from diffcredit.baselines.protocol import Evidence
+from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.queries import comparable_queries, query_captions, query_sampling
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError

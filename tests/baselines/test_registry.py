@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, aggregate, baseline_credits
+from diffcredit.baselines.base import Category, How
 from diffcredit.baselines.floors import ImageCount, RandomRanking
-from diffcredit.baselines.protocol import Category, How
 from diffcredit.baselines.training_property import TrainingProperty
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.properties.colourfulness import Colourfulness
@@ -122,7 +122,7 @@ def answering(**answers):
         (answering(scores=["a"] * 20), "own: scores: not numbers"),
         (answering(credits=np.zeros(5)), r"own: credits: shape \(5,\); one number for each of 4"),
         (answering(credits=[0, 0, np.inf, 0]), "own: credits: that of cy is not a finite number"),
-        (type("Bare", (), {"name": "bare", "scores": None}), "Bare: lacks title, category, aggregations"),
+        (type("Bare", (), {"name": "bare", "scores": None}), "Bare: misses title, category, aggregations"),
     ],
 )
 def test_what_a_user_s_class_answers_is_checked_before_it_is_kept(own, said):

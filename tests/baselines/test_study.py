@@ -1,6 +1,7 @@
 """A study's baselines: models trained as the base model was, a row for each setting, and what is kept of them."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -67,11 +68,19 @@ class Dark:
 """
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The folder of a study with a base model after two steps of training, its images, and no evaluation."""
+    folder = tmp_path_factory.mktemp("prepared")
+    images_of(folder / "images", ["ada", "bob", "cem"])
+    study_evidence(Study.load(write_study(folder, SMALL)))
+    return folder
+
+
 @pytest.fixture
-def study(tmp_path):
-    """A base model after two steps of training, and no evaluation."""
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    return Study.load(write_study(tmp_path, SMALL))
+def study(prepared, tmp_path):
+    """A copy of it."""
+    return Study.load(shutil.copytree(prepared, tmp_path / "study") / "study.yaml")
 
 
 def test_a_replicate_is_trained_as_the_base_model_was_with_other_seeds(study):
@@ -224,7 +233,7 @@ def test_where_a_method_names_the_study_file_it_is_told_once(study, monkeypatch)
     def mistaken(*_):
         raise UserError(f"{study.file}: sampling: a mistake")
 
-    monkeypatch.setattr("diffcredit.baselines.study.replicate_model", mistaken)
+    monkeypatch.setattr("diffcredit.study.prepared.Prepared.replicate", mistaken)
     with pytest.raises(UserError) as refused:
         run_baselines(study, [{**TINY_TRAK, "models": 2}])
     assert str(refused.value) == f"{study.file}: sampling: a mistake"

@@ -21,12 +21,13 @@ from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.report.tables import credit_tables
 from diffcredit.study.study import Study
-from diffcredit.validation.contest import Contest
-from diffcredit.validation.crediting import credits_of
-from diffcredit.validation.lds import lds
-from diffcredit.validation.records import Contender, Truth
-from diffcredit.validation.sections import Photograph, Section
-from diffcredit.validation.writing import write_section
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts import unlearning
+from diffcredit.validation.presentation.sections import Photograph, Section
+from diffcredit.validation.presentation.writing import write_section
+from diffcredit.validation.statistics import compare_lds
+from diffcredit.validation.statistics.games import game_credits
+from diffcredit.validation.statistics.records import Contender, Truth
 from tiny_study import rows
 from validated_study import WEIGHTS, additive, planted, record, validated
 
@@ -50,18 +51,18 @@ def made(tmp_path_factory):
             ["image_count", "", "", "", name, credit] for name, credit in zip(names, range(8), strict=True)
         )
     drawn = {"name": "drawn", "design": {"distribution": "kernel"}, "stop": {"evaluations": 120}}
-    paper = Contest(Study.load(validated(tmp_path / "paper", drawn)))
+    paper = ValidationData(Study.load(validated(tmp_path / "paper", drawn)))
     games = {name: additive(noise=0.3, seed=place) for place, name in enumerate(contest.properties)}
-    record(paper.study, paper.design(paper.study).tasks, games, lower=["heldout_loss"])
-    unlearned = Contest(Study.load(validated(tmp_path / "unlearned", {"name": "unlearned"})))
-    record(unlearned.study, unlearned.unlearning(unlearned.study).tasks, games, lower=["heldout_loss"])
+    record(paper.study.recipe, paper.design(paper.study.recipe).tasks, games, lower=["heldout_loss"])
+    unlearned = ValidationData(Study.load(validated(tmp_path / "unlearned", {"name": "unlearned"})))
+    record(unlearned.study.recipe, unlearning.work(unlearned)[0].tasks, games, lower=["heldout_loss"])
     folder = tmp_path / "record"
     for name in ("base-1", "sparse-2", "another-3"):
         (contest.study.folder / "models" / name).mkdir(parents=True)
         (contest.study.folder / "models" / name / "model").write_text(name)
     pack(contest.study, folder, paper.study, unlearned.study)
     with pytest.MonkeyPatch.context() as patch, recorded(folder) as found:
-        patch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
+        patch.setattr("diffcredit.validation.presentation.figures.to_svg", lambda canvas, title: "<svg/>")
         patch.setattr(tables, "THINNINGS", 3)
         return contest, found.study.name, page(found, folder, "# The story\n")
 
@@ -84,7 +85,7 @@ def test_scores_are_those_of_the_ledger_by_sql_and_scipy(made):
     assert float(re.match(r"[−\d.]+", row(found.text, "image_count")[2])[0].replace("−", "-")) == pytest.approx(
         counted, abs=0.0051
     )
-    expected = lds(contest.truths("colourfulness"), contest.contenders("colourfulness"))
+    expected = compare_lds(contest.truths("colourfulness"), contest.contenders("colourfulness"))
     own = next(score for score in expected.scores if score.contender.name == "shapley, sparsified")
     assert row(found.text, "**shapley, sparsified**")[1:3] == [
         "30",
@@ -138,7 +139,7 @@ def test_the_study_goes_on_from_its_record(made, tmp_path):
         "base-1": "base-1",
         "sparse-2": "sparse-2",
     }
-    found = {name: len(Contest(studies[0]).games(name)) for name in contest.properties}
+    found = {name: len(ValidationData(studies[0]).games(name)) for name in contest.properties}
     assert found == {name: len(contest.games(name)) for name in contest.properties}
     with pytest.raises(UserError, match=r"ledger\.db: already exists"):
         unpack(folder / "record", *studies)
@@ -148,7 +149,7 @@ def test_the_page_is_what_its_record_says():
     """One property of the study's own record, computed again."""
     text = PAGE.read_text(encoding="utf-8")
     with recorded(RECORD) as contest:
-        found = lds(contest.truths("colourfulness"), contest.contenders("colourfulness"))
+        found = compare_lds(contest.truths("colourfulness"), contest.contenders("colourfulness"))
         own = contest.contenders("colourfulness")[0].name
     column = row(text, "method").index("Colourfulness")
     for name, begins in ((own, f"**{own}**"), ("pixel_similarity (mean)",) * 2):
@@ -176,12 +177,12 @@ def test_thinned_evaluations_have_the_kernels_sizes(made, monkeypatch):
         given.append((game.size_distribution, game.coalitions.sum(axis=1)))
         return real(game, estimator)
 
-    monkeypatch.setattr(tables, "credits_of", spied)
+    monkeypatch.setattr(tables, "game_credits", spied)
     monkeypatch.setattr(tables, "THINNINGS", 200)
     lines = tables.thinned(contest, {"colourfulness": "Colour"})
     sizes = {name: np.concatenate([each for design, each in given if design == name]) for name in ("kernel", "uniform")}
     assert len(sizes["kernel"]) == len(sizes["uniform"])
-    drawn = contest.game(contest.study, "colourfulness").coalitions.sum(axis=1)
+    drawn = contest.game(contest.study.recipe, "colourfulness").coalitions.sum(axis=1)
     expected = np.array([sum(1 / (k * (8 - k)) for k in drawn if k == size) for size in range(1, 8)])
     counts = np.bincount(sizes["kernel"], minlength=8)[1:8]
     assert counts / counts.sum() == pytest.approx(expected / expected.sum(), abs=0.03)
@@ -191,7 +192,7 @@ def test_thinned_evaluations_have_the_kernels_sizes(made, monkeypatch):
 
 def test_where_nobody_trained_is_far_off_the_papers_estimator_is_freed_of_it(made, monkeypatch):
     contest, prop = made[0], "colourfulness"
-    game, worth = contest.game(contest.study, prop), 3.5 - np.arange(8)  # no sum depends on the size
+    game, worth = contest.game(contest.study.recipe, prop), 3.5 - np.arange(8)  # no sum depends on the size
     far = replace(game, values=game.coalitions @ worth, full=(0.0,), empty=(1e3,))
     monkeypatch.setattr(contest, "game", lambda study, prop: far)
     measured, freed = (row("\n".join(tables.levelled(contest, {prop: "Colour"})), name)[1] for name in LEVELS)
@@ -204,7 +205,7 @@ def test_where_nobody_trained_is_far_off_the_papers_estimator_is_freed_of_it(mad
 def test_of_sizes_near_to_a_half_alone(made, monkeypatch):
     """Contributors' worth is another in small coalitions, which a datamodel of those near to a half does not see."""
     contest, prop = made[0], "colourfulness"
-    game, (truth,) = contest.game(contest.study, prop), contest.truths(prop)
+    game, (truth,) = contest.game(contest.study.recipe, prop), contest.truths(prop)
     random = np.random.default_rng(0)
     rows = random.permuted(np.arange(8) < random.integers(1, 8, 400)[:, None], axis=1)
     middle, small = 2.0 ** np.arange(8), 9 * 2.0 ** np.arange(8)[::-1]
@@ -229,9 +230,9 @@ def test_what_the_recipe_itself_says_of_truths_coalitions(tmp_path):
     assert recipe.itself(contest, {prop: "Colour"}) == recipe.misjudged(contest, {prop: "Colour"}, {}) == []
     (truth,), game = contest.truths(prop), {prop: additive(np.arange(8.0))}
     tasks = [Task(encode(row), 0, "validation") for row in truth.coalitions]
-    record(contest.study, tasks[1:], game)
+    record(contest.study.recipe, tasks[1:], game)
     assert recipe.itself(contest, {prop: "Colour"}) == []  # all of them, or none
-    record(contest.study, tasks[:1], game)
+    record(contest.study.recipe, tasks[:1], game)
     lines = [line.split("|") for line in recipe.itself(contest, {prop: "Colour"})[2:8]]
     told = {(row[1].strip(), row[2].strip()): numbers(row[3]) for row in lines}
     credits = truth.coalitions @ contest.contenders(prop)[0].credits
@@ -256,7 +257,7 @@ def test_whom_the_recipe_misjudges_is_named(tmp_path):
     (truth,), names = contest.truths(prop), contest.study.contributions.contributors
     rated = WEIGHTS + np.where(np.array(names) == "cy", 5.0, 0.0)
     tasks = [Task(encode(row), 0, "validation") for row in truth.coalitions]
-    record(contest.study, tasks, {prop: additive(rated, noise=0.1)})
+    record(contest.study.recipe, tasks, {prop: additive(rated, noise=0.1)})
     called = {name: f"{name}'s" for name in reversed(names[1:])}
     lines = [line.split("|") for line in recipe.misjudged(contest, {prop: "Colour"}, called)[2:-1]]
     assert [row[1].strip() for row in lines] == [*called.values(), names[0]]
@@ -281,12 +282,12 @@ def test_recipes_are_compared_from_as_many_evaluations(tmp_path):
     contest, prop = planted(tmp_path, noise=0.5), "colourfulness"
     line = next(line for line in tables.as_many(contest, {prop: "Colour"}) if "from_scratch" in line)
     _, recipe_name, count, found, _ = map(str.strip, line.split("|"))
-    own, scratch = (contest.game(each, prop) for each in (contest.study, contest.scratch))
+    own, scratch = (contest.game(each, prop) for each in (contest.study.recipe, contest.scratch))
     assert (recipe_name, int(count)) == ("from_scratch", min(len(own.values), len(scratch.values)))
     (truth,) = contest.truths(prop)
     means = truth.values.mean(axis=1)
     ours, theirs = (
-        spearmanr(truth.coalitions @ credits_of(each, "shapley", slice(int(count))), means).statistic
+        spearmanr(truth.coalitions @ game_credits(each, "shapley", slice(int(count))), means).statistic
         for each in (own, scratch)
     )
     assert numbers(found)[0] == pytest.approx(theirs - ours, abs=0.0051)
@@ -333,7 +334,7 @@ def test_of_another_share_the_best_of_each_kind_is_told():
         Contender("near", "banzhaf", "", worth[0.5] + random.normal(0, 0.1, 8)),
         Contender("far", "banzhaf", "", worth[0.25] + random.normal(0, 0.1, 8)),
     ]
-    found = {"Colour": lds(truths, contenders, against="own")}
+    found = {"Colour": compare_lds(truths, contenders, against="own")}
     names = [line.split("|")[1].strip() for line in tables.scores(tables.at_share(found, 0.25), best=True)[4:-1]]
     assert names == ["other", "**own**", "far"]
     assert row("\n".join(tables.scores(tables.at_share(found, 0.25), best=True)), "other")[2].endswith("△")

@@ -376,7 +376,7 @@ def test_a_mix_of_properties(diffcredit, finished):
         ("=1", "--mix: '=1' is not NAME=WEIGHT; "),
         ("colourfulness=inf", "--mix: 'colourfulness=inf' is not NAME=WEIGHT; "),
         ("colourfulness=1,colourfulness=2", "--mix: 'colourfulness' has two weights; one is accepted"),
-        ("colourfulness=0", "--mix: weights: none but 0 given"),
+        ("colourfulness=0", "--mix: weights: all are 0"),
         ("beauty=1", "--mix: weights: 'beauty' has no credits; accepted: heldout_loss, colourfulness, cluster_entropy"),
     ],
 )

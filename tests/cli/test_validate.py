@@ -11,10 +11,10 @@ from diffcredit.baselines import BASELINES, BaselineCredits
 from diffcredit.baselines.study import StudyBaseline
 from diffcredit.errors import UserError
 from diffcredit.properties.measuring import Observation
-from diffcredit.study.prepared import recorded_keeper
 from diffcredit.study.study import Study
-from diffcredit.validation.contest import Contest, Work
-from diffcredit.validation.study import Validation, kept_sections
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.validate import kept_sections
+from diffcredit.validation.work import PartWork
 from tiny_study import files_below, images_of, rows, write_study
 from validated_study import additive, record, validated
 
@@ -25,30 +25,29 @@ GAMES = {"colourfulness": additive(noise=0.1), "heldout_loss": additive(noise=0.
 def planted(tmp_path, monkeypatch):
     """A study that was run, with 12 of 40 truth evaluations; whatever is evaluated is a game's value, none trained."""
     counted = BaselineCredits("counted", "", np.arange(8.0), {}, 1.0, {})
-    for place in ("contest", "study_validation"):
-        found = [StudyBaseline("counted", "control", None, counted)]
-        monkeypatch.setattr(f"diffcredit.{place}.kept_baselines", lambda study, found=found: found)
-    monkeypatch.setattr("diffcredit.validation.figures._svg", lambda canvas, title: "<svg/>")
-    monkeypatch.setattr("diffcredit.cli.report.write_results", lambda study, retrain: ())
+    found = [StudyBaseline("counted", "control", None, counted)]
+    monkeypatch.setattr("diffcredit.validation.contenders.kept_baselines", lambda study: found)
+    monkeypatch.setattr("diffcredit.validation.presentation.figures.to_svg", lambda canvas, title: "<svg/>")
+    monkeypatch.setattr("diffcredit.report.writing.write_results", lambda study, retrain: ())
 
-    def evaluate(study, executor, tasks, what):
-        record(study, Work(study, tasks, what).missing(), GAMES, lower=["heldout_loss"])
+    def evaluate(recipe, executor, tasks, what):
+        record(recipe, PartWork(recipe, tasks, what).missing(), GAMES, lower=["heldout_loss"])
         return iter(())
 
-    def keep_again(study, executor, tasks, what):
-        keeper = recorded_keeper(study)
+    def keep_again(recipe, executor, tasks, what):
+        keeper = recipe.recorded_keeper()
         assert keeper is not None
         for task in tasks:
-            keeper.keep(task, Observation(study.prepared.extractors, np.full((40, 16, 16, 3), 128, np.uint8)))
+            keeper.keep(task, Observation(recipe.study.prepared.extractors, np.full((40, 16, 16, 3), 128, np.uint8)))
         return iter(())
 
-    monkeypatch.setattr(Study, "evaluate", evaluate)
-    monkeypatch.setattr(Study, "keep_again", keep_again)
-    monkeypatch.setattr(Validation, "_before_and_after", lambda *_: [])
+    monkeypatch.setattr("diffcredit.validation.validate.evaluate_tasks", evaluate)
+    monkeypatch.setattr("diffcredit.validation.validate.keep_again", keep_again)
+    monkeypatch.setattr("diffcredit.validation.parts.counterfactual._photographs", lambda *_: [])
     monkeypatch.setattr("diffcredit.cli.console.console._width", 160)
-    contest = Contest(Study.load(validated(tmp_path)))
-    record(contest.study, contest.design(contest.study).tasks, GAMES, lower=["heldout_loss"])
-    record(contest.scratch, contest.truth().tasks[:12], GAMES, lower=["heldout_loss"])
+    data = ValidationData(Study.load(validated(tmp_path)))
+    record(data.study.recipe, data.design(data.study.recipe).tasks, GAMES, lower=["heldout_loss"])
+    record(data.scratch, data.truth().tasks[:12], GAMES, lower=["heldout_loss"])
     return tmp_path
 
 
@@ -89,8 +88,7 @@ def test_the_rivals_to_come_are_foreseen_at_the_most(diffcredit, planted, monkey
     known = models(diffcredit(*asked)[1])  # of one kind, control
     certain = known - 2 * 2 * 4
     assert 2 * 5 < certain <= 2 * (1 + 4 + 3 * 4)
-    for place in ("contest", "study_validation"):
-        monkeypatch.setattr(f"diffcredit.{place}.kept_baselines", lambda study: [])
+    monkeypatch.setattr("diffcredit.validation.contenders.kept_baselines", lambda study: [])
     code, out, err = diffcredit(*asked)
     assert (code, err) == (0, "")
     kinds = {pkgutil.resolve_name(reference).category for reference in BASELINES.values()} - {"floor"}
@@ -126,10 +124,10 @@ def test_scores_are_of_all_that_was_evaluated(diffcredit, planted):
 
 
 def test_images_that_cannot_be_had_again_leave_the_part(diffcredit, planted, monkeypatch):
-    def refuse(study, executor, tasks, what):
+    def refuse(recipe, executor, tasks, what):
         raise UserError("the models that it starts from are lost")
 
-    monkeypatch.setattr(Study, "keep_again", refuse)
+    monkeypatch.setattr("diffcredit.validation.validate.keep_again", refuse)
     code, out, err = diffcredit("validate", planted, "--part", "lds", "--part", "counterfactual", "--workers", 1)
     assert (code, err) == (0, "")
     assert "What happens without the top contributors" in out
@@ -159,8 +157,6 @@ def test_a_study_that_was_not_run(diffcredit, tmp_path, option):
 
 def test_from_a_run_to_a_report(diffcredit, tmp_path, monkeypatch):
     """Models are trained: cut off by Ctrl-C, taken up, and found by the next."""
-    import diffcredit.cli.run as running
-
     names = ["=1+1", "<b>ann", "c & d", "[red]eve", "f/g", "hal"]
     images_of(tmp_path / "images", [name.replace("/", " ") for name in names])
     changes = {
@@ -173,14 +169,14 @@ def test_from_a_run_to_a_report(diffcredit, tmp_path, monkeypatch):
     assert diffcredit("run", tmp_path, "--workers", 1, warned=True)[0] == 0
     assert diffcredit("baselines", tmp_path, "--method", "image_count", warned=True)[0] == 0
 
-    def cut_off(evaluated):
+    def cut_off(evaluated, *, recorded):
         for _, _ in zip(evaluated, range(3), strict=False):
             pass
         raise KeyboardInterrupt
 
     parts = [f"--part={part}" for part in ("lds", "counterfactual", "contributors")]
     with monkeypatch.context() as patched:
-        patched.setattr(running, "tell_failures", cut_off)
+        patched.setattr("diffcredit.cli.validate.report_failures", cut_off)
         code, out, _ = diffcredit("validate", tmp_path, *parts, "--workers", 1, warned=True)
     assert code == 130
     gc.collect()  # the error holds on to the run that it cut off, and so to its claims, which end with a process

@@ -30,8 +30,8 @@ def model() -> DDPM:
 
 def observation(model=None) -> Observation:
     observed = Observation(Extractors(), IMAGES, model)
-    observed.seen_by("layout")
-    observed.seen_by({"name": "colours", "bins": 2})
+    observed.extracted("layout")
+    observed.extracted({"name": "colours", "bins": 2})
     return observed
 
 
@@ -51,22 +51,22 @@ def test_features_come_back_for_their_extractors_alone(tmp_path):
     assert keeper.kept(TASK) == set(before.features)
     found = keeper.find(TASK, extractors, never)
     assert found.images is None
-    np.testing.assert_array_equal(found.seen_by("layout").vectors, before.seen_by("layout").vectors)
+    np.testing.assert_array_equal(found.extracted("layout").vectors, before.extracted("layout").vectors)
     np.testing.assert_array_equal(
-        found.seen_by({"bins": 2, "name": "colours"}).vectors,
+        found.extracted({"bins": 2, "name": "colours"}).vectors,
         extractors.extract({"name": "colours", "bins": 2}, IMAGES).vectors,
     )
     with pytest.raises(DiffcreditError, match="neither images nor features of 'colours' were kept"):
-        found.seen_by("colours")
+        found.extracted("colours")
 
 
 def test_features_of_further_extractors_come_to_those_that_are_there(tmp_path):
     keeper = Keeper(tmp_path, "features")
     first, second, both = (Observation(Extractors(), IMAGES) for _ in range(3))
-    first.seen_by("layout")
-    second.seen_by("colours")
+    first.extracted("layout")
+    second.extracted("colours")
     for option in ("layout", "colours"):
-        both.seen_by(option)
+        both.extracted(option)
     keeper.keep(TASK, first)
     keeper.keep(TASK, second)
     found = keeper.find(TASK, Extractors(), never)
@@ -164,7 +164,7 @@ def test_with_a_store_any_machine_finds_it(kind, model, tmp_path):
     elif kind == "model":
         assert found.model.fingerprint == model.fingerprint
     else:
-        np.testing.assert_array_equal(found.seen_by("layout").vectors, observation().seen_by("layout").vectors)
+        np.testing.assert_array_equal(found.extracted("layout").vectors, observation().extracted("layout").vectors)
 
 
 def test_features_in_a_store_grow(tmp_path):
@@ -172,9 +172,9 @@ def test_features_in_a_store_grow(tmp_path):
     first, second = (Keeper(tmp_path / name / "kept" / "recipe", "features", store) for name in "ab")
     for keeper, extractor in ((first, "layout"), (second, "colours")):
         seen = Observation(extractors, IMAGES)
-        seen.seen_by(extractor)
+        seen.extracted(extractor)
         keeper.keep(TASK, seen)
         assert len(keeper.kept(TASK)) == (1 if extractor == "layout" else 2)
     np.testing.assert_array_equal(  # though it was fetched when there was less of it
-        first.find(TASK, extractors, never).seen_by("colours").vectors, extractors.extract("colours", IMAGES).vectors
+        first.find(TASK, extractors, never).extracted("colours").vectors, extractors.extract("colours", IMAGES).vectors
     )

@@ -70,7 +70,7 @@ def test_a_study_travels_as_its_settings(tmp_path, monkeypatch):
     assert json.loads(text)  # JSON, and nothing else
     back = factory_of(text, {})
     monkeypatch.chdir("/")  # a worker works elsewhere
-    there = owner_of(back)
+    there = owner_of(back).study
     assert there.config == study.config
     assert there.file == tmp_path / "study.yaml"
     assert back.args == (["loss"],)

@@ -35,10 +35,7 @@ def test_is_the_pooled_output_of_the_image_encoder(folder, height, width):
     assert found.vectors.shape == (4, extractor.dimensions) == (4, 16)
     assert np.ptp(found.vectors, axis=0).min() > 1e-2  # images matter
     np.testing.assert_allclose(found.vectors, expected, atol=1e-5)
-
-
-def test_identity_tells_the_resizing(folder):
-    assert loaded(folder).identity()["resize"] == "32 × 32 px, bicubic, antialiased"
+    assert extractor.identity()["resize"] == "32 × 32 px, bicubic, antialiased"
 
 
 def test_another_kind_of_model_is_refused(tmp_path):

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from diffcredit.errors import UserError
 from diffcredit.features.colours import Colours, colour_shares
-from diffcredit.features.extractors import make_extractor
 
 
 def naive(image: np.ndarray, bins: int) -> list[float]:
@@ -39,9 +37,3 @@ def test_a_red_image_is_red():
     assert found.dtype == np.float32
     assert found.tolist() == [[0, 0, 0, 0, 1, 0, 0, 0]]
     assert extractor.dimensions == 8
-
-
-@pytest.mark.parametrize("bins", [1, 17, 2.5])
-def test_numbers_of_bins_are_checked(bins):
-    with pytest.raises(UserError, match=rf"^features\.bins: {bins} is not accepted"):
-        make_extractor({"name": "colours", "bins": bins})

@@ -11,7 +11,6 @@ import diffcredit
 from diffcredit.errors import UserError
 from diffcredit.features import efficientnet
 from diffcredit.features.efficientnet import EfficientNetLite0
-from diffcredit.features.extractors import Extractors
 
 from . import tiny_vision_models as tiny
 
@@ -49,7 +48,7 @@ def extractor() -> EfficientNetLite0:
     return made
 
 
-@pytest.mark.parametrize("shape", [(20, 20), (224, 224), (300, 260)])
+@pytest.mark.parametrize("shape", [(20, 20), (300, 260)])
 def test_is_the_package_on_images_resized_by_hand(extractor, shape):
     images = tiny.some_images(2, *shape)
     network = package.EfficientNet.from_name("efficientnet-lite0").eval()
@@ -63,6 +62,7 @@ def test_is_the_package_on_images_resized_by_hand(extractor, shape):
     assert found.vectors.dtype == np.float32
     assert found.vectors.shape == (2, 1280)
     np.testing.assert_allclose(found.logits, expected, atol=1e-4)
+    np.testing.assert_allclose(extractor.extract(images[1:]).logits, expected[1:], atol=1e-4)
     head = network._fc
     from_vectors = found.vectors @ head.weight.detach().numpy().T + head.bias.detach().numpy()
     np.testing.assert_allclose(from_vectors, expected, atol=1e-4)
@@ -71,16 +71,13 @@ def test_is_the_package_on_images_resized_by_hand(extractor, shape):
 def test_knows_drawn_clocks(extractor):
     """The twelve full hours among the bundled emoji, each among a thousand classes."""
     images = [np.asarray(Image.open(EMOJI / "images" / f"{code:X}.png").convert("RGB")) for code in _clocks()]
+    assert len(images) == 12
     seen = extractor.extract(np.stack(images)).logits.argmax(axis=1)
     assert (seen == ANALOGUE_CLOCK).sum() >= 8
 
 
 def _clocks() -> list[int]:
     return [code for code in range(0x1F550, 0x1F55C) if (EMOJI / "images" / f"{code:X}.png").is_file()]
-
-
-def test_all_clocks_are_there():
-    assert len(_clocks()) == 12
 
 
 def test_knows_photographs(extractor):
@@ -91,20 +88,11 @@ def test_knows_photographs(extractor):
     data = np.load(file)
     names = data["class_names"].tolist()
     kinds = [names.index(name) for name in IMAGENET]
-    rows = np.concatenate([np.flatnonzero((data["split"] == 1) & (data["labels"] == kind))[:3] for kind in kinds])
+    rows = np.concatenate([np.flatnonzero((data["split"] == 1) & (data["labels"] == kind))[:1] for kind in kinds])
     logits = extractor.extract(data["images"][rows]).logits
     of_kinds = np.stack([logits[:, classes].max(axis=1) for classes in IMAGENET.values()], axis=1)
     right = np.array(kinds)[of_kinds.argmax(axis=1)] == data["labels"][rows]
     assert right.mean() > 0.4
-
-
-def test_batches_change_nothing():
-    images = tiny.some_images(5)
-    together, apart = (
-        Extractors().extract({"name": "efficientnet_lite0", "batch_size": size}, images) for size in (5, 2)
-    )
-    np.testing.assert_allclose(together.vectors, apart.vectors, atol=1e-5)
-    np.testing.assert_allclose(together.logits, apart.logits, atol=1e-4)
 
 
 def test_other_weights_are_refused(tmp_path, monkeypatch):
@@ -141,7 +129,7 @@ def test_a_gpu_sees_the_same(extractor):
 def test_bf16_is_near_and_another_extractor(extractor):
     rounded = EfficientNetLite0(precision="bf16")
     rounded.load("cpu")
-    images = tiny.some_images(3, 32, 32)
+    images = tiny.some_images(1, 32, 32)
     found, expected = rounded.extract(images), extractor.extract(images)
     assert found.vectors.dtype == np.float32
     for one, other in ((found.vectors, expected.vectors), (found.logits, expected.logits)):

@@ -1,8 +1,6 @@
 """Against what torch-fidelity, pytorch-fid and torchvision compute with the same weights of the same images."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,10 +95,10 @@ def test_names_and_parameters_are_those_of_the_reference(variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_image_on_its_own(variant, extractors):
-    stack = images("batch", 3, 40, 48)
+    stack = images("batch", 2, 40, 48)
     together = extractors[variant].extract(stack)
     np.testing.assert_allclose(together.probabilities().sum(axis=1), 1, atol=1e-12)
-    for j in range(3):
+    for j in range(2):
         alone = extractors[variant].extract(stack[j : j + 1])
         np.testing.assert_allclose(together.vectors[j], alone.vectors[0], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(together.logits[j], alone.logits[0], rtol=1e-5, atol=1e-5)
@@ -152,27 +150,6 @@ def test_nvidia_s_program_is_refused(tmp_path):
     for published in (True, False):
         with pytest.raises(UserError, match="TorchScript program"):
             InceptionV3(weights=str(file), published=published).load("cpu")
-
-
-def test_a_missing_file_is_named():
-    with pytest.raises(
-        UserError, match=r"^features\.weights: nowhere\.pth: No such file.* file of weights is expected$"
-    ):
-        InceptionV3(weights="nowhere.pth").load("cpu")
-
-
-def test_options_are_checked():
-    with pytest.raises(UserError, match=r"^features\.variant: 'tf'"):
-        make_extractor({"name": "inception_v3", "variant": "tf"})
-    with pytest.raises(UserError, match=r"^features\.batch_size: 0"):
-        make_extractor({"name": "inception_v3", "batch_size": 0})
-
-
-def test_its_label_needs_no_torch():
-    code = "import sys; from diffcredit.features.extractors import label_of; print(label_of('inception_v3'))"
-    code += "; print('torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["Inception-v3", "False"]
 
 
 @pytest.mark.gpu

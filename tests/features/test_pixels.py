@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 
-from diffcredit.errors import UserError
-from diffcredit.features.extractors import make_extractor
 from diffcredit.features.pixels import Pixels
 
 
@@ -40,9 +38,3 @@ def test_images_that_are_not_square_become_so():
 
 def test_size_is_part_of_the_identity():
     assert Pixels(8).identity() != Pixels(16).identity()
-
-
-@pytest.mark.parametrize("size", [0, -1, "big"])
-def test_sizes_are_checked(size):
-    with pytest.raises(UserError, match=rf"^features\.size: {size!r} is not accepted"):
-        make_extractor({"name": "pixels", "size": size})

@@ -69,8 +69,8 @@ def test_images_of_the_size_are_left_alone():
 
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("length", [1, 2, 5, 16, 31, 32, 64, 100, 224, 256, 299, 512])
-@pytest.mark.parametrize("size", [1, 8, 33, 160, 224, 299])
+@pytest.mark.parametrize("length", [1, 2, 5, 31, 32, 100, 299, 512])
+@pytest.mark.parametrize("size", [1, 33, 224])
 def test_matrices_give_pillow_s_very_numbers(method, length, size):
     stack = images("matrices", 2, length, length)
     stack[1] = np.where(stack[1] > 127, 255, 0)  # as hard as it gets: sums beyond both ends

@@ -208,6 +208,6 @@ def test_another_architecture_is_named():
     with pytest.raises(UserError) as error:
         load_state(network, state, Path("some.pth"), KEY)
     assert str(error.value) == (
-        "features.weights: some.pth is of another network than Sequential: it lacks 0.weight, 0.bias, 1.bias; "
+        "features.weights: some.pth is of another network than Sequential: it misses 0.weight, 0.bias, 1.bias; "
         "has unknown 2.weight, 3.weight, 4.weight and 1 more; has other shapes: 1.weight (1,) for (1, 3)"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import transformers
 
-from diffcredit.features.protocol import Images
+from diffcredit.features.base import Images
 
 SIDE = 32  # of what the models look at
 BLOCKS = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}

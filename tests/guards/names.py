@@ -24,7 +24,8 @@ from diffcredit.study.quality import compare
 from diffcredit.study.reserved import truth_tasks
 from diffcredit.util.artifacts import canonical_json, fingerprint, fingerprint_arrays
 from diffcredit.util.seeds import derive_seed
-from diffcredit.validation.contest import Contest
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts import unlearning
 
 __all__ = [
     "DESIGNS",
@@ -100,13 +101,14 @@ def design_tasks(study: Study, count: int) -> list[Any]:
 
 def other_tasks(study: Study) -> dict[str, list[Any]]:
     """The tasks of the pilot, of the truth and of the validation."""
-    contest = Contest(study)
+    data = ValidationData(study)
+    own, scratch = unlearning.work(data)
     return {
         "pilot": pilot_tasks(study.config, study.contributions.n),
         "truth": truth_tasks(study.config, study.contributions.n),
-        "leave one out": list(contest.leave_one_out(study.recipe).tasks),
-        "unlearning": list(contest.unlearning(study.recipe).tasks),
-        "unlearning from scratch": list(contest.unlearning(contest.scratch).tasks),
+        "leave one out": list(data.leave_one_out(study.recipe).tasks),
+        "unlearning": list(own.tasks),
+        "unlearning from scratch": list(scratch.tasks),
     }
 
 

@@ -111,7 +111,7 @@ def test_rows_that_are_no_study_are_refused(archive, tmp_path, change):
 
 
 def test_a_tampered_ledger_is_not_exported(ledger):
-    with ledger._engine.begin() as connection:
+    with ledger._database.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE property_values SET value = 9 WHERE id = 1")
     with pytest.raises(DiffcreditError, match="is not as it was written; diffcredit verify"):
         ledger.export(STUDY)

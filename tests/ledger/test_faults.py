@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from diffcredit.errors import DiffcreditError
-from diffcredit.ledger import Evaluation, Ledger, patience
+from diffcredit.ledger import Evaluation, Ledger, retries
 from diffcredit.ledger import postgres as ledger_postgres
 from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, register
 from running_study import wait_until
@@ -48,7 +48,7 @@ def test_a_server_that_is_restarted_loses_nothing(postgres, postgres_server):
 
 
 def test_a_server_that_stays_away_is_an_error_without_its_password(postgres, postgres_server, monkeypatch):
-    monkeypatch.setattr(patience, "PATIENCE", 0.0)
+    monkeypatch.setattr(retries, "PATIENCE", 0.0)
     with Ledger.open(postgres) as ledger:
         register(ledger)
         postgres_server.stop()
@@ -70,7 +70,7 @@ def test_a_writer_that_sleeps_in_the_middle_holds_nobody_up(postgres, monkeypatc
     with Ledger.open(postgres) as sleeper, Ledger.open(postgres) as other, ThreadPoolExecutor(2) as writers:
         register(sleeper)
 
-        @event.listens_for(sleeper._engine, "after_cursor_execute")
+        @event.listens_for(sleeper._database.engine, "after_cursor_execute")
         def sleep(connection, cursor, statement, *_):
             if sleepy.is_set() and after in statement and not asleep.is_set():
                 asleep.set()
@@ -94,7 +94,7 @@ def test_a_full_disk_is_said_in_a_line_and_what_was_there_stays(tmp_path):
         ledger.record(STUDY, RECIPE.name, evaluation("0001"))
         ledger.close()
 
-        @event.listens_for(ledger._engine, "connect")
+        @event.listens_for(ledger._database.engine, "connect")
         def fill(connection, _record):
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages}")

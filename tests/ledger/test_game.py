@@ -61,14 +61,14 @@ def test_the_table_of_one_property_in_any_order_of_arrival(seed):
     assert game.values.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert game.empty == (10.0, 11.0)
     assert game.full == (20.0, 19.0)
-    assert game.lacking == 3
+    assert game.missing == 3
 
 
 def test_each_property_has_its_own_values():
     game = game_of(EVALUATIONS, "other")
     assert set(game.values) == {-1.0}
     assert len(game.values) == 5  # one more, whose colourfulness could not be measured
-    assert game.lacking == 1
+    assert game.missing == 1
 
 
 def test_more_than_nine_replicates_stay_in_their_order():
@@ -88,4 +88,4 @@ def test_before_the_first_row_the_contributors_are_known():
     assert game.coalitions.shape == (0, 3)
     assert game.values.shape == (0,)
     nothing = game_of([], "colourfulness")
-    assert (nothing.coalitions.shape, nothing.lacking) == ((0, 0), 0)
+    assert (nothing.coalitions.shape, nothing.missing) == ((0, 0), 0)

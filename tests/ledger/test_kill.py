@@ -25,7 +25,7 @@ def test_killed_at_any_moment(tmp_path):
     path = tmp_path / "ledger.db"
     moments = random.Random(0)
     acknowledged: set[int] = set()
-    for _ in range(8):
+    for _ in range(4):
         command = [sys.executable, "-c", RECORDER, str(path), str(len(acknowledged))]
         recorder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for _ in range(moments.randrange(1, 30)):

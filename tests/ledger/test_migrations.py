@@ -56,7 +56,7 @@ def check_migrated(url):
         assert ledger.record(STUDY, RECIPE.name, evaluation("0011"))
         grown = ledger.audit(STUDY, found.head)
         assert (grown.problems, grown.rows, grown.migrated) == ((), found.rows + 3, found.rows)
-        with ledger._engine.connect() as connection:
+        with ledger._database.engine.connect() as connection:
             assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
             names = {each["name"] for each in inspect(connection).get_unique_constraints("chain")}
             assert names == {"chained_once"}

@@ -24,3 +24,9 @@ def test_an_address_that_cannot_be_opened(url, tmp_path, monkeypatch):
     with pytest.raises(UserError) as caught:
         Ledger.open(url, create=False)
     assert "s3cret" not in str(caught.value).replace("sslmode=s3cret", "").replace('sslmode value: "s3cret"', "")
+
+
+def test_an_unreachable_server_is_named():
+    pytest.importorskip("psycopg")
+    with pytest.raises(UserError, match=r"me:\*\*\*@127\.0\.0\.1:1/name: cannot be opened"):
+        Ledger.open("postgresql+psycopg://me:s3cret@127.0.0.1:1/name")

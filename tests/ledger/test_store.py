@@ -40,30 +40,17 @@ def test_refuses_what_is_not_there(path):
     assert not path.exists()
 
 
-def test_refuses_a_file_that_is_no_database(path):
+def test_refuses_what_is_no_ledger(path, tmp_path):
+    with pytest.raises(UserError, match="cannot be opened as a ledger"):
+        Ledger.open(tmp_path)
     path.write_text("credits,1,2,3\n" * 100)
     with pytest.raises(UserError, match=r"ledger\.db: cannot be opened as a ledger"):
         Ledger.open(path)
     assert path.read_text() == "credits,1,2,3\n" * 100
-
-
-def test_refuses_a_folder(tmp_path):
-    with pytest.raises(UserError, match="cannot be opened as a ledger"):
-        Ledger.open(tmp_path)
-
-
-def test_refuses_another_programs_database(path):
+    path.unlink()
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE songs (title TEXT)")
     with pytest.raises(UserError, match=r"ledger\.db: is a database but no ledger"):
-        Ledger.open(path)
-
-
-def test_refuses_a_ledger_of_a_newer_schema(path):
-    Ledger.open(path).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 99")
-    with pytest.raises(UserError, match=r"ledger\.db: is a ledger of schema version 99"):
         Ledger.open(path)
 
 
@@ -72,14 +59,6 @@ def test_refuses_what_is_no_database_url():
         Ledger.open("gopher://host/name")
     with pytest.raises(UserError, match="no database URL") as refused:
         Ledger.open("post gres://me:secret@host:port")
-    assert "secret" not in str(refused.value)
-
-
-def test_an_unreachable_server_is_named_without_its_password():
-    pytest.importorskip("psycopg")
-    with pytest.raises(UserError, match="cannot be opened") as refused:
-        Ledger.open("postgresql+psycopg://me:secret@127.0.0.1:1/name")
-    assert "127.0.0.1:1/name" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
@@ -112,7 +91,7 @@ def test_the_database_itself_refuses_a_second_success_and_a_partial_row(path):
         ledger.record(STUDY, RECIPE.name, evaluation())
         copied = "recipe_id, coalition, replicate, purpose, error, numerics, seconds, versions, worker, started"
         again = f"INSERT INTO evaluations ({copied}, finished, status) SELECT {copied}, finished, "
-        with ledger._engine.begin() as connection:
+        with ledger._database.engine.begin() as connection:
             with pytest.raises(IntegrityError, match="UNIQUE"):
                 connection.execute(text(f"{again} 'done' FROM evaluations"))
             with pytest.raises(IntegrityError, match="failed_has_error"):
@@ -127,7 +106,7 @@ def test_the_database_itself_refuses_a_second_success_and_a_partial_row(path):
 
 def test_is_durable(path):
     """WAL with a full synchronisation at each commit: what was acknowledged survives a power cut."""
-    with Ledger.open(path) as ledger, ledger._engine.connect() as connection:
+    with Ledger.open(path) as ledger, ledger._database.engine.connect() as connection:
         settings = [
             connection.execute(text(f"PRAGMA {name}")).scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys")
@@ -159,28 +138,23 @@ def test_a_standard_error_that_was_not_told_contradicts_none(path, first, second
         assert ledger.evaluations(STUDY, RECIPE.name) == [with_standard_error(first)]
 
 
-@pytest.mark.parametrize(("first", "second"), [(None, None), (None, 0.1), (0.1, None), (0.1, 0.1)])
-def test_another_value_contradicts_with_and_without_standard_errors(path, first, second):
-    other = replace(evaluation(), values=(Value("quality", 0.5 + 2e-16, second),))
-    assert other.values[0].value != 0.5
+@pytest.mark.parametrize(
+    ("first", "value", "second", "said"),
+    [(a, 0.5 + 2e-16, b, r"quality was 0\.5") for a, b in ((None, None), (None, 0.1), (0.1, None), (0.1, 0.1))]
+    + [(0.1, 0.5, 0.2, r"0\.5 ± 0\.1 and is 0\.5 ± 0\.2 now")],
+)
+def test_another_value_or_standard_error_contradicts(path, first, value, second, said):
+    other = replace(evaluation(), values=(Value("quality", value, second),))
     with Ledger.open(path) as ledger:
         register(ledger)
         ledger.record(STUDY, RECIPE.name, with_standard_error(first))
-        with pytest.raises(NonDeterminism, match=r"quality was 0\.5"):
+        with pytest.raises(NonDeterminism, match=said):
             ledger.record(STUDY, RECIPE.name, other)
-
-
-def test_another_standard_error_contradicts(path):
-    with Ledger.open(path) as ledger:
-        register(ledger)
-        ledger.record(STUDY, RECIPE.name, with_standard_error(0.1))
-        with pytest.raises(NonDeterminism, match=r"0\.5 ± 0\.1 and is 0\.5 ± 0\.2 now"):
-            ledger.record(STUDY, RECIPE.name, with_standard_error(0.2))
 
 
 def test_a_reader_is_not_held_up_by_a_writer(path):
     with Ledger.open(path) as ledger, Ledger.open(path) as other:
         register(ledger)
         ledger.record(STUDY, RECIPE.name, failure())
-        with ledger._write():
+        with ledger._database.write():
             assert other.evaluations(STUDY, RECIPE.name) == [failure()]

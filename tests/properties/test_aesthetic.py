@@ -9,11 +9,10 @@ from torch import nn
 
 from diffcredit.errors import UserError
 from diffcredit.features import Features
-from diffcredit.properties import PROPERTIES, aesthetic_heads
+from diffcredit.properties import aesthetic_heads
 from diffcredit.properties.aesthetic import Aesthetic
 from diffcredit.properties.aesthetic_heads import BUNDLED
-from diffcredit.util.artifacts import read_arrays, write_arrays
-from diffcredit.util.plugins import build
+from diffcredit.util.artifacts import write_arrays
 from properties.fake_features import FAKE, context, fitted
 
 CLIP = {"name": FAKE, "width": 768}
@@ -67,12 +66,6 @@ def test_the_linear_head_is_its_closed_form(percentile):
     assert aesthetic(percentile=percentile).measure_features(features) == pytest.approx(expected, rel=1e-12)
 
 
-def test_only_the_direction_of_an_embedding_counts():
-    prop, features = aesthetic(), embeddings(20)
-    scaled = Features(features.vectors * np.float32(8))
-    assert prop.measure_features(scaled) == prop.measure_features(features)
-
-
 def test_an_embedding_without_direction_scores_the_bias():
     bias = torch.load(BUNDLED, weights_only=True)["bias"].item()
     assert aesthetic().measure_features(Features(np.zeros((2, 768), np.float32))) == bias
@@ -106,17 +99,6 @@ def test_the_published_mlp_is_found_in_torchs_cache_and_verified(tmp_path, monke
     state = Aesthetic("mlp", features=CLIP).fit(context())
     np.testing.assert_array_equal(state["layers.0.weight"], network[0].weight.detach().numpy())
     assert len(state) == 10
-
-
-def test_an_mlp_that_is_not_to_be_had_says_where_it_is(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-
-    def offline(*arguments, **options):
-        raise OSError("no network")
-
-    monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
-    with pytest.raises(UserError, match=r"aesthetic\.weights: .*no network.*improved-aesthetic-predictor"):
-        Aesthetic("mlp").check(context().contributions, 6)
 
 
 def test_a_broken_copy_of_the_bundled_head_is_refused(tmp_path, monkeypatch):
@@ -171,35 +153,3 @@ def test_other_extractors_are_refused():
         aesthetic(features={"name": FAKE, "width": 512})
     with pytest.raises(UserError, match=r"aesthetic\.features: the published heads are not for 'blip_vqa'; accepted"):
         Aesthetic(features={"name": "blip_vqa"}).check(context().contributions, 6)
-
-
-def test_a_file_that_is_not_there_is_refused_before_training():
-    with pytest.raises(UserError, match=r"aesthetic\.weights: nowhere\.pth"):
-        Aesthetic(weights="nowhere.pth").check(context().contributions, 6)
-
-
-@pytest.mark.parametrize("percentile", [None, 50, 90])
-def test_the_standard_error_is_the_spread_over_other_images(percentile):
-    prop = aesthetic(percentile=percentile)
-    sets = [embeddings(200, seed) for seed in range(200)]
-    spread = np.std([prop.measure_features(features) for features in sets])
-    errors = [prop.standard_error(features) for features in sets[:30]]
-    assert np.mean(errors) == pytest.approx(spread, rel=0.15)
-    assert prop.standard_error(sets[0]) == errors[0]
-    same = Features(np.repeat(sets[0].vectors[:1], 10, axis=0))
-    assert prop.standard_error(same) == pytest.approx(0, abs=1e-12)
-
-
-def test_what_was_learnt_survives_a_file(tmp_path):
-    prop = Aesthetic(features=CLIP)
-    write_arrays(tmp_path / "state.safetensors", prop.fit(context()))
-    prop.restore(read_arrays(tmp_path / "state.safetensors"))
-    assert prop.measure_features(embeddings(9)) == aesthetic().measure_features(embeddings(9))
-
-
-def test_study_files_are_checked(tmp_path):
-    built = build("aesthetic", {"percentile": None, "head": "mlp"}, PROPERTIES, where="p", beside=tmp_path)
-    assert built == Aesthetic("mlp", None)
-    for options, key in (({"percentile": 101}, "percentile"), ({"head": "deep"}, "head"), ({"weights": 3}, "weights")):
-        with pytest.raises(UserError, match=rf"p\.{key}: "):
-            build("aesthetic", options, PROPERTIES, where="p", beside=tmp_path)

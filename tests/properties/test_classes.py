@@ -6,11 +6,10 @@ from scipy.special import softmax
 from scipy.stats import binom
 
 from diffcredit.errors import UserError
-from diffcredit.features import Features
+from diffcredit.features import Extractor, Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import PROPERTIES
 from diffcredit.properties.classes import ClassCoverage, ClassShare
-from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffcredit.util.plugins import build
 from properties.fake_features import FAKE, context, fitted, pictures
 
@@ -125,7 +124,7 @@ def test_classes_that_are_not_there_are_refused(classes, message):
         share(classes[0])
 
 
-class Unlabelled:
+class Unlabelled(Extractor):
     classes = 3
     dimensions = 2
 
@@ -188,10 +187,3 @@ def test_titles_name_the_classes_and_the_extractor():
         "Mean probability of class 0, class 1, class 2 and 2 more (FakeFeatures)"
     )
     assert coverage().title == "Class coverage (FakeFeatures)"
-
-
-def test_what_was_learnt_survives_a_file(tmp_path):
-    prop = ClassShare("tabby cat", features=FEATURES)
-    write_arrays(tmp_path / "state.safetensors", prop.fit(context()))
-    prop.restore(read_arrays(tmp_path / "state.safetensors"))
-    assert prop.measure_features(showing(2, 0, 2, 1)) == 1 / 2

@@ -5,7 +5,6 @@ from sklearn.metrics.pairwise import cosine_similarity
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.properties.clip_similarity import ClipSimilarity
-from diffcredit.util.artifacts import read_arrays, write_arrays
 from properties.fake_features import FAKE, context, fitted, pictures, text_vector
 
 PROMPTS = ("a cat", "a dog", "a cat", "a ship", "a dog", "a cat")
@@ -57,13 +56,6 @@ def test_the_order_matters_only_where_prompts_differ_by_image():
     assert ClipSimilarity("a cat").ordered is False
 
 
-def test_the_standard_error_is_the_spread_over_other_images():
-    prop = similarity("a cat")
-    sets = [embeddings(100, seed) for seed in range(300)]
-    spread = np.std([prop.measure_features(features) for features in sets])
-    assert np.mean([prop.standard_error(features) for features in sets]) == pytest.approx(spread, rel=0.12)
-
-
 def test_another_number_of_images_than_prompts_is_refused():
     with pytest.raises(UserError, match="clip_similarity: 5 images for 6 prompts"):
         similarity(prompts=PROMPTS).measure_features(embeddings(5))
@@ -79,12 +71,3 @@ def test_a_model_without_prompts_needs_a_text():
 def test_an_extractor_without_texts_is_refused():
     with pytest.raises(UserError, match=r"clip_similarity\.features: 'pixels' embeds no texts; accepted: clip"):
         ClipSimilarity("a cat", features="pixels").fit(context())
-
-
-@pytest.mark.parametrize("prompt", [None, "a cat"])
-def test_what_was_learnt_survives_a_file(prompt, tmp_path):
-    prop = ClipSimilarity(prompt, features=FAKE)
-    write_arrays(tmp_path / "state.safetensors", prop.fit(context(prompts=PROMPTS)))
-    prop.restore(read_arrays(tmp_path / "state.safetensors"))
-    features = embeddings(6)
-    assert prop.measure_features(features) == similarity(prompt, PROMPTS).measure_features(features)

@@ -67,15 +67,6 @@ def test_the_bounds_are_reached():
     assert InceptionScore().measure_features(sure.select(rows)) == pytest.approx(np.exp(entropy))
 
 
-def test_more_classes_and_clearer_images_score_higher():
-    rng = np.random.default_rng(2)
-    score = InceptionScore().measure_features
-    assert score(drawn(rng, 500, 10, 1)) < score(drawn(rng, 500, 10, 3)) < score(drawn(rng, 500, 10, 6))
-    some = drawn(rng, 500, 10, 6)
-    one_kind = some.select(np.flatnonzero(some.logits.argmax(axis=1) < 3))
-    assert score(one_kind) < score(some) / 2
-
-
 def test_fewer_images_score_lower():
     """The bias that the property tells of: the same classes, at a tenth of the images."""
     rng = np.random.default_rng(3)
@@ -106,15 +97,6 @@ def test_the_standard_error_is_the_jackknifes():
     assert InceptionScore().standard_error(features) == pytest.approx(expected, rel=1e-9)
     assert InceptionScore().standard_error(features.select(slice(0, 1))) == 0
     assert InceptionScore().standard_error(of_logits(np.ones((8, 3)))) == pytest.approx(0, abs=1e-9)
-
-
-def test_features_are_left_as_they_are():
-    features = drawn(np.random.default_rng(6), 30, 5, 3)
-    before = features.logits.copy()
-    first = InceptionScore().measure_features(features), InceptionScore().standard_error(features)
-    assert first == (InceptionScore().measure_features(features), InceptionScore().standard_error(features))
-    assert (features.logits == before).all()
-    assert [type(value) for value in first] == [float, float]
 
 
 def test_says_what_it_needs():

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from diffcredit.features.extractors import Extractors
-from diffcredit.properties import PROPERTIES
 from diffcredit.properties.measuring import Observation, checked, measure_all
-from diffcredit.util.plugins import build
 
 IMAGES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
 
@@ -157,13 +155,12 @@ def test_one_that_writes_into_its_images_changes_no_other():
     np.testing.assert_array_equal(IMAGES, before)
 
 
+class Interrupted(Mean):
+    def measure(self, images):
+        raise KeyboardInterrupt
+
+
 def test_an_interruption_is_no_failed_measurement():
-    class Interrupted:
-        name = "interrupted"
-
-        def measure(self, images):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
         measure([Interrupted()], IMAGES, None)
 
@@ -171,15 +168,3 @@ def test_an_interruption_is_no_failed_measurement():
 def test_a_number_beyond_floats_is_an_error():
     with pytest.raises(OverflowError):
         checked("big", 10**400)
-
-
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_study_files_find_them_by_name(name, tmp_path):
-    needed = {"class_share": {"classes": [0]}}.get(name, {})
-    prop = build(name, needed, PROPERTIES, where="properties.0", beside=tmp_path)
-    assert prop.name == name
-    assert isinstance(prop.higher_is_better, bool)
-    for text in (prop.title, prop.unit, prop.explanation, prop.bias):
-        assert text
-    low, high = prop.range
-    assert low < high

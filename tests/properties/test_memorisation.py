@@ -6,10 +6,8 @@ import pytest
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.properties import PROPERTIES, memorisation
+from diffcredit.properties import memorisation
 from diffcredit.properties.memorisation import MemorisedShare, NearestDistance, distinct_images, nearest_distances
-from diffcredit.util.artifacts import read_arrays, write_arrays
-from diffcredit.util.plugins import build
 from properties.fake_features import FAKE, context, fitted, pictures
 
 SMALL = {"name": "pixels", "size": 8}
@@ -68,33 +66,28 @@ def test_blocks_change_nothing(monkeypatch):
 
 
 def test_images_are_looked_for_once(monkeypatch):
-    searched = []
-    search = memorisation.nearest_distances
+    searched, search = [], nearest_distances
     monkeypatch.setattr(
         memorisation,
         "nearest_distances",
         lambda vectors, *given: searched.append(len(vectors)) or search(vectors, *given),
     )
-    monkeypatch.setattr(memorisation, "_known", {})
     training, images = pictures(30, seed=1), pictures(20, seed=2)
+    prop = distance(training)
 
-    def check(known: np.ndarray, shown: np.ndarray) -> None:
-        nearest = np.array([distances[0] for distances in brute_force(shown, known)]).mean()
-        assert distance(known).measure_features(seen(shown)) == pytest.approx(nearest / math.sqrt(8 * 8 * 3), rel=1e-6)
+    def check(shown: np.ndarray) -> None:
+        nearest = np.array([distances[0] for distances in brute_force(shown, training)]).mean()
+        assert prop.measure_features(seen(shown)) == pytest.approx(nearest / math.sqrt(8 * 8 * 3), rel=1e-6)
 
-    for prop in (distance(training), memorised(training, ratio=0.9)):
-        prop.measure_features(seen(images))
-        prop.standard_error(seen(images))
+    check(images)
+    prop.standard_error(seen(images))
     assert searched == [20]
-    check(training, np.concatenate([images[5:10], images[:5], pictures(3, seed=3), images[:2]]))  # some of them new
+    check(np.concatenate([images[5:10], images[:5], pictures(3, seed=3), images[:2]]))  # some of them new
     assert searched == [20, 3]
-    check(training[:10], images)  # the same among others
-    assert searched == [20, 3, 20]
-    monkeypatch.setattr(memorisation, "MOST_KNOWN", 30)
-    check(training, pictures(12, seed=4))
-    assert len(memorisation._known) == 12
-    check(training, images)
-    assert searched == [20, 3, 20, 12, 20]
+    monkeypatch.setattr(memorisation, "MOST_CACHED", 30)
+    check(pictures(12, seed=4))
+    check(images)
+    assert searched == [20, 3, 12, 20]
 
 
 def test_copies_have_no_distance_even_far_from_the_origin():
@@ -165,18 +158,3 @@ def test_fewer_than_two_distinct_training_images_are_refused():
     with pytest.raises(UserError, match="memorised_share: 1 distinct training images; at least 2"):
         MemorisedShare(SMALL).fit(context(training=np.repeat(one, 4, axis=0)))
     assert distance(np.repeat(one, 4, axis=0)).measure_features(seen(one)) == 0
-
-
-def test_study_files_are_checked(tmp_path):
-    assert build("memorised_share", {}, PROPERTIES, where="p", beside=tmp_path).ratio == 1 / 3
-    for ratio in (0, 1.5, "near"):
-        with pytest.raises(UserError, match=r"p\.ratio: "):
-            build("memorised_share", {"ratio": ratio}, PROPERTIES, where="p", beside=tmp_path)
-
-
-def test_what_was_learnt_survives_a_file(tmp_path):
-    training, images = pictures(12, seed=1), seen(pictures(5, seed=2))
-    prop = NearestDistance(SMALL)
-    write_arrays(tmp_path / "state.safetensors", prop.fit(context(training=training)))
-    prop.restore(read_arrays(tmp_path / "state.safetensors"))
-    assert prop.measure_features(images) == distance(training).measure_features(images)

@@ -19,7 +19,10 @@ DATA = Path(os.environ.get("DIFFCREDIT_TEST_DATA", Path(__file__).parents[3] / "
 EACH = 10  # of each of twenty classes
 NETWORK = "efficientnet_lite0"
 
-pytestmark = pytest.mark.skipif(not (DATA / "cifar20.npz").is_file(), reason="cifar20.npz is not here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (DATA / "cifar20.npz").is_file(), reason="cifar20.npz is not here"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from diffcredit.report import write_report
-from diffcredit.validation.figures import forest
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.sections import Photograph, Section, Table
+from diffcredit.validation.presentation.figures import forest
+from diffcredit.validation.presentation.sections import Photograph, Section, Table
+from diffcredit.validation.statistics.records import Estimate
 
 from .made_up import HOSTILE, png, report, table
 

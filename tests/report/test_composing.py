@@ -1,4 +1,5 @@
 import re
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -38,67 +39,56 @@ class Page(HTMLParser):
         return " ".join(self.texts)
 
 
-def report_of(folder):
+def report_of(folder, **options):
     with limited_threads(1):
-        write_results(Study.load(folder))
+        write_results(Study.load(folder), **options)
     return Page((folder / "results/report.html").read_text(encoding="utf-8"))
 
 
-SMALL = {
-    "contributions": {"path": "images", "resolution": 16},
-    "properties": ["colourfulness"],
-    "retraining": {"method": "fine_tune", "steps": 1},
-    "stop.evaluations": 8,
-}
+@pytest.fixture(scope="module")
+def emoji(_finished, tmp_path_factory):
+    """The folder of the tiny study, with its report."""
+    folder = shutil.copytree(_finished, tmp_path_factory.mktemp("emoji") / "study")
+    report_of(folder)
+    return folder
 
 
-def test_the_report_of_a_study(finished):
-    page = report_of(finished)
-    for name in load_contributions(source="openmoji").contributors:
+def test_the_report_of_a_study(emoji):
+    page = Page((emoji / "results/report.html").read_text(encoding="utf-8"))
+    names = load_contributions(source="openmoji").contributors
+    for name in names:
         assert page.text.count(name) >= 3  # once for each property
-    for words in ("Held-out loss", "Colourfulness", "Diversity", "Hasler–Süsstrunk M3", "nats"):
+    for words in ("Held-out loss", "Colourfulness", "Diversity", "Hasler–Süsstrunk M3", "nats", "16 px"):
         assert words in page.text
     samples = [picture for picture in page.pictures if len(picture["alt"]) > 40]
+    assert all(picture["src"].startswith("data:image/png;base64,") for picture in samples)
     base, everybody, without = (picture["alt"] for picture in samples)
     assert base.endswith("trained on all contributions, seeds 0 to 3.")
     assert re.search(r"coalition of all contributors.*F\(all\)", everybody)
-    assert "The same retraining without " in without
-    assert all(picture["src"].startswith("data:image/png;base64,") for picture in samples)
-    assert "16 px" in page.text
-    assert "failed and are left out" not in page.text
-    assert "copying" not in page.text
+    # the most helpful fifth of twelve, rounded: the two with the lowest credit for the loss, of which less is better
+    credit = Study.load(emoji).credits()["heldout_loss"]
+    first, second = (names[i] for i in sorted(range(12), key=lambda i: credit.values[i])[:2])
+    assert f"The same retraining without {first}, {second}, who helped most with Held-out loss" in without
+    for words in ("failed and are left out", "copying"):
+        assert words not in page.text
 
 
-def test_without_the_top_contributors_means_the_most_helpful(finished):
-    """A fifth of twelve, rounded: the two with the lowest credit for the loss, of which less is better."""
-    credit = Study.load(finished).credits()["heldout_loss"]
-    names = load_contributions(source="openmoji").contributors
-    best = sorted(range(12), key=lambda i: credit.values[i])[:2]
-    page = report_of(finished)
-    (caption,) = {picture["alt"] for picture in page.pictures if "same retraining without" in picture["alt"]}
-    assert f"without {names[best[0]]}, {names[best[1]]}, who helped most with Held-out loss" in caption
+def test_pictures_are_made_once_and_a_property_may_leave_the_study_file(emoji, tmp_path):
+    """What was measured stays in the ledger, and in the report, under its plain name."""
+    folder = shutil.copytree(emoji, tmp_path / "study")
+    pictures = {name: (folder / name).stat().st_mtime_ns for name in files_below(folder) if "pictures-" in name}
+    assert len(pictures) == 2
+    write_study(folder, {"properties": ["colourfulness"]})
+    page = report_of(folder, retrain=False)
+    assert {name: (folder / name).stat().st_mtime_ns for name in pictures} == pictures
+    for words in ("cluster_entropy", "Colourfulness", "Everybody"):
+        assert words in page.text
+    assert "Diversity" not in page.text
 
 
-def test_pictures_are_made_once(finished):
-    report_of(finished)
-    pictures = {name for name in files_below(finished) if "pictures-" in name}
-    times = {name: (finished / name).stat().st_mtime_ns for name in pictures}
-    assert len(times) == 2
-    report_of(finished)
-    assert {name: (finished / name).stat().st_mtime_ns for name in pictures} == times
+ODDITIES = '''
+from diffcredit.retraining.fine_tune import FineTune
 
-
-def test_copied_images_are_noted(tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "<i>cem<i>"])
-    for index in range(2):
-        (tmp_path / f"images/bob/{index}.png").write_bytes((tmp_path / f"images/ada/{index}.png").read_bytes())
-    run_here(write_study(tmp_path, SMALL))
-    page = report_of(tmp_path)
-    assert "The same 2 images were given by ada, bob (such as ada/0.png, bob/0.png): copying" in page.text
-    assert "<i>cem<i>" in page.text
-
-
-MOODY = """
 class Moody:
     name = "moody"
     calls = 0
@@ -112,22 +102,12 @@ class Never(Moody):
     name = "never"
     def measure(self, images):
         raise RuntimeError("never")
-"""
 
+def warm(images, power: float = 1.0):
+    """How red."""
+    return float((images[..., 0] / 255.0).mean() ** power)
+warm.bias = 'Hardly any.'
 
-def test_failures_are_noted(tmp_path):
-    (tmp_path / "moody_for_reports.py").write_text(MOODY)
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    sections = ["moody_for_reports:Moody", "moody_for_reports:Never"]
-    run_here(write_study(tmp_path, {**SMALL, "properties": sections}))
-    with pytest.warns(DiffcreditWarning, match="never: no credits"):
-        page = report_of(tmp_path)
-    assert "moody: 1 evaluations failed and are left out; nothing was filled in." in page.text
-    assert "never: no credits, for there are too few values: 0, while 10 lack because measuring failed" in page.text
-
-
-BURNING = """
-from diffcredit.retraining.fine_tune import FineTune
 class Burning(FineTune):
     broken = False
     def models_for(self, coalitions, seeds):
@@ -135,64 +115,68 @@ class Burning(FineTune):
             if self.broken and not coalition.all():
                 raise RuntimeError("fire")
             yield from super().models_for(coalition[None], [seed])
-"""
+'''
 
 
-def test_a_picture_that_cannot_be_made_does_not_cost_the_report(tmp_path):
-    (tmp_path / "burning_for_reports.py").write_text(BURNING)
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    method = {"method": "burning_for_reports:Burning", "steps": 1}
-    file = write_study(tmp_path, {**SMALL, "retraining": method})
-    run_here(file)
-    study = Study.load(file)
-    type(study.recipe.retraining).broken = True
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """A study with copied images, properties that fail or come twice, and a retraining that can be broken."""
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "report_oddities.py").write_text(ODDITIES)
+    images_of(folder / "images", ["ada", "bob", "<i>cem<i>"])
+    for index in range(2):
+        (folder / f"images/bob/{index}.png").write_bytes((folder / f"images/ada/{index}.png").read_bytes())
+    warm = {"name": "report_oddities:warm"}
+    changes = {
+        "contributions": {"path": "images", "resolution": 16},
+        "properties": [warm, {**warm, "power": 2.0, "as": "squared"}, "report_oddities:Moody", "report_oddities:Never"],
+        "retraining": {"method": "report_oddities:Burning", "steps": 1},
+        "stop.evaluations": 8,
+    }
+    run_here(write_study(folder, changes))
+    return folder
+
+
+@pytest.fixture
+def broken(odd):
+    """The study whose retraining fails for all coalitions but the whole one."""
+    study = Study.load(odd)
+    kind = type(study.recipe.retraining)
+    kind.broken = True
+    yield study
+    kind.broken = False
+
+
+def page_of(study, **options):
+    write_results(study, **options)
+    return Page((study.folder / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.filterwarnings("ignore:never")
+def test_pictures_that_are_not_there_are_left_out_where_nothing_may_be_retrained(odd):
+    page = page_of(Study.load(odd), retrain=False)
+    assert "The base model" in page.text
+    assert "Everybody" not in page.text
+    assert not list((odd / "results/models").glob("pictures-*"))
+
+
+@pytest.mark.filterwarnings("ignore:never")
+def test_a_picture_that_cannot_be_made_does_not_prevent_the_report(broken):
     with pytest.warns(DiffcreditWarning, match=r"Without the top contributor: no picture \(fire\)"):
-        write_results(study)
-    page = Page((tmp_path / "results/report.html").read_text(encoding="utf-8"))
+        page = page_of(broken)
     assert "Everybody" in page.text
     assert "Without the top contributor" not in page.text
 
 
-def test_pictures_that_are_not_kept_are_left_out_where_nothing_may_be_retrained(tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    file = write_study(tmp_path, SMALL)
-    run_here(file)
-    kept = report_of(tmp_path).text
-    study = Study.load(file)
-    write_results(study, retrain=False)
-    assert Page((tmp_path / "results/report.html").read_text(encoding="utf-8")).text.count("Everybody") == kept.count(
-        "Everybody"
-    )
-    for pictures in (tmp_path / "results/models").glob("pictures-*"):
-        pictures.unlink()
-    write_results(study, retrain=False)
-    page = Page((tmp_path / "results/report.html").read_text(encoding="utf-8"))
-    assert "The base model" in page.text
-    assert "Everybody" not in page.text
-    assert not list((tmp_path / "results/models").glob("pictures-*"))
-
-
-def test_a_property_that_left_the_study_file(finished):
-    """What was measured stays in the ledger, and in the report, under its plain name."""
-    write_study(finished, {"properties": ["colourfulness"]})
-    page = report_of(finished)
-    assert "cluster_entropy" in page.text
-    assert "Diversity" not in page.text
-    assert "Colourfulness" in page.text
-
-
-def test_two_settings_of_one_property_are_told_apart(tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    (tmp_path / "redness.py").write_text(
-        "def warm(images, power: float = 1.0):\n"
-        '    """How red."""\n'
-        "    return float((images[..., 0] / 255.0).mean() ** power)\n"
-        "warm.bias = 'Hardly any.'\n"
-    )
-    sections = [{"name": "redness:warm"}, {"name": "redness:warm", "power": 2.0, "as": "squared"}]
-    run_here(write_study(tmp_path, {**SMALL, "properties": sections}))
-    page = report_of(tmp_path)
+def test_what_asks_for_care_is_noted(odd):
+    with pytest.warns(DiffcreditWarning, match="never: no credits"):
+        page = page_of(Study.load(odd))
+    assert "The same 2 images were given by ada, bob (such as ada/0.png, bob/0.png): copying" in page.text
+    assert "<i>cem<i>" in page.text
+    assert "moody: 1 evaluations failed and are left out; nothing was filled in." in page.text
+    assert "never: no credits: there are too few values, 0. 10 are missing because measuring failed" in page.text
+    # two settings of one property are distinguished
     assert page.texts.count("Warm") == 4  # in short, as a tab, above its credits and among the endpoints
-    assert page.texts.count("squared") > 4  # and what the first one is not, among the settings
+    assert page.texts.count("squared") > 4  # the first one is not named so among the settings
     assert "Warm. How red. Bias: Hardly any." in page.text  # of the second
     assert "2.0" in page.texts[page.texts.index("power") :][:2]

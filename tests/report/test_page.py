@@ -217,11 +217,11 @@ def test_who_stands_out_is_counted_and_named():
     # the average is 2: A above and D below it beyond ± 0.5
     text = words(render(report(table((4.0, 2.0, 2.0, 0.0)))))
     assert "2 of 4 contributors differ from the average credit by more than that difference’s 95 % interval." in text
-    assert "A helps more than the average contributor; D helps less. The other 2 cannot be told apart" in text
+    assert "A helps more than the average contributor; D helps less. The other 2 do not differ significantly" in text
     assert "about 0.2 of 4 would differ by chance alone" in text
     text = words(render(report(table((4.0, 2.0, 2.0, 0.0), half_width=9.0))))
     assert "None of the 4 contributors differs from the average credit" in text
-    assert "No contributor can be told apart from the average contributor yet." in text
+    assert "No contributor differs significantly from the average contributor yet." in text
 
 
 def test_many_who_stand_out_are_named_in_part():
@@ -269,7 +269,7 @@ def test_the_file_is_the_page(tmp_path):
 def test_credits_that_are_no_shapley_values_say_so(method):
     page = render(report(table((1.0, 4.0, 3.0), full=11.0, method=method)))
     assert page.count(f"by <strong>{method}</strong>, what ") == 1
-    assert "tell no Shapley value" in page
+    assert "do not allow estimating Shapley values" in page
     assert f"Credits by {method} need not add up" in page
     assert "✗" not in page
     assert f"estimated by <em>{method}</em>: what " in page

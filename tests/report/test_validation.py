@@ -6,8 +6,8 @@ import pytest
 
 from diffcredit.report.page import render
 from diffcredit.report.validation import MOST_ROWS, cell_text, section_view
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.sections import Figure, Photograph, Section, Table
+from diffcredit.validation.presentation.sections import Figure, Photograph, Section, Table
+from diffcredit.validation.statistics.records import Estimate
 
 from .made_up import HOSTILE, png, report, table
 

@@ -10,7 +10,7 @@ import torch
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
 
-FOLDER = Path(__file__).parent.parent / "studies" / "cifar20-h200"
+FOLDER = Path(__file__).parents[2] / "studies" / "cifar20-h200"
 OPTION = "classifier:Cifar20Classifier"
 
 

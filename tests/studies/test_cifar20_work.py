@@ -12,10 +12,11 @@ from diffcredit.execution import Task
 from diffcredit.execution.tasks import failed_evaluation, utc_now
 from diffcredit.study.config import read_config
 from diffcredit.study.study import Study
-from diffcredit.validation.contest import Contest
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts import unlearning
 from tiny_study import images_of, rows, write_study
 
-FOLDER = Path(__file__).parent.parent / "studies" / "cifar20-h200"
+FOLDER = Path(__file__).parents[2] / "studies" / "cifar20-h200"
 NAMES = ["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]
 SMALL = {
     "contributions": {"path": "images", "resolution": 16},
@@ -59,7 +60,7 @@ def run(work, monkeypatch, file: Path, minutes: float, part: str = "1/1") -> Non
 
 
 def test_what_matters_most_comes_first(work, file):
-    contest = Contest(Study.load(file))
+    contest = ValidationData(Study.load(file))
     first, own, fine_tuned, scratch, others, *rest = work.pieces(contest)
     assert {task.coalition.count("1") for task in first.tasks} == {4}
     assert len(first.tasks) == 12 * 2
@@ -96,14 +97,14 @@ def test_a_fleet_is_begun_only_if_it_will_be_done(work, tmp_path):
 def test_fleets_are_full_but_for_a_recipes_last(work, file, monkeypatch):
     given, done = [], set()
 
-    def evaluate(study, executor, tasks, what):
+    def evaluate(recipe, executor, tasks, what):
         given.append((recipe.name, len(tasks)))
         done.update((recipe.name, task) for task in tasks)
         return iter(())
 
-    monkeypatch.setattr(Study, "evaluate", evaluate)
+    monkeypatch.setattr(work, "evaluate_tasks", evaluate)
     monkeypatch.setattr(
-        work.Work, "missing", lambda self: [task for task in self.tasks if (self.recipe.name, task) not in done]
+        work.PartWork, "missing", lambda self: [task for task in self.tasks if (self.recipe.name, task) not in done]
     )
     run(work, monkeypatch, file, 60)
     for recipe in ("sparsified", "fine_tune", "soup", "shorter", "longer", "from_scratch"):
@@ -145,7 +146,7 @@ def test_surrogates_before_anything_is_evaluated(work, file, tmp_path, monkeypat
     work.main()
     known = json.loads(next((tmp_path / "results" / "models").glob("surrogate-*.json")).read_text(encoding="utf-8"))
     study = Study.load(file)
-    tasks = Contest(study).design(study).tasks
+    tasks = ValidationData(study).design(study.recipe).tasks
     assert {task.coalition for task in tasks if task.purpose == "estimate"} <= known["values"].keys()
     assert study.evaluations() == []
 
@@ -165,21 +166,21 @@ def test_of_evidence_what_it_rests_on(work, tmp_path, monkeypatch):
         sys, "argv", ["work.py", "--study", str(file), "--evidence", "unlearning", "--properties", "colourfulness"]
     )
     work.main()
-    contest = Contest(Study.load(file))
-    assert all(contest.unlearning(each).missing() == [] for each in contest.recipes)
+    contest = ValidationData(Study.load(file))
+    assert all(each.missing() == [] for each in unlearning.work(contest))
     assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("validation",)]
     recorded = rows(tmp_path, "SELECT count(*) FROM evaluations")
     shutil.rmtree(tmp_path / "results" / "kept")  # the images lay on a machine that is gone
-    assert contest.unlearning(contest.study).unseen()
+    assert unlearning.work(contest)[0].without_images()
     work.main()
-    assert all(contest.unlearning(each).unseen() == [] for each in contest.recipes)
+    assert all(each.without_images() == [] for each in unlearning.work(contest))
     assert rows(tmp_path, "SELECT count(*) FROM evaluations") == recorded
 
 
 def test_what_is_one_fleet_stays_together(work):
     tasks = [Task("10", replicate, "validation") for replicate in range(40)]
-    whole = [work.Work(None, tasks[:9], name) for name in "abc"]
-    every = [work.Work(None, tasks, "large"), *whole, work.Work(None, tasks[:24], "last")]
+    whole = [work.PartWork(None, tasks[:9], name) for name in "abc"]
+    every = [work.PartWork(None, tasks, "large"), *whole, work.PartWork(None, tasks[:24], "last")]
     first, second = (work.shared_out(every, work.part_of(part)) for part in ("1/2", "2/2"))
     assert [each.what for each in first] == ["large", "a", "c", "last"]
     assert [each.what for each in second] == ["large", "b", "last"]

@@ -10,7 +10,7 @@ from diffcredit.retraining import RETRAININGS
 from diffcredit.study.config import read_config
 from diffcredit.util.plugins import build
 
-STUDIES = Path(__file__).parent.parent / "studies"
+STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted([*STUDIES.glob("*.yaml"), *STUDIES.glob("cifar20-*/*.yaml")])
 
 

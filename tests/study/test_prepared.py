@@ -138,9 +138,12 @@ def write(tmp_path):
         ),
         (
             {"name": "kid", "features": "plug_ins:Wide"},
-            "features: Wide: vectors of shape (1, 5) for 1 images; (1, 3) is expected",
+            "features: plug_ins:Wide: vectors of shape (1, 5) for 1 images; (1, 3) is expected",
         ),
-        ({"name": "kid", "features": "plug_ins:Blind"}, "features: Blind: extract(images) raised OSError: dark ("),
+        (
+            {"name": "kid", "features": "plug_ins:Blind"},
+            "features: plug_ins:Blind: extract(images) raised OSError: dark (",
+        ),
         ({"name": "kid", "features": "plug_ins:Away"}, "features: plug_ins:Away: load('cpu') raised KeyError: 'x' ("),
         ({"name": "kid", "features": "plug_ins:Vague"}, "features: plug_ins:Vague: identity(), which is to be JSON, "),
         ("plug_ins:Picky", "Picky: its check raised ZeroDivisionError: division by zero (plug_ins.py, line "),

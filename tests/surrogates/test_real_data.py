@@ -26,11 +26,7 @@ def contributions():
 class Brightness:
     name = "brightness"
 
-    def __init__(self):
-        self.measured = 0
-
     def measure(self, images):
-        self.measured += 1
         return float(images.mean())
 
 
@@ -42,20 +38,6 @@ def test_the_property_of_the_members_images(contributions):
     coalitions = np.array([[1, 0, 0, 0], [1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
     expected = [by_hand([0]), by_hand([0, 2]), by_hand([1, 2, 3]), by_hand([0, 1, 2, 3])]
     np.testing.assert_allclose(RealData(Brightness(), contributions)(coalitions), expected)
-
-
-def test_each_coalition_is_measured_once(contributions):
-    prop = Brightness()
-    surrogate = RealData(prop, contributions)
-    twice = np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 0, 0, 1]], dtype=bool)
-    values = surrogate(twice)
-    np.testing.assert_array_equal(surrogate(twice), values)
-    assert values[0] == values[2]
-    assert prop.measured == 2
-
-
-def test_no_coalitions_have_no_values(contributions):
-    assert RealData(Brightness(), contributions)(np.zeros((0, 4), dtype=bool)).shape == (0,)
 
 
 def test_the_empty_coalition_is_refused(contributions):

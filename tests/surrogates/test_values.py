@@ -79,9 +79,9 @@ def test_kept_values_need_neither_surrogate_nor_properties(tmp_path):
     assert again.stands_in_for("brightness")
     assert not again.stands_in_for("loss")
     assert not again.stands_in_for("beauty")  # nobody's property
-    assert not again.lacks("brightness", ROWS)
-    assert again.lacks("brightness", ~ROWS)
-    assert not again.lacks("loss", ~ROWS)
+    assert not again.is_missing("brightness", ROWS)
+    assert again.is_missing("brightness", ~ROWS)
+    assert not again.is_missing("loss", ~ROWS)
     np.testing.assert_array_equal(again.game("brightness")(ROWS), expected)
 
 

@@ -131,70 +131,34 @@ def test_our_own_names_lead_to_classes(registry, beside):
 @pytest.mark.parametrize(
     ("reference", "options", "said"),
     [
-        (
-            "warmth",
-            {},
-            "properties.0: 'warmth' is unknown; accepted: colourfulness, cluster_entropy, heldout_loss, ",
-        ),
-        ("mine:Wramth", {}, "properties.0: 'mine:Wramth' cannot be loaded (AttributeError: "),
-        ("no_such_module:Warmth", {}, "properties.0: 'no_such_module:Warmth' cannot be loaded (ModuleNotFoundError: "),
-        (
-            "users_needs:X",
-            {},
-            "properties.0: 'users_needs:X' cannot be loaded (ModuleNotFoundError: ",
-        ),
-        ("users_typo:X", {}, "properties.0: 'users_typo:X' cannot be loaded (SyntaxError: "),
-        ("users_crash:X", {}, "properties.0: 'users_crash:X' cannot be loaded (ZeroDivisionError: "),
-        (":Warmth", {}, "properties.0: ':Warmth' cannot be loaded ("),
-        ("mine:", {}, "properties.0: 'mine:' cannot be loaded ("),
-        (".relative:X", {}, "properties.0: '.relative:X' cannot be loaded ("),
-        ("mine:CONSTANT", {}, "properties.0: 'mine:CONSTANT' is 3; a class is expected"),
-        (
-            "mine:Warmth",
-            {"strenght": 1},
-            "properties.0.strenght: unknown; mine:Warmth accepts strength, ",
-        ),
-        ("mine:Mute", {"x": 1}, "properties.0.x: unknown; mine:Mute accepts no options"),
-        (
-            "mine:Warmth",
-            {"strength": -1},
-            "properties.0.strength: -1 is not accepted; Input should be greater ",
-        ),
-        (
-            "mine:Warmth",
-            {"strength": "hot"},
-            "properties.0.strength: 'hot' is not accepted; Input should be a ",
-        ),
-        (
-            "mine:Warmth",
-            {"strength": True},
-            "properties.0.strength: true and false are not accepted; a number ",
-        ),
-        (
-            "mine:Warmth",
-            {"strength": float("inf")},
-            "properties.0.strength: inf is not accepted; texts, finite ",
-        ),
-        (
-            "mine:Warmth",
-            {"title": ""},
-            "properties.0: {'title': ''} is not accepted by mine:Warmth; a ti",
-        ),
-        ("mine:Plain", {}, "properties.0.needed: missing; mine:Plain needs it"),
-        ("mine:Anything", {"day": {1, 2}}, "properties.0.day: {1, 2} is not accepted; texts, finite numbers, "),
-        ("mine:Unkeepable", {}, "properties.0: mine:Unkeepable has fields that the ledger cannot keep"),
-        (
-            "cluster_entropy",
-            {"clusters": 1},
-            "properties.0.clusters: 1 is not accepted; Input should be greater ",
-        ),
-        ("cluster_entropy", {"cluster": 1}, "properties.0.cluster: unknown; cluster_entropy accepts clusters"),
-        ("colourfulness", {"percentile": 101}, "properties.0.percentile: 101 is not accepted; "),
+        ("warmth", {}, "0: 'warmth' is unknown; accepted: colourfulness, cluster_entropy, heldout_loss, "),
+        ("mine:Wramth", {}, "0: 'mine:Wramth' cannot be loaded (AttributeError: "),
+        ("no_such_module:Warmth", {}, "0: 'no_such_module:Warmth' cannot be loaded (ModuleNotFoundError: "),
+        ("users_needs:X", {}, "0: 'users_needs:X' cannot be loaded (ModuleNotFoundError: "),
+        ("users_typo:X", {}, "0: 'users_typo:X' cannot be loaded (SyntaxError: "),
+        ("users_crash:X", {}, "0: 'users_crash:X' cannot be loaded (ZeroDivisionError: "),
+        (":Warmth", {}, "0: ':Warmth' cannot be loaded ("),
+        ("mine:", {}, "0: 'mine:' cannot be loaded ("),
+        (".relative:X", {}, "0: '.relative:X' cannot be loaded ("),
+        ("mine:CONSTANT", {}, "0: 'mine:CONSTANT' is 3; a class is expected"),
+        ("mine:Warmth", {"strenght": 1}, "0.strenght: unknown; mine:Warmth accepts strength, "),
+        ("mine:Mute", {"x": 1}, "0.x: unknown; mine:Mute accepts no options"),
+        ("mine:Warmth", {"strength": -1}, "0.strength: -1 is not accepted; Input should be greater "),
+        ("mine:Warmth", {"strength": "hot"}, "0.strength: 'hot' is not accepted; Input should be a "),
+        ("mine:Warmth", {"strength": True}, "0.strength: true and false are not accepted; a number "),
+        ("mine:Warmth", {"strength": float("inf")}, "0.strength: inf is not accepted; texts, finite "),
+        ("mine:Warmth", {"title": ""}, "0: {'title': ''} is not accepted by mine:Warmth; a ti"),
+        ("mine:Plain", {}, "0.needed: missing; mine:Plain needs it"),
+        ("mine:Anything", {"day": {1, 2}}, "0.day: {1, 2} is not accepted; texts, finite numbers, "),
+        ("mine:Unkeepable", {}, "0: mine:Unkeepable has fields that the ledger cannot keep"),
+        ("cluster_entropy", {"clusters": 1}, "0.clusters: 1 is not accepted; Input should be greater "),
+        ("cluster_entropy", {"cluster": 1}, "0.cluster: unknown; cluster_entropy accepts clusters"),
+        ("colourfulness", {"percentile": 101}, "0.percentile: 101 is not accepted; "),
     ],
 )
 def test_refused(beside, reference, options, said):
     message = refused(beside, reference, options)
-    assert message.startswith(f"s.yaml: {said}")
+    assert message.startswith(f"s.yaml: properties.{said}")
     assert "\n" not in message
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from diffcredit.util.sanitize import in_one_line, shortened, visible, without_passwords
+from diffcredit.util.sanitize import escape_controls, escape_formula, shortened, single_line, without_passwords
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ from diffcredit.util.sanitize import in_one_line, shortened, visible, without_pa
     ],
 )
 def test_control_characters_are_written_out(text, shown):
-    assert visible(text) == shown
+    assert escape_controls(text) == shown
 
 
 def test_a_name_makes_no_line_of_its_own():
-    assert in_one_line("a.png\nerror: pay\tbob\x1b[2J") == "a.png\\nerror: pay\\tbob\\x1b[2J"
-    assert in_one_line("Zoë 北京/a.png") == "Zoë 北京/a.png"
+    assert single_line("a.png\nerror: pay\tbob\x1b[2J") == "a.png\\nerror: pay\\tbob\\x1b[2J"
+    assert single_line("Zoë 北京/a.png") == "Zoë 北京/a.png"
 
 
 def test_long_values_are_cut():
@@ -36,14 +36,14 @@ def test_long_values_are_cut():
 
 @pytest.mark.parametrize("text", ["", "Ada", "Zoë 北京 نور", "👩‍🎨", "line\n\tindented", "\\x1b as text"])
 def test_all_else_stays(text):
-    assert visible(text) == text
+    assert escape_controls(text) == text
 
 
 @given(st.text())
 def test_nothing_shown_commands_a_terminal(text):
-    shown = visible(text)
+    shown = escape_controls(text)
     assert not [each for each in shown if unicodedata.category(each) in ("Cc", "Cs") and each not in "\n\t"]
-    assert visible(shown) == shown
+    assert escape_controls(shown) == shown
     shown.encode()  # what cannot be encoded cannot be printed
 
 
@@ -85,3 +85,18 @@ def test_whatever_a_database_takes_for_a_password(user, password):
         shown = without_passwords(url)
         assert "⟨" not in shown
         assert "⟩" not in shown
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "  =1", "\n=1", "'=1", "＝1", " \tx"])
+def test_what_a_spreadsheet_would_run_gets_an_apostrophe(name):
+    assert escape_formula(name) == "'" + name
+
+
+@pytest.mark.parametrize("name", ["Ada", "'t Hooft", "O'Neil", "a=b", "1-2", " x", "", "نور"])
+def test_ordinary_names_stay(name):
+    assert escape_formula(name) == name
+
+
+@given(st.lists(st.text(alphabet="'=+-@ \t\rab"), unique=True, min_size=2, max_size=2))
+def test_two_names_never_become_one(names):
+    assert escape_formula(names[0]) != escape_formula(names[1])

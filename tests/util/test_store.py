@@ -17,7 +17,7 @@ import pytest
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution.machine_errors import machine_error
 from diffcredit.util import store as stores
-from diffcredit.util.store import Store, StoreAway, artifacts_in, pull, push, shown_url
+from diffcredit.util.store import Store, StoreAway, artifacts_in, pull, push, redacted_url
 from s3_server import ACCOUNT, Server, stalling_line
 
 
@@ -140,7 +140,7 @@ def test_what_is_damaged_is_not_taken(store, tmp_path):
         with pytest.raises(DiffcreditError, match="'models/a' is damaged"):
             store.fetch("models/a", tmp_path / "back")
     files.rm_file(place)
-    with pytest.raises(DiffcreditError, match="'models/a' lacks its file"):
+    with pytest.raises(DiffcreditError, match="'models/a' misses its file"):
         store.fetch("models/a", tmp_path / "back")
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "there") == ["a"]
 
@@ -293,7 +293,7 @@ def test_a_server_that_stays_away_is_named_without_secrets(tmp_path, monkeypatch
     ],
 )
 def test_secrets_of_urls_are_hidden(url, shown):
-    assert shown_url(url) == shown
+    assert redacted_url(url) == shown
     assert url not in repr(Store(url)) or url == shown
 
 

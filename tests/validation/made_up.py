@@ -4,7 +4,9 @@ import numpy as np
 
 from diffcredit.coalitions import make_design
 from diffcredit.testing.games import all_coalitions
-from diffcredit.validation.records import RecipeGame, Truth
+from diffcredit.validation.parts import PARTS
+from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.statistics import RecipeGame, Truth
 
 
 def recipe_game(
@@ -48,3 +50,8 @@ def truth_of(game, n, count=60, share=0.5, seeds=1, seed=7):
 def inner_coalitions(n):
     """All but the empty and the full one."""
     return all_coalitions(n)[1:-1]
+
+
+def section_of(part, numbers, photographs=()):
+    """The section of a part with these numbers."""
+    return PARTS[part].section(PartResult(numbers, tuple(photographs)))

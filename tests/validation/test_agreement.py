@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from diffcredit.validation.agreement import true_rank_correlation, unshrunk
+from diffcredit.validation.statistics.agreement import true_rank_correlation, unshrunk
 
 
 def test_shrinkage_is_undone():
@@ -32,7 +32,7 @@ def test_without_errors_nothing_is_in_doubt():
     assert (found.low, found.value, found.high) == pytest.approx([spearmanr(a, b).statistic] * 3)
 
 
-@pytest.mark.parametrize(("correlation", "n"), [(0.0, 12), (0.8, 12), (1.0, 12), (1.0, 30), (-0.8, 30)])
+@pytest.mark.parametrize(("correlation", "n"), [(0.0, 12), (1.0, 12), (-0.8, 30)])
 def test_it_covers_the_correlation_of_the_true_values(correlation, n):
     """Where a bootstrap of the observed values, their errors counted twice, covers hardly ever."""
     random = np.random.default_rng(3)

@@ -3,14 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression
-from tests.validation.made_up import recipe_game, truth_of, uniform
+from tests.validation.made_up import recipe_game, section_of, truth_of, uniform
 
 from diffcredit.credit import estimate
 from diffcredit.errors import UserError
 from diffcredit.testing.games import additive, learning, noisy
-from diffcredit.validation.budget import BUDGETS, Price, budget, budget_section
-from diffcredit.validation.convergence import convergence
 from diffcredit.validation.statistics import linear_datamodeling_score
+from diffcredit.validation.statistics.budget import BUDGETS, Price, lds_by_cost
+from diffcredit.validation.statistics.convergence import convergence_curves
 
 N, UNIT = 10, 100.0
 
@@ -30,7 +30,7 @@ def tenth(game, **about):
 def weighed(games, estimators=("kernelshap", "unshrunk"), truths=None):
     truths = truths or [truth_of(learning(N, 2), N, 50)]
     seconds = {game.recipe: float(np.mean(game.seconds)) for game in games}
-    return budget(convergence(games, truths, None, estimators), games, truths, seconds, UNIT)
+    return lds_by_cost(convergence_curves(games, truths, None, estimators), games, truths, seconds, UNIT)
 
 
 def by_recipe(result, estimator):
@@ -80,8 +80,8 @@ def test_prices():
 def test_a_retraining_costs_one_whatever_the_designs_own_took():
     """The unit is the mean of all retrainings, and so is the price of one; the design's were slower than others."""
     games, truths = [retraining(training=90.0)], [truth_of(learning(N, 2), N, 50)]
-    scores = convergence(games, truths, None, ["unshrunk"])
-    result = budget(scores, games, truths, {"from_scratch": UNIT}, UNIT)
+    scores = convergence_curves(games, truths, None, ["unshrunk"])
+    result = lds_by_cost(scores, games, truths, {"from_scratch": UNIT}, UNIT)
     (curve,) = result.curves
     assert curve.costs == tuple(each.evaluations for each in scores.of("from_scratch", "unshrunk"))
 
@@ -106,19 +106,19 @@ def test_recipes_without_seconds_are_left_out():
 
 def test_what_cannot_be_weighed_is_refused():
     games, truths = [retraining()], [truth_of(learning(N, 2), N, 50)]
-    scores = convergence(games, truths, None, ["unshrunk"])
+    scores = convergence_curves(games, truths, None, ["unshrunk"])
     for unit in (float("nan"), 0.0):
         with pytest.raises(UserError, match=r"seconds a retraining; a positive number"):
-            budget(scores, games, truths, {"from_scratch": UNIT}, unit)
+            lds_by_cost(scores, games, truths, {"from_scratch": UNIT}, unit)
     with pytest.raises(UserError, match="no LDS is known"):
-        budget(convergence(games, [], None, ["unshrunk"]), games, [], {"from_scratch": UNIT}, UNIT)
+        lds_by_cost(convergence_curves(games, [], None, ["unshrunk"]), games, [], {"from_scratch": UNIT}, UNIT)
 
 
 def test_a_constant_property_reaches_nothing():
     game = recipe_game(additive(np.zeros(N), 3.0), uniform(N, 60))
     result = weighed([game], truths=[truth_of(additive(np.zeros(N), 3.0), N)])
     assert result.cheapest == ()
-    assert budget_section({"IS": result}).summary == (
+    assert section_of("budget", {"IS": result}).summary == (
         "IS: no recipe and estimator has an LDS to set against its cost.",
     )
 
@@ -128,13 +128,13 @@ def test_an_order_that_is_never_found_is_told_from_none():
     game = recipe_game(additive(np.arange(N)), uniform(N, 60))
     result = weighed([game], truths=[truth_of(additive(-np.arange(N)), N)])
     assert result.cheapest == ()
-    assert "IS: no recipe and estimator reaches an LDS of 0.1" in budget_section({"IS": result}).summary[0]
+    assert "IS: no recipe and estimator reaches an LDS of 0.1" in section_of("budget", {"IS": result}).summary[0]
 
 
 def test_the_section():
     game = retraining()
     result = weighed([game, tenth(game, preparation=float("nan"))])
-    section = budget_section({"IS": result, "entropy": result})
+    section = section_of("budget", {"IS": result, "entropy": result})
     at, cheapest = section.tables
     assert len(at.rows) == 2 * len(result.curves)
     assert all(len(row) == len(at.columns) for row in at.rows)
@@ -143,6 +143,6 @@ def test_the_section():
     assert any("not known of cheap" in caveat for caveat in section.caveats)
     assert "not counting its preparation" in section.summary[0]
     assert {row[-1] for row in cheapest.rows} == {"not known"}
-    known = budget_section({"IS": weighed([game, tenth(game)])})
+    known = section_of("budget", {"IS": weighed([game, tenth(game)])})
     assert "preparation" not in known.summary[0]
     assert {row[-1] for row in known.tables[1].rows} == {"counted"}

@@ -7,18 +7,21 @@ from scipy.stats import spearmanr
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
 from diffcredit.errors import UserError
+from diffcredit.study.study import Study
 from diffcredit.validation.compare import compare_studies, comparison_csv, difference_half_width
+from diffcredit.validation.data import ValidationData
 from planted_study import additive, plant
-from validated_study import WEIGHTS, planted
+from validated_study import WEIGHTS, record, validated
 
 NAMES = ("ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal", "=ida", "jo")
 A = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0])
 B = np.array([9.0, 0.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 8.0])  # bob and jo change places
 
 
-@pytest.fixture
-def two(tmp_path):
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
     """A study of ten, and one of the first nine in another order with one more, each with noise 0.1."""
+    tmp_path = tmp_path_factory.mktemp("two")
     a = plant(tmp_path / "a", NAMES, {"fid": additive(A, 0.1), "only": additive(A)})
     names = ("new", *NAMES[:0:-1])
     b = plant(tmp_path / "b", names, {"fid": additive([1.5, *B[:0:-1]], 0.1, 1)}, steps=5, evaluations=60)
@@ -135,7 +138,10 @@ def test_what_cannot_be_compared(two, tmp_path):
 
 def test_designs_of_other_methods_answer_other_questions(tmp_path):
     changes = {"design": {"distribution": "leave-one-out", "full_replicates": 2}, "stop": {"evaluations": 8}}
-    file = str(planted(tmp_path / "a", changes).study.file)
+    data = ValidationData(Study.load(validated(tmp_path / "a", changes)))
+    for each in data.recipes:
+        record(each, data.design(each).tasks, {"colourfulness": additive(WEIGHTS)})
+    file = str(data.study.file)
     found = compare_studies(file, f"{file}:from_scratch")
     assert found.method == "leave-one-out"
     assert [row.a.value for row in found.properties[0].rows] == pytest.approx(sorted(WEIGHTS, reverse=True))

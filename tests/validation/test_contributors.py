@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.stats import scoreatpercentile, spearmanr
+from tests.validation.made_up import section_of
 
 from diffcredit.errors import UserError
-from diffcredit.validation.contributors import (
-    Contributors,
-    contributors,
-    contributors_section,
+from diffcredit.validation.parts.contributors import strips
+from diffcredit.validation.statistics.contributors import (
+    ContributorsResult,
+    compare_contributors,
     median_difference,
-    strips,
 )
-from diffcredit.validation.records import Estimate
+from diffcredit.validation.statistics.records import Estimate
 
 
 def made_up(n=20, seed=0, slope=1.0):
@@ -27,7 +27,7 @@ def made_up(n=20, seed=0, slope=1.0):
 
 def test_numbers_of_each_contributor():
     score, owner, names, credits = made_up()
-    (measure,) = contributors({"entropy": score}, owner, names, credits).measures
+    (measure,) = compare_contributors({"entropy": score}, owner, names, credits).measures
     threshold = scoreatpercentile(score, 90)
     for quality, sample in zip(measure.qualities, measure.samples, strict=True):
         index = names.index(quality.contributor)
@@ -45,13 +45,14 @@ def test_numbers_of_each_contributor():
 
 def test_medians_correlate_with_credits_as_scipy_says():
     score, owner, names, credits = made_up(slope=0.05)
-    (measure,) = contributors({"entropy": score}, owner, names, credits).measures
+    (measure,) = compare_contributors({"entropy": score}, owner, names, credits).measures
     medians = [np.median(score[owner == i]) for i in range(20)]
     expected = spearmanr(medians, [credit.value for credit in credits]).statistic
     assert measure.correlation.value == pytest.approx(expected)
     assert measure.correlation.low < expected < measure.correlation.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "rho"), [(10, 0.0), (20, 0.6), (20, 0.9)])
 def test_intervals_of_correlations_cover(n, rho):
     generator = np.random.default_rng(n)
@@ -59,7 +60,7 @@ def test_intervals_of_correlations_cover(n, rho):
     covered = 0
     for _ in range(400):
         credits, noise = generator.normal(size=(2, n))
-        (measure,) = contributors(
+        (measure,) = compare_contributors(
             {"x": rho * credits + np.sqrt(1 - rho**2) * noise},
             np.arange(n),
             [f"c{i}" for i in range(n)],
@@ -72,14 +73,14 @@ def test_intervals_of_correlations_cover(n, rho):
 @pytest.mark.parametrize(("n", "score"), [(9, np.sqrt(np.arange(9) % 7)), (12, np.arange(12.0) ** 3)])
 def test_few_or_perfect_values_have_no_interval(n, score):
     names, credits = [f"c{i}" for i in range(n)], [Estimate(float(i)) for i in range(n)]
-    (measure,) = contributors({"x": score}, np.arange(n), names, credits).measures
+    (measure,) = compare_contributors({"x": score}, np.arange(n), names, credits).measures
     assert measure.correlation.value == pytest.approx(spearmanr(score, np.arange(n)).statistic)
     assert np.isnan([measure.correlation.low, measure.correlation.high]).all()
 
 
 def test_the_top_fifth_against_the_rest():
     score, owner, names, credits = made_up()
-    result = contributors(
+    result = compare_contributors(
         {"entropy": score, "noise": np.random.default_rng(9).random(len(score))}, owner, names, credits
     )
     order = sorted(range(20), key=lambda i: -credits[i].value)
@@ -125,8 +126,8 @@ def test_small_groups_have_no_interval():
 def test_the_section_tells_what_the_top_have_in_common():
     score, owner, names, credits = made_up(n=50)
     constant = np.ones(len(score))
-    result = contributors({"entropy": score, "flat": constant}, owner, names, credits)
-    section = contributors_section({"Quality": result})
+    result = compare_contributors({"entropy": score, "flat": constant}, owner, names, credits)
+    section = section_of("contributors", {"Quality": result})
     summary = " ".join(section.summary)
     assert "Quality: the top fifth by credit is " + ", ".join(result.top) in summary
     assert "differs from the rest in higher entropy (median " in summary
@@ -145,21 +146,21 @@ def test_the_section_tells_what_the_top_have_in_common():
 def test_nothing_in_common_and_too_few_are_said():
     score, owner, names, credits = made_up(n=5)
     assert "too few contributors" in " ".join(
-        contributors_section({"F": contributors({"a": score}, owner, names, credits)}).summary
+        section_of("contributors", {"F": compare_contributors({"a": score}, owner, names, credits)}).summary
     )
-    both = {title: contributors({"a": score}, owner, names, credits) for title in ("F (one, two)", "G")}
-    summary = contributors_section(both).summary
+    both = {title: compare_contributors({"a": score}, owner, names, credits) for title in ("F (one, two)", "G")}
+    summary = section_of("contributors", both).summary
     assert [line for line in summary if "too few" in line] == [
         "F (one, two); G: too few contributors to tell the top fifth from the rest in a, number of images."
     ]
     n = 40
     owner, generator = np.repeat(np.arange(n), 3), np.random.default_rng(4)
     plain = [Estimate(float(x)) for x in generator.normal(size=n)]
-    result = contributors({"a": generator.random(3 * n)}, owner, [str(i) for i in range(n)], plain)
-    assert isinstance(result, Contributors)
-    assert "no measure tells the top fifth from the rest" in " ".join(contributors_section({"F": result}).summary)
+    result = compare_contributors({"a": generator.random(3 * n)}, owner, [str(i) for i in range(n)], plain)
+    assert isinstance(result, ContributorsResult)
+    assert "no measure tells the top fifth from the rest" in " ".join(section_of("contributors", {"F": result}).summary)
     with pytest.raises(UserError, match="0 properties"):
-        contributors_section({})
+        section_of("contributors", {})
 
 
 def test_strips_show_the_best_and_the_worst_images_of_both_ends():
@@ -202,14 +203,14 @@ def test_what_does_not_fit_is_refused(change, what):
         "credits": [Estimate(1.0), Estimate(2.0)],
     } | change
     with pytest.raises(UserError, match=what):
-        contributors(**given)
+        compare_contributors(**given)
 
 
 def test_equal_credits_have_no_top_fifth():
     score, owner, names, _ = made_up()
-    result = contributors({"entropy": score}, owner, names, [Estimate(0.5, 0.0, 1.0)] * len(names))
+    result = compare_contributors({"entropy": score}, owner, names, [Estimate(0.5, 0.0, 1.0)] * len(names))
     assert (result.top, result.traits) == ((), ())
-    section = contributors_section({"IS": result})
+    section = section_of("contributors", {"IS": result})
     assert section.summary == ("IS: all contributors have the same credit, so that there is no top fifth.",)
     assert section.tables[0].rows == ()
     assert len(section.tables[2].rows) == len(names)

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-from tests.validation.made_up import recipe_game, truth_of, uniform
+from tests.validation.made_up import recipe_game, section_of, truth_of, uniform
 
 from diffcredit.credit import estimate
 from diffcredit.errors import UserError
 from diffcredit.testing.games import additive, brute_force_shapley, learning, noisy
-from diffcredit.validation.convergence import convergence, convergence_section, counts_of
 from diffcredit.validation.statistics import linear_datamodeling_score
+from diffcredit.validation.statistics.convergence import convergence_curves, prefix_counts
 
 N = 10
 
@@ -23,19 +23,19 @@ def credits(game, method, rows):
 
 
 def test_counts_grow_evenly_from_half_the_contributors_to_all_evaluations():
-    counts = counts_of(20, 500)
+    counts = prefix_counts(20, 500)
     assert (counts[0], counts[-1], len(counts)) == (10, 500, 10)
     assert np.diff(np.log(counts)) == pytest.approx(np.log(50) / 9, abs=0.06)
-    assert counts_of(20, 12) == (10, 11, 12)
-    assert counts_of(20, 4) == (4,)
+    assert prefix_counts(20, 12) == (10, 11, 12)
+    assert prefix_counts(20, 4) == (4,)
 
 
 def test_scores_are_those_of_the_first_evaluations():
     game, retrained = noisy_game(), noisy_game(seed=1, recipe="from_scratch", method="from_scratch")
     truths = [truth_of(noisy(learning(N, 2), 0.02, 3), N, 40, share, seeds=2) for share in (0.3, 0.5)]
-    result = convergence([game], truths, retrained, ["unshrunk"])
+    result = convergence_curves([game], truths, retrained, ["unshrunk"])
     final, reference = credits(game, "unshrunk", slice(None)), credits(retrained, "unshrunk", slice(None))
-    assert [each.evaluations for each in result.scores] == [m for m in counts_of(N, 120) if m >= 14]
+    assert [each.evaluations for each in result.scores] == [m for m in prefix_counts(N, 120) if m >= 14]
     for each in result.scores:
         own = credits(game, "unshrunk", slice(each.evaluations))
         for truth in truths:
@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_first_evaluations():
 
 def test_the_range_is_over_disjoint_stretches():
     game, truth = noisy_game(), truth_of(learning(N, 2), N)
-    for each in convergence([game], [truth], estimators=["kernelshap"]).scores:
+    for each in convergence_curves([game], [truth], estimators=["kernelshap"]).scores:
         m = each.evaluations
         scores = [
             linear_datamodeling_score(
@@ -68,7 +68,7 @@ def test_the_range_is_over_disjoint_stretches():
 
 def test_an_additive_game_without_noise_is_known_from_the_start():
     weights = np.random.default_rng(0).normal(size=N)
-    result = convergence(
+    result = convergence_curves(
         [recipe_game(additive(weights), uniform(N, 80))], [truth_of(additive(weights), N)], None, ["unshrunk"]
     )
     assert result.scores
@@ -81,7 +81,7 @@ def test_more_evaluations_come_closer_to_the_true_values():
     game = learning(N, 2)
     exact = recipe_game(game, uniform(N, 1000), recipe="from_scratch")
     assert stats.pearsonr(credits(exact, "unshrunk", slice(None)), brute_force_shapley(game, N)).statistic > 0.999
-    result = convergence([noisy_game(600)], [truth_of(game, N)], exact, ["kernelshap"])
+    result = convergence_curves([noisy_game(600)], [truth_of(game, N)], exact, ["kernelshap"])
     scores = [each.with_retrained for each in result.scores]
     assert np.mean(scores[:3]) < np.mean(scores[3:6]) < np.mean(scores[-3:])
     assert scores[-1] > 0.95
@@ -90,22 +90,22 @@ def test_more_evaluations_come_closer_to_the_true_values():
 def test_an_estimator_that_refuses_a_prefix_is_left_out_there():
     """kernelshap needs n − 1 = 9 different coalitions."""
     game = noisy_game(40)
-    result = convergence([game], [truth_of(learning(N, 2), N)], None, ["shapley", "kernelshap", "permutation"])
+    result = convergence_curves([game], [truth_of(learning(N, 2), N)], None, ["shapley", "kernelshap", "permutation"])
     assert min(each.evaluations for each in result.of("sparsified", "kernelshap")) >= 9
     assert min(each.evaluations for each in result.of("sparsified", "shapley")) < 9
     assert result.of("sparsified", "permutation") == ()
     told = {each.what: each for each in result.left_out}
-    assert told["sparsified, kernelshap"].evaluations == tuple(m for m in counts_of(N, 40) if m < 9)
+    assert told["sparsified, kernelshap"].evaluations == tuple(m for m in prefix_counts(N, 40) if m < 9)
     assert "kernelshap needs 9 different coalitions, 1 more" in told["sparsified, kernelshap"].reason
     assert told["sparsified, permutation"].evaluations == ()
-    rows = convergence_section({"IS": result}).tables[1].rows
+    rows = section_of("convergence", {"IS": result}).tables[1].rows
     assert ("IS", "sparsified, kernelshap", "5, 6, 8", told["sparsified, kernelshap"].reason) in rows
 
 
 def test_what_is_lacking_is_said():
     game = noisy_game(40)
     few, enough = truth_of(learning(N, 2), N, 9, 0.3), truth_of(learning(N, 2), N, 10)
-    result = convergence([game], [few, enough], replace(game, empty=(), recipe="from_scratch"), ["shapley"])
+    result = convergence_curves([game], [few, enough], replace(game, empty=(), recipe="from_scratch"), ["shapley"])
     assert result.shares == (0.5,)
     share, reference, *_ = result.left_out
     assert (share.what, share.reason) == ("LDS at share 0.3", "9 truth coalitions; at least 10 are needed")
@@ -113,38 +113,40 @@ def test_what_is_lacking_is_said():
     assert reference.reason.startswith("empty: no value")
     assert np.isnan([each.with_retrained for each in result.scores]).all()
     nothing = replace(game, coalitions=game.coalitions[:0], values=game.values[:0], recipe="none")
-    assert {each.what for each in convergence([nothing], [enough]).left_out} == {
+    assert {each.what for each in convergence_curves([nothing], [enough]).left_out} == {
         f"none, {estimator}" for estimator in ("shapley", "kernelshap", "unshrunk", "banzhaf")
     }
-    assert "no estimator accepts" in convergence_section({"IS": convergence([nothing], [enough])}).summary[0]
+    assert (
+        "no estimator accepts" in section_of("convergence", {"IS": convergence_curves([nothing], [enough])}).summary[0]
+    )
     with pytest.raises(UserError, match="no recipe has evaluations"):
-        convergence([], [enough])
+        convergence_curves([], [enough])
 
 
 def test_without_truth_the_credits_still_settle():
-    result = convergence([noisy_game(60)], [], None, ["unshrunk"])
+    result = convergence_curves([noisy_game(60)], [], None, ["unshrunk"])
     assert result.middle is None
     assert result.scores[-1].with_final == pytest.approx(1)
-    section = convergence_section({"IS": result})
+    section = section_of("convergence", {"IS": result})
     assert "no truth coalitions" in section.summary[0]
     assert [figure.name for figure in section.figures] == ["correlation-with-final"]
 
 
 def test_a_constant_property_has_no_lds():
     game = recipe_game(additive(np.zeros(N), 3.0), uniform(N, 60))
-    result = convergence([game], [truth_of(additive(np.zeros(N), 3.0), N)], None, ["unshrunk", "banzhaf"])
+    result = convergence_curves([game], [truth_of(additive(np.zeros(N), 3.0), N)], None, ["unshrunk", "banzhaf"])
     assert result.scores
     assert np.isnan([each.lds[0.5].value for each in result.scores]).all()
     assert np.isnan([each.with_final for each in result.scores]).all()
-    assert "not defined" in convergence_section({"IS": result}).summary[0]
+    assert "not defined" in section_of("convergence", {"IS": result}).summary[0]
 
 
 def test_the_summary_says_from_when_on_the_lds_stays():
-    result = convergence([noisy_game(300, 0.1)], [truth_of(learning(N, 2), N)], None, ["kernelshap"])
+    result = convergence_curves([noisy_game(300, 0.1)], [truth_of(learning(N, 2), N)], None, ["kernelshap"])
     lds = {each.evaluations: each.lds[0.5].value for each in result.scores}
     settled = min(m for m in lds if all(abs(lds[k] - lds[300]) <= 0.05 for k in lds if k >= m))
     assert settled not in (min(lds), 300)
-    sentence = convergence_section({"IS": result}).summary[0]
+    sentence = section_of("convergence", {"IS": result}).summary[0]
     assert f"an LDS of {lds[300]:.2f} (" in sentence
     assert sentence.endswith(f"within 0.05 of that from {settled} evaluations on.")
 
@@ -153,10 +155,10 @@ def test_the_section_has_a_row_for_every_score():
     games = [noisy_game(60), noisy_game(40, seed=2, recipe="from_scratch", method="from_scratch")]
     truths = [truth_of(learning(N, 2), N, 20, share) for share in (0.3, 0.5)]
     results = {
-        "IS": convergence(games, truths, games[1], ["kernelshap", "unshrunk"]),
-        "entropy": convergence(games, truths[:1], None, ["kernelshap"]),
+        "IS": convergence_curves(games, truths, games[1], ["kernelshap", "unshrunk"]),
+        "entropy": convergence_curves(games, truths[:1], None, ["kernelshap"]),
     }
-    section = convergence_section(results)
+    section = section_of("convergence", results)
     assert all(len(row) == len(table.columns) for table in section.tables for row in table.rows)
     table = section.tables[0]
     assert len(table.rows) == sum(len(result.scores) for result in results.values())

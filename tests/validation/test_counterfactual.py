@@ -4,24 +4,24 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy.stats import t, ttest_ind
+from tests.validation.made_up import section_of
 
 from diffcredit.errors import UserError
-from diffcredit.validation.counterfactual import (
+from diffcredit.validation.presentation.photographs import same_noises
+from diffcredit.validation.statistics.counterfactual import (
     ACTIONS,
     RANDOM,
-    Noise,
+    TrainingNoise,
     best_of_categories,
-    counterfactual,
+    compare_removals,
     counterfactual_coalitions,
-    counterfactual_section,
     pooled_noise,
     random_removals,
     relative_change,
     removals,
     share_count,
 )
-from diffcredit.validation.photographs import same_noises
-from diffcredit.validation.records import Contender
+from diffcredit.validation.statistics.records import Contender
 
 TEN, TWENTY, FORTY, SIXTY = ACTIONS
 
@@ -110,14 +110,14 @@ def test_the_noise_is_pooled_within_coalitions():
 
 
 def test_the_relative_change_of_a_negative_value_keeps_its_direction():
-    change = relative_change([-10.0, -10.1, -9.9], [-8.0, -8.1, -7.9], Noise(0.01, 4, 2))
+    change = relative_change([-10.0, -10.1, -9.9], [-8.0, -8.1, -7.9], TrainingNoise(0.01, 4, 2))
     assert change.relative
     assert change.estimate.value == pytest.approx(0.2)
     assert change.estimate.low < 0.2 < change.estimate.high
 
 
 def test_the_interval_is_the_delta_methods_with_the_pooled_noise():
-    change = relative_change([9.0, 11.0], [8.0, 9.0, 8.5], Noise(0.25, 12, 9))
+    change = relative_change([9.0, 11.0], [8.0, 9.0, 8.5], TrainingNoise(0.25, 12, 9))
     # (A − B)/B = A/B − 1: d = dA/B − A/B² dB
     variance = 0.25 / 3 / 10**2 + (8.5 / 10**2) ** 2 * 0.25 / 2
     half = t.ppf(0.975, 12) * np.sqrt(variance)
@@ -127,10 +127,10 @@ def test_the_interval_is_the_delta_methods_with_the_pooled_noise():
 def test_rankings_have_a_spread_of_their_own():
     """With little noise the interval is Student's over rankings."""
     after = np.array([8.0, 9.0, 8.5, 8.7])
-    change = relative_change([10.0, 10.0], after, Noise(1e-12, 20, 20), rankings=True)
+    change = relative_change([10.0, 10.0], after, TrainingNoise(1e-12, 20, 20), rankings=True)
     sem = after.std(ddof=1) / 2
     assert change.estimate.high - change.estimate.value == pytest.approx(3.18244630528 * sem / 10, rel=1e-6)
-    alone = relative_change([10.0, 10.0], [8.0], Noise(1e-12, 20, 20), rankings=True)
+    alone = relative_change([10.0, 10.0], [8.0], TrainingNoise(1e-12, 20, 20), rankings=True)
     assert np.isnan(alone.estimate.low)
 
 
@@ -149,11 +149,10 @@ def test_what_is_not_told_apart_from_zero_changes_in_its_own_unit():
     assert change.estimate.value == pytest.approx(3.5)
     assert (change.estimate.low, change.estimate.high) == pytest.approx((expected.low, expected.high))
     assert not relative_change([0.0], [1.0], pooled_noise([])).relative
-    assert not relative_change([0.0, 0.0], [1.0, 1.0], Noise(0.0, 2, 2)).relative
+    assert not relative_change([0.0, 0.0], [1.0, 1.0], TrainingNoise(0.0, 2, 2)).relative
 
 
-@pytest.mark.parametrize("seeds", [2, 3])
-@pytest.mark.parametrize("noise", [0.02, 0.2])
+@pytest.mark.parametrize(("seeds", "noise"), [(2, 0.2), (3, 0.02)])
 def test_intervals_cover(seeds, noise):
     generator = np.random.default_rng(seeds)
     covered, count = 0, 0
@@ -185,7 +184,7 @@ def test_effects_equal_the_planted_ones():
     rows = counterfactual_coalitions(methods, draws=6, seed=1)
     assert rows[0].all()
     assert len({text(row) for row in rows}) == len(rows)
-    result = counterfactual(methods, game(rows), higher_is_better=True, draws=6, seed=1)
+    result = compare_removals(methods, game(rows), higher_is_better=True, draws=6, seed=1)
     full = LEVEL + 7
     planted = {
         ("ours", TEN): -4 / full,
@@ -213,12 +212,13 @@ def test_effects_equal_the_planted_ones():
 def test_the_difference_of_equal_rankings_is_none_at_all():
     methods = [contender("ours", CREDITS), contender("scaled", 2 * CREDITS)]
     rows = counterfactual_coalitions(methods, draws=0)
-    result = counterfactual(methods, game(rows, noise=1.0), higher_is_better=True, draws=0)
+    result = compare_removals(methods, game(rows, noise=1.0), higher_is_better=True, draws=0)
     differences = [effect.from_first for effect in result.effects if effect.method == "scaled"]
     assert len(differences) == 4
     assert all((d.value, d.low, d.high) == (0, 0, 0) for d in differences)
 
 
+@pytest.mark.slow
 def test_differences_from_a_common_before_cover():
     methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
     rows = counterfactual_coalitions(methods, draws=0)
@@ -226,7 +226,7 @@ def test_differences_from_a_common_before_cover():
     gap = (truth[text(removals(CREDITS[::-1])[TWENTY.name])] - truth[text(removals(CREDITS)[TWENTY.name])]) / 27
     covered = 0
     for seed in range(300):
-        result = counterfactual(methods, game(rows, noise=0.7, seed=seed), higher_is_better=True, draws=0)
+        result = compare_removals(methods, game(rows, noise=0.7, seed=seed), higher_is_better=True, draws=0)
         found = result.of("other", TWENTY).from_first
         covered += found.low <= gap <= found.high
     assert 0.90 < covered / 300 < 0.995  # three standard errors about 0.95
@@ -236,7 +236,7 @@ def test_the_noise_before_enters_a_difference_through_the_scale_alone():
     methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
     ours, other = (text(removals(c)[TEN.name]) for c in (CREDITS, CREDITS[::-1]))
     values = {"1" * 10: [10.0, 10.3, 9.7], ours: [5.9, 6.1], other: [9.0, 9.0]}
-    result = counterfactual(methods, values, higher_is_better=True, draws=0)
+    result = compare_removals(methods, values, higher_is_better=True, draws=0)
     found = result.of("other", TEN).from_first
     noise = (0.18 + 0.02) / 4  # squares over 2 + 1 + 1 degrees of freedom
     assert (result.noise.variance, result.noise.freedom) == (pytest.approx(noise), 4)
@@ -249,7 +249,7 @@ def test_models_of_other_coalitions_do_not_enter_the_noise():
     methods = [contender("ours", CREDITS)]
     values = game(counterfactual_coalitions(methods, draws=0), noise=0.1)
     other = {"0101010101": [0.0, 1e6]}
-    alone, both = (counterfactual(methods, some, higher_is_better=True, draws=0) for some in (values, values | other))
+    alone, both = (compare_removals(methods, some, higher_is_better=True, draws=0) for some in (values, values | other))
     assert alone.noise == both.noise
     assert alone.noise.coalitions == 5
 
@@ -258,7 +258,7 @@ def test_a_coalition_of_one_seed_has_the_interval_of_the_others_noise():
     methods = [contender("ours", CREDITS)]
     values = game(counterfactual_coalitions(methods, draws=0), seeds=2, noise=0.1)
     key = text(removals(CREDITS)[TWENTY.name])
-    result = counterfactual(methods, values | {key: values[key][:1]}, higher_is_better=True, draws=0)
+    result = compare_removals(methods, values | {key: values[key][:1]}, higher_is_better=True, draws=0)
     one, two = (result.of("ours", action).change.estimate for action in (TWENTY, TEN))
     assert one.high - one.low > 1.1 * (two.high - two.low)
 
@@ -267,17 +267,17 @@ def test_what_has_no_retrained_model_is_left_out_and_named():
     methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
     values = game(counterfactual_coalitions(methods, draws=0))
     del values[text(removals(CREDITS)[TEN.name])]
-    result = counterfactual(methods, values, higher_is_better=True, draws=0)
-    assert result.lacking == ("ours, without the top 10 %",)
+    result = compare_removals(methods, values, higher_is_better=True, draws=0)
+    assert result.missing == ("ours, without the top 10 %",)
     assert result.of("ours", TEN) is None
     assert result.of("other", TEN).from_first is None
     assert "no retrained model for ours, without the top 10 %" in " ".join(
-        counterfactual_section({"F": result}).caveats
+        section_of("counterfactual", {"F": result}).caveats
     )
     with pytest.raises(UserError, match="no model retrained on all"):
-        counterfactual(methods, {}, higher_is_better=True, draws=0)
+        compare_removals(methods, {}, higher_is_better=True, draws=0)
     with pytest.raises(UserError, match="0 of its coalitions"):
-        counterfactual(methods, {"1" * 10: [1.0]}, higher_is_better=True, draws=0)
+        compare_removals(methods, {"1" * 10: [1.0]}, higher_is_better=True, draws=0)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,9 @@ def test_values_that_are_none_are_refused():
     methods = [contender("ours", CREDITS)]
     values = game(counterfactual_coalitions(methods, draws=0))
     with pytest.raises(UserError, match="values of ours, without the top 10 %"):
-        counterfactual(methods, values | {text(removals(CREDITS)[TEN.name]): [np.nan]}, higher_is_better=True, draws=0)
+        compare_removals(
+            methods, values | {text(removals(CREDITS)[TEN.name]): [np.nan]}, higher_is_better=True, draws=0
+        )
 
 
 @pytest.mark.parametrize(("better", "sign"), [(True, 1.0), (False, -1.0)])
@@ -306,9 +308,9 @@ def test_the_section_tells_what_happened(better, sign):
     methods = [contender("ours", CREDITS), contender("backwards", -CREDITS)]
     rows = counterfactual_coalitions(methods, draws=8)
     values = {key: 100 + sign * (value - 27) for key, value in game(rows).items()}
-    result = counterfactual(methods, values, higher_is_better=better, draws=8)
+    result = compare_removals(methods, values, higher_is_better=better, draws=8)
     photograph = same_noises("p", "t", {"a": np.zeros((1, 8, 8, 3), np.uint8)})
-    section = counterfactual_section({"Quality": result}, [photograph])
+    section = section_of("counterfactual", {"Quality": result}, [photograph])
     summary = " ".join(section.summary)
     verb = "falls" if better else "rises"
     assert f"Quality: retrained without the top 20 % (2 of 10) by ours, F {verb} by 7.0 % (" in summary
@@ -340,14 +342,14 @@ def test_the_summary_gives_the_interval_in_the_direction_told():
     for values, verb in ((after, "falls"), (20 - after, "rises")):
         half = 10 * t.ppf(0.975, 5) * np.sqrt(noise * (1 / 4 + (values.mean() / 10) ** 2 / 3))
         given = {"1" * 10: [10.0, 10.0, 10.0], key: values}
-        section = counterfactual_section({"F": counterfactual(methods, given, higher_is_better=True, draws=0)})
+        section = section_of("counterfactual", {"F": compare_removals(methods, given, higher_is_better=True, draws=0)})
         assert f"F {verb} by 14.5 % ({14.5 - half:.1f} to {14.5 + half:.1f})." in section.summary[0]
 
 
 def test_a_better_rival_is_called_stronger():
     methods = [contender("ours", -CREDITS), contender("rival", CREDITS)]
     values = game(counterfactual_coalitions(methods, draws=0))
-    section = counterfactual_section({"F": counterfactual(methods, values, higher_is_better=True, draws=0)})
+    section = section_of("counterfactual", {"F": compare_removals(methods, values, higher_is_better=True, draws=0)})
     assert {row[5] for row in section.tables[0].rows if row[2] == "rival"} == {"stronger"}
     assert "F, without the top 20 %, stronger: rival." in section.summary
 
@@ -355,10 +357,10 @@ def test_a_better_rival_is_called_stronger():
 def test_a_constant_property_and_one_about_zero_make_a_section():
     methods = [contender("ours", CREDITS), contender("other", CREDITS[::-1])]
     rows = counterfactual_coalitions(methods, draws=2)
-    constant = counterfactual(methods, {text(r): [5.0, 5.0] for r in rows}, higher_is_better=True, draws=2)
-    zero = counterfactual(methods, {text(r): [-1.0, 1.0] for r in rows}, higher_is_better=True, draws=2)
-    single = counterfactual(methods, {text(r): [float(r.sum())] for r in rows}, higher_is_better=True, draws=2)
-    section = counterfactual_section({"Constant": constant, "Zero": zero, "Single": single})
+    constant = compare_removals(methods, {text(r): [5.0, 5.0] for r in rows}, higher_is_better=True, draws=2)
+    zero = compare_removals(methods, {text(r): [-1.0, 1.0] for r in rows}, higher_is_better=True, draws=2)
+    single = compare_removals(methods, {text(r): [float(r.sum())] for r in rows}, higher_is_better=True, draws=2)
+    section = section_of("counterfactual", {"Constant": constant, "Zero": zero, "Single": single})
     summary = " ".join(section.summary)
     assert "Constant: retrained without the top 20 % (2 of 10) by ours, F does not change" in summary
     assert "Single: retrained without the top 20 % (2 of 10) by ours, F falls by 20.0 % (interval not known)" in summary
@@ -371,7 +373,7 @@ def test_a_constant_property_and_one_about_zero_make_a_section():
     assert any("not in per cent for Zero" in caveat for caveat in section.caveats)
     assert any("one seed" in caveat for caveat in section.caveats)
     with pytest.raises(UserError, match="0 properties"):
-        counterfactual_section({})
+        section_of("counterfactual", {})
 
 
 # --- who is compared

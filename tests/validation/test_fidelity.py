@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.validation.made_up import inner_coalitions, recipe_game, uniform
+from tests.validation.made_up import inner_coalitions, recipe_game, section_of, uniform
 
 from diffcredit.credit import estimate
 from diffcredit.errors import UserError
 from diffcredit.testing.games import additive, brute_force_shapley, learning, noisy, random_game
-from diffcredit.validation.fidelity import fidelity, fidelity_section, recommended_steps
+from diffcredit.validation.parts.fidelity import WANTED
+from diffcredit.validation.statistics.fidelity import compare_with_retraining, recommended_steps
 
 N, TAU = 12, 400.0
 STEPS = tuple(range(100, 2001, 50))
@@ -43,7 +44,7 @@ def tuned(steps=STEPS, ratio=3.0, m=80):
 
 def test_fidelity_rises_with_the_steps_as_its_closed_form():
     games, truth, gap = tuned()
-    result = fidelity(games[::-1], truth, "unshrunk")
+    result = compare_with_retraining(games[::-1], truth, "unshrunk")
     assert [row.steps for row in result.recipes] == list(STEPS)
     for row in result.recipes:
         left = np.exp(-row.steps / TAU)
@@ -60,20 +61,23 @@ def test_fidelity_rises_with_the_steps_as_its_closed_form():
 def test_recommended_steps_are_those_of_the_closed_form(wanted):
     """1/√(1 + 9·exp(−2k/τ)) = w at k = τ·log(3/√(1/w² − 1)); with steps 50 apart, at most a few too many."""
     games, truth, _ = tuned()
-    found = recommended_steps(fidelity(games, truth, "unshrunk"), "sparsified", wanted)
+    result = compare_with_retraining(games, truth, "unshrunk")
+    found = recommended_steps(result, "sparsified", wanted)
     exact = TAU * np.log(3 / (1 / wanted**2 - 1) ** 0.5)
     assert exact - 1 <= found.steps <= exact + 5
-    assert f"{found.steps} steps" in found.sentence
+    if wanted == WANTED:
+        assert f"{found.steps} steps are expected" in section_of("fidelity", {"F": result}).tables[2].rows[0][-1]
 
 
 def test_steps_that_do_not_reach_what_is_wanted():
     games, truth, _ = tuned(steps=(100, 200))
-    result = fidelity(games, truth)
+    result = compare_with_retraining(games, truth)
     found = recommended_steps(result, "sparsified", 0.9)
     assert found.steps is None
     highest = (1 + 9 * np.exp(-400 / TAU)) ** -0.5
-    assert "up to 200 steps" in found.sentence
-    assert f"{highest:.2f}" in found.sentence
+    (row,) = section_of("fidelity", {"F": result}).tables[2].rows
+    assert "none of up to 200 steps" in row[-1]
+    assert f"{highest:.2f}" in row[-1]
     assert recommended_steps(result, "sparsified", 0.1).steps == 100
     assert recommended_steps(result, "soup", 0.1).steps is None
     with pytest.raises(UserError, match=r"wanted correlation: 1\.5"):
@@ -91,7 +95,7 @@ def test_the_bound_of_the_credits_holds(seed, scale):
     n = 5
     base, gap = random_game(n, seed), random_game(n, seed + 1)
     truth = exhaustive(base, n, recipe="from_scratch", method="from_scratch")
-    result = fidelity([exhaustive(lambda x: base(x) + scale * gap(x), n)], truth, "exact")
+    result = compare_with_retraining([exhaustive(lambda x: base(x) + scale * gap(x), n)], truth, "exact")
     credits = result.recipes[0].credits
     everything = np.concatenate([gap(inner_coalitions(n)), gap(np.zeros((1, n), bool)), gap(np.ones((1, n), bool))])
     assert credits.distance == pytest.approx(scale * np.linalg.norm(brute_force_shapley(gap, n)))
@@ -105,7 +109,7 @@ def test_a_gap_that_is_one_contributors():
     base = random_game(n)
     truth = exhaustive(base, n, recipe="from_scratch", method="from_scratch")
     shifted = exhaustive(lambda x: base(x) + np.where(x[:, 0], 3.0, -3.0), n)
-    credits = fidelity([shifted], truth, "exact").recipes[0].credits
+    credits = compare_with_retraining([shifted], truth, "exact").recipes[0].credits
     assert credits.distance == pytest.approx(6)
     assert credits.bound == pytest.approx(6 * 5**0.5)
 
@@ -117,7 +121,7 @@ def test_credits_are_compared_from_all_evaluations_of_each():
     one, other = (
         estimate(g.coalitions, g.values, empty=g.empty, full=g.full, method="unshrunk").values for g in (game, truth)
     )
-    row = fidelity([game], truth, "unshrunk").recipes[0]
+    row = compare_with_retraining([game], truth, "unshrunk").recipes[0]
     assert len(row.values) == 60
     assert row.credits.pearson == pytest.approx(stats.pearsonr(one, other).statistic)
     assert row.credits.spearman == pytest.approx(stats.spearmanr(one, other).statistic)
@@ -136,7 +140,7 @@ def test_the_truths_own_noise_is_told_from_replicates():
         noisy(additive(weights), 1.0), np.concatenate([rows, rows]), recipe="from_scratch", method="from_scratch"
     )
     once = recipe_game(noisy(additive(weights), 1.0, seed=1), rows, recipe="once")
-    result = fidelity([recipe_game(additive(weights), rows), once], truth, "unshrunk")
+    result = compare_with_retraining([recipe_game(additive(weights), rows), once], truth, "unshrunk")
     assert result.ceiling.coalitions == m
     assert result.ceiling.size_adjusted.value == pytest.approx(0.5, abs=0.04)
     exact, tried = result.recipes
@@ -148,15 +152,18 @@ def test_the_truths_own_noise_is_told_from_replicates():
 
 def test_few_replicates_tell_no_ceiling():
     games, truth, _ = tuned(steps=(100,))
-    assert fidelity(games, truth).ceiling is None
-    assert np.isnan(fidelity(games, truth).recipes[0].attainable)
-    assert fidelity(games, truth).recipes[0].freed_of_noise == fidelity(games, truth).recipes[0].size_adjusted.value
+    assert compare_with_retraining(games, truth).ceiling is None
+    assert np.isnan(compare_with_retraining(games, truth).recipes[0].attainable)
+    assert (
+        compare_with_retraining(games, truth).recipes[0].freed_of_noise
+        == compare_with_retraining(games, truth).recipes[0].size_adjusted.value
+    )
 
 
 def test_methods_stay_together():
     games, truth, _ = tuned(steps=(100, 200))
     others = [replace(games[0], recipe="soup", method="soup", steps=None), replace(games[1], method="lora", recipe="l")]
-    result = fidelity([games[1], *others, games[0], truth], truth)
+    result = compare_with_retraining([games[1], *others, games[0], truth], truth)
     assert [row.recipe for row in result.recipes] == ["tuned-100", "tuned-200", "soup", "l"]
     assert result.methods == ("sparsified", "soup", "lora")  # as they come
 
@@ -164,7 +171,7 @@ def test_methods_stay_together():
 def test_a_recipe_that_shares_too_little_keeps_its_row():
     games, truth, _ = tuned(steps=(100,))
     short = replace(games[0], recipe="short", coalitions=truth.coalitions[:9], values=truth.values[:9])
-    lines = {row.recipe: row for row in fidelity([*games, short], truth).recipes}
+    lines = {row.recipe: row for row in compare_with_retraining([*games, short], truth).recipes}
     assert lines["short"].note == "shares 9 coalitions with from_scratch; at least 10 are needed"
     assert np.isnan(lines["short"].pearson.value)
     assert lines["tuned-100"].note == ""
@@ -173,34 +180,36 @@ def test_a_recipe_that_shares_too_little_keeps_its_row():
 def test_credits_that_cannot_be_estimated_leave_a_note():
     games, truth, _ = tuned(steps=(100,))
     few = replace(games[0], recipe="few", coalitions=truth.coalitions[:12], values=truth.values[:12])
-    row = fidelity([few], truth, "unshrunk").recipes[0]
+    row = compare_with_retraining([few], truth, "unshrunk").recipes[0]
     assert row.credits is None
     assert "no credits: few: 12 evaluations of 12 contributors" in row.note
     assert np.isfinite(row.pearson.value)
-    no_endpoint = fidelity(games, replace(truth, empty=()), "shapley").recipes[0]
+    no_endpoint = compare_with_retraining(games, replace(truth, empty=()), "shapley").recipes[0]
     assert "no credits: from_scratch: empty" in no_endpoint.note
 
 
 def test_a_constant_property_has_no_correlation():
     games, truth, _ = tuned(steps=(100, 200))
-    result = fidelity([replace(game, values=np.ones(80), empty=(1.0,), full=(1.0,)) for game in games], truth)
+    result = compare_with_retraining(
+        [replace(game, values=np.ones(80), empty=(1.0,), full=(1.0,)) for game in games], truth
+    )
     row = result.recipes[0]
     assert np.isnan([row.pearson.value, row.spearman.value, row.size_adjusted.value, row.freed_of_noise]).all()
     assert "constant over the coalitions of tuned-100" in row.note
     assert recommended_steps(result, "sparsified", 0.9).steps is None
-    section = fidelity_section({"IS": result})
+    section = section_of("fidelity", {"IS": result})
     assert any("constant" in sentence for sentence in section.summary)
 
 
 def test_what_cannot_be_compared_is_refused():
     games, truth, _ = tuned(steps=(100,))
     with pytest.raises(UserError, match="no recipe beside 'from_scratch'"):
-        fidelity([truth], truth)
+        compare_with_retraining([truth], truth)
     empty = replace(truth, coalitions=truth.coalitions[:0], values=truth.values[:0])
     with pytest.raises(UserError, match="'from_scratch' has 0 coalitions; at least 10"):
-        fidelity(games, empty)
+        compare_with_retraining(games, empty)
     with pytest.raises(UserError, match="'other' has 6 contributors; expected 12"):
-        fidelity([recipe_game(learning(6), uniform(6, 20), recipe="other")], truth)
+        compare_with_retraining([recipe_game(learning(6), uniform(6, 20), recipe="other")], truth)
 
 
 def test_the_section_shows_every_recipe_of_every_property():
@@ -208,8 +217,8 @@ def test_the_section_shows_every_recipe_of_every_property():
     twice = replace(
         truth, coalitions=np.tile(truth.coalitions, (2, 1)), values=np.tile(truth.values, 2) + np.arange(160) % 7 * 0.01
     )
-    results = {"IS": fidelity(games, truth), "entropy": fidelity(games, twice)}
-    section = fidelity_section(results)
+    results = {"IS": compare_with_retraining(games, truth), "entropy": compare_with_retraining(games, twice)}
+    section = section_of("fidelity", results)
     assert section.part == "fidelity"
     for table in section.tables:
         assert all(len(row) == len(table.columns) for row in table.rows)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from diffcredit.errors import UserError
-from diffcredit.validation.figures import Series, beside, boxes, curves, forest, scatter
-from diffcredit.validation.records import Estimate
+from diffcredit.validation.presentation.figures import Series, beside, boxes, curves, forest, scatter
+from diffcredit.validation.statistics.records import Estimate
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHROMIUM = shutil.which("chromium")

@@ -3,11 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
+from tests.validation.made_up import section_of
 
 from diffcredit.errors import UserError
-from diffcredit.validation.lds import ADDITIVE, REPLICATES, lds, lds_section
-from diffcredit.validation.records import Contender, Estimate, Truth
-from diffcredit.validation.writing import read_section, write_section
+from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
+from diffcredit.validation.presentation.writing import read_section, write_section
+from diffcredit.validation.statistics.datamodeling import compare_lds
+from diffcredit.validation.statistics.records import Contender, Estimate, Truth
 
 N = 12
 BETA = np.random.default_rng(0).standard_normal(N)
@@ -38,7 +40,7 @@ TRUTHS = tuple(truth(share) for share in (0.25, 0.5, 0.75))
 
 @pytest.fixture(scope="module")
 def result():
-    return lds(TRUTHS, CONTENDERS)
+    return compare_lds(TRUTHS, CONTENDERS)
 
 
 def test_scores_are_scipys(result):
@@ -83,12 +85,14 @@ def test_differences_are_against_the_first_or_the_one_named(result):
         assert found[share, "reversed"].verdict == "worse"
         assert found[share, "exact"].verdict == "not told apart"
         assert found[share, "equal"].verdict == "no score"
-    other = {each.contender: each.verdict for each in lds(TRUTHS[:1], CONTENDERS, against="reversed").differences}
+    other = {
+        each.contender: each.verdict for each in compare_lds(TRUTHS[:1], CONTENDERS, against="reversed").differences
+    }
     assert other["exact"] == other["near"] == "better"
 
 
 def test_a_lower_confidence_shortens_every_interval(result):
-    short = lds(TRUTHS, CONTENDERS, confidence=0.5)
+    short = compare_lds(TRUTHS, CONTENDERS, confidence=0.5)
 
     def widths(found):
         estimates = [score.spearman for score in found.scores] + [each.spearman for each in found.differences]
@@ -99,16 +103,16 @@ def test_a_lower_confidence_shortens_every_interval(result):
 
 
 def test_one_seed_has_no_ceiling_of_noise():
-    found = lds([truth(seeds=1)], CONTENDERS)
+    found = compare_lds([truth(seeds=1)], CONTENDERS)
     assert found.ceilings[0].spearman.replicates is None
     assert found.ceilings[0].pearson.split is None
     assert found.scores[0].of_ceiling is None
     assert np.isnan(found.scores[0].over_seeds.low)
-    assert any("one training seed" in sentence for sentence in lds_section({"F": found}).summary)
+    assert any("one training seed" in sentence for sentence in section_of("lds", {"F": found}).summary)
 
 
 def test_a_ceiling_that_may_be_zero_divides_nothing():
-    found = lds([truth(beta=np.zeros(N))], CONTENDERS)
+    found = compare_lds([truth(beta=np.zeros(N))], CONTENDERS)
     assert found.ceilings[0].spearman.split.low < 0
     assert {score.of_ceiling for score in found.scores} == {None}
 
@@ -133,22 +137,22 @@ def changed(values, index, value):
         ([dataclasses.replace(truth(), values=truth().values[:, 0])], CONTENDERS, r"expected \(60, R\)"),
         ([], CONTENDERS, "0 shares of truth and 5 contenders"),
         ([truth()], [], "1 shares of truth and 0 contenders"),
-        ([truth(), truth()], CONTENDERS, "share 0.5 is there twice"),
-        ([truth()], [CONTENDERS[0], CONTENDERS[0]], "contender near is there twice"),
+        ([truth(), truth()], CONTENDERS, "share 0.5 is given twice"),
+        ([truth()], [CONTENDERS[0], CONTENDERS[0]], "contender near is given twice"),
     ],
 )
 def test_refuses_what_does_not_fit(truths, contenders, message):
     with pytest.raises(UserError, match=message):
-        lds(truths, contenders)
+        compare_lds(truths, contenders)
 
 
 def test_against_must_be_a_contender():
     with pytest.raises(UserError, match="against 'nobody'; accepted: near, random ranking, exact, reversed, equal"):
-        lds(TRUTHS, CONTENDERS, against="nobody")
+        compare_lds(TRUTHS, CONTENDERS, against="nobody")
 
 
 def test_section_shows_everybody_best_first_and_the_ceilings(result, tmp_path):
-    section = lds_section({"Diversity": result, "Aesthetics": result})
+    section = section_of("lds", {"Diversity": result, "Aesthetics": result})
     scores, differences, ceilings, details = section.tables
     assert scores.columns[-3:] == ("LDS, share 0.25", "LDS, share 0.5", "LDS, share 0.75")
     mine = [row for row in scores.rows if row[0] == "Aesthetics"]
@@ -168,7 +172,7 @@ def test_section_shows_everybody_best_first_and_the_ceilings(result, tmp_path):
 
 
 def test_summary_says_who_beats_whom(result):
-    section = lds_section({"Diversity": result})
+    section = section_of("lds", {"Diversity": result})
     said = " ".join(section.summary)
     near = next(score for score in result.at(0.5) if score.contender.name == "near").spearman
     assert "near orders 60 held-out coalitions of 50 % of the contributors" in said
@@ -183,7 +187,7 @@ def test_summary_says_who_beats_whom(result):
 def test_summary_names_the_best_baseline_of_each_kind():
     others = (contender("worse", -BETA + 1e-3, "similarity"), contender("wide", BETA + BETA.std(), "similarity"))
     noisy = contender("noisy", BETA + 0.5 * np.random.default_rng(4).standard_normal(N), "similarity")
-    found = lds([truth()], [*CONTENDERS, *others, noisy])
+    found = compare_lds([truth()], [*CONTENDERS, *others, noisy])
     scores = {
         name: spearmanr(truth().coalitions @ credits, truth().values.mean(axis=1)).statistic
         for name, credits in (("wide", BETA + BETA.std()), ("random ranking", SHUFFLED))
@@ -193,31 +197,35 @@ def test_summary_names_the_best_baseline_of_each_kind():
             "-", "−"
         )
     )
-    sentences = [each for each in lds_section({"F": found}).summary if each.startswith("The best baseline of each")]
+    sentences = [
+        each for each in section_of("lds", {"F": found}).summary if each.startswith("The best baseline of each")
+    ]
     assert sentences == [f"The best baseline of each kind, with its LDS: {best}"]
-    assert not any("baseline" in each for each in lds_section({"F": lds([truth()], CONTENDERS[::2][:2])}).summary)
+    assert not any(
+        "baseline" in each for each in section_of("lds", {"F": compare_lds([truth()], CONTENDERS[::2][:2])}).summary
+    )
 
 
 def test_a_property_without_any_score_leaves_the_others_their_figures(result):
     flat = dataclasses.replace(truth(), values=np.full((60, 2), 0.3))
-    section = lds_section({"F": lds([flat], CONTENDERS), "G": result})
+    section = section_of("lds", {"F": compare_lds([flat], CONTENDERS), "G": result})
     assert [figure.title for figure in section.figures] == ["LDS: G"]
     assert "In bold: near" in section.figures[0].caption
 
 
 def test_many_contenders_are_counted_not_listed():
     floors = [contender(f"floor {index}", -BETA) for index in range(9)]
-    said = " ".join(lds_section({"F": lds([truth()], [CONTENDERS[2], *floors])}).summary)
+    said = " ".join(section_of("lds", {"F": compare_lds([truth()], [CONTENDERS[2], *floors])}).summary)
     assert "and 6 more." in said
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_constant_property_is_said_in_words(seeds, tmp_path):
     flat = dataclasses.replace(truth(seeds=seeds), values=np.full((60, seeds), 0.3))
-    found = lds([flat], CONTENDERS)
+    found = compare_lds([flat], CONTENDERS)
     assert all(np.isnan(score.spearman.value) for score in found.scores)
     assert {each.verdict for each in found.differences} == {"no score"}
-    section = lds_section({"Diversity": found})
+    section = section_of("lds", {"Diversity": found})
     assert len(section.summary) == 1
     assert "Diversity: models retrained on 50 % of the contributors all have one value" in section.summary[0]
     assert section.figures == ()
@@ -227,7 +235,7 @@ def test_a_constant_property_is_said_in_words(seeds, tmp_path):
 
 
 def test_a_contender_that_foretells_nothing_can_lead():
-    section = lds_section({"F": lds([truth()], CONTENDERS, against="equal")})
+    section = section_of("lds", {"F": compare_lds([truth()], CONTENDERS, against="equal")})
     assert "equal foretells the same for all" in section.summary[0]
 
 
@@ -236,10 +244,10 @@ def test_seeds_that_do_not_agree_tell_no_ceiling():
     planted = truth(seeds=1)
     noise = 9 * np.random.default_rng(1).normal(size=planted.values.shape)
     both = dataclasses.replace(planted, values=np.hstack([planted.values + noise, planted.values - noise]))
-    found = lds([both], CONTENDERS)
+    found = compare_lds([both], CONTENDERS)
     assert found.ceilings[0].spearman.split.value < 0
     assert found.ceilings[0].spearman.additive.value > 0.5
-    section = lds_section({"F": found})
+    section = section_of("lds", {"F": found})
     (ceilings,) = [sentence for sentence in section.summary if sentence.startswith("Its ceilings")]
     assert "without any error would reach is not known, since two training seeds" in ceilings
     assert "reaches 0." in ceilings
@@ -257,6 +265,8 @@ def test_what_chance_does_to_a_ranking_at_random():
     assert np.std(scores) == pytest.approx(1 / np.sqrt(n - 1), rel=0.1)
     one = truth()
     ours, drawn = contender("ours", BETA), contender("random_ranking", SHUFFLED, "floor")
-    said, unsaid = (" ".join(lds_section({"F": lds([one], some)}).caveats) for some in ([ours, drawn], [ours]))
+    said, unsaid = (
+        " ".join(section_of("lds", {"F": compare_lds([one], some)}).caveats) for some in ([ours, drawn], [ours])
+    )
     assert f"over {N} contributors the score of such has a standard deviation of about {1 / np.sqrt(N - 1):.2f}" in said
     assert "random_ranking" not in unsaid

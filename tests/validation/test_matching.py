@@ -3,7 +3,7 @@ import pytest
 from tests.validation.made_up import recipe_game, uniform
 
 from diffcredit.testing.games import additive
-from diffcredit.validation.matching import replicates_of, shared
+from diffcredit.validation.statistics.games import replicates_of, shared
 
 WEIGHTS = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
 

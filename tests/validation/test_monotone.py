@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-from diffcredit.validation.monotone import first_reaching
+from diffcredit.validation.statistics.monotone import first_reaching
 
 
 def test_between_two_points_it_is_on_the_line():

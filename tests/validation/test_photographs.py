@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from diffcredit.errors import UserError
-from diffcredit.validation.photographs import above_and_below, same_noises
+from diffcredit.validation.presentation.photographs import above_and_below, same_noises
 
 
 def flat(*levels):

@@ -1,24 +1,31 @@
+import ast
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import f_oneway, pearsonr, spearmanr, ttest_1samp
+from scipy.stats import f_oneway, pearsonr, spearmanr, ttest_1samp, ttest_ind
 from scipy.stats import t as student
 
+from diffcredit import validation
 from diffcredit.credit.correlations import jackknifed_correlation, jackknifed_size_adjusted
 from diffcredit.errors import UserError
-from diffcredit.validation.statistics import (
+from diffcredit.validation import statistics
+from diffcredit.validation.statistics.ceilings import (
     additive_predictions,
+    jackknifed_split,
+    mean_over_seeds,
+    replicate_ceiling,
+    replicate_ceiling_interval,
+)
+from diffcredit.validation.statistics.datamodeling import lds, linear_datamodeling_score, predictions
+from diffcredit.validation.statistics.intervals import (
     correlation_interval,
     correlation_with_interval,
     jackknife_interval,
-    jackknifed_split,
-    linear_datamodeling_score,
-    mean_over_seeds,
-    predictions,
-    replicate_ceiling,
-    replicate_ceiling_interval,
+    satterthwaite_estimate,
     seeds_interval,
+    variance_of_mean,
 )
 
 SCIPY = {"spearman": spearmanr, "pearson": pearsonr}
@@ -52,10 +59,31 @@ def test_equal_credits_predict_ties_and_nothing_else():
 
 def test_lds_refuses_what_does_not_fit():
     credits, coalitions, values = table()
-    with pytest.raises(UserError, match=r"expected \(n,\), \(m, n\), \(m,\)"):
+    with pytest.raises(
+        UserError, match=r"credits \(7,\), coalitions \(60, 8\), values \(60,\); expected \(n,\), \(B, n\), and \(B,\)"
+    ):
         linear_datamodeling_score(credits[:-1], coalitions, values)
-    with pytest.raises(UserError, match=r"values\[3\]"):
-        linear_datamodeling_score(credits, coalitions, np.where(np.arange(60) == 3, np.nan, values))
+    for shape in ((60, 1, 1), (59,), (60, 0)):
+        with pytest.raises(UserError, match=r"expected \(n,\), \(B, n\), and \(B,\) or \(B, R\)"):
+            lds(credits, coalitions, np.zeros(shape))
+    with pytest.raises(UserError, match=r"LDS: values\[3\] is not a finite number"):
+        lds(credits, coalitions, np.where(np.arange(60) == 3, np.nan, values))
+    with pytest.raises(UserError, match=r"LDS: values\[2, 1\] is not a finite number"):
+        lds(credits, coalitions, np.where(np.arange(120).reshape(60, 2) == 5, np.inf, 1.0))
+
+
+def test_lds_takes_lists_and_averages_seeds():
+    credits, coalitions, values = table()
+    seeds = np.stack([values, values + np.random.default_rng(3).normal(size=60)], axis=1)
+    found = lds(credits.tolist(), coalitions.astype(int).tolist(), seeds.tolist())
+    expected = spearmanr(coalitions @ credits, seeds.mean(axis=1)).statistic
+    assert found.value == float(found) == pytest.approx(expected)
+    assert found.low < found.value < found.high
+    assert found.high - found.low < np.ptp([*vars(lds(credits, coalitions, seeds, confidence=0.99)).values()][1:])
+    assert linear_datamodeling_score(credits, coalitions, seeds) == found.value
+    few = lds(credits, coalitions[:9], seeds[:9])
+    assert few.value == pytest.approx(spearmanr(coalitions[:9] @ credits, seeds[:9].mean(axis=1)).statistic)
+    assert np.isnan([few.low, few.high]).all()
 
 
 def without(array, row):
@@ -112,8 +140,13 @@ def skewed(generator, m):
     return generator.exponential(size=m) - 1
 
 
-@pytest.mark.parametrize(("m", "rho"), [(12, 0.6), (20, 0.0), (20, 0.9), (60, 0.6)])
-@pytest.mark.parametrize("draw", [lambda g, m: g.normal(size=m), skewed])
+def normal(generator, m):
+    return generator.normal(size=m)
+
+
+@pytest.mark.parametrize(
+    ("m", "rho", "draw"), [(12, 0.6, normal), (20, 0.0, normal), (20, 0.9, skewed), (60, 0.6, skewed)]
+)
 def test_intervals_over_rows_cover_with_sizes_taken_out_too(m, rho, draw):
     """The correlation of x with ρx + √(1−ρ²)e is ρ, whatever the distributions. Of 400 draws, 95 % come out between
     92.8 and 97.2 % nineteen times out of twenty; skewed values at 20 rows are allowed a little less."""
@@ -138,6 +171,7 @@ def test_jackknife_of_a_mean_is_its_standard_error():
     assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half))
 
 
+@pytest.mark.slow
 def test_interval_of_a_difference_covers_and_is_shorter_where_predictions_agree():
     """Two predictions as good as each other: a difference of 0."""
     generator, widths = np.random.default_rng(3), []
@@ -197,6 +231,7 @@ def test_replicate_ceiling_is_what_values_without_noise_reach(kind, seeds):
         assert replicate_ceiling(np.array([split]), seeds, kind)[0] == pytest.approx(np.sqrt(intraclass), abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["spearman", "pearson"])
 def test_interval_of_the_replicate_ceiling_covers(kind):
     generator, hits = np.random.default_rng(6), []
@@ -242,3 +277,42 @@ def test_additive_predictions_where_nothing_can_be_learnt():
     coalitions = half_coalitions(6, 20, generator)
     assert np.ptp(additive_predictions(coalitions, np.ones(20))) == 0
     assert np.ptp(additive_predictions(np.tile(coalitions[:1], (20, 1)), generator.standard_normal(20))) == 0
+
+
+def welch(value, parts, **confidence):
+    return satterthwaite_estimate(value, [variance_of_mean(*part) for part in parts], **confidence)
+
+
+def test_the_difference_of_two_means_is_welchs():
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(3, 1, 5), generator.normal(1, 4, 9)
+    found = welch(float(x.mean() - y.mean()), [(1, x), (-1, y)], confidence=0.9)
+    expected = ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_one_mean_is_students_and_weights_scale():
+    x = np.array([1.0, 4.0, 2.0, 7.0])
+    low, high = student.interval(0.95, 3, loc=x.mean(), scale=x.std(ddof=1) / 2)
+    found = welch(float(10 * x.mean()), [(10, x)])
+    assert (found.low, found.high) == pytest.approx((10 * low, 10 * high))
+
+
+def test_a_sample_of_one_gives_no_bounds_and_equal_values_no_width():
+    found = welch(2.0, [(1, np.array([1.0, 2.0])), (1, np.array([1.0]))])
+    assert found.value == 2
+    assert np.isnan([found.low, found.high]).all()
+    found = welch(2.0, [(1, np.full(3, 2.0))])
+    assert (found.low, found.high) == (2, 2)
+
+
+def test_statistics_import_numbers_alone():
+    """Anybody's numbers need no study: neither torch nor a ledger."""
+    allowed = ("diffcredit.credit", "diffcredit.coalitions", "diffcredit.errors", "diffcredit.util.arrays")
+    allowed += ("diffcredit.util.seeds", "diffcredit.validation.statistics")
+    for file in Path(statistics.__file__).parent.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        found = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+        found |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        assert not [name for name in found if name.startswith("diffcredit") and not name.startswith(allowed)]
+    assert validation.lds is lds

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from tests.validation.made_up import recipe_game, truth_of, uniform
+from tests.validation.made_up import recipe_game, section_of, truth_of, uniform
 
 from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.errors import UserError
 from diffcredit.testing.games import additive, noisy
 from diffcredit.validation.statistics import linear_datamodeling_score
-from diffcredit.validation.surrogacy import ALL, NONE, surrogacy, surrogacy_section
+from diffcredit.validation.statistics.surrogacy import ALL, NONE, compare_surrogates
 
 N, M = 12, 400
 WEIGHTS = np.random.default_rng(0).normal(size=N)
@@ -28,7 +28,7 @@ def planted(deviation=2.0, surrogates=None, **about):
     game = recipe_game(noisy(additive(WEIGHTS), deviation, 3), COALITIONS)
     truth = truth_of(noisy(additive(WEIGHTS), 0.1, 5), N, 80, seeds=2)
     some = {"pools": known(WEIGHTS), "real_data": known(JUNK)} if surrogates is None else surrogates
-    return game, truth, surrogacy(game, some, [truth], **({"price": price} | about))
+    return game, truth, compare_surrogates(game, some, [truth], **({"price": price} | about))
 
 
 def lds_of(credits, truth):
@@ -76,7 +76,7 @@ def test_one_that_knows_the_game_passes_without_evaluations_and_junk_does_not():
     assert found.passing("pools") is found.of("pools")[0]
     assert found.passing("real_data") is None
     assert found.evaluated.evaluations == M
-    section = surrogacy_section({"Colour": found})
+    section = section_of("surrogates", {"Colour": found})
     assert len(section.summary) == 1
     assert f"Colour: {M} evaluations alone reach an LDS of {found.evaluated.lds.value:.2f}" in section.summary[0]
     assert "pools passes without any evaluation, at the cost of 10: " in section.summary[0]
@@ -101,7 +101,7 @@ def test_what_a_surrogate_takes_to_prepare_is_part_of_its_cost():
 def test_how_many_evaluations_are_as_good_alone(deviation, fewest):
     game, truth, found = planted(deviation, counts=(15, 30, 100))
     assert found.enough.evaluations == fewest
-    assert f"; from {fewest} on they are within 0.05 of it." in surrogacy_section({"Colour": found}).summary[0]
+    assert f"; from {fewest} on they are within 0.05 of it." in section_of("surrogates", {"Colour": found}).summary[0]
     scores = [
         lds_of(estimate(COALITIONS[:m], game.values[:m], empty=game.empty, full=game.full).values, truth)
         for m in (15, 30, 100, M)
@@ -126,7 +126,7 @@ def test_without_a_control_nothing_passes():
     _, _, found = planted(surrogates={"pools": known(WEIGHTS)})
     assert found.passing("pools") is None
     assert ALL not in found.surrogates
-    assert "No surrogate passes." in surrogacy_section({"Colour": found}).summary[0]
+    assert "No surrogate passes." in section_of("surrogates", {"Colour": found}).summary[0]
 
 
 def test_a_control_that_orders_nothing_is_chance():
@@ -142,9 +142,11 @@ def test_a_control_that_orders_nothing_is_chance():
 def test_nothing_to_compare():
     game, truth, _ = planted(counts=())
     with pytest.raises(UserError, match="no surrogate stands in"):
-        surrogacy(game, {}, [truth], price)
+        compare_surrogates(game, {}, [truth], price)
     with pytest.raises(UserError, match="no truth"):
-        surrogacy(game, {"pools": known(WEIGHTS)}, [], price)
+        compare_surrogates(game, {"pools": known(WEIGHTS)}, [], price)
     few = recipe_game(additive(WEIGHTS), COALITIONS[:2])
     with pytest.raises(UserError, match="2 evaluations are too few"):
-        surrogacy(few, {"pools": KnownSurrogate(COALITIONS[:2] @ WEIGHTS, WEIGHTS, np.zeros(N))}, [truth], price)
+        compare_surrogates(
+            few, {"pools": KnownSurrogate(COALITIONS[:2] @ WEIGHTS, WEIGHTS, np.zeros(N))}, [truth], price
+        )

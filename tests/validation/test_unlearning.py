@@ -2,10 +2,16 @@ import numpy as np
 import pytest
 from scipy.linalg import sqrtm
 from scipy.stats import t
+from tests.validation.made_up import section_of
 
 from diffcredit.errors import UserError
-from diffcredit.validation.photographs import same_noises
-from diffcredit.validation.unlearning import Unlearning, UnlearningRecipe, mean_distance, unlearning, unlearning_section
+from diffcredit.validation.parts.unlearning import (
+    UnlearningRecipe,
+    UnlearningResult,
+    mean_distance,
+    unlearning_distances,
+)
+from diffcredit.validation.presentation.photographs import same_noises
 
 FT, SFT = UnlearningRecipe("fine_tune", "fine_tune", False), UnlearningRecipe("sparsified", "sparsified", True)
 GA, SGA = UnlearningRecipe("ascent", "gradient_ascent", False), UnlearningRecipe("lean ascent", "gradient_ascent", True)
@@ -38,7 +44,7 @@ def kernel(x, y):
 def test_distances_are_those_of_the_formula(m, measure, distance):
     truth, other, again = sets(3, m, 4, 0), sets(3, m, 4, 1, shift=0.5), sets(3, m, 4, 2)
     base = sets(1, m, 4, 3)[0]
-    result = unlearning({FT: other}, truth, replicate=again, base=base)
+    result = unlearning_distances({FT: other}, truth, replicate=again, base=base)
     assert (result.measure, result.images, result.dimensions) == (measure, m, 4)
     assert result.distances[FT] == pytest.approx([distance(x, y) for x, y in zip(other, truth, strict=True)], abs=1e-6)
     assert result.floor == pytest.approx([distance(x, y) for x, y in zip(again, truth, strict=True)], abs=1e-6)
@@ -47,12 +53,12 @@ def test_distances_are_those_of_the_formula(m, measure, distance):
 
 def test_the_kernel_distance_takes_over_where_covariances_would_be_singular():
     for m, measure in ((5, "kernel distance"), (6, "Fréchet distance")):
-        assert unlearning({FT: sets(1, m, 5, 0)}, sets(1, m, 5, 1)).measure == measure
+        assert unlearning_distances({FT: sets(1, m, 5, 0)}, sets(1, m, 5, 1)).measure == measure
 
 
 def test_the_kernel_distance_of_few_images_has_no_bias():
     """Of equal distributions its mean is 0, where the Fréchet distance of as many images is far above."""
-    result = unlearning({FT: sets(400, 6, 10, 0)}, sets(400, 6, 10, 1))
+    result = unlearning_distances({FT: sets(400, 6, 10, 0)}, sets(400, 6, 10, 1))
     found = mean_distance(result.distances[FT], confidence=0.999)
     assert found.low < 0 < found.high
     assert found.high - found.low < 1
@@ -61,8 +67,8 @@ def test_the_kernel_distance_of_few_images_has_no_bias():
 def test_the_planted_order_of_recipes_comes_out():
     truth = sets(8, 200, 3, 0)
     features = {GA: sets(8, 200, 3, 1, shift=2.0), FT: sets(8, 200, 3, 2, shift=0.3), SFT: sets(8, 200, 3, 3)}
-    result = unlearning(features, truth, replicate=sets(8, 200, 3, 4), base=sets(1, 200, 3, 5, shift=1.0)[0])
-    section = unlearning_section(result, [same_noises("p", "t", {"retrained": np.zeros((1, 8, 8, 3), np.uint8)})])
+    result = unlearning_distances(features, truth, replicate=sets(8, 200, 3, 4), base=sets(1, 200, 3, 5, shift=1.0)[0])
+    section = section_of("unlearning", result, [same_noises("p", "t", {"retrained": np.zeros((1, 8, 8, 3), np.uint8)})])
     # |Δμ|² over three dimensions, plus a bias that all share
     floor = mean_distance(result.floor).value
     for recipe, planted in ((GA, 12.0), (FT, 0.27), (SFT, 0.0)):
@@ -79,9 +85,9 @@ def test_the_planted_order_of_recipes_comes_out():
 
 def test_tables_go_from_fine_tuning_to_influence_and_from_dense_to_sparse():
     given = [LORA, SIU, SGA, IU, SFT, GA, FT]
-    result = unlearning({recipe: sets(2, 9, 3, i) for i, recipe in enumerate(given)}, sets(2, 9, 3, 9))
+    result = unlearning_distances({recipe: sets(2, 9, 3, i) for i, recipe in enumerate(given)}, sets(2, 9, 3, 9))
     assert list(result.distances) == [FT, SFT, GA, SGA, IU, SIU, LORA]
-    rows = unlearning_section(result).tables[0].rows
+    rows = section_of("unlearning", result).tables[0].rows
     assert [row[:3] for row in rows] == [
         ("fine-tuning", "dense", "fine_tune"),
         ("fine-tuning", "sparse", "sparsified"),
@@ -96,8 +102,8 @@ def test_tables_go_from_fine_tuning_to_influence_and_from_dense_to_sparse():
 def test_intervals_are_students_and_those_of_differences_paired():
     shared = np.array([10.0, 50.0, 30.0, 90.0])
     closer, further = shared + np.array([0.1, 0.2, 0.0, 0.1]), shared + np.array([1.0, 1.3, 1.1, 0.9])
-    result = Unlearning("Fréchet distance", 9, 3, {FT: further, SFT: closer}, floor=shared, base=None)
-    rows = {row[2]: row for row in unlearning_section(result).tables[0].rows}
+    result = UnlearningResult("Fréchet distance", 9, 3, {FT: further, SFT: closer}, floor=shared, base=None)
+    rows = {row[2]: row for row in section_of("unlearning", result).tables[0].rows}
     low, high = t.interval(0.95, 3, loc=closer.mean(), scale=closer.std(ddof=1) / 2)
     assert (rows["sparsified"][3].low, rows["sparsified"][3].high) == pytest.approx((low, high))
     gap = np.array([0.9, 1.1, 1.1, 0.8])
@@ -105,15 +111,15 @@ def test_intervals_are_students_and_those_of_differences_paired():
     assert (rows["fine_tune"][5].low, rows["fine_tune"][5].high) == pytest.approx((low, high))
     assert rows["fine_tune"][4].value == pytest.approx(1.075)
     assert rows["sparsified"][5] is None
-    section = unlearning_section(result)
+    section = section_of("unlearning", result)
     assert section.tables[0].rows[-1][0] == "retrained with another seed"
     assert section.tables[0].rows[-1][3].value == pytest.approx(45)
 
 
 def test_what_unlearning_gains_on_the_base_model_is_paired():
     shared, gap = np.array([10.0, 50.0, 30.0, 90.0]), np.array([0.9, 1.1, 1.1, 0.8])
-    result = Unlearning("Fréchet distance", 9, 3, {FT: shared}, floor=shared - 1, base=shared + gap)
-    section = unlearning_section(result)
+    result = UnlearningResult("Fréchet distance", 9, 3, {FT: shared}, floor=shared - 1, base=shared + gap)
+    section = section_of("unlearning", result)
     (table,) = section.tables
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     low, high = t.interval(0.95, 3, loc=gap.mean(), scale=gap.std(ddof=1) / 2)
@@ -126,20 +132,20 @@ def test_what_unlearning_gains_on_the_base_model_is_paired():
 
 @pytest.mark.parametrize(("mean", "decimals"), [(45.0, 3), (0.2, 3), (0.00096, 6), (0.0, 3)])
 def test_small_distances_have_their_digits(mean, decimals):
-    result = Unlearning("kernel distance", 9, 3, {FT: np.full(4, -mean)}, floor=None, base=None)
-    assert unlearning_section(result).tables[0].decimals == decimals
+    result = UnlearningResult("kernel distance", 9, 3, {FT: np.full(4, -mean)}, floor=None, base=None)
+    assert section_of("unlearning", result).tables[0].decimals == decimals
 
 
 def test_recipes_that_chance_may_have_ordered_are_not_told_apart():
     near = np.array([10.0, 12.0, 11.0, 13.0])
     distances = {FT: near, SFT: near + np.array([1.0, -0.9, 0.8, -0.8]), GA: near + 5}
-    section = unlearning_section(Unlearning("Fréchet distance", 9, 3, distances, floor=None, base=None))
+    section = section_of("unlearning", UnlearningResult("Fréchet distance", 9, 3, distances, floor=None, base=None))
     assert "Not told apart from it: sparsified." in section.summary
 
 
 def test_one_coalition_has_no_interval():
-    result = unlearning({FT: sets(1, 9, 3, 0), GA: sets(1, 9, 3, 1)}, sets(1, 9, 3, 2))
-    section = unlearning_section(result)
+    result = unlearning_distances({FT: sets(1, 9, 3, 0), GA: sets(1, 9, 3, 1)}, sets(1, 9, 3, 2))
+    section = section_of("unlearning", result)
     assert np.isnan(section.tables[0].rows[0][3].low)
     assert any("no interval" in caveat for caveat in section.caveats)
     assert "Not told apart from it" in " ".join(section.summary)
@@ -154,7 +160,7 @@ def test_sequences_are_read_one_coalition_at_a_time():
             return super().__getitem__(index)
 
     features = Lazy(sets(5, 9, 3, 0))
-    unlearning({FT: features}, sets(5, 9, 3, 1))
+    unlearning_distances({FT: features}, sets(5, 9, 3, 1))
     assert Lazy.read == 5
 
 
@@ -171,4 +177,4 @@ def test_sequences_are_read_one_coalition_at_a_time():
 )
 def test_what_cannot_be_compared_is_refused(features, truth, what):
     with pytest.raises(UserError, match=what):
-        unlearning(features, truth)
+        unlearning_distances(features, truth)

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.wording import in_words, worded
+from diffcredit.validation.presentation.wording import in_words, worded
+from diffcredit.validation.statistics.records import Estimate
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diffcredit.errors import UserError
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.sections import Figure, Photograph, Section, Table
-from diffcredit.validation.writing import read_section, table_csv, write_section
+from diffcredit.validation.presentation.sections import Figure, Photograph, Section, Table
+from diffcredit.validation.presentation.writing import read_section, table_csv, write_section
+from diffcredit.validation.statistics.records import Estimate
 
 names = st.from_regex(r"[a-z0-9]{1,6}(-[a-z0-9]{1,4})?", fullmatch=True)
 texts = st.text(max_size=12)
@@ -43,7 +43,7 @@ sections = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(section=sections)
 def test_what_is_written_is_read_back(tmp_path, section):
     folder = tmp_path / "kept" / "part"

@@ -1,43 +1,41 @@
-"""The study's own property, of every training image alone."""
+"""The study's own property, measured on every training image by itself."""
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar
 
 import numpy as np
 
-from diffcredit.baselines.protocol import Category, Evidence, How
+from diffcredit.baselines.base import Evidence, Scoring
 from diffcredit.errors import UserError
 from diffcredit.features import Features
-from diffcredit.properties import PROPERTIES, Images
-from diffcredit.properties.measuring import copied, needs_features
+from diffcredit.properties import PROPERTIES, Images, Property, as_property
+from diffcredit.properties.base import has_value_of_each, needs_features
+from diffcredit.properties.measuring import copied
 from diffcredit.util.arrays import FloatArray
 
 BLOCK = 1024  # images at a time
 
 
 @dataclass
-class ApplicationScores:
-    """The property of each training image by itself: its aesthetic score, its colourfulness, minus the entropy of its
-    classes for the Inception Score.
+class ApplicationScores(Scoring):
+    """The property of each training image by itself: its aesthetic score, its colourfulness, or minus the entropy of
+    its classes for the Inception Score.
 
-    It looks at no generated image, and takes properties that have ``of_each`` alone: of diversity, or of the distance
-    between two sets of images, one image has none.
+    It looks at no generated image. Only properties with ``of_each`` are accepted: a single image has no diversity, and
+    no distance between two sets of images.
     """
 
-    name: ClassVar[str] = "application_scores"
-    title: ClassVar[str] = "Property of each training image"
-    category: ClassVar[Category] = "application"
-    of_property: ClassVar[bool] = True
-    aggregations: ClassVar[tuple[How, ...]] = ("mean", "max")
+    name = "application_scores"
+    title = "Property of each training image"
+    category = "application"
+    of_property = True
+    aggregations = ("mean", "max")
 
     def scores(self, evidence: Evidence) -> FloatArray:
-        prop, images = evidence.prop, evidence.contributions.images
-        if prop is None:
-            raise UserError("application_scores: needs the property that contributors are credited for")
-        if not hasattr(prop, "of_each"):
+        prop, images = as_property(evidence.required_property(self.name)), evidence.contributions.images
+        if not has_value_of_each(prop):
             raise UserError(
-                f"application_scores: property {prop.name!r} is none of a single image; accepted: "
+                f"application_scores: property {prop.name!r} cannot be measured on a single image; accepted: "
                 f"{', '.join(_accepted())}, or a plug-in with of_each"
             )
         if needs_features(prop):
@@ -53,19 +51,18 @@ class ApplicationScores:
         return scores
 
 
-def _of_each(prop: Any, observed: Images | Features) -> FloatArray:
+def _of_each(prop: Property, observed: Images | Features) -> FloatArray:
     values = np.asarray(prop.of_each(copied(observed)), dtype=np.float64)
     if values.shape != (len(observed),):
         raise UserError(
-            f"property {prop.name!r}: of_each returned the shape {values.shape} of {len(observed)} images; one number "
-            "an image is expected"
+            f"property {prop.name!r}: of_each returned the shape {values.shape} for {len(observed)} images; one "
+            "number for each is expected"
         )
     return values
 
 
 def _accepted() -> list[str]:
-    """The names of our properties that a single image has."""
+    """Return the names of our properties that can be measured on a single image."""
     places = {name: reference.partition(":") for name, reference in PROPERTIES.items()}
-    return [
-        name for name, (module, _, kind) in places.items() if hasattr(getattr(import_module(module), kind), "of_each")
-    ]
+    kinds = {name: getattr(import_module(module), kind) for name, (module, _, kind) in places.items()}
+    return [name for name, kind in kinds.items() if kind.of_each is not Property.of_each]

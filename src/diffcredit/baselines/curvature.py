@@ -1,9 +1,9 @@
 """The curvature of the training loss: diagonal, or diagonal in the eigenbases of Kronecker factors.
 
-Of a squared loss ℓ = ‖f(θ) − y‖²/d the Gauss–Newton matrix is 2/d JᵀJ, J = ∂f/∂θ. With z ~ N(0, I_d), which is how far
-a target drawn from the model's own predictive Gaussian lies from the prediction, g = √(2/d) Jᵀz has E[g gᵀ] = 2/d JᵀJ:
-gradients towards such pseudo-targets tell the curvature without any residual of the training data, unlike the
-empirical Fisher matrix (Mlodozeniec et al. 2025).
+The Gauss–Newton matrix of a squared loss ℓ = ‖f(θ) − y‖²/d is 2/d JᵀJ, J = ∂f/∂θ. Draw a target from the model's own
+predictive Gaussian: it is z ~ N(0, I_d) away from the prediction, and g = √(2/d) Jᵀz has E[g gᵀ] = 2/d JᵀJ. Gradients
+towards such pseudo-targets estimate the curvature without the residuals of the training data, unlike the empirical
+Fisher matrix (Mlodozeniec et al. 2025).
 """
 
 import math
@@ -23,17 +23,17 @@ from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.util.progress import Progress
 
 NUMBERS_AT_ONCE = 2**28
-"""Of the samples' own gradients in memory."""
+"""Numbers of per-sample gradients in memory at a time."""
 
 _PARTS = ("moments", "left", "right")
 
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """F ≈ Q diag(Λ) Qᵀ over the trained parameters, no two of them correlated.
+    """F ≈ Q diag(Λ) Qᵀ over the trained parameters; different parameters are uncorrelated.
 
-    ``moments`` are Λ = E[(Qᵀg)²], shaped as the parameters. Where a weight W (o, i, …) has ``left`` (o, o) and
-    ``right`` (i·…, i·…), Q takes G to left G right ᵀ; elsewhere Q = I.
+    ``moments`` are Λ = E[(Qᵀg)²], shaped like the parameters. Where a weight W (o, i, …) has ``left`` (o, o) and
+    ``right`` (i·…, i·…), Q maps G to left G rightᵀ; elsewhere Q = I.
     """
 
     moments: Weights
@@ -47,7 +47,7 @@ class Curvature:
         return total / sum(each.numel() for each in self.moments.values())
 
     def solve(self, gradient: Weights, damping: float) -> dict[str, Tensor]:
-        """(F + λI)⁻¹ g, λ = ``damping``."""
+        """Return (F + λI)⁻¹ g, λ = ``damping``."""
         solved = {}
         for name, moments in self.moments.items():
             left, right = self.left.get(name), self.right.get(name)
@@ -57,7 +57,7 @@ class Curvature:
         return solved
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """As named arrays, for a file."""
+        """Return named arrays, for a file."""
         parts = {part: getattr(self, part) for part in _PARTS}
         return {f"{part}/{name}": each.cpu().numpy() for part, named in parts.items() for name, each in named.items()}
 
@@ -71,7 +71,7 @@ class Curvature:
 
 
 def rotated(gradients: Tensor, left: Tensor | None, right: Tensor | None) -> Tensor:
-    """leftᵀ G right of each of the gradients (b, o, i, …), the inputs i, … taken together; or they themselves."""
+    """Return leftᵀ G right of each gradient G (b, o, i, …), the inputs i, … flattened; unchanged without ``left``."""
     if left is None or right is None:
         return gradients
     matrices = gradients.flatten(2) if gradients.ndim > 2 else gradients
@@ -79,13 +79,12 @@ def rotated(gradients: Tensor, left: Tensor | None, right: Tensor | None) -> Ten
 
 
 def curvature(samples: Samples, weights: Weights, draws: int, *, kronecker: bool, progress: Progress) -> Curvature:
-    """F of the mean loss over all samples, from ``draws`` pseudo-targets of each.
+    """Estimate F of the mean loss over all samples, from ``draws`` pseudo-targets of each.
 
-    Without ``kronecker`` Q = I: the diagonal of F. With it (EK-FAC; George et al. 2018), of every linear layer and
-    convolution Q consists of the eigenvectors of K-FAC's factors A = E Σ_p a_p a_pᵀ of the inputs and
-    S = E Σ_p δ_p δ_pᵀ of the gradients at the outputs, p over positions; other parameters have Q = I. The moments are
-    then measured, not taken for products of the factors' eigenvalues, so that F keeps its diagonal in that basis and
-    its trace.
+    Without ``kronecker``, Q = I: the diagonal of F. With it (EK-FAC; George et al. 2018), Q of a linear layer or
+    convolution consists of the eigenvectors of K-FAC's factors A = E Σ_p a_p a_pᵀ of the inputs and S = E Σ_p δ_p δ_pᵀ
+    of the gradients at the outputs, summed over positions p; other parameters have Q = I. The moments are then measured
+    instead of multiplying the factors' eigenvalues, so that F keeps its trace and its diagonal in that basis.
     """
     left, right = _eigenbases(samples, weights, draws, progress) if kronecker else ({}, {})
     total = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -107,12 +106,12 @@ def curvature(samples: Samples, weights: Weights, draws: int, *, kronecker: bool
 
 
 def pseudo_errors(samples: Samples, places: range, draw: int) -> Tensor:
-    """z (b, c, h, w) of the ``draw``-th pseudo-targets of contiguous samples, from their content alone."""
+    """Return z (b, c, h, w) of the ``draw``-th pseudo-targets of contiguous samples, derived from their content."""
     return samples.normal(places, "target", draw)
 
 
 def _pseudo_gradients(samples: Samples, places: range, draw: int, weights: Weights) -> dict[str, Tensor]:
-    """√(2/d) Jᵀz of each sample, (b, …) by parameter."""
+    """Return √(2/d) Jᵀz of each sample, (b, …) by parameter."""
     model, errors = samples.model, pseudo_errors(samples, places, draw)
     x_t, t, condition = _inputs(samples, places)
 
@@ -122,7 +121,7 @@ def _pseudo_gradients(samples: Samples, places: range, draw: int, weights: Weigh
         return (prediction * error).sum() * math.sqrt(2 / error.numel())
 
     axes = (None, 0, 0, None if condition is None else 0, 0)
-    with differentiable(model.network), torch.no_grad():  # only what grad differentiates needs a graph
+    with differentiable(model.network), torch.no_grad():  # grad builds the graph it needs
         return vmap(grad(projected), in_dims=axes)(dict(weights), x_t, t, condition, errors)
 
 
@@ -134,7 +133,7 @@ def _inputs(samples: Samples, places: range) -> tuple[Tensor, Tensor, Tensor | N
 def _eigenbases(
     samples: Samples, weights: Weights, draws: int, progress: Progress
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The eigenvectors of the factors S and A of every layer that has them, by the name of its weight."""
+    """Return the eigenvectors of the factors S and A of every layer that has them, by the name of its weight."""
     model = samples.model
     layers = {
         f"{name}.weight": module
@@ -156,7 +155,7 @@ def _eigenbases(
             with differentiable(model.network), _recorded(layers) as records:
                 prediction = model.predict(*_inputs(samples, places))
                 torch.autograd.grad(prediction, parameters, errors, materialize_grads=True)
-            for name, of_inputs, of_outputs in records:  # only now, so that an attempt that failed leaves nothing
+            for name, of_inputs, of_outputs in records:  # only after the whole batch succeeded
                 inner[name] += of_inputs
                 outer[name] += of_outputs
             progress("eigenbases of the curvature", draw * len(samples) + places.stop, len(samples) * draws)
@@ -168,14 +167,14 @@ def _eigenbases(
 
 
 def has_factors(module: nn.Module) -> bool:
-    """Whether the layer multiplies each position's inputs by one matrix."""
+    """Return whether the layer multiplies the inputs of every position by one matrix."""
     if isinstance(module, nn.Conv2d):
         return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
     return isinstance(module, nn.Linear)
 
 
 def positions(module: nn.Module, inputs: Tensor) -> Tensor:
-    """(b·positions, i): what the weight, as a matrix (o, i), multiplies at each position."""
+    """Return (b·positions, i): the inputs that the weight, as a matrix (o, i), multiplies at each position."""
     if isinstance(module, nn.Conv2d):
         shape: dict[str, Any] = {"dilation": module.dilation, "padding": module.padding, "stride": module.stride}
         return functional.unfold(inputs, module.kernel_size, **shape).transpose(1, 2).flatten(0, 1)
@@ -184,7 +183,7 @@ def positions(module: nn.Module, inputs: Tensor) -> Tensor:
 
 @contextmanager
 def _recorded(layers: Mapping[str, nn.Module]) -> Generator[list[tuple[str, Tensor, Tensor]]]:
-    """Fills, on a backward pass, with Σ_p a_p a_pᵀ (i, i) and Σ_p δ_p δ_pᵀ (o, o) of each layer, by name."""
+    """Yield a list that a backward pass fills with each layer's name, Σ_p a_p a_pᵀ (i, i) and Σ_p δ_p δ_pᵀ (o, o)."""
     records: list[tuple[str, Tensor, Tensor]] = []
 
     def recorder(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:

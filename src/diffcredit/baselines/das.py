@@ -1,13 +1,13 @@
-"""The Diffusion Attribution Score: how much a training image moves the predicted noise, rather than the loss."""
+"""The Diffusion Attribution Score: how much a training image changes the predicted noise, not the loss."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.gradients.settings import GradientSettings, Kind
 from diffcredit.baselines.kernels import QUERIES
-from diffcredit.baselines.protocol import Evidence
 from diffcredit.baselines.trak import TRAK
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
@@ -18,19 +18,19 @@ IMAGES_AT_ONCE = {"cpu": 16, "cuda": 256}
 @dataclass
 class DAS(TRAK):
     """DAS (Lin et al. 2025): the squared change of the model's output on a generated image when training image j is
-    left out, after one Newton step on the squared error,
+    removed, by one Newton step on the squared error,
 
         (gᵀ (ΦᵀΦ + λI)⁻¹ φ_j · r_j)², averaged over the generated images.
 
     As in the authors' published code: φ_j and g are gradients of the mean over dimensions of ε_θ(x_t, t), scaled to
     length 1 at each time step and then averaged over the time steps; r_j is the mean over time steps of the root mean
     square error √ℓ_jt of the same predictions, divided by its length over the time steps, (Σ_t ℓ_jt)^½; and the
-    leverage of j, by which Newton's step would be divided, is left out. So r_j tells how evenly the errors spread over
-    time steps, between 1/J and 1/√J, not how large they are. The square hides whether an image helps or harms.
+    leverage of j, by which Newton's step would be divided, is omitted. So r_j measures how evenly the errors are spread
+    over time steps, from 1/J to 1/√J, and not how large they are. The square hides whether an image helps or harms.
     """
 
-    name: ClassVar[str] = "das"
-    title: ClassVar[str] = "DAS"
+    name = "das"
+    title = "DAS"
     training_kind: ClassVar[Kind] = "prediction_mean"
     query_kind: ClassVar[Kind] = "prediction_mean"
 
@@ -46,14 +46,16 @@ class DAS(TRAK):
 
 
 def mean_residuals(errors: FloatArray) -> FloatArray:
-    """(m,): the mean over time steps of the root errors (m, J), each image's scaled to length 1."""
+    """Return (m,): the mean over time steps of the root errors (m, J), scaled to length 1 for each image."""
     lengths = np.linalg.norm(errors, axis=1)
     return np.divide(errors.mean(axis=1), lengths, out=np.zeros_like(lengths), where=lengths > 0)
 
 
 def root_errors(evidence: Evidence, settings: GradientSettings, method: str, replicate: int = 0) -> FloatArray:
-    """(m, J): √ℓ of each training image at each time step in one model, with the noises of its gradient; kept in the
-    folder."""
+    """Return (m, J): √ℓ of each training image at each time step in one model, with the noises of its gradient.
+
+    They are cached in the evidence's folder.
+    """
     import torch
 
     from diffcredit.baselines.gradients.per_image import digests, noises, time_steps

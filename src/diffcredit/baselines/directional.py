@@ -1,7 +1,7 @@
 """The loss of images at fixed time steps and noises: its mean gradient, and each image's derivative in one direction.
 
-d/dε ℓ_i(θ + εv) at ε = 0 is ∇ℓ_i · v. Forward mode gives it for a whole batch at the cost of about two passes through
-the network, without any image's own gradient.
+d/dε ℓ_i(θ + εv) at ε = 0 is ∇ℓ_i · v. Forward-mode differentiation computes it for a whole batch at the cost of about
+two passes through the network, without the gradient of any single image.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -26,14 +26,14 @@ from diffcredit.util.progress import Progress, silent
 from diffcredit.util.seeds import derive_seed
 
 AT_ONCE = 64
-"""Samples that go through the network together; fewer where the memory runs out."""
+"""Samples that go through the network together; fewer if the memory runs out."""
 
 Weights = Mapping[str, Tensor]
-"""A number for every trained parameter: tensors by the parameters' names."""
+"""Tensors by the names of the trained parameters, shaped like them."""
 
 
 class Sampled(Protocol):
-    """Noisy images, each with its time step and noise, and the model that they are shown to."""
+    """Images, each with a time step and a noise, and the model whose loss is taken."""
 
     @property
     def model(self) -> DiffusionModel: ...
@@ -41,14 +41,16 @@ class Sampled(Protocol):
     def __len__(self) -> int: ...
 
     def at(self, places: range) -> tuple[Batch, Tensor, Tensor]:
-        """The images (b), time steps (b,) and noises (b, c, h, w) of contiguous samples."""
+        """Return the images (b), time steps (b,) and noises (b, c, h, w) of contiguous samples."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """m images at J = ``time_steps`` time steps each, with the time steps and noises of all baselines that look at
-    gradients. Sample i·J + j is image i at t_j with a noise that follows from (``seed``, digest_i, j)."""
+    """m images at J = ``time_steps`` time steps each, with the same time steps and noises as in all gradient baselines.
+
+    Sample i·J + j is image i at t_j with a noise derived from (``seed``, digest_i, j).
+    """
 
     model: DiffusionModel
     images: Images
@@ -66,9 +68,9 @@ class Samples:
 
     @cached_property
     def data(self) -> Batch:
-        """The images as the model sees them."""
-        told = partial(self.progress, "encoding images")
-        return self.model.encode(self.images, self.captions, mirrored=False, on_image=told)
+        """The encoded images."""
+        on_image = partial(self.progress, "encoding images")
+        return self.model.encode(self.images, self.captions, mirrored=False, on_image=on_image)
 
     @property
     def identity(self) -> list[str]:
@@ -83,11 +85,11 @@ class Samples:
         return self.data.select(place // self.time_steps), t, self.normal(places)
 
     def of_images(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(m,): the mean of each image's ``numbers`` (m·J,)."""
+        """Return (m,): the mean of each image's ``numbers`` (m·J,)."""
         return numbers.reshape(-1, self.time_steps).mean(axis=1)
 
     def normal(self, places: range, *parts: int | str) -> Tensor:
-        """(b, c, h, w) standard normal numbers that follow from the samples' content and ``parts``."""
+        """Return (b, c, h, w) standard normal numbers derived from the samples' content and ``parts``."""
         drawn = []
         for image, step in (divmod(place, self.time_steps) for place in places):
             generator = torch.Generator().manual_seed(derive_seed(self.seed, self.digests[image], step, *parts))
@@ -98,7 +100,7 @@ class Samples:
 def mean_gradient(
     samples: Sampled, names: Sequence[str], report: Callable[[int, int], None] | None = None, at_once: int = AT_ONCE
 ) -> dict[str, Tensor]:
-    """ḡ = ∇ of the mean loss of all samples, with respect to the named parameters. ``report(done, total)`` is told."""
+    """Return the gradient of the mean loss of all samples with respect to the named parameters."""
     model = samples.model
     parameters = dict(model.network.named_parameters())
     weights = [parameters[name] for name in names]
@@ -118,7 +120,7 @@ def mean_gradient(
 def derivatives(
     samples: Sampled, direction: Weights, report: Callable[[int, int], None] | None = None, at_once: int = AT_ONCE
 ) -> NDArray[np.float64]:
-    """(len(samples),): ∇ℓ_i · v of each sample i, v = ``direction``."""
+    """Return (len(samples),): ∇ℓ_i · v of each sample i, v = ``direction``."""
 
     def of(places: range) -> NDArray[np.float64]:
         found = _derivatives(samples.model, *samples.at(places), direction)
@@ -132,7 +134,7 @@ def derivatives(
 def _derivatives(
     model: DiffusionModel, batch: Batch, t: Tensor, noise: Tensor, direction: Weights
 ) -> NDArray[np.float64]:
-    """(b,): d/dε of each sample's loss at θ + εv, ε = 0."""
+    """Return (b,): d/dε of each sample's loss at θ + εv, ε = 0."""
     weights = {name: p.detach() for name, p in model.network.named_parameters() if name in direction}
 
     def losses(moved: Weights) -> Tensor:
@@ -148,13 +150,13 @@ def _derivatives(
 
 
 def with_weights(model: DiffusionModel, function: Callable[..., Tensor], weights: Weights, *arguments: Any) -> Tensor:
-    """``function`` of the model, such as its loss, as if its network had these weights."""
+    """Call a ``function`` of the model, such as its loss, with these weights in its network."""
     named = {f"network.{name}": weight for name, weight in weights.items()}
     return functional_call(_OfNetwork(model.network, function), named, arguments)
 
 
 class _OfNetwork(nn.Module):
-    """A function that calls a network, as a module, in which torch exchanges the network's weights."""
+    """A function that calls a network, as a module, so that torch can replace the network's weights."""
 
     def __init__(self, network: nn.Module, function: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -166,9 +168,9 @@ class _OfNetwork(nn.Module):
 
 @contextmanager
 def differentiable(network: nn.Module) -> Generator[None]:
-    """Within, the network is in evaluation mode and computes so that every derivative of torch.func exists.
+    """Put the network in evaluation mode and make it compute such that every derivative of torch.func exists.
 
-    Fused attention has no forward mode, and that of GroupNorm takes contiguous numbers only, tangents included.
+    Fused attention has no forward mode, and that of GroupNorm accepts contiguous tensors only, tangents included.
     """
     training = network.training
     norms = [module for module in network.modules() if isinstance(module, nn.GroupNorm)]

@@ -1,34 +1,33 @@
-"""The floors: what knows nothing but how much was given, and what knows nothing."""
+"""Floors that every method should beat: the number of images given, and a random ranking."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from diffcredit.baselines.protocol import Category, Evidence
+from diffcredit.baselines.base import Crediting, Evidence
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.seeds import derive_seed
 
 
 @dataclass
-class ImageCount:
+class ImageCount(Crediting):
     """How many training images each contributor gave."""
 
-    name: ClassVar[str] = "image_count"
-    title: ClassVar[str] = "Number of images"
-    category: ClassVar[Category] = "floor"
+    name = "image_count"
+    title = "Number of images"
+    category = "floor"
 
     def credits(self, evidence: Evidence) -> FloatArray:
         return evidence.contributions.counts.astype(np.float64)
 
 
 @dataclass
-class RandomRanking:
-    """The numbers 1 to n in an order that follows from the seed alone."""
+class RandomRanking(Crediting):
+    """The numbers 1 to n in an order derived from the seed."""
 
-    name: ClassVar[str] = "random_ranking"
-    title: ClassVar[str] = "Random ranking"
-    category: ClassVar[Category] = "floor"
+    name = "random_ranking"
+    title = "Random ranking"
+    category = "floor"
 
     def credits(self, evidence: Evidence) -> FloatArray:
         generator = np.random.Generator(np.random.PCG64(derive_seed("baselines", "random_ranking", evidence.seed)))

@@ -1,4 +1,4 @@
-"""In-Run Data Shapley: what each training image did in every step of the base model's own training."""
+"""In-Run Data Shapley: the effect of each training image in every step of the base model's own training."""
 
 import dataclasses
 import shutil
@@ -6,13 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.baselines.base import Evidence, Scoring
 from diffcredit.baselines.influence_functions import kept
-from diffcredit.baselines.protocol import Category, Evidence, How
 from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.errors import DiffcreditError, UserError
@@ -30,31 +30,32 @@ WHAT = "replaying the base model's training"
 
 
 @dataclass
-class InRunShapley:
-    """Σ_k η_k/B ∇ℓ_val(θ_k) · ∇ℓ_j(θ_k) over the steps k whose batch of B images holds image j (Wang et al. 2025, first
-    order): to first order, the Shapley values of the batch's images in the game of how much a step lowers ℓ_val.
+class InRunShapley(Scoring):
+    """Σ_k η_k/B ∇ℓ_val(θ_k) · ∇ℓ_j(θ_k) over the steps k whose batch of B images contains image j (Wang et al. 2025):
+    to first order, the Shapley values of the batch's images for how much a step lowers ℓ_val.
 
-    The base model's training is replayed exactly, so that the θ_k are its own; ℓ_j is the loss that the step saw, with
-    its mirroring, time step, noise and weight. ℓ_val is the mean loss of the ``validation`` images: those that the base
-    model generated, or the held-out ones; in each step a batch of B of them, with time steps and noises of its own.
+    The base model's training is replayed exactly, so that the θ_k are its own. ℓ_j is the loss in that step, with its
+    mirroring, time step, noise and weight. ℓ_val is the mean loss of a batch of B validation images, with time steps
+    and noises of its own. As published, the step is that of plain SGD, η_k/B Σ_j ∇ℓ_j, without Adam's scaling of the
+    gradient and without clipping. An interrupted replay continues where it stopped.
 
-    As published, the step is that of plain SGD, η_k/B Σ_j ∇ℓ_j: what Adam makes of the gradient, and its clipping, are
-    not in it. Only every ``every``-th step is looked at, and counts as often; at 2 the work of a training is about
-    doubled. A replay that was cut off goes on. ``chosen`` tells how far the replayed weights are from the
-    base model's, ‖θ − θ*‖/‖θ*‖: 0, or a little on a device that computes otherwise than that of the training.
+    ``chosen`` has the ``distance`` of the replayed weights to the base model's, ‖θ − θ*‖/‖θ*‖: 0, or small where the
+    training ran on another device.
     """
 
     validation: Literal["generated", "heldout"] = "generated"
+    """Whether ℓ_val is of the base model's generated images or of the held-out ones."""
     every: PositiveInt = 2
+    """Use one step in so many, weighted accordingly. With 2, a replay takes about twice as long as the training."""
 
-    name: ClassVar[str] = "in_run_shapley"
-    title: ClassVar[str] = "In-Run Data Shapley"
-    category: ClassVar[Category] = "influence"
-    aggregations: ClassVar[tuple[How, ...]] = ("sum",)
+    name = "in_run_shapley"
+    title = "In-Run Data Shapley"
+    category = "influence"
+    aggregations = ("sum",)
 
     def scores(self, evidence: Evidence) -> FloatArray:
         if evidence.start is None or evidence.training is None:
-            raise UserError(f"{self.name}: replays the base model's training, and a model that came trained has none")
+            raise UserError(f"{self.name}: replays the base model's training, and a pretrained model has none")
         settings, given = evidence.training, evidence.contributions
         model, seed = evidence.start()
         images, captions = self._validation(evidence, model)
@@ -65,8 +66,8 @@ class InRunShapley:
         def make() -> dict[str, NDArray[Any]]:
             from diffcredit.diffusion.training import train
 
-            told = partial(evidence.progress, "encoding images")
-            data = model.encode(given.images, given.captions, mirrored=settings.flip, on_image=told)
+            on_image = partial(evidence.progress, "encoding images")
+            data = model.encode(given.images, given.captions, mirrored=settings.flip, on_image=on_image)
             shares = _Shares.open(replay, -(-settings.steps // self.every), settings.batch_size)
             validation = model.encode(images, captions, mirrored=False)
             credit = _StepCredits(model, validation, settings, seed, self.every, shares)
@@ -85,7 +86,7 @@ class InRunShapley:
         replay = evidence.folder / f"in-run-{fingerprint(looked)[:12]}" if evidence.folder else None
         found = kept(evidence.folder, "in-run", looked, make)
         if replay is not None:
-            shutil.rmtree(replay, ignore_errors=True)  # the result is safe
+            shutil.rmtree(replay, ignore_errors=True)  # the result is cached
         self.chosen = {"distance": float(found["distance"])}
         return found["scores"]
 
@@ -94,17 +95,16 @@ class InRunShapley:
         if self.validation == "generated":
             return comparable_queries(evidence, self.name), query_captions(evidence, model, self.name)
         if len(given.heldout) == 0:
-            raise UserError(f"{self.name}: validation: heldout, and no image was held out; accepted: generated")
+            raise UserError(f"{self.name}: validation: heldout, but no image was held out; accepted: generated")
         return given.heldout, given.heldout_captions
 
 
 @dataclass(frozen=True, eq=False)
 class _Shares:
-    """What the images of each step that was looked at did: ``values`` (K, B) and whose they are, ``rows`` (K, B), −1
-    where none was looked at yet.
+    """The ``values`` (K, B) of the images of each step used, and the images' ``rows`` (K, B); −1 before they are known.
 
-    On disk they are written as they are found, and a replay that was cut off goes on from its checkpoint: all steps
-    before that were looked at, those after it are once more, with the same outcome.
+    They are written to disk as they are computed. An interrupted replay continues from its checkpoint: all steps before
+    it are there, those after it are computed again with the same result.
     """
 
     rows: NDArray[np.int64]
@@ -127,18 +127,18 @@ class _Shares:
         return cls(rows, values, folder)
 
     def summed(self, images: int) -> FloatArray:
-        """(m,): of each image, over all steps."""
+        """Return (m,): the sum over all steps for each image."""
         if (self.rows < 0).any():
             raise _damaged(self.folder)
         return np.bincount(self.rows.ravel(), self.values.ravel(), minlength=images).astype(np.float64)
 
 
 def _damaged(folder: Path | None) -> DiffcreditError:
-    return DiffcreditError(f"{folder}: damaged; remove it, and the training is replayed from its start")
+    return DiffcreditError(f"{folder}: damaged; remove it to have the training replayed from its start")
 
 
 class _StepCredits:
-    """Finds what the images of each step do."""
+    """Computes the values of the images of each step."""
 
     def __init__(
         self, model: "DiffusionModel", validation: "Batch", settings: Training, seed: int, every: int, shares: _Shares
@@ -187,7 +187,7 @@ class _Drawn:
 
 
 def distance(one: "DiffusionModel", other: "DiffusionModel") -> float:
-    """‖θ − θ*‖/‖θ*‖ over the trained weights."""
+    """Return ‖θ − θ*‖/‖θ*‖ over the trained weights."""
     from torch.nn.utils import parameters_to_vector
 
     from diffcredit.baselines.gradients.per_image import trained_parameters

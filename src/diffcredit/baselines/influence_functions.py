@@ -1,4 +1,4 @@
-"""Influence functions: how much less a generated image's loss would be, had a training image weighed a little more."""
+"""Influence functions: how much a generated image's loss falls as a training image gets a little more weight."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Gt
 from numpy.typing import NDArray
 
-from diffcredit.baselines.protocol import Category, Evidence, How
+from diffcredit.baselines.base import Evidence, Scoring
 from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import DiffcreditError, located
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class _Influence:
-    """score_j = ∇ℓ(x_j) · (F + λI)⁻¹ ḡ, ḡ the mean gradient of the generated images' loss and F the Gauss–Newton matrix
-    of the training images' (Koh and Liang 2017; Mlodozeniec et al. 2025).
+class _Influence(Scoring):
+    """score_j = ∇ℓ(x_j) · (F + λI)⁻¹ ḡ, where ḡ is the mean gradient of the generated images' loss and F the
+    Gauss–Newton matrix of the training images' loss (Koh and Liang 2017; Mlodozeniec et al. 2025).
 
-    Losses are means over ``time_steps`` evenly spaced time steps with one noise each; F comes from ``draws``
-    pseudo-targets of each. λ is ``damping`` times the mean eigenvalue of F, tr F / P over P parameters, as is the
-    custom (Grosse et al. 2023, layer by layer): nothing is fitted to retrained models. ``layers``: only parameters
-    whose names contain one of these texts. ``chosen`` tells λ.
+    λ is ``damping`` times the mean eigenvalue of F, tr F / P over P parameters (usual layer by layer, Grosse et al.
+    2023): nothing is fitted to retrained models. ``chosen`` has λ.
     """
 
     damping: Annotated[float, Gt(0)] = 0.1
     time_steps: PositiveInt = 10
+    """Losses are means over that many evenly spaced time steps, with one noise each."""
     draws: PositiveInt = 1
+    """Pseudo-targets for each of these, from which F is estimated."""
     layers: list[str] | None = None
+    """Use only parameters whose names contain one of these texts; by default all that are trained."""
 
-    name: ClassVar[str]
-    category: ClassVar[Category] = "influence"
-    aggregations: ClassVar[tuple[How, ...]] = ("sum",)
+    category = "influence"
+    aggregations = ("sum",)
     kronecker: ClassVar[bool]
 
     def scores(self, evidence: Evidence) -> FloatArray:
@@ -56,7 +56,7 @@ class _Influence:
         queries = Samples(model, generated, captions, self.time_steps, seed, evidence.progress)
         settings = [model.fingerprint, self.kronecker, self.time_steps, self.draws, self.layers, seed]
 
-        def telling(what: str) -> Callable[[int, int], None]:
+        def reporting(what: str) -> Callable[[int, int], None]:
             return partial(evidence.progress, what)
 
         def make() -> dict[str, NDArray[Any]]:
@@ -64,9 +64,9 @@ class _Influence:
             damping = self.damping * curvature.mean_eigenvalue
             if damping == 0:
                 raise DiffcreditError(f"{self.name}: the loss has no curvature at all; is the model trained?")
-            gradient = mean_gradient(queries, list(weights), telling("gradient of the generated images"))
+            gradient = mean_gradient(queries, list(weights), reporting("gradient of the generated images"))
             direction = curvature.solve(gradient, damping)
-            scores = derivatives(training, direction, telling("influence of the training images"))
+            scores = derivatives(training, direction, reporting("influence of the training images"))
             return {"scores": training.of_images(scores), "lambda": np.array(damping)}
 
         identity = [*settings, self.damping, training.identity, queries.identity]
@@ -83,7 +83,7 @@ class _Influence:
             found = curvature(training, weights, self.draws, kronecker=self.kronecker, progress=evidence.progress)
             return found.arrays()
 
-        identity = [*settings, sorted(training.identity)]  # F does not know the images' order
+        identity = [*settings, sorted(training.identity)]  # F does not depend on the images' order
         return Curvature.read(kept(evidence.folder, "curvature", identity, make), training.data.x.device)
 
 
@@ -91,8 +91,8 @@ class _Influence:
 class DiagonalInfluence(_Influence):
     """Influence functions with the diagonal of F."""
 
-    name: ClassVar[str] = "influence_diagonal"
-    title: ClassVar[str] = "Influence functions, diagonal curvature"
+    name = "influence_diagonal"
+    title = "Influence functions, diagonal curvature"
     kronecker: ClassVar[bool] = False
 
 
@@ -100,15 +100,15 @@ class DiagonalInfluence(_Influence):
 class KroneckerInfluence(_Influence):
     """Influence functions with F diagonal in the eigenbases of Kronecker factors (EK-FAC; George et al. 2018)."""
 
-    name: ClassVar[str] = "influence_kronecker"
-    title: ClassVar[str] = "Influence functions, Kronecker-factored curvature (EK-FAC)"
+    name = "influence_kronecker"
+    title = "Influence functions, Kronecker-factored curvature (EK-FAC)"
     kronecker: ClassVar[bool] = True
 
 
 def kept(
     folder: Path | None, name: str, identity: Any, make: Callable[[], Mapping[str, NDArray[Any]]]
 ) -> Mapping[str, NDArray[Any]]:
-    """Named arrays of a file whose name carries the fingerprint of all that fixes them, made where it is not there."""
+    """Return named arrays, cached in a file named after the fingerprint of their ``identity``."""
     if folder is None:
         return make()
     file = folder / f"{name}-{fingerprint(identity)[:12]}.safetensors"

@@ -4,17 +4,17 @@
 
     a = Φ (ΦᵀΦ + λI)⁻¹ g = (ΦΦᵀ + λI)⁻¹ Φ g
 
-are the coefficients of the ridge regression g ≈ Φᵀa, whose k observations are the coordinates of the projection. These
-are independent draws given the images, whence λ can be chosen by generalised cross-validation over them (Golub, Heath
-and Wahba 1979), which sees no retrained model:
+are the coefficients of the ridge regression g ≈ Φᵀa, whose k observations are the coordinates of the projection. Given
+the images these are independent draws, so that λ can be chosen by generalised cross-validation over them (Golub, Heath
+and Wahba 1979), without any retrained model:
 
     GCV(λ) = ‖(I − H) g‖² / tr(I − H)²,  H = ΦᵀΦ (ΦᵀΦ + λI)⁻¹.
 
-It aims at the best prediction of g, which is not quite the best a, and knows nothing of what retraining would do: with
-planted a the scores' error is within 3 % of that of the best λ, though λ itself may be far off where GCV is flat.
+It aims at the best prediction of g, which is not quite the best a, and knows nothing about retraining. With planted a,
+the error of the scores is within 3 % of that with the best λ, though λ itself may be far off where GCV is flat.
 
-Φ may lie on disk: it is read in blocks of rows, and all sums are in double precision. Up to ``DENSE`` training images
-or dimensions, whichever are fewer, the smaller of ΦᵀΦ and ΦΦᵀ is decomposed once; beyond, no such matrix is formed.
+Φ may be on disk: it is read in blocks of rows, and all sums are in double precision. With at most ``DENSE`` training
+images or at most ``DENSE`` dimensions, the smaller of ΦᵀΦ and ΦΦᵀ is decomposed once. Beyond, neither is formed.
 """
 
 import hashlib
@@ -37,31 +37,31 @@ Rows = NDArray[np.floating[Any]]
 """(rows, k), in memory or a memory map."""
 
 DENSE = 8192
-"""The largest side of a matrix that is decomposed: 0.5 GB, some minutes."""
+"""The largest side of a matrix that is decomposed: 0.5 GB, a few minutes."""
 NUMBERS_AT_ONCE = 2**23
-"""How many numbers of Φ are in memory at a time, 64 MB."""
+"""Numbers of Φ in memory at a time, 64 MB."""
 QUERIES = 256
-"""How many generated images λ is chosen on."""
+"""The number of generated images on which λ is chosen."""
 
 
 class Kernel(Protocol):
     """(ΦᵀΦ + λI)⁻¹ between training and query gradients."""
 
     def scores(self, queries: Rows, lam: float) -> FloatArray:
-        """(m, q): Φ (ΦᵀΦ + λI)⁻¹ g of each query g (q, k)."""
+        """Return (m, q): Φ (ΦᵀΦ + λI)⁻¹ g of each query g (q, k)."""
         ...
 
     def direction_norms(self, lam: float) -> FloatArray:
-        """(m,): ‖(ΦᵀΦ + λI)⁻¹ φ_j‖, how far the parameters move for training image j."""
+        """Return (m,): ‖(ΦᵀΦ + λI)⁻¹ φ_j‖, how far training image j moves the parameters."""
         ...
 
     def cross_validation(self, queries: Rows) -> tuple[FloatArray, FloatArray]:
-        """A grid of λ, and GCV at each: the mean over the queries (q, k)."""
+        """Return a grid of λ, and GCV at each: the mean over the queries (q, k)."""
         ...
 
 
 def kernel(rows: Rows, folder: Path | None = None, progress: Progress = silent, dense: int = DENSE) -> Kernel:
-    """The kernel of Φ = ``rows`` (m, k); its decomposition is kept in ``folder`` (None: nowhere)."""
+    """Return the kernel of Φ = ``rows`` (m, k); its decomposition is cached in ``folder`` (None: nowhere)."""
     if min(rows.shape) > dense:
         return IterativeKernel(rows, progress)
     file = folder / f"spectrum-{_fingerprint(rows)[:12]}.safetensors" if folder else None
@@ -74,23 +74,23 @@ def kernel(rows: Rows, folder: Path | None = None, progress: Progress = silent, 
 
 
 def chosen_lambda(ridge: Kernel, queries: Rows) -> float:
-    """The λ of the smallest GCV, over at most ``QUERIES`` of the queries (q, k), evenly spaced."""
+    """Return the λ with the smallest GCV on at most ``QUERIES`` of the queries (q, k), evenly spaced."""
     grid, gcv = ridge.cross_validation(queries[_spread(len(queries), QUERIES)])
     return float(grid[np.argmin(gcv)])
 
 
 def mean_row(rows: Rows) -> FloatArray:
-    """(1, k)."""
+    """Return (1, k)."""
     return sum(block.sum(axis=0, keepdims=True) for block in _blocks(rows)) / len(rows)
 
 
 def row_norms(rows: Rows) -> FloatArray:
-    """(m,): ‖φ_j‖."""
+    """Return (m,): ‖φ_j‖."""
     return np.concatenate([np.linalg.norm(block, axis=1) for block in _blocks(rows)])
 
 
 def products(rows: Rows, columns: FloatArray) -> FloatArray:
-    """(m, q): Φ ``columns`` (k, q)."""
+    """Return (m, q): Φ ``columns`` (k, q)."""
     return np.concatenate([block @ columns for block in _blocks(rows)])
 
 
@@ -110,7 +110,7 @@ class DenseKernel:
         m, k = rows.shape
         gram, total = np.zeros((min(m, k),) * 2), m if k <= m else k
         done = 0
-        # of few but long rows, blocks of columns: each adds to all of ΦΦᵀ
+        # for few but long rows, blocks of columns, each of which adds to all of ΦΦᵀ
         for block in _blocks(rows if k <= m else rows.T):
             gram += block.T @ block
             done += len(block)
@@ -130,7 +130,7 @@ class DenseKernel:
         return self.values > self.values[-1] * max(self.rows.shape) * np.finfo(np.float64).eps
 
     def _inverses(self, lam: float) -> FloatArray:
-        """(s,): 1/(s_i + λ)."""
+        """Return (s,): 1/(s_i + λ)."""
         if lam > 0:
             return 1.0 / (self.values + lam)
         return np.divide(1.0, self.values, out=np.zeros_like(self.values), where=self._nonzero)
@@ -146,7 +146,7 @@ class DenseKernel:
         if self._tall:
             parts = [np.linalg.norm((block @ self.vectors) * inverses, axis=1) for block in _blocks(self.rows)]
             return np.concatenate(parts)
-        # (ΦᵀΦ + λI)⁻¹ φ_j = Φᵀ (ΦΦᵀ + λI)⁻¹ e_j, whose norm is Φ-free in the eigenvectors of ΦΦᵀ
+        # (ΦᵀΦ + λI)⁻¹ φ_j = Φᵀ (ΦΦᵀ + λI)⁻¹ e_j, whose norm needs only the eigenvectors of ΦΦᵀ
         return np.sqrt(np.square(self.vectors) @ (self.values * np.square(inverses)))
 
     def cross_validation(self, queries: Rows) -> tuple[FloatArray, FloatArray]:
@@ -155,7 +155,7 @@ class DenseKernel:
             along = np.square(self.vectors.T @ g).mean(axis=1)
             outside = 0.0
         else:
-            # the coordinates of g along the right singular vectors, and what of g no training gradient can express
+            # the coordinates of g along the right singular vectors, and the part of g outside their span
             along = np.square(self.vectors.T @ products(self.rows, g)).mean(axis=1)
             along = np.divide(along, self.values, out=np.zeros_like(along), where=self._nonzero)
             outside = max(0.0, float(np.square(g).sum(axis=0).mean() - along.sum()))
@@ -167,28 +167,31 @@ class DenseKernel:
 
 @dataclass(frozen=True, eq=False)
 class IterativeKernel:
-    """Φ known by its products alone, each one pass over its rows: conjugate gradients for systems of equations, and
-    for GCV the quadrature that Lanczos' tridiagonal matrices give (Golub and Meurant 1994), its trace from random
-    signs (Hutchinson 1990). λ > 0 and at least ``SMALLEST`` of the largest eigenvalue where it is chosen."""
+    """Φ used only through products, each one pass over its rows.
+
+    Systems of equations are solved by conjugate gradients. GCV uses the quadrature of Lanczos' tridiagonal matrices
+    (Golub and Meurant 1994), its trace random signs (Hutchinson 1990). λ > 0; where it is chosen, at least ``SMALLEST``
+    times the largest eigenvalue.
+    """
 
     rows: Rows
     progress: Progress = silent
 
     SMALLEST = 1e-5
     TOLERANCE = 1e-8
-    """Of a solution's residual, relative to the right-hand side."""
+    """The largest residual of a solution, relative to the right-hand side."""
     STEPS = 64
     PROBES = 16
     FEW_QUERIES = 32
     SKETCH = 256
-    """Random directions in which lengths are measured, with a relative standard error of 1/√(2 · 256) = 4 %."""
+    """Random directions for measuring lengths, with a relative standard error of 1/√(2 · 256) = 4 %."""
 
     def scores(self, queries: Rows, lam: float) -> FloatArray:
         right = np.asarray(queries, dtype=np.float64).T
         return products(self.rows, self._solve(right, lam, "scores by conjugate gradients"))
 
     def direction_norms(self, lam: float) -> FloatArray:
-        """Estimated: ‖M φ_j‖² = E (zᵀ M φ_j)² over standard normal z, the mean of ``SKETCH``."""
+        """Estimate ‖M φ_j‖² = E (zᵀ M φ_j)² over standard normal z as the mean of ``SKETCH`` draws."""
         z = _generator("directions").standard_normal((self.rows.shape[1], self.SKETCH))
         sketch = self._solve(z, lam, "lengths by conjugate gradients")
         lengths = [np.linalg.norm(block @ sketch, axis=1) for block in _blocks(self.rows)]
@@ -207,14 +210,14 @@ class IterativeKernel:
         return grid, residual / np.square(freedom)
 
     def _gram(self, columns: FloatArray) -> FloatArray:
-        """(k, q): ΦᵀΦ ``columns``."""
+        """Return (k, q): ΦᵀΦ ``columns``."""
         result = np.zeros_like(columns)
         for block in _blocks(self.rows):
             result += block.T @ (block @ columns)
         return result
 
     def _quadrature(self, starts: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Nodes and weights (q, steps): xᵀ f(ΦᵀΦ) x ≈ ‖x‖² Σ weights · f(nodes) of each start x (k, q)."""
+        """Return nodes and weights (q, steps): xᵀ f(ΦᵀΦ) x ≈ ‖x‖² Σ weights · f(nodes) for each start x (k, q)."""
         steps = min(self.STEPS, *self.rows.shape)
         diagonal, beside = np.zeros((2, starts.shape[1], steps))
         before, lengths = np.zeros_like(starts), np.linalg.norm(starts, axis=0)
@@ -228,7 +231,7 @@ class IterativeKernel:
             beside[:, step] = np.linalg.norm(following, axis=0)
             if step == 0:
                 _check(float(diagonal[:, 0].sum()))
-            # a start within few eigenvectors is exhausted: what is left is rounding, which must not be blown up
+            # a start within few eigenvectors is exhausted: the rest is rounding error, which must not be amplified
             left = beside[:, step] > 1e-10 * np.abs(diagonal[:, 0])
             beside[~left, step] = 0.0
             before, x = x, np.divide(following, beside[:, step], out=np.zeros_like(x), where=left)
@@ -241,7 +244,7 @@ class IterativeKernel:
         return nodes, np.square(vectors[:, 0, :])
 
     def _solve(self, right: FloatArray, lam: float, what: str) -> FloatArray:
-        """(k, q): (ΦᵀΦ + λI)⁻¹ ``right``, by conjugate gradients on all columns at once."""
+        """Return (k, q): (ΦᵀΦ + λI)⁻¹ ``right``, by conjugate gradients on all columns at once."""
         if lam <= 0:
             raise UserError(
                 f"lam: {lam:g}; more than 0 is accepted with more than {DENSE} training images and dimensions"
@@ -267,8 +270,10 @@ class IterativeKernel:
         raise DiffcreditError(f"conjugate gradients did not converge in {limit} steps; a larger lam than {lam:g} helps")
 
     def _steps_needed(self, lam: float) -> int:
-        """A bound on the steps of conjugate gradients, √κ/2 · ln(2 √κ / tolerance), doubled for rounding, with κ from
-        the trace, which no eigenvalue exceeds."""
+        """Return a bound on the steps of conjugate gradients: √κ/2 · ln(2 √κ / tolerance), doubled for rounding.
+
+        κ is bounded by the trace, which no eigenvalue exceeds.
+        """
         trace = sum(float(np.square(block).sum()) for block in _blocks(self.rows))
         _check(trace)
         root = math.sqrt(1.0 + trace / lam)
@@ -276,20 +281,22 @@ class IterativeKernel:
 
 
 def _blocks(rows: Rows) -> Iterator[FloatArray]:
-    """Consecutive rows in double precision, at most ``NUMBERS_AT_ONCE`` numbers."""
+    """Yield consecutive rows in double precision, at most ``NUMBERS_AT_ONCE`` numbers at a time."""
     size = max(1, NUMBERS_AT_ONCE // rows.shape[1])
     for start in range(0, len(rows), size):
         yield np.asarray(rows[start : start + size], dtype=np.float64)
 
 
 def _spread(count: int, most: int) -> NDArray[np.int64]:
-    """At most ``most`` of the places 0..count−1, evenly spaced."""
+    """Return at most ``most`` of the places 0..count−1, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, most).round().astype(np.int64))
 
 
 def _grid(largest: float, smallest: float) -> FloatArray:
-    """λ from ``smallest`` to 10 of the ``largest`` eigenvalue, ten to a power of ten. It depends on nothing that
-    rounding can change much, so that λ does not depend on the order of the training images."""
+    """Return λ from ``smallest`` to 10 times the ``largest`` eigenvalue, ten values for each power of ten.
+
+    The grid hardly changes with rounding, so that λ does not depend on the order of the training images.
+    """
     powers = round(10 * math.log10(10 / smallest))
     return largest * smallest * 10.0 ** (np.arange(powers + 1) / 10)
 
@@ -298,7 +305,7 @@ def _check(total: float) -> None:
     if not math.isfinite(total):
         raise UserError("gradients of the training images: some are not finite numbers")
     if total == 0:
-        raise UserError("gradients of the training images: all are 0, so that nothing can be attributed")
+        raise UserError("gradients of the training images: all are 0; nothing can be attributed")
 
 
 def _generator(what: str) -> np.random.Generator:

@@ -11,17 +11,17 @@ from torch.nn import functional
 
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 
-NUMBERS = 2**23  # distances held at a time: 32 MiB, of which a few copies live at once
-KERNELS = 1024  # patches at a time: a convolution with few of them wastes its time on copies of the images
+NUMBERS = 2**23  # distances in memory at a time: 32 MiB, with a few copies
+KERNELS = 1024  # patches at a time: with few, a convolution spends its time copying the images
 
 
 class PatchWeights:
-    """Training images (m, c, h, w), to be compared by patches of ``patch`` pixels a side with noisy images
+    """Training images (m, c, h, w), compared by patches of ``patch`` pixels a side with noisy images
     √ᾱ x + √(1 − ᾱ) ε; ``signal`` is ᾱ.
 
-    Of a patch the sums of ``cell`` × ``cell`` pixels, divided by ``cell``, are compared: an orthonormal projection,
-    under which noise keeps its variance. That is a convolution of the summed images whose taps are ``cell`` pixels
-    apart. With p = ⌊(patch − 1)/2⌋ pixels around an image there are h + 2p − patch + 1 patches a column.
+    Patches are compared by their sums over ``cell`` × ``cell`` pixels, divided by ``cell``: an orthonormal projection,
+    which keeps the variance of noise. It is a convolution of the summed images with taps ``cell`` pixels apart. With
+    p = ⌊(patch − 1)/2⌋ pixels around an image, there are h + 2p − patch + 1 patches in a column.
     """
 
     def __init__(self, training: Tensor, patch: int, cell: int, signal: float) -> None:
@@ -34,8 +34,10 @@ class PatchWeights:
         self._groups = list(product(_runs(training.shape[2], patch), _runs(training.shape[3], patch)))
 
     def mean_weights(self, noisy: Tensor, nearest: int | None) -> NDArray[np.float64]:
-        """(m,): the mean over the patches u of ``noisy`` (1, c, h, w) of Σ_v w_u(j, v), v the ``nearest`` patches of
-        image j or (None) all of them; w_u sums to 1 over all j and v."""
+        """Return (m,): the mean over the patches u of ``noisy`` (1, c, h, w) of Σ_v w_u(j, v).
+
+        v are the ``nearest`` patches of image j, or all of them (None); w_u sums to 1 over all j and v.
+        """
         query = self._summed(noisy)
         weights = torch.zeros(len(self._images), dtype=torch.float64, device=query.device)
         for group in self._groups:
@@ -47,19 +49,19 @@ class PatchWeights:
         return (weights / self._squares[0].numel()).cpu().numpy()
 
     def _log_sums(self, kernels: Tensor, group: tuple[slice, slice], nearest: int | None) -> tuple[Tensor, Tensor]:
-        """(m, k) of k patches: log Σ_v exp(−‖x[u] − y_j[v]‖² / 2σ²) over all v of the group, and over the nearest."""
+        """Return log Σ_v exp(−‖x[u] − y_j[v]‖² / 2σ²), (m, k) for k patches: over all v in the group, and nearest."""
         compared = len(kernels) * self._squares[(0, *group)].numel()
         of_one = max(compared, self._images[(0, ..., *self._window(group))].numel())
         asked = min(len(self._images), max(1, self._numbers // of_one))
         found = in_smaller_batches(partial(self._compared, kernels, group, nearest), len(self._images), asked)
         fits = max(piece.shape[1] for piece in found)
-        if fits < asked:  # the memory ran out; the next patches need not find out again
+        if fits < asked:  # the memory ran out: use smaller batches from now on
             self._numbers = fits * of_one
         every, best = torch.cat(found, dim=1)
         return every, best
 
     def _compared(self, kernels: Tensor, group: tuple[slice, slice], nearest: int | None, places: range) -> Tensor:
-        """Both sums, (2, b, k), of the b images at ``places``."""
+        """Return both sums, (2, b, k), for the b images at ``places``."""
         some = slice(places.start, places.stop)
         distances = functional.conv2d(self._images[(some, ..., *self._window(group))], kernels, dilation=self._cell)
         distances.mul_(-2).add_(self._squares[(some, None, *group)])
@@ -71,20 +73,20 @@ class PatchWeights:
         return torch.stack([every, logs.topk(nearest, dim=2, sorted=False).values.logsumexp(dim=2)])
 
     def _summed(self, images: Tensor) -> Tensor:
-        """The sums of cells around every corner, of images with a border of zeros."""
+        """Return the sums over the cell at every place, of images with a border of zeros."""
         border = (self._patch - 1) // 2
         padded = functional.pad(images, (border,) * 4)
         return functional.avg_pool2d(padded, self._cell, stride=1) * self._cell
 
     def _window(self, group: tuple[slice, slice]) -> tuple[slice, slice]:
-        """What of the summed images the patches of a group see."""
+        """Return the part of the summed images that the patches of a group cover."""
         reach = (self._taps - 1) * self._cell
         rows, columns = (slice(run.start, run.stop + reach) for run in group)
         return rows, columns
 
 
 def _runs(length: int, patch: int) -> list[slice]:
-    """Which patches along one side reach as far over the two ends of an image of so many pixels as each other."""
+    """Group the patches along one side of an image by how far they reach beyond its two ends."""
     border = (patch - 1) // 2
     places = range(length + 2 * border - patch + 1)
 

@@ -1,15 +1,15 @@
-"""Which training images hold the patches of the generated ones: attribution by the optimal denoiser of patches."""
+"""Patch similarity: attribution by the optimal denoiser of a generated image's patches."""
 
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Le, Lt, MultipleOf
 from numpy.typing import NDArray
 
-from diffcredit.baselines.protocol import Category, Evidence, How
+from diffcredit.baselines.base import Evidence, Scoring
 from diffcredit.baselines.queries import comparable_queries
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.features import Images
@@ -24,42 +24,46 @@ TIME_STEPS = 1000
 
 
 @dataclass
-class PatchSimilarity:
-    """How much of the optimal denoising of a generated image's patches comes from each training image: NDA, in its form
-    of two scales (Zhao et al. 2025, “Nonparametric Data Attribution for Diffusion Models”, arXiv 2510.14269). No model
-    is asked.
+class PatchSimilarity(Scoring):
+    """How much each training image contributes to the optimal denoising of a generated image's patches.
 
-    With noise, x̃_t = √ᾱ_t x̃ + √(1 − ᾱ_t) ε, pixels on the scale −1 to 1, the optimal denoiser of a patch u of x̃_t
-    among the patches v of all training images x⁽ʲ⁾ gives each the weight
+    This is NDA with two scales (Zhao et al. 2025, “Nonparametric Data Attribution for Diffusion Models”, arXiv
+    2510.14269). It needs no model.
+
+    With noise, x̃_t = √ᾱ_t x̃ + √(1 − ᾱ_t) ε, pixels on the scale −1 to 1. The optimal denoiser of a patch u of x̃_t
+    gives each patch v of each training image x⁽ʲ⁾ the weight
 
         w_u(j, v) = exp(−‖x̃_t[u] − √ᾱ_t x⁽ʲ⁾[v]‖² / 2(1 − ᾱ_t)) / (the sum of the same over all j and v),
 
-    and the score of j is the mean over u of Σ_v w_u(j, v), where only the ``nearest`` v of each image count (None: all,
-    so that the scores of all images sum to 1). Patches have ``patch`` pixels a side; in the second, coarse scale they
-    have ``coarse_patch``, of which the sums of 2 × 2 pixels, halved, are compared, so that noise has the same variance.
-    The score is ``fine_weight`` times that of the first and 1 − ``fine_weight`` times that of the second.
+    and the score of j is the mean over u of Σ_v w_u(j, v). On the coarse scale, sums over 2 × 2 pixels, halved, are
+    compared, so that noise has the same variance.
 
-    Every pixel has its patch. One that reaches over the border is compared with patches that do so by as much: the
-    published code gives pixels beyond the border the value 10, which leaves others a weight of e^−1000 or less, and
-    here they have none. The means over patches are sums in the published code.
+    There is a patch around every pixel. One that reaches over the border is only compared with patches that do so by
+    the same distance: the published code gives pixels beyond the border the value 10, which leaves other patches a
+    weight of e^−1000 or less. Where this class has means over patches, the published code has sums.
 
-    ``time_step`` is one of 1,000, with β from 10⁻⁴ to 0.02 (Ho et al. 2020); the noise ε follows from the seed and the
-    generated image. Images larger than ``size`` are first resized to it. ``images``: only so many of the generated
-    images, the first (None: all), as the time grows with their number times that of training images times size⁴.
+    The time grows with the number of generated images times that of training images times size⁴.
     """
 
     patch: PositiveInt = 7
+    """The side of a patch in pixels."""
     coarse_patch: Annotated[int, Ge(2), MultipleOf(2)] = 14
+    """The side of a patch on the coarse scale."""
     fine_weight: Annotated[float, Ge(0), Le(1)] = 0.5
+    """The weight of the fine scale's score; the coarse one has 1 − ``fine_weight``."""
     nearest: PositiveInt | None = 100
-    time_step: Annotated[int, Ge(10), Lt(TIME_STEPS)] = 100  # with less noise float32 cannot tell patches apart
+    """Count only that many nearest patches of each image; None: all, so that the scores of all images sum to 1."""
+    time_step: Annotated[int, Ge(10), Lt(TIME_STEPS)] = 100  # with less noise float32 cannot distinguish patches
+    """One of 1,000 time steps, with β from 10⁻⁴ to 0.02 (Ho et al. 2020)."""
     size: Annotated[int, Ge(2)] = 32
+    """Larger images are first resized to this side."""
     images: PositiveInt | None = None
+    """Use only the first so many generated images; by default all."""
 
-    name: ClassVar[str] = "patch_similarity"
-    title: ClassVar[str] = "Patch similarity (NDA)"
-    category: ClassVar[Category] = "similarity"
-    aggregations: ClassVar[tuple[How, ...]] = ("sum", "mean", "max")
+    name = "patch_similarity"
+    title = "Patch similarity (NDA)"
+    category = "similarity"
+    aggregations = ("sum", "mean", "max")
 
     def scores(self, evidence: Evidence) -> FloatArray:
         import torch
@@ -87,13 +91,13 @@ class PatchSimilarity:
         return kept.total / kept.images
 
     def _pixels(self, evidence: Evidence, images: Images, what: str) -> NDArray[np.float32]:
-        """(m, s, s, 3) on the scale −1 to 1."""
+        """Return (m, s, s, 3) on the scale −1 to 1."""
         size = min(self.size, *images.shape[1:3])
         seen = evidence.extractors.kept({"name": "pixels", "size": size}, images, what)
         return 2 * seen.vectors.reshape(-1, size, size, 3) - 1
 
     def _file(self, evidence: Evidence, queries: Images) -> Path | None:
-        """Where the sums are kept, by all that fixes them."""
+        """Return the file of the sums, named after everything that determines them."""
         if evidence.folder is None:
             return None
         settings = {"options": dataclasses.asdict(self), "seed": evidence.seed}
@@ -103,8 +107,7 @@ class PatchSimilarity:
 
 @dataclass
 class _Sums:
-    """The sum (m,) of the scores for the first ``images`` generated images, in a file (None: nowhere), so that nothing
-    is computed twice."""
+    """The sum (m,) of the scores for the first ``images`` generated images, kept in a file after each of them."""
 
     file: Path | None
     total: FloatArray
@@ -124,18 +127,18 @@ class _Sums:
 
 
 def signal(time_step: int) -> float:
-    """ᾱ_t = Π_{s ≤ t} (1 − β_s), β linear from 10⁻⁴ to 0.02."""
+    """Return ᾱ_t = Π_{s ≤ t} (1 − β_s), β linear from 10⁻⁴ to 0.02."""
     return float(np.prod(1 - np.linspace(1e-4, 0.02, TIME_STEPS)[: time_step + 1]))
 
 
 def noise_of(image: NDArray[np.float32], seed: int) -> FloatArray:
-    """Of the image's shape; it follows from the image's content, so that the order of the images does not matter."""
+    """Return noise of the image's shape, derived from its content, so that the order of the images does not matter."""
     drawn = derive_seed("baselines", "patch_similarity", seed, fingerprint_arrays({"image": image}))
     return np.random.Generator(np.random.PCG64(drawn)).standard_normal(image.shape)
 
 
 def _as_tensor(images: NDArray[Any]) -> "Tensor":
-    """(m, h, w, c) → (m, c, h, w), float32."""
+    """Convert (m, h, w, c) to (m, c, h, w), float32."""
     import torch
 
     return torch.from_numpy(images.astype(np.float32, copy=False)).permute(0, 3, 1, 2).contiguous()

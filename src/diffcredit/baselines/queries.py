@@ -1,8 +1,8 @@
-"""The generated images beside the training images: of the same shape, with the seeds and texts that they came from."""
+"""The generated images, checked to be comparable with the training images, and the seeds and texts they came from."""
 
 from typing import TYPE_CHECKING
 
-from diffcredit.baselines.protocol import Evidence
+from diffcredit.baselines.base import Evidence
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError
 from diffcredit.properties import Images
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def comparable_queries(evidence: Evidence, method: str) -> Images:
-    """The generated images, which must be of the training images' shape for ``method`` to compare them."""
+    """Return the generated images; refuse ``method`` where their shape is not that of the training images."""
     generated, training = evidence.queries(method), evidence.contributions.images
     if generated.shape[1:] != training.shape[1:]:
         raise UserError(
@@ -23,14 +23,14 @@ def comparable_queries(evidence: Evidence, method: str) -> Images:
 
 
 def query_sampling(evidence: Evidence, method: str) -> Sampling:
-    """How the generated images were sampled, image j from its seed j, of which ``method`` has to know."""
+    """Return how the generated images were sampled; refuse ``method`` where that is unknown."""
     if evidence.sampling is None or evidence.sampling.images < len(evidence.generated):
         raise UserError(f"{method}: needs to know how the {len(evidence.generated)} generated images were sampled")
     return evidence.sampling
 
 
 def query_captions(evidence: Evidence, model: "DiffusionModel", method: str) -> tuple[str, ...] | None:
-    """The text that each generated image follows, by its seed; None of a model without texts."""
+    """Return the prompt of each generated image, by its seed; None for a model without texts."""
     prompts: tuple[str, ...] | None = getattr(model, "prompts", None)
     if not prompts:
         return None

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from diffcredit.baselines.aggregating import aggregate
-from diffcredit.baselines.answers import check_words, chosen_by, credits_of, scores_of
-from diffcredit.baselines.protocol import Evidence, How
+from diffcredit.baselines.aggregating import aggregate, one_number_each
+from diffcredit.baselines.base import Baseline, Crediting, Evidence, How
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import canonical_json
+from diffcredit.util.plugins import in_plugin
 
 BASELINES = {
     "image_count": "diffcredit.baselines.floors:ImageCount",
@@ -37,19 +37,22 @@ BASELINES = {
 
 @dataclass(frozen=True, eq=False)
 class BaselineCredits:
-    """(n,) credits of one method, how scores were aggregated (empty: there were none), what the method chose by itself
-    (such as λ), the seconds it took, and those of its options that are not the defaults."""
+    """The credits of one method by one aggregation."""
 
     method: str
     how: str
+    """How scores were aggregated; empty for a method that scores no images."""
     credits: FloatArray
+    """(n,)"""
     chosen: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the method chose by itself, such as λ."""
     seconds: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
+    """The options that differ from their defaults."""
 
     @property
     def name(self) -> str:
-        """Such as ``trak (sum, dimensions=512)``: one for each method, aggregation and setting."""
+        """A name for each method, aggregation and setting, such as ``trak (sum, dimensions=512)``."""
         words = ", ".join(filter(None, (self.how, self.setting)))
         return f"{self.method} ({words})" if words else self.method
 
@@ -61,19 +64,44 @@ class BaselineCredits:
 
 
 def baseline_credits(baseline: Any, evidence: Evidence, how: How | None = None) -> list[BaselineCredits]:
-    """The credits that a baseline gives: one set for each of its aggregations, or for the one asked for."""
-    check_words(baseline)
+    """Return a baseline's credits: one set for each of its aggregations, or for the one asked for.
+
+    The baseline may be a user's class: its members and its answers are checked.
+    """
+    check_members(baseline)
     start = time.perf_counter()
-    if hasattr(baseline, "credits"):
+    if isinstance(baseline, Crediting):
         if how is not None:
             raise UserError(f"{baseline.name}: scores no images, so that {how!r} of them cannot be taken")
-        found = credits_of(baseline, evidence)
-        return [BaselineCredits(baseline.name, "", found, chosen_by(baseline), time.perf_counter() - start)]
-    scores = scores_of(baseline, evidence)
+        with in_plugin(f"{baseline.name}: credits(evidence)"):
+            answer = baseline.credits(evidence)
+        found = one_number_each(answer, evidence.contributions.contributors, f"{baseline.name}: credits")
+        return [BaselineCredits(baseline.name, "", found, _chosen_by(baseline), time.perf_counter() - start)]
+    scores = checked_scores(baseline, evidence)
     seconds = time.perf_counter() - start
     return [
         BaselineCredits(
-            baseline.name, each, aggregate(scores, evidence.contributions, each), chosen_by(baseline), seconds
+            baseline.name, each, aggregate(scores, evidence.contributions, each), _chosen_by(baseline), seconds
         )
         for each in ((how,) if how else baseline.aggregations)
     ]
+
+
+def check_members(baseline: Any) -> None:
+    """Refuse a class without the members that tables need."""
+    needed = ("name", "title", "category", *(() if isinstance(baseline, Crediting) else ("aggregations",)))
+    if missing := [member for member in needed if not hasattr(baseline, member)]:
+        raise UserError(f"{type(baseline).__name__}: misses {', '.join(missing)}; a baseline has {', '.join(needed)}")
+
+
+def checked_scores(baseline: Any, evidence: Evidence) -> FloatArray:
+    """Return a baseline's (m,) scores of the training images after checking them."""
+    with in_plugin(f"{baseline.name}: scores(evidence)"):
+        answer = baseline.scores(evidence)
+    return one_number_each(answer, evidence.contributions.names, f"{baseline.name}: scores")
+
+
+def _chosen_by(baseline: Any) -> dict[str, float]:
+    chosen = {str(name): number for name, number in getattr(baseline, "chosen", Baseline.chosen).items()}
+    numbers = one_number_each(list(chosen.values()), list(chosen), f"{baseline.name}: chosen")
+    return dict(zip(chosen, numbers.tolist(), strict=True))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, baseline_credits
-from diffcredit.baselines.answers import one_number_each
+from diffcredit.baselines.aggregating import one_number_each
+from diffcredit.baselines.base import Crediting, Scoring, looks_at_property
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
@@ -52,7 +53,7 @@ def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list
     for section in wanted or [{"name": name} for name in BASELINES]:
         options = {key: value for key, value in section.items() if key != "name"}
         baseline = build(section["name"], options, BASELINES, where="--method", beside=study.file.parent)
-        if not hasattr(baseline, "scores") and not hasattr(baseline, "credits"):
+        if not isinstance(baseline, Scoring | Crediting):
             raise UserError(f"--method: {section['name']!r} has neither scores(evidence) nor credits(evidence)")
         built.append((section["name"], options, baseline))
     return built
@@ -76,7 +77,7 @@ def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> l
 
 
 def kept_baselines(study: "Study") -> list[StudyBaseline]:
-    """What earlier runs computed for the study as it is now."""
+    """Return the baselines that earlier runs computed for the study as it is now."""
     results = []
     for file in sorted(_folder(study).glob("*.json")):
         content = _kept(file, study)
@@ -97,7 +98,7 @@ def _of_method(
     refused: UserError | None = None
     changed = changed_options(baseline, options)
     properties = zip(study.prepared.properties, records, strict=True)
-    looked_at = properties if getattr(baseline, "of_property", False) else [(None,) * 2]
+    looked_at = properties if looks_at_property(baseline) else [(None,) * 2]
     for prop, record in looked_at:
         # named by what names its rows, so that what is computed anew replaces them and none is there twice
         identity = fingerprint([_identity(study), name, changed, prop.name if prop else None])
@@ -131,13 +132,13 @@ def _of_method(
 
 
 def changed_options(baseline: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the ``options`` asked for that are not the defaults, as the method understood them."""
+    """Return the ``options`` that differ from the defaults, as the method understood them."""
     values, defaults = {**options, **settings_of(baseline, options)}, inspect.signature(type(baseline)).parameters
     return {key: values[key] for key in options if key not in defaults or values[key] != defaults[key].default}
 
 
 def study_evidence(study: "Study", prop: Any = None) -> Evidence:
-    """What the study has for its baselines."""
+    """Return what the study has for its baselines."""
     prepared = study.prepared
     came_trained = prepared.family.trained
     return Evidence(
@@ -171,8 +172,10 @@ def _identity(study: "Study") -> str:
 
 
 def _kept(file: Path, study: "Study") -> dict[str, Any] | None:
-    """What a method's file says; None where there is none, or it is another study's, an earlier version's or damaged,
-    so that it is computed anew."""
+    """Return the content of a method's file; None where it must be computed again.
+
+    That is where the file is missing or damaged, or belongs to another study or an earlier version.
+    """
     if not file.exists():
         return None
     try:

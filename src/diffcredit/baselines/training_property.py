@@ -1,27 +1,23 @@
-"""The study's own property, of each contributor's training images: a control without any model."""
+"""The study's own property, measured on each contributor's training images: a control without any model."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from diffcredit.baselines.protocol import Category, Evidence
-from diffcredit.errors import UserError
+from diffcredit.baselines.base import Crediting, Evidence
 from diffcredit.surrogates import RealData
 from diffcredit.util.arrays import FloatArray
 
 
 @dataclass
-class TrainingProperty:
-    """The property of each contributor's own images, as if everybody were alone with the real data."""
+class TrainingProperty(Crediting):
+    """The property of each contributor's own images."""
 
-    name: ClassVar[str] = "training_property"
-    title: ClassVar[str] = "Property of the training images"
-    category: ClassVar[Category] = "control"
-    of_property: ClassVar[bool] = True
+    name = "training_property"
+    title = "Property of the training images"
+    category = "control"
+    of_property = True
 
     def credits(self, evidence: Evidence) -> FloatArray:
-        if evidence.prop is None:
-            raise UserError("training_property: needs the property that contributors are credited for")
-        alone = np.eye(evidence.contributions.n, dtype=np.bool_)
-        return RealData(evidence.prop, evidence.contributions, evidence.extractors)(alone)
+        prop, single = evidence.required_property(self.name), np.eye(evidence.contributions.n, dtype=np.bool_)
+        return RealData(prop, evidence.contributions, evidence.extractors)(single)

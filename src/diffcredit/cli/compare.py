@@ -13,8 +13,8 @@ from diffcredit.cli.credits import METHOD_HELP, finite
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
-    from diffcredit.validation.compare import Comparison, ContributorRow, PropertyComparison
-    from diffcredit.validation.records import Estimate
+    from diffcredit.validation.compare import ContributorRow, PropertyComparison, StudyComparison
+    from diffcredit.validation.statistics.records import Estimate
 
 MOST_DIFFERENCES = 20
 
@@ -50,7 +50,7 @@ def compare(
         say(f"\nTable: {csv}")
 
 
-def print_comparison(comparison: "Comparison") -> None:
+def print_comparison(comparison: "StudyComparison") -> None:
     say(f"A: {comparison.a}\nB: {comparison.b}\nCredits: {comparison.method}")
     _print_differences(comparison)
     for side, names in (("A", comparison.only_a), ("B", comparison.only_b)):
@@ -66,7 +66,7 @@ def print_comparison(comparison: "Comparison") -> None:
     )
 
 
-def _print_differences(comparison: "Comparison") -> None:
+def _print_differences(comparison: "StudyComparison") -> None:
     if not comparison.differing:
         say("\nNo setting differs.")
         return

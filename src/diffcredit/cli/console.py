@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from diffcredit.util.sanitize import visible, without_passwords
+from diffcredit.util.sanitize import escape_controls, without_passwords
 
 
 class SafeConsole(Console):
@@ -31,7 +31,7 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             # all but rich's own control codes is text, which may come from a stranger
-            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+            yield segment if segment.control else Segment(escape_controls(segment.text), segment.style)
 
 
 console = SafeConsole()
@@ -57,7 +57,7 @@ def complain(message: object, kind: str = "error") -> None:
 
 def _sanitized(text: str) -> str:
     # before rich gets it, which drops some control characters instead of showing them
-    return visible(without_passwords(text))
+    return escape_controls(without_passwords(text))
 
 
 @contextmanager

@@ -143,10 +143,10 @@ def print_credits(tables: "Sequence[CreditTable]") -> None:
 
 def warn_of_lack_of_fit(tables: "Sequence[CreditTable]") -> None:
     """Warn of each property for which the values of some coalitions do not fit the others."""
-    from diffcredit.report.outliers import complaint
+    from diffcredit.report.outliers import outlier_warning
 
     for table in tables:
-        if (said := complaint(table)) is not None:
+        if (said := outlier_warning(table)) is not None:
             warnings.warn(said, DiffcreditWarning, stacklevel=2)
 
 

@@ -12,7 +12,7 @@ import typer
 from diffcredit.cli.baselines import MethodOption, parsed
 from diffcredit.cli.console import Bars, StudyArgument, console, say, stopping_gently
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,8 @@ def explain(
 ) -> None:
     """Show which contributors and training images one picture is closest to, by each method."""
     from diffcredit.baselines import BaselineCredits
-    from diffcredit.baselines.answers import check_words, scores_of
+    from diffcredit.baselines.base import Scoring
+    from diffcredit.baselines.registry import check_members, checked_scores
     from diffcredit.baselines.study import build_baselines, changed_options
     from diffcredit.execution.threads import limited_threads
     from diffcredit.report.contact_sheet import contact_sheet
@@ -53,15 +54,15 @@ def explain(
         loaded = Study.load(study, bars)
         built = build_baselines(loaded, [parsed(text) for text in method or METHODS])
         for name, _, baseline in built:
-            if not hasattr(baseline, "scores"):
+            if not isinstance(baseline, Scoring):
                 raise UserError(f"--method: {name!r} does not score single images, so it cannot explain a picture")
-            check_words(baseline)
+            check_members(baseline)
         evidence = evidence_of(loaded, picture)
         scores = {}
         for name, options, baseline in built:
             try:
                 with limited_threads(loaded.config.threads):
-                    values = scores_of(baseline, evidence)
+                    values = checked_scores(baseline, evidence)
             except UserError as error:
                 if method:
                     raise
@@ -125,5 +126,5 @@ def _print(contributions: "Contributions", scores: Mapping[str, Any], found: Map
         for place, row in enumerate(rows[:3]):
             who = contributions.contributors[contributions.owner[row]]
             cells = (name if place == 0 else "", who, contributions.names[row], f"{scores[name][row]:.4g}")
-            grid.add_row(*(Text(in_one_line(cell)) for cell in cells))
+            grid.add_row(*(Text(single_line(cell)) for cell in cells))
     console.print(grid)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from diffcredit.cli.console import Bars, StudyArgument, console, duration, say, stopping_gently
 from diffcredit.cli.where import WorkersOption
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def print_plan(study: "Study", planned: "Plan") -> None:
         grid.add_row("compiling, just done; a run on this machine reuses it", duration(planned.compiling))
     console.print(grid)
     for name, why in planned.untimed.items():
-        say(f"Not timed: {name}, which cannot be measured on random images: {in_one_line(why)}")
+        say(f"Not timed: {name}, which cannot be measured on random images: {single_line(why)}")
 
 
 def stages(study: "Study", planned: "Plan") -> "Iterator[tuple[str, Stage]]":

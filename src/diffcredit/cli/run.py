@@ -8,7 +8,7 @@ from diffcredit.cli.failures import FailureReport
 from diffcredit.cli.opened import opened
 from diffcredit.cli.where import with_where
 from diffcredit.study.observer import Observer
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     from diffcredit.contributions import Contributions
@@ -54,12 +54,12 @@ class _Printer(Observer):
             f"{len(contributions.heldout):,} held out"
         )
         for line in contributions.skipped:
-            say(f"skipped {in_one_line(line)}")
+            say(f"skipped {single_line(line)}")
         for line in contributions.left_out:
             say(f"left out {line}")
         duplicates = contributions.duplicates()
         for duplicate in duplicates[:MOST_LINES]:
-            names = ", ".join(map(in_one_line, duplicate.names))
+            names = ", ".join(map(single_line, duplicate.names))
             say(f"the same image from {', '.join(duplicate.contributors)}: {names}")
         if len(duplicates) > MOST_LINES:
             say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")

@@ -1,4 +1,4 @@
-"""Who gave what: images with their contributors, from the places where people keep them."""
+"""Contributions: training images with their contributors, read from the places where people keep them."""
 
 from diffcredit.contributions.loading import load_contributions
 from diffcredit.contributions.planted import with_copies, with_noise

@@ -1,4 +1,4 @@
-"""Files to pixels: any accepted image becomes an RGB square, or says why it cannot.
+"""Files to pixels: any accepted image becomes an RGB square, any other is refused with the reason.
 
 Files come from strangers. The size is read from the header and checked before a pixel is decoded, and only
 formats that Pillow decodes by itself, without outside programs, are opened.
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 MAX_PIXELS = 64_000_000
-LARGEST_FILE = 2**30  # bytes: more than MAX_PIXELS take in any format; headers may ask to read all of a file
+LARGEST_FILE = 2**30  # bytes, more than MAX_PIXELS need in any format; reading a header may read the whole file
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 
 _ACCEPTED = {".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
 _ACCEPTED |= {".ppm", ".pgm", ".pbm", ".pnm"}
-# images that cannot be read: they name themselves instead of being passed over
+# images that cannot be read: they are reported instead of being ignored
 _REFUSED = {".avif", ".heic", ".heif", ".jp2", ".jxl", ".tga"}
 ENDINGS = frozenset(_ACCEPTED | _REFUSED)
-"""File name endings that say "this is an image"."""
+"""File name endings of images."""
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -38,20 +38,22 @@ _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
 
 
 class UnreadableImage(Exception):
-    """Why an image could not be read, without its name."""
+    """An image could not be read. The message gives the reason, without the image's name."""
 
 
 @contextmanager
 def without_pillows_warnings() -> Generator[None]:
-    """Images are opened within, and Pillow does not warn of large or odd ones: those that cannot be used are refused
-    here. Filters belong to the whole process, so it is entered before threads start and left when they have ended."""
+    """Silence Pillow's warnings of large or odd images: this module refuses those that cannot be used.
+
+    Warning filters belong to the whole process: enter before threads start and leave when they have ended.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
 
 
 def open_image(path: Path) -> Image.Image:
-    """An image whose header alone has been read."""
+    """Open an image and read only its header."""
     if not path.is_file():
         raise UnreadableImage("not a regular file")
     size = path.stat().st_size
@@ -63,7 +65,7 @@ def open_image(path: Path) -> Image.Image:
 
 
 def open_bytes(content: bytes) -> Image.Image:
-    """The same for a file's content."""
+    """Open an image from a file's content and read only its header."""
     if not content:
         raise UnreadableImage("the image is empty (0 bytes)")
     return _opened(BytesIO(content))
@@ -79,18 +81,18 @@ def _opened(file: Path | BytesIO) -> Image.Image:
 
 
 def square_pixels(image: Image.Image, resolution: int) -> NDArray[np.uint8]:
-    """(resolution, resolution, 3) uint8 RGB: the central square of ``image``, resized with antialiasing.
+    """Return the central square of ``image`` as (resolution, resolution, 3) uint8 RGB, resized with antialiasing.
 
-    That is the shorter side resized to ``resolution`` and the longer one cropped around its centre. EXIF
-    orientation is applied, transparency becomes white, CMYK is converted without its colour profile, and of
-    an animation the first frame counts.
+    The shorter side is resized to ``resolution``, the longer one cropped around its centre. EXIF orientation is
+    applied, transparency becomes white, CMYK is converted without its colour profile, and only the first frame of an
+    animation is used.
     """
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise UnreadableImage(f"{width} x {height} pixels; at most {MAX_PIXELS // 10**6} megapixels are accepted")
     if width * height == 0:
         raise UnreadableImage("the image has no pixels")
-    # Pillow turns TIFFs upright while it loads them, so size and orientation are only now what they seem
+    # Pillow applies the orientation of a TIFF while loading it: size and orientation are right only after this
     image.load()
     width, height = image.size
     orientation = image.getexif().get(ExifTags.Base.Orientation)

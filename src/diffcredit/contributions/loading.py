@@ -1,4 +1,4 @@
-"""From a source's records to contributions: who is held out, decoding, assembly."""
+"""Loading contributions: a source's records are selected, held out, decoded and put together."""
 
 import os
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
 
 RESOLUTIONS = range(4, 1025)
-AT_A_TIME = 8  # images that a thread is given: one by one costs more than small ones take
+AT_A_TIME = 8  # images that a thread is given at once: handing over small ones one by one is slower than decoding them
 LARGE = 8_000_000
-"""Pixels of an image that is decoded while no other such is: the largest take over 1 GB each on the way."""
+"""Pixels from which images are decoded one after the other: the largest need over 1 GB each."""
 
 
 def load_contributions(
@@ -39,57 +39,65 @@ def load_contributions(
     unreadable: Literal["stop", "skip"] = "stop",
     seed: int = 0,
 ) -> Contributions:
-    """Reads, checks and decodes a set of images with their contributors.
+    """Read, check and decode a set of images with their contributors.
 
     :param path: what the source reads; None for the bundled ``openmoji`` and for datasets of the hub.
-    :param source: a source such as ``Npz(heldout="split")``; or the name of one in ``SOURCES``, which then has
-        its default options; or ``auto``: ``folders``, ``imagefolder`` or ``npz``, by what lies at ``path``.
+    :param source: a source such as ``Npz(heldout="split")``; or the name of one in ``SOURCES``, with its default
+        options; or ``auto``: ``folders``, ``imagefolder`` or ``npz``, by what is at ``path``.
     :param contributor: the metadata column or array that names the contributors.
     :param resolution: side of the decoded images in pixels, 4 to 1024.
-    :param at_least: the images a contributor must have given, before ``holdout`` and unreadable ones included;
-        who gave fewer is listed in ``left_out``.
-    :param draw: how many of the remaining contributors play, drawn at random; None: all of them.
-    :param holdout: the fraction of each contributor's images to keep out of training, or the path of images
-        that are all kept out and need no contributor. None: what the source itself keeps out, if anything.
+    :param at_least: leave out contributors with fewer images, counted before ``holdout`` and with unreadable ones;
+        ``left_out`` lists them.
+    :param draw: how many of the remaining contributors to draw at random; by default all of them.
+    :param holdout: the fraction of each contributor's images to keep out of training, or the path of images that are
+        all kept out and need no contributor. By default what the source itself keeps out, if anything.
     :param unreadable: whether an image that cannot be read stops the import or is listed in ``skipped``.
-    :param seed: fixes which contributors are drawn and which images a fraction keeps out; what is kept out of
-        a contributor depends on nobody else.
+    :param seed: determines which contributors are drawn and which images are kept out. What is kept out of one
+        contributor's images does not depend on the others.
     """
-    if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution not in RESOLUTIONS:
-        raise UserError(
-            f"resolution: {resolution!r}; {RESOLUTIONS.start} to {RESOLUTIONS.stop - 1} pixels are accepted"
-        )
-    if unreadable not in ("stop", "skip"):
-        raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
+    _check_options(resolution, unreadable)
     root = None if path is None else Path(path)
     reader = _source(source, root)
     where = reader if root is None else root
     records, left_out = select(_records(reader, root, contributor), at_least, draw, seed)
     if holdout is not None:
         records = _hold_out(records, holdout, root, seed)
-    if not any(not record.heldout for record in records):
+    if all(record.heldout for record in records):
         raise UserError(f"{where}: no images there")
+    contributors = sorted({_contributor(record) for record in records if not record.heldout})
 
     skipped: list[str] = []
     stop = unreadable == "stop"
     training, images = _decode([r for r in records if not r.heldout], resolution, where, stop, skipped)
     kept_out, heldout = _decode([r for r in records if r.heldout], resolution, where, stop, skipped)
-    givers = [_giver(record) for record in training]
-    contributors = sorted({_giver(record) for record in records if not record.heldout})
-    _check_contributors(contributors, givers, where)
+    owners = [_contributor(record) for record in training]
     index = {name: i for i, name in enumerate(contributors)}
+    _check_contributors(contributors, owners, where)
     captioned = any(record.caption is not None for record in training)
     return Contributions(
         images=images,
-        owner=np.array([index[giver] for giver in givers], dtype=np.int64),
+        owner=np.array([index[name] for name in owners], dtype=np.int64),
         contributors=tuple(contributors),
         names=tuple(record.name for record in training),
         heldout=heldout,
         skipped=tuple(skipped),
-        captions=tuple(record.caption or "" for record in training) if captioned else None,
-        heldout_captions=tuple(record.caption or "" for record in kept_out) if captioned else None,
+        captions=_captions(training) if captioned else None,
+        heldout_captions=_captions(kept_out) if captioned else None,
         left_out=left_out,
     )
+
+
+def _check_options(resolution: int, unreadable: str) -> None:
+    if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution not in RESOLUTIONS:
+        raise UserError(
+            f"resolution: {resolution!r}; {RESOLUTIONS.start} to {RESOLUTIONS.stop - 1} pixels are accepted"
+        )
+    if unreadable not in ("stop", "skip"):
+        raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
+
+
+def _captions(records: Sequence[Record]) -> tuple[str, ...]:
+    return tuple(record.caption or "" for record in records)
 
 
 def _source(source: str | Source, path: Path | None) -> Source:
@@ -103,7 +111,7 @@ def _source(source: str | Source, path: Path | None) -> Source:
 
 
 def _records(source: Source, path: Path | None, contributor: str | None) -> list[Record]:
-    """A source's records, sorted by name."""
+    """Return a source's records, sorted by name."""
     return sorted(source(path, contributor), key=lambda record: record.name)
 
 
@@ -112,7 +120,7 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | N
     if isinstance(holdout, str | Path):
         place = existing(Path(holdout))
         if root is not None and _overlap(place.resolve(), root.resolve()):
-            raise UserError(f"holdout: {place} and the contributions at {root} overlap; apart they are accepted")
+            raise UserError(f"holdout: {place} and the contributions at {root} overlap; separate places are accepted")
         kept_out = [replace(record, heldout=True) for record in _records(_source(AUTO, place), place, None)]
         if not kept_out:
             raise UserError(f"holdout: no images at {place}")
@@ -127,22 +135,24 @@ def _overlap(one: Path, other: Path) -> bool:
 
 
 def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:
-    """Marks ``fraction`` of each contributor's images, rounded half up, as held out. The draw ranks images by
-    a hash of seed, contributor and name: nobody's draw changes when somebody else joins or leaves."""
-    by_giver: dict[str, list[Record]] = {}
+    """Mark ``fraction`` of each contributor's images, rounded half up, as held out.
+
+    The draw ranks images by a hash of seed, contributor and name: it does not change when others join or leave.
+    """
+    by_contributor: dict[str, list[Record]] = {}
     for record in training:
-        by_giver.setdefault(_giver(record), []).append(record)
+        by_contributor.setdefault(_contributor(record), []).append(record)
     kept_out: set[str] = set()
-    for giver, own in by_giver.items():
+    for name, own in by_contributor.items():
         count = int(fraction * len(own) + 0.5)
         if count == len(own):
-            raise UserError(f"holdout: {fraction} leaves contributor {giver!r}, who gave {len(own)}, no training image")
-        ranked = sorted(own, key=lambda record: derive_seed(seed, "holdout", _giver(record), record.name))
+            raise UserError(f"holdout: {fraction} leaves contributor {name!r}, who gave {len(own)}, no training image")
+        ranked = sorted(own, key=lambda record: derive_seed(seed, "holdout", _contributor(record), record.name))
         kept_out.update(record.name for record in ranked[:count])
     return [replace(record, heldout=record.name in kept_out) for record in training]
 
 
-def _giver(record: Record) -> str:
+def _contributor(record: Record) -> str:
     if record.contributor is None:
         raise UserError(f"{record.name}: an image without contributor")
     return record.contributor
@@ -151,7 +161,7 @@ def _giver(record: Record) -> str:
 def _decode(
     records: Sequence[Record], resolution: int, where: object, stop: bool, skipped: list[str]
 ) -> tuple[list[Record], NDArray[np.uint8]]:
-    """The records that could be read and their (len, resolution, resolution, 3) pixels, in this order."""
+    """Return the records that could be read and their (count, resolution, resolution, 3) pixels, in the same order."""
     try:
         pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
     except MemoryError:
@@ -177,8 +187,8 @@ def _decode(
 
     kept = []
     with without_pillows_warnings(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        told = chain.from_iterable(pool.map(fill_some, range(0, len(records), AT_A_TIME)))
-        for row, why in enumerate(told):
+        problems = chain.from_iterable(pool.map(fill_some, range(0, len(records), AT_A_TIME)))
+        for row, why in enumerate(problems):
             if why is None:
                 kept.append(row)
             elif stop:
@@ -191,9 +201,9 @@ def _decode(
     return [records[row] for row in kept], pixels
 
 
-def _check_contributors(contributors: Sequence[str], givers: Sequence[str], where: object) -> None:
+def _check_contributors(contributors: Sequence[str], owners: Sequence[str], where: object) -> None:
     if len(contributors) < 2:
         raise UserError(f"{where}: one contributor, {contributors[0]!r}; at least 2 are accepted")
-    left_out = sorted(set(contributors) - set(givers))
+    left_out = sorted(set(contributors) - set(owners))
     if left_out:
         raise UserError(f"{where}: no training image of contributor {left_out[0]!r} can be read")

@@ -7,14 +7,14 @@ from diffcredit.errors import UserError
 # invisible or direction-changing characters let two names look alike; the joiners are part of real spellings
 _REFUSED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = {"\u200c", "\u200d"}
-LONGEST = 255  # characters, as of a file's name
+LONGEST = 255  # characters, like a file's name
 
 
 def contributor_name(value: str, where: str) -> str:
-    """``value`` stripped and NFC-normalised, any printable Unicode.
+    """Return ``value`` stripped and NFC-normalised; any printable Unicode is accepted.
 
-    :param where: the place that a ``UserError`` names (file, line or row) when the name is blank, too long or holds
-        a control or invisible character.
+    :param where: the file, line or row that a ``UserError`` names where the name is blank, too long or contains a
+        control or invisible character.
     """
     name = unicodedata.normalize("NFC", value.strip())
     if not name:
@@ -26,7 +26,7 @@ def contributor_name(value: str, where: str) -> str:
     for character in name:
         if unicodedata.category(character) in _REFUSED and character not in _JOINERS:
             raise UserError(
-                f"{where}: contributor {name!a} holds the control character U+{ord(character):04X}; "
+                f"{where}: contributor {name!a} contains the control character U+{ord(character):04X}; "
                 "printable characters are accepted"
             )
     return name

@@ -1,4 +1,4 @@
-"""Contributors planted on purpose, whose right credit is known beforehand: pure noise, and copies."""
+"""Planted contributors whose right credit is known in advance: pure noise, and copies of another's images."""
 
 from dataclasses import replace
 
@@ -14,8 +14,10 @@ from diffcredit.util.seeds import derive_seed
 def with_noise(
     contributions: Contributions, name: str = "noise", *, count: int | None = None, seed: int = 0
 ) -> Contributions:
-    """Adds a contributor of ``count`` images of independent uniform pixels; None: as many as the others give
-    on average. What such a contributor deserves is nothing, or less."""
+    """Add a contributor of ``count`` images of independent uniform pixels, by default as many as the others' mean.
+
+    Such a contributor deserves no credit, or a negative one.
+    """
     if count is None:
         count = round(float(contributions.counts.mean()))
     if count < 1:
@@ -26,8 +28,10 @@ def with_noise(
 
 
 def with_copies(contributions: Contributions, *, of: str, name: str) -> Contributions:
-    """Adds a contributor who gives copies of all training images of contributor ``of``. By symmetry the two
-    deserve the same."""
+    """Add a contributor with copies of all training images of contributor ``of``.
+
+    By symmetry the two deserve the same credit.
+    """
     if of not in contributions.contributors:
         raise UserError(f"of: {of!r} is no contributor; there are: {', '.join(contributions.contributors)}")
     copied = np.flatnonzero(contributions.owner == contributions.contributors.index(of))
@@ -44,7 +48,7 @@ def with_copies(contributions: Contributions, *, of: str, name: str) -> Contribu
 def _join(
     contributions: Contributions, name: str, images: NDArray[np.uint8], names: list[str], captions: list[str]
 ) -> Contributions:
-    """Appends the newcomer's images, so that the others' keep their places; contributors stay sorted."""
+    """Append the new contributor's images, so that the others keep their places. Contributors stay sorted."""
     name = contributor_name(name, "name")
     if name in contributions.contributors:
         raise UserError(f"name: {name!r} is a contributor already; another name is accepted")

@@ -1,4 +1,4 @@
-"""The record of who gave what."""
+"""The class :class:`Contributions`: images and who gave them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ class Duplicate:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """m training images by n contributors, and k held-out images that belong to nobody.
+    """m training images of n contributors, and k held-out images of nobody.
 
-    Two sets are the same when their ``fingerprint`` is.
+    Two sets are the same if their ``fingerprint`` is the same.
     """
 
     images: NDArray[np.uint8]
-    """(m, h, w, 3) RGB with h = w = the resolution, in an order that follows from ``names`` alone."""
+    """(m, h, w, 3) RGB with h = w = the resolution, in an order determined by ``names`` alone."""
     owner: NDArray[np.int64]
     """(m,) each image's index into ``contributors``."""
     contributors: tuple[str, ...]
@@ -38,13 +38,13 @@ class Contributions:
     heldout: NDArray[np.uint8]
     """(k, h, w, 3) images kept out of training; k may be 0."""
     skipped: tuple[str, ...] = ()
-    """``file: why`` of every image left out because it could not be read."""
+    """``file: reason`` for every image that could not be read."""
     captions: tuple[str, ...] | None = None
     """(m,) texts, or None when the images have none."""
     heldout_captions: tuple[str, ...] | None = None
     """(k,) texts of the held-out images, "" where one has none; None when the training images have none."""
     left_out: tuple[str, ...] = ()
-    """``name (k images)`` of every contributor whose images are not here: too few of them, or not drawn."""
+    """``name (k images)`` for every contributor left out for too few images, or not drawn."""
 
     def __post_init__(self) -> None:
         m = len(self.names)
@@ -60,9 +60,9 @@ class Contributions:
         if m and not 0 <= self.owner.min() <= self.owner.max() < self.n:
             raise ValueError(f"owner: an index outside 0..{self.n - 1}")
         if len(set(self.contributors)) != self.n:
-            raise ValueError("contributors: a name stands twice")
+            raise ValueError("contributors: a name is there twice")
         if len(set(self.names)) != m:
-            raise ValueError("names: an identity stands twice")
+            raise ValueError("names: an identity is there twice")
         if self.captions is not None and len(self.captions) != m:
             raise ValueError(f"captions: {len(self.captions)} for {m} images")
         if self.heldout_captions is not None and len(self.heldout_captions) != len(self.heldout):
@@ -80,8 +80,8 @@ class Contributions:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of contributors, owner, names, images, heldout and captions: of the content alone."""
-        # without such captions there is no key, not an empty one: the fingerprints in existing ledgers stay
+        """SHA-256 of the content: contributors, owner, names, images, heldout and captions."""
+        # without such captions there is no key instead of an empty one, as in the fingerprints of existing ledgers
         heldout_captions = {"heldout_captions": list(self.heldout_captions)} if self.heldout_captions else {}
         arrays = {"images": self.images, "owner": self.owner.astype(np.int64), "heldout": self.heldout}
         return artifacts.fingerprint(
@@ -95,14 +95,14 @@ class Contributions:
         )
 
     def of(self, coalition: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The sorted indices of the images that a coalition, an (n,) boolean vector, gave."""
+        """Return the sorted indices of the images that a coalition, an (n,) boolean vector, gave."""
         coalition = np.asarray(coalition)
         if coalition.shape != (self.n,) or coalition.dtype != np.bool_:
             raise ValueError(f"coalition: {coalition.dtype} {coalition.shape}; expected booleans of shape ({self.n},)")
         return np.flatnonzero(coalition[self.owner]).astype(np.int64)
 
     def duplicates(self) -> list[Duplicate]:
-        """The images, byte-identical after decoding, that lie under more than one contributor."""
+        """Return the images, byte-identical after decoding, that more than one contributor gave."""
         alike: dict[bytes, list[int]] = {}
         for index, image in enumerate(self.images):
             alike.setdefault(hashlib.sha256(image.tobytes()).digest(), []).append(index)

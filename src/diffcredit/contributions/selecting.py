@@ -1,4 +1,4 @@
-"""Who plays: contributors with enough images and, of these, a draw."""
+"""Selecting contributors: those with enough images, or a random draw of them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from diffcredit.util.seeds import derive_seed
 def select(
     records: Sequence[Record], at_least: int, draw: int | None, seed: int
 ) -> tuple[list[Record], tuple[str, ...]]:
-    """The records of the contributors who gave ``at_least`` training images or, with ``draw``, of so many of
-    them; and ``name (k images)`` of everybody else, who is left out with all images, held-out ones as well.
+    """Keep contributors with ``at_least`` training images or, with ``draw``, that many of them drawn at random.
 
-    The draw ranks contributors by a hash of seed and name: what somebody gave, and where it lies, plays no part.
+    Return the records of those who are kept, and ``name (k images)`` for everybody else, whose held-out images are left
+    out too. The draw ranks contributors by a hash of seed and name: it does not depend on what they gave.
     """
     if isinstance(at_least, bool) or not isinstance(at_least, int) or at_least < 1:
         raise UserError(f"at_least: {at_least!r}; a number of images from 1 is accepted")

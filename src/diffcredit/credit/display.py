@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diffcredit.credit.interop import import_package
-from diffcredit.util.sanitize import in_one_line
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,8 +37,8 @@ def text(credits: "Credits") -> str:
     ]
     if bottom:
         lines.insert(1 + len(top), f"… {len(credits.values) - len(top) - len(bottom)} more")
-    about = f" for {in_one_line(credits.property_name)}" if credits.property_name else ""
-    unit = f" in {in_one_line(credits.unit)}" if credits.unit else ""
+    about = f" for {single_line(credits.property_name)}" if credits.property_name else ""
+    unit = f" in {single_line(credits.unit)}" if credits.unit else ""
     return "\n".join(
         [
             f"Credits of {len(credits.values)} contributors{about}{unit} by {credits.method} from "
@@ -86,7 +86,7 @@ def _ends(credits: "Credits", count: int) -> tuple[list[int], list[int]]:
 
 
 def _label(name: str) -> str:
-    name = in_one_line(name)
+    name = single_line(name)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 

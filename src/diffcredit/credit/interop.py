@@ -14,7 +14,7 @@ import numpy as np
 from diffcredit.coalitions import encode
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 
 if TYPE_CHECKING:
     import pandas
@@ -104,7 +104,7 @@ def _columns(credits: "Credits", higher_is_better: bool) -> dict[str, list[Any]]
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else ""
-    return neutralise(str(value))
+    return escape_formula(str(value))
 
 
 def import_package(module: str) -> Any:

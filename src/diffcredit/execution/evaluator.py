@@ -122,8 +122,10 @@ class RetrainedModels(Source):
 
 @dataclass(frozen=True)
 class KeptModels(Source):
-    """What ``keeper`` has of earlier evaluations. A kept model is sampled again if a property needs images. ``load``
-    reads a model's folder."""
+    """Models and images that ``keeper`` has of earlier evaluations.
+
+    A kept model is sampled again if a property needs images. ``load`` reads a model's folder.
+    """
 
     keeper: Keeper
     sampling: Sampling
@@ -137,7 +139,7 @@ class KeptModels(Source):
                 observation = self.keeper.find(task, self.extractors, self.load)
                 if observation is None:
                     raise DiffcreditError(f"nothing was kept of coalition {task.coalition}, replicate {task.replicate}")
-                if not all(observation.shows(prop) for prop in properties) and observation.model is not None:
+                if not all(observation.suffices_for(prop) for prop in properties) and observation.model is not None:
                     observation.images = generate(observation.model, self.sampling, often=True)
             except Exception as error:
                 yield _failure(task, error, started)

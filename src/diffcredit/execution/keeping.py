@@ -1,5 +1,7 @@
-"""What is kept of an evaluation, so that a property added later costs no retraining: its images, their features, its
-model, or nothing."""
+"""The parts of an evaluation that are kept: its images, their features, its model, or nothing.
+
+A property that is added later then costs no retraining.
+"""
 
 import hashlib
 import tempfile

@@ -1,9 +1,9 @@
-"""Images to vectors: what properties, surrogates and baselines compare images by.
+"""Images to vectors, by which properties, surrogates and baselines compare images.
 
 ``EXTRACTORS`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
 """
 
-from diffcredit.features.protocol import Extractor, Features, FeaturesOption, Images
+from diffcredit.features.base import Extractor, Features, FeaturesOption, Images
 
 EXTRACTORS = {
     "pixels": "diffcredit.features.pixels:Pixels",

@@ -1,28 +1,30 @@
 """BLIP (Li et al., 2022), trained to answer questions about images."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass
-class BLIPVQA:
-    """The pooled output of the image encoder of BLIP-VQA: its class token after the last layer, normalised twice as
-    transformers does. Images are resized as the model's own image processor does.
+class BLIPVQA(NetworkExtractor):
+    """The pooled output of BLIP-VQA's image encoder: its class token after the last layer, normalised twice.
 
-    ``model`` is a folder or a hub id of a BLIP model for question answering of transformers.
+    The model's own image processor resizes images. ``model`` is a folder or a hub id of a BLIP model for question
+    answering of transformers.
     """
 
     model: str = "Salesforce/blip-vqa-base"
     batch_size: Annotated[int, Ge(1)] = 16
     precision: Precision = "float32"
 
-    label: ClassVar[str] = "BLIP-VQA"
-    cpu_batch: ClassVar[int] = CPU_BATCH
-    classes: ClassVar[None] = None
+    label = "BLIP-VQA"
 
     @property
     def dimensions(self) -> int:
@@ -36,19 +38,14 @@ class BLIPVQA:
         self._network = checkpoint.load(kind)[0].vision_model.to(device)
         self._processor = checkpoint.image_processor()
         self._device = device
-        self._identity = {
+        self._identity: dict[str, Any] = {
             **checkpoint.identity(),
             "resize": self._processor.described(),
             "layer": "pooled output of the image encoder",
         }
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
+    def _described(self) -> dict[str, Any]:
+        return self._identity
 
-        return {**self._identity, **noted(self.precision)}
-
-    def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            return Features(as_array(self._network(self._processor(images, self._device)).pooler_output))
+    def _forward(self, images: Images) -> "tuple[Tensor, None]":
+        return self._network(self._processor(images, self._device)).pooler_output, None

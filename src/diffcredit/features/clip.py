@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError, located
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,8 +19,8 @@ TOKENIZER = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.jso
 
 
 @dataclass
-class CLIP:
-    """The projected embedding of images, not normalised, after the resizing that the model's own image processor does.
+class CLIP(NetworkExtractor):
+    """The projected embedding of images, not normalised; the model's own image processor resizes them.
 
     ``model`` is a folder or a hub id of a CLIP model of transformers.
     """
@@ -28,9 +29,7 @@ class CLIP:
     batch_size: Annotated[int, Ge(1)] = 32
     precision: Precision = "float32"
 
-    label: ClassVar[str] = "CLIP"
-    cpu_batch: ClassVar[int] = CPU_BATCH
-    classes: ClassVar[None] = None
+    label = "CLIP"
 
     @property
     def dimensions(self) -> int:
@@ -44,27 +43,21 @@ class CLIP:
         self._network = self._checkpoint.load(kind)[0].to(device)
         self._processor = self._checkpoint.image_processor()
         self._device = device
-        self._identity = {
+        self._identity: dict[str, Any] = {
             **self._checkpoint.identity(),
             "resize": self._processor.described(),
             "layer": "projected embedding",
             "tokenizer": self._tokenizer_hash(),
         }
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
+    def _described(self) -> dict[str, Any]:
+        return self._identity
 
-        return {**self._identity, **noted(self.precision)}
-
-    def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            return Features(as_array(_pooled(self._network.get_image_features(self._processor(images, self._device)))))
+    def _forward(self, images: Images) -> "tuple[Tensor, None]":
+        return _pooled(self._network.get_image_features(self._processor(images, self._device))), None
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), d): their projected embeddings, not normalised; what is longer than the model takes is cut
-        off."""
+        """Return projected embeddings (len(texts), d), not normalised; texts longer than the model takes are cut."""
         from diffcredit.features.torch_features import as_array, inference
 
         tokenizer = self._tokenizer()
@@ -83,7 +76,7 @@ class CLIP:
         return np.concatenate(parts)
 
     def _tokenizer(self) -> Any:
-        """Read when texts come, since images need none."""
+        """Load the tokenizer, which only texts need."""
         from transformers import CLIPTokenizer
 
         from diffcredit.diffusion.pretrained import loading, quiet
@@ -91,7 +84,7 @@ class CLIP:
 
         folder = self._checkpoint.folder
         there = {file.name for file in folder.iterdir()}
-        if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would know no word
+        if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # it would know no word
             raise UserError(f"{KEY}: {folder}: has neither tokenizer.json nor vocab.json and merges.txt")
         with located(KEY), loading(CLIPTokenizer, folder), quiet():
             return CLIPTokenizer.from_pretrained(folder, local_files_only=True)
@@ -106,5 +99,5 @@ class CLIP:
 
 
 def _pooled(found: Any) -> "Tensor":
-    """The embeddings (m, d), which transformers 4 returns by themselves."""
+    """Return the embeddings (m, d), which transformers 4 returned directly."""
     return getattr(found, "pooler_output", found)

@@ -1,32 +1,28 @@
-"""Which colours an image has, wherever they are."""
+"""A colour histogram: the colours of an image, wherever they are."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.base import Extractor, Features, Images
 
 
 @dataclass
-class Colours:
+class Colours(Extractor):
     """The shares of an image's pixels in ``bins`` × ``bins`` × ``bins`` cells of the RGB cube, in the order of red,
     green and blue; they sum to 1."""
 
     bins: Annotated[int, Ge(2), Le(16)] = 4
 
-    label: ClassVar[str] = "colours"
-    batch_size: ClassVar[int] = 1024
-    classes: ClassVar[None] = None
+    label = "colours"
+    batch_size = 1024
 
     @property
     def dimensions(self) -> int:
         return self.bins**3
-
-    def load(self, device: str) -> None:
-        """Nothing: it has no weights."""
 
     def identity(self) -> dict[str, Any]:
         return {"weights": "", "resize": "none", "bins": self.bins}

@@ -1,4 +1,4 @@
-"""The extractors of a study: each loaded once, whatever many properties share it, and what they saw kept on disk."""
+"""The extractors of a study: each is loaded once, and the features of images that are asked for often are cached."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -9,19 +9,17 @@ import numpy as np
 
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS
-from diffcredit.features.protocol import Extractor, Features, FeaturesOption, Images, option_key, option_name
+from diffcredit.features.base import Extractor, Features, FeaturesOption, Images, as_extractor, option_key, option_name
 from diffcredit.util.artifacts import canonical_json, fingerprint, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.util.plugins import build, code_of, in_plugin
 from diffcredit.util.progress import Progress, silent
 
-MEMBERS = ("label", "batch_size", "dimensions", "classes", "load", "identity", "extract")
-
 
 class Extractors:
-    """Makes and loads extractors on ``device`` as they are asked for.
+    """Makes extractors and loads them on ``device``, each at its first use.
 
-    ``beside`` is where plug-ins are looked for beside the installed packages; ``folder`` is where :meth:`kept` keeps
-    features (None: nowhere).
+    Plug-ins are imported from ``beside`` as well as from the installed packages. :meth:`kept` caches features in
+    ``folder`` (None: not at all).
     """
 
     def __init__(
@@ -31,25 +29,21 @@ class Extractors:
         folder: Path | None = None,
         progress: Progress = silent,
     ) -> None:
-        self._device, self._beside, self._folder, self._progress = device, beside, folder, progress
+        self.device, self._beside, self._folder, self._progress = device, beside, folder, progress
         self._loaded: dict[str, Extractor] = {}
 
-    @property
-    def device(self) -> str:
-        return self._device
-
     def get(self, option: FeaturesOption) -> Extractor:
-        """The extractor that a ``features`` option names, loaded."""
+        """Return the extractor that a ``features`` option names, loaded."""
         key = option_key(option)
         if key not in self._loaded:
             extractor = make_extractor(option, self._beside)
-            with in_plugin(f"features: {option_name(option)}: load({self._device!r})"):
-                extractor.load(self._device)
+            with in_plugin(f"features: {option_name(option)}: load({self.device!r})"):
+                extractor.load(self.device)
             self._loaded[key] = extractor
         return self._loaded[key]
 
     def identity(self, option: FeaturesOption) -> dict[str, Any]:
-        """All that fixes the extractor's numbers: its name, weights, resizing, and the code of a plug-in."""
+        """Return all that fixes the extractor's numbers: its name, weights, resizing, and the code of a plug-in."""
         extractor, name = self.get(option), option_name(option)
         with in_plugin(f"features: {name}: identity(), which is to be JSON,"):
             identity = {"name": name, **extractor.identity(), **code_of(extractor)}
@@ -59,53 +53,50 @@ class Extractors:
     def extract(
         self, option: FeaturesOption, images: Images, on_batch: Callable[[int, int], None] | None = None
     ) -> Features:
-        """The features of images (m, h, w, 3) uint8; ``on_batch(done, total)`` reports progress."""
+        """Return the features of images (m, h, w, 3) uint8; ``on_batch(done, total)`` reports progress."""
         check_images(images)
-        extractor = self.get(option)
-        if extractor.batch_size < 1:
-            whose = f"features: {type(extractor).__name__}"
-            raise UserError(f"{whose} has the batch_size {extractor.batch_size}; at least 1 is expected")
-        parts = []
+        extractor, whose = self.get(option), f"features: {option_name(option)}"
         size = extractor.batch_size
-        if self._device == "cpu":
-            size = min(size, getattr(extractor, "cpu_batch", size))
+        if size < 1:
+            raise UserError(f"{whose} has the batch_size {size}; at least 1 is expected")
+        if self.device == "cpu":
+            size = min(size, extractor.cpu_batch or size)
+        parts = []
         for start in range(0, len(images), size):
             batch = images[start : start + size]
-            parts.append(_checked(_extracted(extractor, batch), len(batch), extractor))
+            parts.append(_checked(_extracted(extractor, batch, whose), len(batch), extractor, whose))
             if on_batch:
                 on_batch(start + len(batch), len(images))
         return Features.joined(parts)
 
     def kept(self, option: FeaturesOption, images: Images, what: str) -> Features:
-        """The same, kept in the folder by what was seen and who saw it: several properties ask for the training
-        images. ``what`` tells the progress whose features they are."""
+        """Return the features of images that several properties ask for, from the cache where they are there.
+
+        The cache's key is the extractor's identity and the images. Progress calls the images ``what``.
+        """
         name = fingerprint([self.identity(option), fingerprint_arrays({"images": images})])[:12]
         file = self._folder / f"features-{name}.safetensors" if self._folder else None
         if file is not None and file.exists():
             return Features(**read_arrays(file))
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             self._progress(f"features of {what} ({option_name(option)})", done, total)
 
-        features = self.extract(option, images, tell)
+        features = self.extract(option, images, report)
         if file is not None:
             write_arrays(file, features.arrays())
         return features
 
 
 def make_extractor(option: FeaturesOption, beside: Path = Path()) -> Extractor:
-    """The extractor that ``option`` names, not yet loaded."""
+    """Make the extractor that ``option`` names, without loading it."""
     name = option_name(option)
     options = {} if isinstance(option, str) else {key: value for key, value in option.items() if key != "name"}
-    extractor = build(name, options, EXTRACTORS, where="features", beside=beside)
-    for member in MEMBERS:
-        if not hasattr(type(extractor), member) and member not in getattr(type(extractor), "__annotations__", {}):
-            raise UserError(f"features: {name!r} has no {member}; an Extractor is expected")
-    return extractor
+    return as_extractor(build(name, options, EXTRACTORS, where="features", beside=beside), name)
 
 
 def label_of(option: FeaturesOption) -> str:
-    """An extractor's name for readers: ours by their labels, a plug-in by its class."""
+    """Return an extractor's name for readers: the label of one of ours, the class name of a plug-in."""
     name = option_name(option)
     if name not in EXTRACTORS:
         return name.rpartition(":")[2]
@@ -114,35 +105,36 @@ def label_of(option: FeaturesOption) -> str:
 
 
 def check_images(images: Any) -> None:
-    """Refuses what is no stack of RGB images."""
-    shape, kind = getattr(images, "shape", None), getattr(images, "dtype", type(images).__name__)
-    if not isinstance(images, np.ndarray) or images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-        raise UserError(f"images: {kind} of shape {shape}; uint8 of shape (m, height, width, 3) is accepted")
-    if not len(images) or not images.shape[1] or not images.shape[2]:
-        raise UserError(f"images: of shape {shape}; at least one image with at least one pixel is needed")
+    """Raise a UserError unless ``images`` is a stack of RGB images, (m, h, w, 3) uint8, none of the sizes 0."""
+    if not isinstance(images, np.ndarray):
+        raise UserError(f"images: {type(images).__name__}; uint8 of shape (m, height, width, 3) is accepted")
+    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+        found = f"{images.dtype} of shape {images.shape}"
+        raise UserError(f"images: {found}; uint8 of shape (m, height, width, 3) is accepted")
+    if not images.size:
+        raise UserError(f"images: of shape {images.shape}; at least one image with at least one pixel is needed")
 
 
-def _extracted(extractor: Extractor, batch: Images) -> Features:
-    """The features of a batch, in halves where a GPU's memory is too small for all of it."""
-    with in_plugin(f"features: {type(extractor).__name__}: extract(images)"):
+def _extracted(extractor: Extractor, batch: Images, whose: str) -> Features:
+    """Extract the features of a batch, in halves where a GPU's memory is too small for all of it."""
+    with in_plugin(f"{whose}: extract(images)"):
         try:
             return extractor.extract(batch)
         except RuntimeError as error:
             if type(error).__name__ != "OutOfMemoryError" or len(batch) == 1:  # torch's, which is not imported for it
                 raise
     middle = len(batch) // 2
-    return Features.joined([_extracted(extractor, half) for half in (batch[:middle], batch[middle:])])
+    return Features.joined([_extracted(extractor, half, whose) for half in (batch[:middle], batch[middle:])])
 
 
-def _checked(features: Any, images: int, extractor: Extractor) -> Features:
-    """``features`` as they must be, of so many images."""
-    whose = f"features: {type(extractor).__name__}"
+def _checked(features: Any, images: int, extractor: Extractor, whose: str) -> Features:
+    """Return ``features`` if they are as :meth:`Extractor.extract` must return them."""
     if not isinstance(features, Features):
         raise UserError(f"{whose} extracts {type(features).__name__}; Features are expected")
     widths = {"vectors": extractor.dimensions, "logits": extractor.classes}
     for name, array in features.arrays().items():
         if not isinstance(array, np.ndarray) or array.dtype != np.float32:
-            kind = getattr(array, "dtype", type(array).__name__)
+            kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
             raise UserError(f"{whose}: {name} of type {kind}; float32 arrays are expected")
         if array.shape != (images, widths[name]):
             expected = "none are" if widths[name] is None else f"{(images, widths[name])} is"
@@ -150,5 +142,5 @@ def _checked(features: Any, images: int, extractor: Extractor) -> Features:
         if not np.isfinite(array).all():
             raise UserError(f"{whose}: {name} are not finite")
     if features.logits is None and extractor.classes is not None:
-        raise UserError(f"{whose}: logits are missing, and {extractor.classes} classes are told")
+        raise UserError(f"{whose}: logits are missing; {extractor.classes} classes are expected")
     return features

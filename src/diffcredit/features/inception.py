@@ -1,14 +1,15 @@
-"""Inception-v3: what FID, KID and the Inception Score look at images with."""
+"""Inception-v3, the network that FID, KID and the Inception Score were defined with."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 from diffcredit.features.pillow import resized
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
 from diffcredit.features.resizing import tensorflow_bilinear
 from diffcredit.features.weights import PublishedWeights, file_hash, load_state, read_state
 
@@ -31,15 +32,15 @@ AUXILIARY = "AuxLogits."  # torchvision's second classifier, which only training
 
 
 @dataclass
-class InceptionV3:
+class InceptionV3(NetworkExtractor):
     """The 2048 numbers of the last pooling, and logits.
 
     ``fid`` is the network of the original FID and Inception Score (TensorFlow, December 2015) with its resizing, as
-    torch-fidelity computes it: for numbers that compare with published ones. Its logits leave the bias out, as that
-    Inception Score does. ``torchvision`` is torchvision's ImageNet classifier, on whole images resized to 299 pixels a
-    side (its own preset enlarges them to 342 and crops the margins).
+    torch-fidelity computes it; use it to compare with published numbers. Its logits omit the bias, as that Inception
+    Score does. ``torchvision`` is torchvision's ImageNet classifier, on whole images resized to 299 pixels a side (its
+    own preset enlarges them to 342 and crops the margins).
 
-    ``weights`` is a file in place of the published one; ``published: false`` says that it holds others.
+    ``weights`` is a file to use in place of the published one; ``published: false`` says that its weights are others.
     """
 
     variant: Literal["fid", "torchvision"] = "fid"
@@ -48,9 +49,8 @@ class InceptionV3:
     batch_size: Annotated[int, Ge(1)] = 64
     precision: Precision = "float32"
 
-    label: ClassVar[str] = "Inception-v3"
-    cpu_batch: ClassVar[int] = CPU_BATCH
-    dimensions: ClassVar[int] = 2048
+    label = "Inception-v3"
+    dimensions = 2048
 
     def __post_init__(self) -> None:
         if self.weights is None and not self.published:
@@ -74,9 +74,7 @@ class InceptionV3:
         self._device = device
         self._network = network.eval().requires_grad_(False).to(device, torch.float32)
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
-
+    def _described(self) -> dict[str, Any]:
         fid = self.variant == "fid"
         return {
             "weights": self._hash,
@@ -84,23 +82,19 @@ class InceptionV3:
             "resize": f"{SIZE} px, bilinear, {'as TensorFlow 1: not antialiased' if fid else 'antialiased'}, no crop",
             "layer": "last average pooling",
             "logits": "without bias" if fid else "with bias",
-            **noted(self.precision),
         }
 
-    def extract(self, images: Images) -> Features:
+    def _forward(self, images: Images) -> "tuple[Tensor, Tensor]":
         import torch
 
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            # a layout that is faster on a CPU
-            x = self._input(images).contiguous(memory_format=torch.channels_last)
-            pooled, logits = self._network(x)
-        return Features(as_array(pooled), as_array(logits))
+        return self._network(self._input(images).contiguous(memory_format=torch.channels_last))  # faster on a CPU
 
     def _input(self, images: Images) -> "Tensor":
-        """(m, h, w, 3) uint8 → (m, 3, 299, 299) as the network was trained with: (x − 128)/128, or x/127.5 − 1, to
-        which torchvision's normalisation and its network's ``transform_input`` amount."""
+        """Resize and scale images as in the network's training: (m, h, w, 3) uint8 → (m, 3, 299, 299).
+
+        (x − 128)/128 for ``fid``; x/127.5 − 1 for ``torchvision``, which its normalisation and its network's
+        ``transform_input`` amount to.
+        """
         if self.variant == "fid":
             import torch
 
@@ -109,7 +103,7 @@ class InceptionV3:
         return resized(images, SIZE, "bilinear", self._device) / 127.5 - 1
 
     def _file(self) -> Path:
-        """The file of weights, verified unless it is said to hold others."""
+        """Return the file of weights, verified unless ``published`` is false."""
         published = PUBLISHED[self.variant]
         if self.weights is None:
             return published.file(KEY)

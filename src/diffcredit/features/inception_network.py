@@ -14,9 +14,8 @@ Kernel = tuple[int, int]
 Link = tuple[int, tuple[Kernel, ...]]
 """A link of a branch: its output channels, and its kernel; or two kernels, whose outputs are put side by side."""
 Branches = dict[str, tuple[Link, ...]]
-"""The branches of a block by their names, in the order of their outputs. That of ``branch_pool`` starts with a pooling
-of the input. A block without one halves the image: its branches end with stride 2, and the input, pooled, is its last
-output."""
+"""The branches of a block by name, in the order of their outputs. ``branch_pool`` starts with a pooling of the input.
+A block without it halves the image: its branches end with stride 2, and the pooled input is its last output."""
 
 ONE, THREE, FIVE = ((1, 1),), ((3, 3),), ((5, 5),)
 ROW, COLUMN = ((1, 7),), ((7, 1),)
@@ -71,8 +70,8 @@ class InceptionNetwork(nn.Module):
     """Images (m, 3, 299, 299) on the scale −1 to 1 → the pooled features (m, 2048) and the logits (m, classes).
 
     ``fid`` is the network of December 2015 that FID and the Inception Score are defined with. It differs from
-    ``torchvision`` in its classes (1008, of which 1000 mean something), in averages that leave the padding out, in
-    a maximum where the last block should average, and in its logits: without bias, as the Inception Score takes them.
+    ``torchvision`` in its classes (1008, of which 1000 have a meaning), in averages without the padding, in a maximum
+    where the last block should average, and in its logits: without bias, as the Inception Score takes them.
     """
 
     def __init__(self, variant: Variant) -> None:
@@ -102,7 +101,7 @@ class InceptionNetwork(nn.Module):
 
 
 def _pooling(block: str, variant: Variant) -> nn.Module:
-    """What a block pools its input with."""
+    """Return the pooling of a block's input."""
     if POOL not in BLOCKS[block]:
         return nn.MaxPool2d(3, stride=2)
     if variant == "fid" and block == "Mixed_7c":
@@ -118,7 +117,7 @@ class Block(nn.Module):
         self.pooling = pooling
         self.halves = POOL not in branches
         self.channels = inputs if self.halves else 0
-        self.paths: dict[str, list[list[str]]] = {}  # by branch and link the names of the convolutions
+        self.paths: dict[str, list[list[str]]] = {}  # names of the convolutions, by branch and link
         for branch, links in branches.items():
             channels, path = inputs, []
             for number, (outputs, kernels) in enumerate(links, start=1):

@@ -1,29 +1,25 @@
-"""A feature space for images that needs no download: coarse layout, edges and colours."""
+"""A feature space that needs no download: coarse layout, edges and colours."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.base import Extractor, Features, Images
 
 GRID = 4  # layout cells a side
 ORIENTATIONS = 4
 
 
 @dataclass
-class Layout:
+class Layout(Extractor):
     """Mean colours and edges in the cells of a 4 × 4 grid, 112 numbers."""
 
-    label: ClassVar[str] = "layout, edges and colours"
-    batch_size: ClassVar[int] = 1024
-    dimensions: ClassVar[int] = GRID * GRID * (3 + ORIENTATIONS)
-    classes: ClassVar[None] = None
-
-    def load(self, device: str) -> None:
-        """Nothing: it has no weights."""
+    label = "layout, edges and colours"
+    batch_size = 1024
+    dimensions = GRID * GRID * (3 + ORIENTATIONS)
 
     def identity(self) -> dict[str, Any]:
         return {"weights": "", "resize": "none"}

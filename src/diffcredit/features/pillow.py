@@ -1,8 +1,7 @@
-"""Pillow's resizing of square 8-bit images as products of matrices, for a GPU: the same numbers, to the last bit.
+"""Pillow's resizing of square 8-bit images as matrix products on a GPU, equal to Pillow's to the last bit.
 
-Pillow's filters are weights in fixed point: first each line of an image, then each column becomes a sum of pixels times
-whole numbers of 2⁻²², rounded to 8 bits. Such sums are below 2³¹, so that float64 holds them without rounding, in
-whatever order they are added up.
+Pillow's filters are weights in fixed point. First each row, then each column of an image becomes a sum of pixels times
+multiples of 2⁻²², rounded to 8 bits. Such sums are below 2³¹, so that float64 holds them exactly in any order.
 """
 
 from functools import lru_cache
@@ -11,31 +10,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.features.protocol import Images
+from diffcredit.features.base import Images
 from diffcredit.features.resizing import Method, as_pillow
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-BITS = 22  # behind the point
+BITS = 22  # of the fractional part
 SUPPORT = {"bilinear": 1.0, "bicubic": 2.0}  # how far a filter reaches, in pixels
 
 
 def resized(images: Images, size: int, method: Method, device: str) -> "Tensor":
-    """(m, h, w, 3) uint8 → (m, 3, size, size) float32 of whole numbers 0 to 255, on ``device``; what has the size
-    already is left as it is."""
+    """Resize (m, h, w, 3) uint8 → (m, 3, size, size) float32 of integers 0 to 255, on ``device``."""
     import torch
 
     height, width = images.shape[1:3]
-    if (
-        not device.startswith("cuda") or height != width
-    ):  # which sides of others come first, Pillow's versions differ in
+    # Pillow's versions differ in whether rows or columns of other than square images come first
+    if not device.startswith("cuda") or height != width:
         return torch.tensor(as_pillow(images, size, method), device=device).permute(0, 3, 1, 2).float()
     return by_matrices(torch.tensor(images, device=device).permute(0, 3, 1, 2), size, method).float()
 
 
 def by_matrices(x: "Tensor", size: int, method: Method) -> "Tensor":
-    """(m, c, h, h) of whole numbers 0 to 255 → (m, c, size, size) of such, float64."""
+    """Resize (m, c, h, h) → (m, c, size, size) float64, both of integers 0 to 255."""
     import torch
 
     x, length = x.double(), x.shape[-1]
@@ -46,15 +43,15 @@ def by_matrices(x: "Tensor", size: int, method: Method) -> "Tensor":
 
 
 def _rounded(sums: "Tensor") -> "Tensor":
-    """From fixed point to the nearest of 0 to 255; a half goes up."""
+    """Round fixed point to the nearest of 0 to 255; a half rounds up."""
     return ((sums + 2.0 ** (BITS - 1)) * 2.0**-BITS).floor().clamp(0, 255)
 
 
 @lru_cache(maxsize=16)
 def weights(length: int, size: int, method: Method) -> NDArray[np.float64]:
-    """(size, length): of each pixel of a resized line, the whole numbers that the pixels are multiplied with."""
+    """Return the integer weights (size, length) of a line's pixels in each pixel of the resized line."""
     scale = length / size
-    wide = max(scale, 1.0)  # what shrinks is smoothed over more pixels
+    wide = max(scale, 1.0)  # shrinking smooths over more pixels
     reach = SUPPORT[method] * wide
     found = np.zeros((size, length))
     for place in range(size):
@@ -67,7 +64,7 @@ def weights(length: int, size: int, method: Method) -> NDArray[np.float64]:
 
 
 def _filter(x: NDArray[np.float64], method: Method) -> NDArray[np.float64]:
-    """Of distances x from the centre: a triangle, or Keys' cubic with a = −½."""
+    """Return the filter at distances x from its centre: a triangle, or Keys' cubic with a = −½."""
     x = np.abs(x)
     if method == "bilinear":
         return np.maximum(1 - x, 0)

@@ -1,32 +1,28 @@
 """The pixels themselves, as a vector."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Le
 
-from diffcredit.features.protocol import Features, Images
+from diffcredit.features.base import Extractor, Features, Images
 from diffcredit.features.resizing import as_pillow
 
 
 @dataclass
-class Pixels:
+class Pixels(Extractor):
     """All pixels of an image, on the scale 0 to 1; images of another size are first resized to ``size`` pixels a side
     (antialiased bilinear), so that large ones cost no more."""
 
     size: Annotated[int, Ge(1), Le(1024)] = 32
 
-    label: ClassVar[str] = "pixels"
-    batch_size: ClassVar[int] = 1024
-    classes: ClassVar[None] = None
+    label = "pixels"
+    batch_size = 1024
 
     @property
     def dimensions(self) -> int:
         return self.size * self.size * 3
-
-    def load(self, device: str) -> None:
-        """Nothing: it has no weights."""
 
     def identity(self) -> dict[str, Any]:
         return {"weights": "", "resize": f"{self.size} px, bilinear, antialiased"}

@@ -1,11 +1,11 @@
-"""Resizing images as the reference implementations of feature extractors do it: the numbers depend on it."""
+"""Resizing images as the reference implementations of feature extractors do; features depend on it."""
 
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from PIL import Image
 
-from diffcredit.features.protocol import Images
+from diffcredit.features.base import Images
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,8 +16,7 @@ _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.B
 
 
 def as_pillow(images: Images, size: int, method: Method) -> Images:
-    """(m, h, w, 3) → (m, size, size, 3) uint8 with Pillow's filters, which widen when they shrink an image
-    (antialiasing); what has the size already is left as it is."""
+    """Resize (m, h, w, 3) → (m, size, size, 3) uint8 with Pillow's antialiasing filters, unless the size is right."""
     if images.shape[1:3] == (size, size):
         return images
     # torch's antialiased interpolation of uint8 is several times faster, but off by 2 levels and more at some sizes
@@ -26,7 +25,7 @@ def as_pillow(images: Images, size: int, method: Method) -> Images:
 
 
 def tensorflow_bilinear(x: "Tensor", size: int) -> "Tensor":
-    """(m, c, h, w) → (m, c, size, size), floating point, as TensorFlow 1 resized for the first Inception features.
+    """Resize (m, c, h, w) → (m, c, size, size), floating point, as TensorFlow 1 did for the first Inception features.
 
     Output pixel i lies at position p = i · h / size of the input, so that the grids share their first corner and not
     their centres, and is (1 − p + ⌊p⌋) x[⌊p⌋] + (p − ⌊p⌋) x[min(⌊p⌋ + 1, h − 1)], whatever the scale: without
@@ -36,7 +35,7 @@ def tensorflow_bilinear(x: "Tensor", size: int) -> "Tensor":
 
 
 def _interpolated(x: "Tensor", dimension: int, size: int) -> "Tensor":
-    """``x`` resized along one dimension."""
+    """Resize ``x`` along one dimension."""
     import torch
 
     length = x.shape[dimension]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import Ge
@@ -13,17 +13,22 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 from diffcredit.features.weights import load_state, read_state
 from diffcredit.util.artifacts import fingerprint_arrays
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEY = "features.model"
 
 
 @dataclass
-class TimmVision:
-    """The vector that a model of timm hands to its classifier, and the logits where it has one. Images are resized and
-    cropped as the model's own data config says.
+class TimmVision(NetworkExtractor):
+    """The vector that a timm model hands to its classifier, and the logits where it has a classifier.
+
+    Images are resized and cropped as the model's own data config says.
 
     ``model`` is a name such as ``resnet50.a1_in1k``, whose published weights are downloaded once; ``weights`` is a file
     (safetensors) in their place.
@@ -34,8 +39,7 @@ class TimmVision:
     batch_size: Annotated[int, Ge(1)] = 32
     precision: Precision = "float32"
 
-    label: ClassVar[str] = "timm model"
-    cpu_batch: ClassVar[int] = CPU_BATCH
+    label = "timm model"
 
     def load(self, device: str) -> None:
         import torch
@@ -54,10 +58,10 @@ class TimmVision:
         self._network, self._device = network.to(device), device
 
     def _made(self, timm: Any) -> Any:
-        """The network, with its published weights unless a file has others."""
+        """Make the network, with its published weights unless a file has others."""
         try:
             return timm.create_model(self.model, pretrained=self.weights is None)
-        except Exception as error:  # timm, the hub and the web each have their own
+        except Exception as error:  # timm, the hub and the network each raise their own
             reason = " ".join(str(error).split())[:300]
             remedy = (
                 "; where its weights cannot be downloaded, name a file with them (model.safetensors of that name from "
@@ -67,9 +71,7 @@ class TimmVision:
                 f"{KEY}: {self.model!r} cannot be made ({reason}){remedy if self.weights is None else ''}"
             ) from error
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
-
+    def _described(self) -> dict[str, Any]:
         return {
             "weights": self._hash,
             "architecture": self.model.partition(".")[0],
@@ -78,7 +80,6 @@ class TimmVision:
             "mean": list(self._config["mean"]),
             "deviation": list(self._config["std"]),
             "layer": "what the classifier is given",
-            **noted(self.precision),
         }
 
     @property
@@ -93,16 +94,12 @@ class TimmVision:
     def classes(self) -> int | None:
         return self._network.num_classes or None
 
-    def extract(self, images: Images) -> Features:
+    def _forward(self, images: Images) -> "tuple[Tensor, Tensor | None]":
         import torch
 
-        from diffcredit.features.torch_features import as_array, inference
-
-        with inference(self.precision, self._device):
-            features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
-            vectors = self._network.forward_head(features, pre_logits=True)
-            logits = self._network.forward_head(features) if self.classes else None
-        return Features(as_array(vectors), None if logits is None else as_array(logits))
+        features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
+        vectors = self._network.forward_head(features, pre_logits=True)
+        return vectors, self._network.forward_head(features) if self.classes else None
 
 
 def _package(name: str) -> Any:
@@ -110,13 +107,16 @@ def _package(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError:
         raise UserError("features: timm needs the package timm; pip install 'diffcredit[timm]'") from None
-    except RuntimeError as error:  # of torchvision, which timm imports, where it was built for another torch
+    except RuntimeError as error:  # torchvision, which timm imports, may be built for another torch
         raise UserError(f"features: the package timm cannot be imported ({error})") from error
 
 
 def prepared(images: Images, config: Mapping[str, Any]) -> NDArray[np.float32]:
-    """(m, h, w, 3) uint8 → (m, 3, size, size): resized to ⌊size/crop share⌋ pixels, on both sides (``squash``) or on
-    the shorter one, with Pillow; the centre cut out; (x/255 − mean)/deviation."""
+    """Resize, crop and normalise images as ``config`` says: (m, h, w, 3) uint8 → (m, 3, size, size).
+
+    Pillow resizes to ⌊size/crop share⌋ pixels, on both sides (``squash``) or on the shorter one; the centre is cropped;
+    then (x/255 − mean)/deviation.
+    """
     size, enlarged = config["input_size"][1], _enlarged(config)
     height, width = images.shape[1:3]
     target = (enlarged, enlarged)
@@ -136,7 +136,7 @@ def _enlarged(config: Mapping[str, Any]) -> int:
 
 
 def _accepted(config: dict[str, Any], model: str) -> dict[str, Any]:
-    """A model's data config, where it is one that :func:`prepared` follows."""
+    """Return a model's data config; raise a UserError if :func:`prepared` cannot follow it."""
     channels, height, width = config["input_size"]
     if channels != 3 or height != width or config["crop_mode"] not in ("center", "squash"):
         raise UserError(

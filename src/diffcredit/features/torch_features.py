@@ -1,5 +1,4 @@
-"""What extractors share that are networks of torch: running them in full precision, and reading the checkpoints of
-Hugging Face's transformers.
+"""Shared by extractors that are torch networks: inference, and the checkpoints of Hugging Face's transformers.
 
 Checkpoints come from strangers: weights are read from safetensors alone, and no code of theirs is run.
 """
@@ -19,23 +18,25 @@ from torch import Tensor
 
 from diffcredit.diffusion.pretrained import loading, quiet, read_json
 from diffcredit.errors import UserError, located
-from diffcredit.features.protocol import Images, Precision
+from diffcredit.features.base import Images, Precision
 from diffcredit.features.weights import file_hash
 from diffcredit.util.artifacts import canonical_json, fingerprint
 
 KEY = "features.model"
-# Of a model on the hub: descriptions, tokenizers and safe weights, not the same weights again in other forms.
+# files to download from the hub: descriptions, tokenizers and safe weights, not the weights in other formats
 DOWNLOADED = ("*.json", "*.txt", "model.safetensors", "model-*.safetensors")
 DESCRIPTIONS = ("config.json", "preprocessor_config.json", "processor_config.json")
-# Of a description: who wrote it, which fixes no number.
+# keys of a description that change no number
 WRITERS = ("_name_or_path", "_commit_hash", "transformers_version")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @contextmanager
 def inference(precision: Precision = "float32", device: str = "cpu") -> Generator[None]:
-    """Inference that is the same each time; in float32, where on CUDA convolutions would else round their inputs to
-    TF32, or with products in bf16 on ``device``."""
+    """Run inference deterministically, in float32 or with products in bf16 on ``device``.
+
+    By default CUDA convolutions would round float32 inputs to TF32.
+    """
     cudnn = torch.backends.cudnn
     flags = cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False)
     rounding = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
@@ -43,17 +44,12 @@ def inference(precision: Precision = "float32", device: str = "cpu") -> Generato
         yield
 
 
-def noted(precision: Precision) -> dict[str, str]:
-    """What an extractor's identity says of it: nothing of float32, which goes without saying."""
-    return {} if precision == "float32" else {"precision": precision}
-
-
 def as_array(tensor: Tensor) -> NDArray[np.float32]:
     return tensor.float().cpu().numpy()
 
 
 def transformers_package(extractor: str) -> Any:
-    """The package transformers, which ``extractor`` needs."""
+    """Import transformers; raise a UserError that ``extractor`` needs it if it is not installed."""
     try:
         import transformers
     except ImportError:
@@ -71,7 +67,7 @@ class Checkpoint:
 
     @classmethod
     def find(cls, reference: str, model_type: str | None = None) -> "Checkpoint":
-        """In a folder or on the hub, whence it is downloaded once; of one ``model_type`` (None: of any)."""
+        """Find a checkpoint of ``model_type`` (None: of any) in a folder or on the hub, which is downloaded once."""
         checkpoint = cls(_folder_of(reference))
         found = checkpoint.config.get("model_type")
         if model_type is not None and found != model_type:
@@ -88,7 +84,7 @@ class Checkpoint:
             return read_json(file)
 
     def weights(self) -> list[Path]:
-        """The files that are read: one, or its shards; refuses a folder without."""
+        """Return the files of weights: one, or its shards. Raise a UserError if there are none."""
         one = self.folder / "model.safetensors"
         files = [one] if one.is_file() else sorted(self.folder.glob("model-*.safetensors"))
         if not files:
@@ -96,20 +92,22 @@ class Checkpoint:
         return files
 
     def identity(self) -> dict[str, Any]:
-        """The hash of the weights' files, and that of what the model and its image processor are told."""
+        """Return the hash of the weights, and that of the settings of the model and its image processor."""
         hashes = [file_hash(file, KEY) for file in self.weights()]
-        told = {name: self._description(name) for name in DESCRIPTIONS if (self.folder / name).is_file()}
-        return {"weights": hashes[0] if len(hashes) == 1 else fingerprint(hashes), "settings": fingerprint(told)}
+        settings = {name: self._description(name) for name in DESCRIPTIONS if (self.folder / name).is_file()}
+        return {"weights": hashes[0] if len(hashes) == 1 else fingerprint(hashes), "settings": fingerprint(settings)}
 
     def _description(self, name: str) -> dict[str, Any]:
         with located(KEY):
             return {key: value for key, value in read_json(self.folder / name).items() if key not in WRITERS}
 
-    def load(self, kind: Any, may_lack: str | None = None) -> tuple[Any, bool]:
-        """The network by transformers' class ``kind``, on the CPU in float32, frozen; and whether it is whole: weights
-        whose names start with ``may_lack`` may be missing, and are then random."""
+    def load(self, kind: Any, optional: str | None = None) -> tuple[Any, bool]:
+        """Load the network by transformers' class ``kind``, on the CPU in float32, frozen, and say if it is complete.
+
+        Weights whose names start with ``optional`` may be missing, and are then random.
+        """
         self.weights()
-        random_numbers = torch.random.fork_rng(devices=[])  # what is missing is drawn
+        random_numbers = torch.random.fork_rng(devices=[])  # missing weights are drawn
         with located(KEY), loading(kind, self.folder), quiet(), random_numbers:
             network, report = kind.from_pretrained(
                 self.folder,
@@ -119,10 +117,10 @@ class Checkpoint:
                 output_loading_info=True,
             )
         missing = sorted(report["missing_keys"])
-        if lacking := [name for name in missing if may_lack is None or not name.startswith(may_lack)]:
+        if needed := [name for name in missing if optional is None or not name.startswith(optional)]:
             raise UserError(
-                f"{KEY}: {self.folder}: the weights lack {len(lacking)} tensors of {type(network).__name__}, such as "
-                f"{lacking[0]!r}"
+                f"{KEY}: {self.folder}: {len(needed)} tensors of {type(network).__name__} are missing, such as "
+                f"{needed[0]!r}"
             )
         return network.float().eval().requires_grad_(False), not missing
 
@@ -135,8 +133,8 @@ class Checkpoint:
                     self.folder,
                     local_files_only=True,
                     trust_remote_code=False,
-                    # Pillow resizes, whether or not torchvision, which rounds otherwise, is installed; transformers 4
-                    # knows only the second of these words
+                    # Pillow resizes even if torchvision is installed, which rounds differently; transformers 4 knows
+                    # only the second of these words
                     backend="pil",
                     use_fast=False,
                 )
@@ -145,27 +143,27 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class ImageProcessor:
-    """A checkpoint's own way from images to what its network is given."""
+    """A checkpoint's own preprocessing of images."""
 
     processor: Any
 
     def __call__(self, images: Images, device: str) -> Tensor:
-        """(m, h, w, 3) uint8 → (m, 3, height, width) float32."""
-        # told, since an image 3 pixels high would else pass for one with its channels first
+        """Preprocess images: (m, h, w, 3) uint8 → (m, 3, height, width) float32."""
+        # an image 3 pixels high would otherwise pass for one with its channels first
         given = self.processor(images=list(images), return_tensors="pt", input_data_format="channels_last")
         return given["pixel_values"].to(device, torch.float32)
 
     def described(self) -> str:
-        """Such as ``224 px shortest side, bicubic, antialiased, centre crop 224 × 224``."""
-        told = self.processor.to_dict()
+        """Describe it, such as ``224 px shortest side, bicubic, antialiased, centre crop 224 × 224``."""
+        config = self.processor.to_dict()
         parts = []
-        if told.get("do_resize"):
-            method = Image.Resampling(told.get("resample", Image.Resampling.BILINEAR)).name.lower()
-            parts += [_size(told["size"]), method, "not antialiased" if method == "nearest" else "antialiased"]
-            if told.get("crop_pct") is not None:
-                parts += [f"centre crop of {told['crop_pct']:g}"]
-        if told.get("do_center_crop"):
-            parts += [f"centre crop {_size(told['crop_size']).removesuffix(' px')}"]
+        if config.get("do_resize"):
+            method = Image.Resampling(config.get("resample", Image.Resampling.BILINEAR)).name.lower()
+            parts += [_size(config["size"]), method, "not antialiased" if method == "nearest" else "antialiased"]
+            if config.get("crop_pct") is not None:
+                parts += [f"centre crop of {config['crop_pct']:g}"]
+        if config.get("do_center_crop"):
+            parts += [f"centre crop {_size(config['crop_size']).removesuffix(' px')}"]
         return ", ".join(parts) or "none"
 
 
@@ -179,13 +177,13 @@ def _size(size: Any) -> str:
 
 
 def _folder_of(reference: str) -> Path:
-    """The folder that ``reference`` names: a path, or a model on the hub, which is downloaded once."""
-    with suppress(OSError):  # of a name that no folder can have
+    """Return the folder that ``reference`` names: a path, or a model on the hub, which is downloaded once."""
+    with suppress(OSError):  # a name that no folder can have
         if Path(reference).expanduser().is_dir():
             return Path(reference).expanduser().resolve()
     if not _HUB_ID.fullmatch(reference):
         raise UserError(
-            f"{KEY}: {reference!r} is no folder, and no hub id such as 'openai/clip-vit-large-patch14'; one of both is "
+            f"{KEY}: {reference!r} is no folder, and no hub id such as 'openai/clip-vit-large-patch14'; either is "
             "accepted"
         )
     from huggingface_hub import snapshot_download
@@ -197,6 +195,6 @@ def _folder_of(reference: str) -> Path:
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"{KEY}: {reference!r} is no folder, and the hub does not give it ({reason}); where the hub can be "
-            f"reached, run 'hf download {reference} --local-dir FOLDER', and say {KEY}: FOLDER"
+            f"{KEY}: {reference!r} is no folder, and cannot be downloaded from the hub ({reason}); where the hub "
+            f"can be reached, run 'hf download {reference} --local-dir FOLDER', and say {KEY}: FOLDER"
         ) from None

@@ -3,13 +3,14 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
 
 from diffcredit.errors import UserError
-from diffcredit.features.protocol import CPU_BATCH, Features, Images, Precision
+from diffcredit.features.base import Images, Precision
+from diffcredit.features.network import NetworkExtractor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,14 +20,15 @@ CLASS_TOKENS = ("cls_token", "class_embedding")  # how the models name its param
 
 
 @dataclass
-class TransformersVision:
-    """A vision model's own summary of an image, after the resizing that its own image processor does; of an image
-    classifier (an architecture …ForImageClassification) the logits as well.
+class TransformersVision(NetworkExtractor):
+    """A vision model's summary of an image and, from an image classifier (…ForImageClassification), the logits.
 
-    ``model`` is a folder or a hub id. ``pooling`` says what the vector is: ``cls``, the class token after the last
-    layer; ``mean``, the mean of all tokens or positions after it; or ``auto``: what a classifier's head is given;
-    where images share a space with texts, their embedding there; or else the model's pooled output, the class token,
-    or the mean, whichever of them there is first.
+    The model's own image processor resizes images. ``model`` is a folder or a hub id. ``pooling`` chooses the vector:
+
+    - ``cls``: the class token after the last layer;
+    - ``mean``: the mean of all tokens or positions after it;
+    - ``auto``: the input of a classifier's head; the embedding, where images share a space with texts; or else the
+      first there is of the model's pooled output, the class token and the mean.
     """
 
     model: str
@@ -34,8 +36,7 @@ class TransformersVision:
     batch_size: Annotated[int, Ge(1)] = 32
     precision: Precision = "float32"
 
-    label: ClassVar[str] = "transformers model"
-    cpu_batch: ClassVar[int] = CPU_BATCH
+    label = "transformers model"
 
     def load(self, device: str) -> None:
         from diffcredit.features.torch_features import Checkpoint, transformers_package
@@ -46,17 +47,15 @@ class TransformersVision:
         self._classifies = str(architectures[0]).endswith("ForImageClassification")
         kind = package.AutoModelForImageClassification if self._classifies else package.AutoModel
         # many are published without the pooling that transformers would put on top
-        network, self._whole = self._checkpoint.load(kind, may_lack="pooler.")
+        network, self._whole = self._checkpoint.load(kind, optional="pooler.")
         self._network = network.to(device)
         self._processor = self._checkpoint.image_processor()
         self._device = device
-        self._identity = {**self._checkpoint.identity(), "resize": self._processor.described()}
+        self._identity: dict[str, Any] = {**self._checkpoint.identity(), "resize": self._processor.described()}
         self._try()
 
-    def identity(self) -> dict[str, Any]:
-        from diffcredit.features.torch_features import noted
-
-        return {**self._identity, "pooling": self.pooling, **noted(self.precision)}
+    def _described(self) -> dict[str, Any]:
+        return {**self._identity, "pooling": self.pooling}
 
     @property
     def dimensions(self) -> int:
@@ -68,21 +67,17 @@ class TransformersVision:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The names of the classes, as the checkpoint tells them."""
+        """The names of the classes in the checkpoint's config."""
         if not self._classifies:
             return None
         return tuple(self._network.config.id2label[index] for index in range(self._network.config.num_labels))
 
-    def extract(self, images: Images) -> Features:
-        from diffcredit.features.torch_features import as_array, inference
-
+    def _forward(self, images: Images) -> "tuple[Tensor, Tensor | None]":
         pixels = self._processor(images, self._device)
-        with inference(self.precision, self._device):
-            vectors, logits = self._classified(pixels) if self._classifies else (self._summary(pixels), None)
-        return Features(as_array(vectors), None if logits is None else as_array(logits))
+        return self._classified(pixels) if self._classifies else (self._summary(pixels), None)
 
     def _summary(self, pixels: "Tensor") -> "Tensor":
-        """(m, d), by the pooling."""
+        """Return the vectors (m, d) that ``pooling`` chooses."""
         embed = getattr(self._network, "get_image_features", None)
         found = embed(pixels) if embed is not None else self._network(pixels)
         if self.pooling == "auto":
@@ -92,7 +87,7 @@ class TransformersVision:
         return self._states(found)
 
     def _classified(self, pixels: "Tensor") -> "tuple[Tensor, Tensor]":
-        """(m, d) by the pooling, and the logits (m, k)."""
+        """Return the vectors (m, d) that ``pooling`` chooses, and the logits (m, k)."""
         if self.pooling != "auto":
             with _seen(self._network.base_model, outputs=True) as outputs:
                 logits = self._network(pixels).logits
@@ -108,12 +103,14 @@ class TransformersVision:
         return _vectors(inputs[0]), logits
 
     def _states(self, found: Any) -> "Tensor":
-        """The class token of the last hidden states, or their mean: of tokens (m, tokens, d) or positions (m, d, h, w).
-        Where the pooling is left open, the class token if there is one."""
+        """Return the class token of the last hidden states, or their mean; for ``auto`` the token if there is one.
+
+        States are of tokens, (m, tokens, d), or of positions, (m, d, h, w).
+        """
         states = getattr(found, "last_hidden_state", None)
         if states is None:
             raise UserError(
-                f"features.pooling: {self.pooling!r}; {type(self._network).__name__} tells no last hidden states; "
+                f"features.pooling: {self.pooling!r}; {type(self._network).__name__} returns no last hidden states; "
                 "accepted: 'auto'"
             )
         names = (name for name, _ in self._network.named_parameters())
@@ -128,7 +125,7 @@ class TransformersVision:
         return states.mean(dim=1 if states.ndim == 3 else (2, 3))
 
     def _try(self) -> None:
-        """Looks at one image twice: what is no extractor shows before anything is trained."""
+        """Extract one image twice, to refuse a model that is no extractor before anything is trained."""
         from diffcredit.features.torch_features import KEY
 
         whose = f"{KEY}: {self._checkpoint.folder}: {type(self._network).__name__}"
@@ -137,25 +134,25 @@ class TransformersVision:
             first, again = (self.extract(image).vectors for _ in range(2))
         except UserError:
             raise
-        except Exception as error:  # each model has its own way to say that images alone are not enough
+        except Exception as error:  # each model raises its own error where images alone are not enough
             reason = " ".join(str(error).split())[:300]
             raise UserError(f"{whose} cannot be given images alone ({reason})") from error
         if not np.allclose(first, again, rtol=0, atol=1e-3 * np.abs(first).max()):
             raise UserError(
-                f"{whose} sees something else in the same image again, as masked autoencoders do; accepted: models "
-                "that draw nothing at random"
+                f"{whose} has other features for the same image again, as masked autoencoders do; accepted: models "
+                "without random draws"
             )
         self._dimensions = first.shape[1]
 
 
 def _vectors(pooled: "Tensor") -> "Tensor":
-    """(m, d) of (m, d), or of maps (m, d, 1, 1) as convolutional networks pool them."""
+    """Flatten (m, d) or, from convolutional networks, (m, d, 1, 1) to (m, d)."""
     return pooled.flatten(1)
 
 
 @contextmanager
 def _seen(module: "Module", *, outputs: bool) -> "Generator[list[Any]]":
-    """What ``module`` returns within, or what it is given."""
+    """Record what ``module`` returns within the context, or (not ``outputs``) what it is given."""
     seen: list[Any] = []
     if outputs:
         handle = module.register_forward_hook(lambda _module, _given, returned: seen.append(returned))

@@ -1,4 +1,7 @@
-"""Weights of feature extractors: found in a file, in torch's cache or on the web, and verified by their hash."""
+"""Weights of feature extractors: from a file, torch's cache or the web, verified by their hash.
+
+``key`` is the study file's key that names a file of weights; every error starts with it.
+"""
 
 import hashlib
 import socket
@@ -19,13 +22,12 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 BLOCK = 1 << 20
-SILENCE = 30.0  # seconds
+SILENCE = 30.0  # seconds after which a server that sends nothing is given up
 
 
 @dataclass(frozen=True)
 class PublishedWeights:
-    """A file of weights as its owner publishes it: where, and the beginning of its SHA-256 (all of it where that is
-    known). ``licence`` is for readers."""
+    """A published file of weights: its address, and its SHA-256 or the beginning of it. ``licence`` is for readers."""
 
     url: str
     sha256: str
@@ -39,21 +41,20 @@ class PublishedWeights:
 
     @property
     def cached(self) -> Path:
-        """Where torch and the packages that use the same weights keep it."""
+        """Its place in the cache of torch and of the packages that use the same weights."""
         import torch
 
         return Path(torch.hub.get_dir()) / "checkpoints" / self.name
 
     def file(self, key: str) -> Path:
-        """The verified file from torch's cache, downloaded if it is not there; ``key`` is how a study file would name
-        another."""
+        """Return the verified file from torch's cache; download it if it is not there."""
         if not self.cached.exists():
             self._download(key)
         self.verify(self.cached, key)
         return self.cached
 
     def verify(self, file: Path, key: str, remedy: str = "") -> None:
-        """Refuses a file that is not the published one; ``remedy`` is what else helps than to download it again."""
+        """Raise a UserError unless ``file`` is the published one; ``remedy`` is advice besides downloading it again."""
         found = file_hash(file, key)
         if not found.startswith(self.sha256):
             _refuse_program(file, key)
@@ -66,7 +67,7 @@ class PublishedWeights:
         import torch
 
         try:
-            with _patience(), atomic_file(self.cached) as temporary:
+            with _time_limit(), atomic_file(self.cached) as temporary:
                 torch.hub.download_url_to_file(self.url, str(temporary), hash_prefix=self.sha256, progress=False)
         except (OSError, RuntimeError, HTTPException) as error:
             raise UserError(
@@ -76,8 +77,8 @@ class PublishedWeights:
 
 
 @contextmanager
-def _patience() -> Generator[None]:
-    """Within it a server that says nothing for half a minute is given up; torch would wait forever."""
+def _time_limit() -> Generator[None]:
+    """Give up a server that sends nothing for half a minute; torch would wait forever."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(SILENCE)
     try:
@@ -87,7 +88,7 @@ def _patience() -> Generator[None]:
 
 
 def file_hash(file: Path, key: str) -> str:
-    """The SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
@@ -99,20 +100,22 @@ def file_hash(file: Path, key: str) -> str:
 
 
 def folder_hash(folder: Path, key: str) -> str:
-    """The SHA-256 of the names and contents of a folder's files, in the order of their names. Hidden ones do not
-    count: downloads leave times and locks in them."""
+    """Return the SHA-256 of the names and contents of a folder's files, in the order of their names.
+
+    Hidden files do not count: downloads leave times and locks in them.
+    """
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    shown = [name for name in sorted(files) if not any(part.startswith(".") for part in name.split("/"))]
-    if not shown:
+    visible = [name for name in sorted(files) if not any(part.startswith(".") for part in name.split("/"))]
+    if not visible:
         raise UserError(f"{key}: {folder}: no files; a folder of weights is expected")
     digest = hashlib.sha256()
-    for name in shown:
+    for name in visible:
         digest.update(f"{name}\x1f{file_hash(files[name], key)}\x1f".encode())
     return digest.hexdigest()
 
 
 def read_state(file: Path, key: str) -> "dict[str, Tensor]":
-    """The named tensors of a safetensors file or a torch checkpoint; a pickle that holds anything else is refused."""
+    """Read the named tensors of a safetensors file or a torch checkpoint; refuse a pickle with anything else in it."""
     import torch
     from safetensors.torch import load_file
 
@@ -123,7 +126,7 @@ def read_state(file: Path, key: str) -> "dict[str, Tensor]":
         state: Any = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{key}: {file}: no such file; a file of weights is expected") from None
-    except UnpicklingError as error:  # whose message advises to run what is in it
+    except UnpicklingError as error:  # its message advises to run what is in the file
         raise UserError(f"{key}: {file} is damaged or holds more than tensors; named tensors are accepted") from error
     except Exception as error:  # both libraries raise whatever a broken file leads them to
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -134,12 +137,14 @@ def read_state(file: Path, key: str) -> "dict[str, Tensor]":
 
 
 def load_state(network: "Module", state: "Mapping[str, Tensor]", file: Path, key: str) -> None:
-    """Puts the tensors of ``file`` into ``network``, in place of its own, which may be on the meta device; refuses
-    those of another architecture."""
+    """Replace the tensors of ``network``, which may be on the meta device, by those of ``file``.
+
+    Raise a UserError if they are of another architecture.
+    """
     own = network.state_dict()
     problems = {
-        # which checkpoints from before batch normalisation counted do not have, and nothing here needs
-        "lacks": [name for name in own if name not in state and not name.endswith(".num_batches_tracked")],
+        # old checkpoints have no counts of batches, and nothing here needs them
+        "misses": [name for name in own if name not in state and not name.endswith(".num_batches_tracked")],
         "has unknown": [name for name in state if name not in own],
         "has other shapes:": [
             f"{name} {tuple(state[name].shape)} for {tuple(tensor.shape)}"
@@ -158,7 +163,7 @@ def _first(names: Sequence[str], shown: int = 3) -> str:
 
 
 def _refuse_program(file: Path, key: str) -> None:
-    """Refuses a TorchScript archive, which holds code beside its tensors."""
+    """Raise a UserError if ``file`` is a TorchScript archive, which holds code beside its tensors."""
     if not zipfile.is_zipfile(file):
         return
     try:

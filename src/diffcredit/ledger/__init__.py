@@ -1,4 +1,33 @@
-"""The durable record of evaluations."""
+"""The ledger: the durable record of every evaluation of a study.
+
+Credits may decide about money. Whatever they rest on must therefore survive crashes, be shared by machines and be open
+to an audit. A ledger is a database, SQLite or PostgreSQL, to which rows are only ever added::
+
+    with Ledger.open("ledger.db") as ledger:
+        ledger.register_study("openmoji", {"contributors": ["ana", "ben"]})
+        ledger.register_recipe("openmoji", RecipeRecord("sparsified", {"steps": 100}))
+        ledger.register_property("openmoji", PropertyRecord("quality", {}, higher_is_better=True))
+        ledger.record("openmoji", "sparsified", evaluation)
+        game = game_of(ledger.evaluations("openmoji", "sparsified"), "quality")
+
+The room's files, in the order in which to read them:
+
+=================  ====================================================================================
+``records``        what a ledger holds: recipes, properties, evaluations and their values
+``purposes``       why an evaluation was made, and which replicate numbers that gives it
+``store``          :class:`Ledger`, with the contract that its users rely on
+``registering``    entering a study, recipe or property; refusing one that changed
+``recording``      entering an evaluation; refusing one that contradicts an earlier one
+``reading``        rows back to records
+``rows, keys``     inserting single rows; names to primary keys
+``chain, audit``   the hashes that reveal a change made behind the ledger's back, and checking them
+``claims``         who works on which evaluation now
+``database``       connecting and transactions; ``sqlite``, ``postgres`` and ``retries`` belong to it
+``tables``         the schema; ``migrations`` brings older ledgers to it
+``archive``        a study as one file; ``restoring`` writes it into another ledger
+``game, clock``    evaluations as an estimator's table; how much time they took; ``differences`` of two settings
+=================  ====================================================================================
+"""
 
 from diffcredit.ledger.audit import Audit
 from diffcredit.ledger.chain import Head
@@ -6,8 +35,9 @@ from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.differences import differences
 from diffcredit.ledger.game import Game, game_of
+from diffcredit.ledger.recording import NonDeterminism
 from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value
-from diffcredit.ledger.store import Ledger, NonDeterminism
+from diffcredit.ledger.store import Ledger
 
 __all__ = [
     "Audit",

@@ -1,8 +1,10 @@
-"""A study's rows as one file: a zip of ``study.json`` and of two tables in Parquet, ``evaluations`` and ``values``.
+"""A study as one file: a zip of ``study.json`` and of two Parquet tables, ``evaluations`` and ``values``.
 
-Every row carries its ``number`` in the chain. The tables are for whoever wants to look at a study with another tool;
-together with ``study.json`` they are all that it takes to write the study's rows again, under the same head. The
-study's models may be there too, as they are, below ``models/``: files of weights and of settings, never of code.
+Every row carries its ``number`` in the chain. Any tool that knows Parquet can read the tables. Together with
+``study.json`` they suffice to write the study's rows into another ledger with the same head. The study's models may be
+included below ``models/``: files of weights and settings, never code.
+
+An archive may come from a stranger: sizes and names are checked before anything is unpacked.
 """
 
 import io
@@ -10,7 +12,8 @@ import json
 import shutil
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,20 +24,22 @@ from diffcredit.util.store import artifacts_in, is_name
 
 FORMAT = 1
 DESCRIPTION = "study.json"
-TABLES = {"evaluation": "evaluations.parquet", "value": "values.parquet"}
+TABLES = {"evaluation": "evaluations.parquet", "value": "values.parquet"}  # by kind of row; others are in study.json
 JSON_COLUMNS = ("numerics", "seconds", "versions")
-LARGEST = 4_000_000_000  # bytes of one file within, written out
+LARGEST = 4_000_000_000  # bytes of one unpacked file
 MOST_ROWS = 50_000_000
 MODELS = "models/"
 MODEL_FILES = (".safetensors", ".json", ".txt")
 
-# what a file that is no archive, or not ours, may raise on being read; RuntimeError: an encrypted one
+# what reading a file that is no archive of ours may raise; RuntimeError: an encrypted one
 _DAMAGES = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError)
 
 
 def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], models: Path | None = None) -> None:
-    """Writes an archive of ``rows`` with their ``head``; ``study`` is what the study file says, ``models`` the folder
-    of its models, where they go with it."""
+    """Write an archive of ``rows`` with their ``head`` and the content of the ``study`` file.
+
+    ``models`` is the folder of models to include, if any.
+    """
     found = {} if models is None else _model_files(models)
     numbered = [(number, kind, row) for number, (kind, row) in enumerate(rows, 1)]
     others = [{"number": number, "kind": kind, "row": row} for number, kind, row in numbered if kind not in TABLES]
@@ -48,54 +53,56 @@ def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], m
 
 
 def read_archive(file: Path) -> tuple[Rows, str, dict[str, Any]]:
-    """The rows, their head and what the study file says; a UserError for whatever is no such archive."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            description = json.loads(_member(archive, DESCRIPTION))
-            if description["format"] != FORMAT:
-                raise ValueError(f"format {description['format']!r}; this diffcredit knows {FORMAT}")
-            numbered = {each["number"]: (each["kind"], dict(each["row"])) for each in description["rows"]}
-            for table, name in TABLES.items():
-                numbered |= {row.pop("number"): (table, row) for row in _rows(_member(archive, name))}
-            rows = [numbered[number] for number in range(1, len(numbered) + 1)]
-            return rows, str(description["head"]), dict(description["study"])
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror or error})") from error
-    except _DAMAGES as error:
-        raise UserError(f"{file}: is no archive of diffcredit export, or a damaged one ({error})") from error
+    """Return the rows, their head and the study file's content. Raise a UserError for anything else than an archive."""
+    with _opened(file, "cannot be read") as archive:
+        description = json.loads(_member(archive, DESCRIPTION))
+        if description["format"] != FORMAT:
+            raise ValueError(f"format {description['format']!r}; this diffcredit knows {FORMAT}")
+        numbered = {each["number"]: (each["kind"], dict(each["row"])) for each in description["rows"]}
+        for table, name in TABLES.items():
+            numbered |= {row.pop("number"): (table, row) for row in _rows(_member(archive, name))}
+        rows = [numbered[number] for number in range(1, len(numbered) + 1)]
+        return rows, str(description["head"]), dict(description["study"])
 
 
 def restore_models(file: Path, folder: Path) -> int:
-    """Writes the models of an archive as ``folder``, which must not be there; how many files there were."""
+    """Unpack the models of an archive as ``folder``, which must not exist; return the number of files."""
+    with _opened(file, "its models cannot be restored") as archive:
+        members = [member for member in archive.infolist() if member.filename.startswith(MODELS)]
+        names = [member.filename.removeprefix(MODELS) for member in members]
+        if wrong := [name for name in names if not _is_model_file(name)]:
+            raise ValueError(f"{MODELS}{wrong[0][:100]!r}: names of {', '.join(MODEL_FILES)} are accepted")
+        if len(set(names)) < len(names):
+            raise ValueError("a model's file is there twice")
+        # stored without compression, they cannot be larger than the archive itself
+        if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+            raise ValueError("models must be packed without compression")
+        if sum(member.file_size for member in members) > file.stat().st_size:
+            raise ValueError("its models would be larger than the archive itself")
+        if not members:
+            return 0
+        with atomic_folder(folder) as temporary:
+            for name, member in zip(names, members, strict=True):
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as source, (temporary / name).open("xb") as target:
+                    shutil.copyfileobj(source, target)
+        return len(members)
+
+
+@contextmanager
+def _opened(file: Path, problem: str) -> Generator[zipfile.ZipFile]:
+    """Open an archive; turn whatever reading it raises into a UserError that names the file."""
     try:
         with zipfile.ZipFile(file) as archive:
-            members = [member for member in archive.infolist() if member.filename.startswith(MODELS)]
-            names = [member.filename.removeprefix(MODELS) for member in members]
-            if wrong := [name for name in names if not _is_model_file(name)]:
-                raise ValueError(f"{MODELS}{wrong[0][:100]!r}: names of {', '.join(MODEL_FILES)} are accepted")
-            if len(set(names)) < len(names):
-                raise ValueError("a model's file is there twice")
-            # as they are, and so no larger than the archive
-            if any(each.compress_type != zipfile.ZIP_STORED for each in members):
-                raise ValueError("models are packed without compression")
-            if sum(member.file_size for member in members) > file.stat().st_size:
-                raise ValueError("its models would be larger than it is")
-            if not members:
-                return 0
-            with atomic_folder(folder) as temporary:
-                for name, member in zip(names, members, strict=True):
-                    (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-                    with archive.open(member) as source, (temporary / name).open("xb") as target:
-                        shutil.copyfileobj(source, target)
-            return len(members)
+            yield archive
     except OSError as error:
-        raise UserError(f"{file}: its models cannot be restored ({error.strerror or error})") from error
+        raise UserError(f"{file}: {problem} ({error.strerror or error})") from error
     except _DAMAGES as error:
         raise UserError(f"{file}: is no archive of diffcredit export, or a damaged one ({error})") from error
 
 
 def _model_files(folder: Path) -> dict[str, Path]:
-    """The files of all whole artifacts in ``folder``, by their names below it."""
+    """Return the files of all complete artifacts in ``folder``, by their names below it."""
     found = {}
     for artifact in artifacts_in(folder):
         path = folder / artifact
@@ -112,17 +119,19 @@ def _is_model_file(name: str) -> bool:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the content of one file in the archive, of limited size."""
     size = archive.getinfo(name).file_size
     if size > LARGEST:
         raise ValueError(f"{name} would have {size:,} bytes; at most {LARGEST:,} are accepted")
     with archive.open(name) as member:
         content = member.read(size + 1)
     if len(content) != size:
-        raise ValueError(f"{name} does not have the size that it says")
+        raise ValueError(f"{name} has another size than the archive states")
     return content
 
 
 def _parquet(table: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bytes:
+    """Return a Parquet file of numbered rows of one kind."""
     pyarrow = _pyarrow()
     text, number, real = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
     types = {"number": number, "replicate": number, "evaluation": number, "images": number}
@@ -146,6 +155,7 @@ def _parquet(table: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bytes
 
 
 def _rows(parquet: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file that :func:`_parquet` wrote."""
     pyarrow = _pyarrow()
     try:
         file = pyarrow.parquet.ParquetFile(io.BytesIO(parquet))

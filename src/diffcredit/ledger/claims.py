@@ -1,9 +1,11 @@
-"""Who works on what: claims that expire, so that several drivers of one study do nothing twice.
+"""Claims: who works on which evaluation now, so that several drivers of one study do not repeat each other's work.
 
-A claim is a promise to evaluate one coalition and replicate of a recipe, good for a while and renewed while the work
-goes on. Its token grows with every claim of the same task: who was away for longer than the promise held can neither
-renew nor give back what has become another's. Claims save work and guard nothing: a result is judged by its value
-alone, whoever brings it and however late.
+A claim reserves one coalition and replicate of a recipe for a holder. It expires after a while and is renewed while the
+work goes on. Its token is larger than that of every earlier claim of the same task: a holder that was away until its
+claim expired can neither renew nor release what has become another's.
+
+Claims save work and protect nothing. A result is accepted or refused by its values alone, whoever brings it and however
+late.
 """
 
 import time
@@ -16,14 +18,13 @@ from diffcredit.ledger import tables
 from diffcredit.util.events import event
 
 LONGEST_LEASE = 600.0
-"""Seconds that a claim is good for at most. An expiry further away was written by a clock that has since been put
-back, and counts as past."""
+"""The longest time for which a claim is valid, in seconds. An expiry further away was written by a clock that has been
+put back since, and counts as past."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A task that ``holder`` has promised to evaluate; ``token`` tells it from claims of the same task before and
-    after."""
+    """A task reserved for ``holder``; ``token`` distinguishes it from other claims of the same task."""
 
     recipe_id: int
     coalition: str
@@ -34,8 +35,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class CurrentClaim:
-    """A task of the recipe called ``recipe`` that ``holder`` is about to evaluate, unless the promise is not renewed
-    within ``seconds_left`` by the clock that all drivers share."""
+    """A claim that has not expired, as shown to people; ``seconds_left`` by the clock that all drivers share."""
 
     recipe: str
     coalition: str
@@ -53,14 +53,13 @@ def claim(
     seconds: float,
     gone: Callable[[str], bool],
 ) -> Claim | None:
-    """A claim of a task for so many ``seconds``; None while it is somebody else's who is not ``gone``. The caller has
-    seen that the task is not done."""
+    """Claim a task that is not done; return None while another holder, who is not ``gone``, has a valid claim."""
     now = _now(connection)
     task = {"recipe_id": recipe_id, "coalition": coalition, "replicate": replicate}
     old = connection.execute(select(tables.claims).filter_by(**task)).one_or_none()
     if old is not None and now < old.expires <= now + LONGEST_LEASE and old.holder != holder and not gone(old.holder):
         return None
-    if old is not None and old.expires and old.holder != holder:  # one that was given back has no expiry
+    if old is not None and old.expires and old.holder != holder:  # a released claim has expiry 0
         event("claim taken over", coalition=coalition, replicate=replicate, holder=holder, before=old.holder)
     token = 1 if old is None else old.token + 1
     new = {"token": token, "holder": holder, "expires": now + min(seconds, LONGEST_LEASE)}
@@ -72,7 +71,7 @@ def claim(
 
 
 def renew(connection: Connection, claims: Iterable[Claim], seconds: float) -> list[Claim]:
-    """Prolongs claims to ``seconds`` from now; those that are still the holder's."""
+    """Extend claims to ``seconds`` from now; return those that still belong to their holder."""
     expires = _now(connection) + min(seconds, LONGEST_LEASE)
     return [
         each
@@ -82,13 +81,13 @@ def renew(connection: Connection, claims: Iterable[Claim], seconds: float) -> li
 
 
 def release(connection: Connection, claims: Iterable[Claim]) -> None:
-    """Gives claims back, those that are still the holder's."""
+    """Give back those claims that still belong to their holder. Their rows stay, so that tokens keep growing."""
     for each in claims:
         connection.execute(update(tables.claims).where(_is(each)).values(expires=0.0))
 
 
 def current(connection: Connection, study: str) -> list[CurrentClaim]:
-    """The claims of a study's tasks that are good now, by recipe and holder."""
+    """Return the valid claims of a study's tasks, by recipe and holder."""
     now, table = _now(connection), tables.claims.c
     query = (
         select(tables.recipes.c.name, table.coalition, table.replicate, table.holder, table.expires)
@@ -106,8 +105,7 @@ def _is(claim: Claim) -> ColumnElement[bool]:
 
 
 def _now(connection: Connection) -> float:
-    """Seconds since 1970 by the clock that all drivers share: the server's, or this machine's where the database is a
-    file."""
+    """Return the seconds since 1970 by the clock that all drivers share: the server's, or for a file this machine's."""
     if connection.dialect.name == "sqlite":
         return time.time()
     return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())

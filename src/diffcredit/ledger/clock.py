@@ -1,4 +1,4 @@
-"""How much time evaluations took, by their own clocks."""
+"""How much time evaluations took, by the times at which they say they started and finished."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -8,22 +8,28 @@ from diffcredit.ledger.records import Evaluation
 
 
 def worker_seconds(evaluations: Iterable[Evaluation]) -> float:
-    """The time of all evaluations added up, by their own clocks."""
+    """Return the durations of all evaluations added up."""
     return Clock(evaluations).worker_seconds
 
 
 def active_seconds(evaluations: Iterable[Evaluation]) -> float:
-    """The time during which at least one evaluation was under way, by their own clocks: pauses between two runs of
-    a study do not count, and neither does the number of workers."""
+    """Return the time during which at least one evaluation was under way.
+
+    Pauses between two runs of a study do not count, nor does the number of workers.
+    """
     return Clock(evaluations).active_seconds
 
 
 class Clock:
-    """Both, of evaluations as they are added: in whole microseconds, so that their order does not matter."""
+    """Both sums, kept up to date as evaluations are added.
+
+    They are kept in whole microseconds, so that the order of adding does not matter.
+    """
 
     def __init__(self, evaluations: Iterable[Evaluation] = ()) -> None:
         self._worked = self._active = 0
-        self._starts: list[int] = []  # of the spans during which evaluations were under way, apart and in order
+        # the disjoint spans during which evaluations were under way, in order
+        self._starts: list[int] = []
         self._ends: list[int] = []
         for evaluation in evaluations:
             self.add(evaluation)
@@ -40,6 +46,7 @@ class Clock:
         start = _microseconds(evaluation.started)
         end = max(start, _microseconds(evaluation.finished))
         self._worked += end - start
+        # merge the spans that this one touches
         touched = slice(bisect_left(self._ends, start), bisect_right(self._starts, end))
         starts, ends = self._starts[touched], self._ends[touched]
         start, end = min([start, *starts]), max([end, *ends])
@@ -48,5 +55,5 @@ class Clock:
 
 
 def _microseconds(stamp: str) -> int:
-    """Since 1970."""
+    """Convert an ISO 8601 time to microseconds since 1970."""
     return round(datetime.fromisoformat(stamp).timestamp() * 1e6)

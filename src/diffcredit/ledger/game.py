@@ -1,4 +1,4 @@
-"""Evaluations as the table of one property's game, the form in which credits are estimated."""
+"""Evaluations as the table of one property, the form from which credits are estimated."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,31 +11,35 @@ from diffcredit.ledger.records import Evaluation
 
 @dataclass(frozen=True)
 class Game:
-    """``coalitions`` (m, n) with their ``values`` (m,); the endpoints' replicates; how many values are lacking
-    because measuring failed."""
+    """A property's values for coalitions, and for the two endpoints: nobody's and everybody's model."""
 
     coalitions: NDArray[np.bool_]
+    """(m, n): True where a contributor takes part."""
     values: NDArray[np.float64]
+    """(m,)"""
     empty: tuple[float, ...]
+    """F of the empty coalition, one value a replicate."""
     full: tuple[float, ...]
-    lacking: int
+    """F of all contributors, one value a replicate."""
+    missing: int
+    """How many values are missing, because measuring failed or was not done."""
 
 
 def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
-    """The game of a property from done evaluations with the purposes ``estimate`` and ``endpoint``.
+    """Return a property's game from done evaluations with the purposes ``estimate`` and ``endpoint``.
 
     Rows are sorted by coalition and replicate, so that sums over them do not depend on who finished first.
     """
     rows: list[tuple[list[bool], float]] = []
     endpoints: dict[bool, list[float]] = {False: [], True: []}
-    lacking = 0
+    missing = 0
     ordered = sorted(evaluations, key=lambda e: e.key)
     for evaluation in ordered:
         if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
             continue
         value = next((v.value for v in evaluation.values if v.property == prop), None)
         if value is None:
-            lacking += 1
+            missing += 1
         elif evaluation.purpose == "endpoint":
             endpoints["1" in evaluation.coalition].append(value)
         else:
@@ -46,5 +50,5 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
         values=np.array([value for _, value in rows], dtype=np.float64),
         empty=tuple(endpoints[False]),
         full=tuple(endpoints[True]),
-        lacking=lacking,
+        missing=missing,
     )

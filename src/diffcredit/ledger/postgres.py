@@ -1,17 +1,18 @@
-"""All that is PostgreSQL's own."""
+"""Settings that only PostgreSQL needs."""
 
 from typing import Any
 
 from sqlalchemy import Engine, event
 
 MOST_IDLE = 10
-"""Seconds that a client may say nothing in the middle of a transaction. One that sleeps there, as a laptop does, holds
-the write lock that all others wait for: the server then ends its session, and the client repeats the transaction when
-it wakes."""
+"""Seconds for which a client may be silent within a transaction.
+
+A laptop that goes to sleep there holds the write lock that all others wait for. The server then ends its session, and
+the client repeats the transaction when it wakes."""
 
 
 def prepare_postgres(engine: Engine) -> None:
-    """Keeps a client that sleeps from holding the others up."""
+    """Have the server end the session of a client that sleeps within a transaction."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:

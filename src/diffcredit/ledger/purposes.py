@@ -1,12 +1,24 @@
-"""Why an evaluation was made, and the replicate numbers that each purpose owns.
+"""Why an evaluation was made, and the replicate numbers that belong to each purpose.
 
-The ledger identifies an evaluation by its coalition and replicate, whatever its purpose. Each purpose therefore draws
-its replicates from a range of its own, so that no estimate ever rests on a truth evaluation by accident. Seeds derive
-from these numbers: changing one changes every value that is computed from then on.
+Within a recipe, an evaluation is identified by its coalition and replicate, whatever its purpose. So that no estimate
+ever uses a truth evaluation by accident, purposes count their replicates from different numbers:
+
+==============  ==========  ==========================================================================
+purpose         from        made for
+==============  ==========  ==========================================================================
+``estimate``    0           estimating credits: a coalition of the design
+``endpoint``    0           estimating credits: the empty or the full coalition
+``pilot``       1,000,000   measuring noise and time before a run
+``truth``       2,000,000   validation: a coalition retrained from scratch, never used for credits
+``validation``  2,000,000   validation: a model without one contributor, read by validation only
+..              4,000,000   validation: models compared for unlearning, whose images are kept
+==============  ==========  ==========================================================================
+
+Seeds are derived from these numbers: changing one changes every value computed from then on.
 """
 
 PURPOSES = ("estimate", "truth", "pilot", "endpoint", "validation")
 
 PILOT_REPLICATE = 1_000_000
-TRUTH_REPLICATE = 2_000_000  # also of leave-one-out models, which only validation reads
-UNLEARNING_REPLICATE = 4_000_000  # their images are kept, unlike those of other models of the same coalitions
+TRUTH_REPLICATE = 2_000_000
+UNLEARNING_REPLICATE = 4_000_000

@@ -1,4 +1,4 @@
-"""What the ledger holds: immutable records made of JSON values."""
+"""The records that a ledger holds: immutable, and made of JSON values."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,44 +11,45 @@ STATUSES = ("done", "failed")
 
 @dataclass(frozen=True)
 class RecipeRecord:
-    """How a coalition becomes images: all that fixes an evaluation but the coalition and the replicate.
-
-    ``settings`` is nested JSON (data, model, retraining, sampling, seed); ``weights`` is the hash of what the
-    coalitions' models start from, empty if they start from nothing.
-    """
+    """How a coalition becomes images: all that determines an evaluation except the coalition and the replicate."""
 
     name: str
     settings: dict[str, Any]
+    """Nested JSON: data, model, retraining, sampling, seed."""
     weights: str = ""
+    """The hash of the weights that every coalition's model starts from; empty where it starts from nothing."""
 
     @property
     def fingerprint(self) -> str:
+        """The hash of what determines the images; the name is not part of it."""
         return fingerprint({"settings": self.settings, "weights": self.weights})
 
 
 @dataclass(frozen=True)
 class PropertyRecord:
-    """A property as it measured: its settings, and the hash of its fitted state (empty if it has none)."""
+    """A property: how a model's images become a number."""
 
     name: str
     settings: dict[str, Any]
     higher_is_better: bool
     state: str = ""
+    """The hash of what the property was fitted to; empty where nothing is fitted."""
 
     @property
     def fingerprint(self) -> str:
+        """The hash of what determines the number; neither the name nor the direction is part of it."""
         return fingerprint({"settings": self.settings, "state": self.state})
 
 
 @dataclass(frozen=True)
 class Value:
-    """One property of one evaluation: a number, or the error that prevented it. ``images`` is how many it was measured
-    on; None: on the model itself, or not told."""
+    """One property of one evaluation: a number, or the error that prevented it."""
 
     property: str
     value: float | None
     standard_error: float | None = None
     images: int | None = None
+    """How many images it was measured on. None where it was measured on the model itself, or where this is unknown."""
     error: str | None = None
 
     def __post_init__(self) -> None:
@@ -58,31 +59,33 @@ class Value:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One coalition retrained, sampled and measured, or the failed attempt to do so.
-
-    ``coalition`` is a text of n characters, "1" where the contributor takes part. A *done* evaluation was
-    retrained and sampled, though a property may have failed to measure it (see :class:`Value`); a *failed*
-    one carries its traceback in ``error``. ``seconds`` tells where the time went (training, sampling,
-    measuring), ``numerics`` names the class within which numbers are bitwise equal (device, dtype, threads,
-    …), ``versions`` the packages behind them. ``started`` and ``finished`` are ISO 8601 in UTC.
-    """
+    """One coalition retrained, sampled and measured, or the failed attempt to do so."""
 
     coalition: str
+    """One character for each contributor: "1" where it takes part, else "0"."""
     replicate: int
+    """Distinguishes evaluations of the same coalition: each has its own seeds."""
     purpose: str
+    """One of :data:`~diffcredit.ledger.purposes.PURPOSES`."""
     status: str
+    """``done``: retrained and sampled, though measuring a property may have failed. ``failed``: see ``error``."""
     values: tuple[Value, ...]
     error: str | None
+    """The traceback of a failed attempt."""
     numerics: dict[str, Any]
+    """The class within which numbers are bitwise equal: device, dtype, threads, …"""
     seconds: dict[str, float]
+    """How long training, sampling and measuring took."""
     worker: str
     started: str
+    """ISO 8601 in UTC, like ``finished``."""
     finished: str
     versions: dict[str, str] = field(default_factory=dict)
+    """The versions of the packages that computed the numbers."""
 
     @property
     def key(self) -> tuple[str, int]:
-        """The coalition and replicate, by which the ledger identifies an evaluation."""
+        """The coalition and replicate, which identify an evaluation within its recipe."""
         return self.coalition, self.replicate
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""All that is SQLite's own."""
+"""Settings that only SQLite needs."""
 
 import random
 import sqlite3
@@ -7,12 +7,15 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-PATIENCE = 60  # seconds that a lock is waited for
+PATIENCE = 60  # seconds to wait for a lock
 
 
 def switch_to_wal(connection: Any) -> None:
-    """Has the database keep a write-ahead log. Of several that switch a new file at once, SQLite tells some without
-    waiting that it is locked, as each waits for the other."""
+    """Switch the database to a write-ahead log.
+
+    Where several connections switch a new file at once, SQLite avoids a deadlock by telling some of them without any
+    waiting that the file is locked. They try again.
+    """
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -21,21 +24,21 @@ def switch_to_wal(connection: Any) -> None:
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
-            time.sleep(random.uniform(0.005, 0.05))  # not all again at the same moment
+            time.sleep(random.uniform(0.005, 0.05))  # not all at the same moment again
 
 
 def prepare_sqlite(engine: Engine) -> None:
-    """Makes SQLite durable, strict and safe for several writers.
+    """Make SQLite durable, strict and safe for several writers.
 
-    The driver's own BEGIN comes only before the first write, when two writers may have read the same state:
-    it is switched off. A transaction with the execution option ``writes`` takes the write lock as it begins; with
+    The driver's own BEGIN is switched off: it comes only before the first write, when two writers may already have read
+    the same state. A transaction with the execution option ``writes`` takes the write lock as it begins; with
     ``durable=False`` it does not wait for the disk.
     """
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
-        # first of all: the switch to WAL may itself have to wait for another process
+        # first, since the switch to WAL may itself have to wait for another process
         connection.execute(f"PRAGMA busy_timeout = {1000 * PATIENCE}")
         switch_to_wal(connection)
         connection.execute("PRAGMA foreign_keys = ON")
@@ -46,7 +49,7 @@ def prepare_sqlite(engine: Engine) -> None:
         if not options.get("writes", False):
             connection.exec_driver_sql("BEGIN")
             return
-        # in WAL mode NORMAL may lose the last commits with the power; an acknowledged evaluation must stay
+        # in WAL mode, NORMAL may lose the last commits in a power cut; a recorded evaluation must not be lost
         durable = options.get("durable", True)
         connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,8 +1,8 @@
 """The ledger's tables, the same in every database.
 
-Rows are only ever added. A recipe's coalition and replicate succeed once, an evaluation's property is valued
-once: two partial unique indices say so. Failed attempts stand beside the success, as many as there were. The
-claims alone come and go: they say who works on what, and are no part of the record.
+Rows are only ever added. Two partial unique indices guarantee that a recipe's coalition and replicate succeeds at most
+once and that an evaluation has at most one value of a property. Any number of failed attempts may stand beside the
+success. Claims alone come and go: they say who works on what, and are no part of the record.
 """
 
 from sqlalchemy import (
@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 SCHEMA_VERSION = 3
-OLDEST_VERSION = 2  # that migrations start from
+OLDEST_VERSION = 2  # from which migrations start
 
 metadata = MetaData()
 

@@ -1,11 +1,12 @@
 """Images to numbers: the properties that contributors are credited for.
 
-``PROPERTIES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good, and so is a
-plain function of the images.
+``PROPERTIES`` maps the name in a study file to the class. A plug-in ``package.module:Class`` is as good, and so is a
+plain function of the images. :class:`Property` has the contract.
 """
 
 from diffcredit.features import Features, FeaturesOption, Images
-from diffcredit.properties.protocol import Context, FeatureProperty, Property, State
+from diffcredit.properties.adapting import as_property, named_property
+from diffcredit.properties.base import Context, Property, State
 
 PROPERTIES = {
     "colourfulness": "diffcredit.properties.colourfulness:Colourfulness",
@@ -29,10 +30,11 @@ PROPERTIES = {
 __all__ = [
     "PROPERTIES",
     "Context",
-    "FeatureProperty",
     "Features",
     "FeaturesOption",
     "Images",
     "Property",
     "State",
+    "as_property",
+    "named_property",
 ]

@@ -1,7 +1,6 @@
-"""How pleasing people find images like the generated ones, as the LAION aesthetic predictors foresee it."""
+"""Aesthetic scores of the generated images, by the LAION aesthetic predictors."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import Annotated
 
 import numpy as np
@@ -11,18 +10,18 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS, Extractor, Features, FeaturesOption
-from diffcredit.features.protocol import option_name
+from diffcredit.features.base import option_name
 from diffcredit.properties.aesthetic_heads import Head, affine_map, read_head
-from diffcredit.properties.bootstrap import mean_error, resamples
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.directions import unit_rows
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.kinds import PercentileProperty
 
 
 @dataclass
-class Aesthetic:
+class Aesthetic(PercentileProperty):
     """A ``percentile`` (0 to 100, linearly interpolated) of the images' aesthetic scores, or with None their mean.
 
-    The score of an image with the CLIP embedding x is head(x/‖x‖), about 1 to 10. Heads: ``linear``, of
+    The score of an image with CLIP embedding x is head(x/‖x‖), about 1 to 10. Heads: ``linear``, of
     LAION-AI/aesthetic-predictor, or ``mlp``, of christophschuhmann/improved-aesthetic-predictor; both are for the 768
     dimensions of CLIP ViT-L/14. ``weights`` names a file with a head of your own, of the same layers, which may be for
     another extractor.
@@ -34,9 +33,7 @@ class Aesthetic:
     features: FeaturesOption = "clip"
 
     name = "aesthetic"
-    higher_is_better = True
     unit = "points out of 10"
-    range = (-inf, inf)
 
     @property
     def title(self) -> str:
@@ -48,13 +45,7 @@ class Aesthetic:
             which = "This is their mean."
         else:
             which = f"{self.percentile:g} % of them score lower than this."
-        return f"How much people would like the generated images, as a model of ratings from 1 to 10 foresees. {which}"
-
-    @property
-    def bias(self) -> str:
-        if self.percentile is None:
-            return "None, as it is a mean over the images."
-        return "Slight: with few images a high percentile comes out a little too low, a low one a little too high."
+        return f"How much people would like the generated images, as a model of ratings from 1 to 10 predicts. {which}"
 
     def check(self, contributions: Contributions, images: int) -> None:
         self._layers()
@@ -73,7 +64,7 @@ class Aesthetic:
         return self._layers()
 
     def _layers(self) -> State:
-        """The head's arrays; refuses a published one for vectors that it was not made for."""
+        """Read the head's arrays; raise a UserError if a published head was not made for these vectors."""
         extractor = option_name(self.features)
         if self.weights is None and extractor in EXTRACTORS and extractor != "clip":
             raise UserError(
@@ -86,16 +77,8 @@ class Aesthetic:
         self._weight, self._bias = affine_map(self.head, state)
 
     def of_each(self, features: Features) -> NDArray[np.float64]:
-        """w·x/‖x‖ + b of each image, (m,)."""
+        """Return the score w·x/‖x‖ + b of each image, (m,)."""
         return unit_rows(features.vectors) @ self._weight + self._bias
 
     def measure_features(self, features: Features) -> float:
-        values = self.of_each(features)
-        return float(values.mean() if self.percentile is None else np.percentile(values, self.percentile))
-
-    def standard_error(self, features: Features) -> float:
-        """By the bootstrap."""
-        values = self.of_each(features)
-        if self.percentile is None:
-            return mean_error(values)
-        return float(np.percentile(values[resamples(len(values))], self.percentile, axis=1).std())
+        return self._summary(features)

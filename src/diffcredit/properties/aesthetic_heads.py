@@ -1,4 +1,4 @@
-"""The LAION aesthetic predictors: what turns an image's CLIP embedding into a score."""
+"""The LAION aesthetic predictors: from an image's CLIP embedding to a score."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,13 @@ Head = Literal["linear", "mlp"]
 
 LAYERS: dict[Head, tuple[str, ...]] = {
     "linear": ("",),
-    "mlp": ("layers.0.", "layers.2.", "layers.4.", "layers.6.", "layers.7."),  # dropout between, which scoring ignores
+    "mlp": (
+        "layers.0.",
+        "layers.2.",
+        "layers.4.",
+        "layers.6.",
+        "layers.7.",
+    ),  # dropout between, which scoring ignores
 }
 """The prefixes of each head's layers in its file, first to last; ``weight`` (out, in) and ``bias`` (out,) follow."""
 
@@ -36,8 +42,10 @@ BUNDLED = Path(__file__).parent / "laion" / PUBLISHED["linear"].name
 
 
 def read_head(head: Head, weights: str | None, key: str) -> dict[str, NDArray[np.float32]]:
-    """The named arrays of a head's layers, from the file ``weights`` or (None) as published, verified by its hash;
-    ``key`` is how a study file names the file."""
+    """Read the arrays of a head's layers from the file ``weights``, or (None) from the published one.
+
+    The published file is verified by its hash. ``key``, the study file's key for the file, starts every error.
+    """
     if weights is not None:
         file = Path(weights)
     elif head == "linear":
@@ -51,7 +59,7 @@ def read_head(head: Head, weights: str | None, key: str) -> dict[str, NDArray[np
 
 
 def _check_layers(head: Head, layers: Mapping[str, NDArray[np.float32]], where: str) -> None:
-    """Refuses arrays that are no chain of affine maps to one number."""
+    """Raise a UserError unless the arrays are a chain of affine maps to one number."""
     needed = [f"{prefix}{kind}" for prefix in LAYERS[head] for kind in ("weight", "bias")]
     if set(layers) != set(needed):
         raise UserError(f"{where} holds {', '.join(sorted(layers))}; the {head} head has {', '.join(needed)}")
@@ -68,8 +76,10 @@ def _check_layers(head: Head, layers: Mapping[str, NDArray[np.float32]], where: 
 
 
 def affine_map(head: Head, layers: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.float64], float]:
-    """w (d,) and b of the score w·x + b: neither head has activations between its layers, so that the chain
-    W_L (… (W_1 x + b_1) …) + b_L is one affine map."""
+    """Return w (d,) and b of the score w·x + b.
+
+    Neither head has activations between its layers, so that W_L (… (W_1 x + b_1) …) + b_L is one affine map.
+    """
     first, *others = LAYERS[head]
     weight = layers[f"{first}weight"].astype(np.float64)
     bias = layers[f"{first}bias"].astype(np.float64)

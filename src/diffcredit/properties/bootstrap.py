@@ -1,52 +1,60 @@
-"""How much a property would change with other generated images: the bootstrap, the jackknife and halves."""
+"""Standard errors of a property over fresh sets of generated images: bootstrap, jackknife and random halves."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-RESAMPLES = 200  # a standard error is then known to 5 %
+RESAMPLES = 200  # the relative error of a standard error is then 5 %
 GROUPS = 20
-SPLITS = 32  # in halves: a standard error is then known to 13 %
+SPLITS = 32  # into halves: the relative error of a standard error is then 13 %
 
 
 def resamples(images: int) -> NDArray[np.int64]:
-    """(200, images): which images each resample holds, drawn with replacement; the same on every machine."""
+    """Draw 200 resamples with replacement, (200, images) indices; the same on every machine."""
     uniform = np.random.Generator(np.random.PCG64(0)).random((RESAMPLES, images))
     return (uniform * images).astype(np.int64)
 
 
+def resampled_counts(labels: NDArray[np.int64], kinds: int) -> NDArray[np.int64]:
+    """Count each label in each resample, (200, kinds); ``labels`` (m,) of the images are in 0..kinds−1."""
+    drawn = labels[resamples(len(labels))]
+    numbered = drawn + kinds * np.arange(len(drawn))[:, None]  # each resample has labels of its own
+    return np.bincount(numbered.ravel(), minlength=kinds * len(drawn)).reshape(len(drawn), kinds)
+
+
 def mean_error(values: NDArray[np.float64]) -> float:
-    """The standard error of a mean of m values, (m,), by the bootstrap, which is σ/√m in closed form."""
+    """Return the standard error of the mean of values (m,) by the bootstrap, in closed form σ/√m."""
     return float(values.std() / np.sqrt(len(values)))
 
 
 def groups(images: int) -> NDArray[np.int64]:
-    """(images,): the group of each image for the jackknife, 20 groups, of fewer than 40 images groups of 2 or 3.
+    """Return each image's group for the jackknife, (images,): 20 groups or, below 40 images, groups of 2 or 3.
 
-    Neighbours in the order of seeds lie in different groups, so that prompts that come in turn are spread over all.
+    Images of successive seeds are in different groups, so that prompts that come in turn are spread over all groups.
     """
     return np.arange(images) % max(2, min(GROUPS, images // 2))
 
 
 def jackknife_error(left_out: NDArray[np.float64]) -> float:
-    """The standard error √((g − 1)/g Σ (θ_(j) − θ̄)²) from the values (g,) without each of g equal groups of images
-    (or without each image), as in Efron and Stein (1981)."""
+    """Return the jackknife's standard error √((g − 1)/g Σ (θ_(j) − θ̄)²) (Efron and Stein 1981).
+
+    θ_(j), (g,), are the values without each of g equal groups of images, or without each image.
+    """
     return float(np.sqrt((len(left_out) - 1) * left_out.var()))
 
 
 def halves(images: int) -> NDArray[np.bool_]:
-    """(32, images): splits of the images at random into two halves, which may differ by one image; the same on every
-    machine."""
+    """Draw 32 random splits of the images into halves, (32, images); the same on every machine."""
     uniform = np.random.Generator(np.random.PCG64(0)).random((SPLITS, images))
     return uniform.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable") < images // 2
 
 
 def halves_error(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
-    """The standard error of the share of n reference images that are covered, from which are in each half of some
-    splits, (s, n) each.
+    """Return the standard error of the share of n reference images that are covered.
 
-    Two halves are independent sets, so that the mean of (share − share')²/2 is the variance V of half as many images.
-    It is the sum of a part D = Σ p (1 − p)/n² of each reference image by itself, estimated likewise, which no number of
-    images takes away, and of covariances, which fall as one over that number: D + (V − D)/2.
+    ``one`` and ``other``, (s, n) each, say which are covered by the first and the second half of the images in each of
+    s splits. Two halves are independent sets, so that the mean of (share − share')²/2 is the variance V for half as
+    many images. V is the sum of D = Σ p (1 − p)/n², of each reference image by itself, which does not fall with the
+    number of images, and of covariances, which fall as one over that number. For all images: D + (V − D)/2.
     """
     variance = np.square(one.mean(axis=1) - other.mean(axis=1)).mean() / 2
     own = (one != other).mean() / 2 / one.shape[1]

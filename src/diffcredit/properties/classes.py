@@ -1,4 +1,4 @@
-"""Which of a classifier's classes the generated images show."""
+"""Classes of the generated images: how many there are, and how many images have certain ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
 from diffcredit.features.extractors import label_of
-from diffcredit.properties.bootstrap import mean_error
-from diffcredit.properties.counting import resampled_counts
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.base import Context, State
+from diffcredit.properties.bootstrap import resampled_counts
+from diffcredit.properties.kinds import FeatureProperty, MeanProperty
 
 ClassName = Annotated[int, Strict()] | str
 """A class by its index, from 0, or by the extractor's label. Strict: YAML reads an unquoted ``yes`` as true, which
@@ -25,29 +25,49 @@ must not pass for class 1."""
 SHOWN = 3  # names in a title or an error
 
 
+class _Classes(FeatureProperty):
+    """A property of the classes that images are assigned to, each to its likeliest."""
+
+    classifier = True
+    range = (0.0, 1.0)
+
+    def _chosen(self) -> list[ClassName] | None:
+        """Return the chosen classes; None: all."""
+        raise NotImplementedError
+
+    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
+        _indices(self._chosen(), extractor, self.features, self.name)
+
+    def fit(self, context: Context) -> State:
+        self.check(context.contributions, len(context.generated))
+        return _indices(self._chosen(), context.extractors.get(self.features), self.features, self.name)
+
+    def restore(self, state: State) -> None:
+        self._classes, self._known = state["classes"], int(state["known"][0])
+
+
 @dataclass
-class ClassCoverage:
-    """The share of the ``classes`` (default: all of the classifier's) that at least ``images`` of the generated images
-    are assigned to; an image is assigned to the likeliest of all k classes."""
+class ClassCoverage(_Classes):
+    """The share of the ``classes`` (default: all of the classifier's) that at least ``images`` generated images show.
+
+    An image shows the likeliest of all k classes.
+    """
 
     features: FeaturesOption = "efficientnet_lite0"
     classes: Annotated[list[ClassName], MinLen(1)] | None = None
     images: Annotated[int, Ge(1)] = 1
 
     name = "class_coverage"
-    classifier = True
-    higher_is_better = True
+    heading = "Class coverage"
     unit = "share of the classes"
-    range = (0.0, 1.0)
     explanation = (
         "How many of the kinds of thing that a classifier knows turn up among the generated images. 1 means that none "
         "is missing."
     )
     bias = "Rises with the number of images, since rare classes turn up in time; only values of equally many compare."
 
-    @property
-    def title(self) -> str:
-        return f"Class coverage ({label_of(self.features)})"
+    def _chosen(self) -> list[ClassName] | None:
+        return self.classes
 
     def check(self, contributions: Contributions, images: int) -> None:
         if images < self.images:
@@ -56,100 +76,76 @@ class ClassCoverage:
                 "most sampling.images"
             )
 
-    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
-        _chosen(self.classes, extractor, self.features, self.name)
-
-    def fit(self, context: Context) -> State:
-        self.check(context.contributions, len(context.generated))
-        return _chosen(self.classes, context.extractors.get(self.features), self.features, self.name)
-
-    def restore(self, state: State) -> None:
-        self._classes, self._known = state["classes"], int(state["known"][0])
-
     def measure_features(self, features: Features) -> float:
         counts = np.bincount(assigned(features, self._known), minlength=self._known)
         return float((counts[self._classes] >= self.images).mean())
 
     def standard_error(self, features: Features) -> float:
-        """By the bootstrap, from the images' classes. Rough where ``images`` is 1, since a resample misses a third of
-        the classes that one image shows: up to 40 % too small where many classes are rare, and up to twice too large
-        where nearly all are covered."""
+        """Estimate it by the bootstrap over the images' classes.
+
+        Rough where ``images`` is 1, since a resample misses a third of the classes that a single image shows: up to
+        40 % too small where many classes are rare, up to twice too large where nearly all are covered.
+        """
         counts = resampled_counts(assigned(features, self._known), self._known)
         return float((counts[:, self._classes] >= self.images).mean(axis=1).std())
 
 
 @dataclass
-class ClassShare:
-    """The share of the generated images that are assigned to one of ``classes``, or with ``probability`` the mean
-    probability of these classes together; an image is assigned to the likeliest of all k classes."""
+class ClassShare(_Classes, MeanProperty):
+    """The share of the generated images that show one of ``classes``.
+
+    An image shows the likeliest of all k classes. With ``probability`` it is the mean probability of these classes
+    together.
+    """
 
     classes: ClassName | Annotated[list[ClassName], MinLen(1)]
     features: FeaturesOption = "efficientnet_lite0"
     probability: bool = False
 
     name = "class_share"
-    classifier = True
-    higher_is_better = True
     unit = "share of the images"
-    range = (0.0, 1.0)
     explanation = "How much of what the model generates a classifier takes for one of the chosen classes. 1 means all."
-    bias = "None, as it is a mean over the images."
 
     @property
     def title(self) -> str:
-        names = [name if isinstance(name, str) else f"class {name}" for name in _listed(self.classes)]
+        names = [name if isinstance(name, str) else f"class {name}" for name in self._chosen()]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         what = "Mean probability" if self.probability else "Share"
         return f"{what} of {', '.join(names[:SHOWN])}{more} ({label_of(self.features)})"
 
-    def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
-        _chosen(_listed(self.classes), extractor, self.features, self.name)
-
-    def fit(self, context: Context) -> State:
-        return _chosen(_listed(self.classes), context.extractors.get(self.features), self.features, self.name)
-
-    def restore(self, state: State) -> None:
-        self._classes, self._known = state["classes"], int(state["known"][0])
-
-    def measure_features(self, features: Features) -> float:
-        return float(self.of_each(features).mean())
-
-    def standard_error(self, features: Features) -> float:
-        return mean_error(self.of_each(features))
+    def _chosen(self) -> list[ClassName]:
+        return self.classes if isinstance(self.classes, list) else [self.classes]
 
     def of_each(self, features: Features) -> NDArray[np.float64]:
-        """How much of each image belongs to the chosen classes, (m,)."""
+        """Return 1 for an image that shows one of the classes, else 0, or their probability, (m,)."""
         likeliest = assigned(features, self._known)
         if self.probability:
             return features.probabilities()[:, self._classes].sum(axis=1)
         return np.isin(likeliest, self._classes).astype(np.float64)
 
+    _each = of_each
+
 
 def assigned(features: Features, known: int) -> NDArray[np.int64]:
-    """The likeliest of the ``known`` classes of each image, (m,)."""
+    """Return the likeliest of the ``known`` classes for each image, (m,)."""
     if features.logits is None or features.logits.shape[1] != known:
         found = "none" if features.logits is None else str(features.logits.shape[1])
         raise UserError(f"features: the scores of {known} classes are needed; the extractor gives {found}")
     return features.logits.argmax(axis=1)
 
 
-def _listed(classes: ClassName | list[ClassName]) -> list[ClassName]:
-    return classes if isinstance(classes, list) else [classes]
-
-
-def _chosen(classes: list[ClassName] | None, extractor: Extractor, option: FeaturesOption, name: str) -> State:
-    """The sorted indices of ``classes`` (None: all) and, as one number, how many classes the extractor ``known``s."""
+def _indices(classes: list[ClassName] | None, extractor: Extractor, option: FeaturesOption, name: str) -> State:
+    """Return the sorted indices of ``classes`` (None: all) and, as ``known``, the number of the extractor's classes."""
     known = extractor.classes
     if known is None:
         raise UserError(f"{name}.features: {option!r} is no classifier; an extractor with classes is needed")
-    labels = getattr(extractor, "labels", None)
-    where = f"{name}.classes"
+    where, labels = f"{name}.classes", extractor.labels
     indices = range(known) if classes is None else {index_of(each, known, labels, where) for each in classes}
     return {"classes": np.array(sorted(indices), np.int64), "known": np.array([known], np.int64)}
 
 
 def index_of(chosen: ClassName, known: int, labels: Sequence[str] | None, where: str) -> int:
-    """The index of a class that is given by it or by its label; ``where`` starts every error."""
+    """Return the index of a class given by index or label; ``where`` starts every error."""
     accepted = f"an index of 0 to {known - 1}"
     if isinstance(chosen, int):
         if not 0 <= chosen < known:

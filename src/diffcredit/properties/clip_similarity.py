@@ -1,8 +1,7 @@
-"""How well images match texts."""
+"""Similarity of images and texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,27 +9,27 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
-from diffcredit.properties.bootstrap import mean_error
+from diffcredit.features.base import embeds_texts
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.directions import unit_rows
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.kinds import MeanProperty
 
 
 @dataclass
-class ClipSimilarity:
-    """The mean cosine x·t / (‖x‖‖t‖) between the embeddings x of the images and t of a text: of ``prompt``, or with
-    None of the prompt that each image was generated for.
+class ClipSimilarity(MeanProperty):
+    """The mean cosine x·t / (‖x‖‖t‖) between the embeddings x of images and t of a text.
 
-    CLIPScore, as torchmetrics has it, is 100 times this mean, or 0 where it is negative.
+    The text is ``prompt`` or, with None, the prompt that each image was generated for. torchmetrics' CLIPScore is 100
+    times this mean, or 0 where it is negative. Where prompts differ, the standard error is rather too large: part
+    of the spread is between prompts, which other images would share.
     """
 
     prompt: str | None = None
     features: FeaturesOption = "clip"
 
     name = "clip_similarity"
-    higher_is_better = True
     unit = "cosine"
     range = (-1.0, 1.0)
-    bias = "None, as it is a mean over the images."
 
     @property
     def title(self) -> str:
@@ -49,7 +48,7 @@ class ClipSimilarity:
         return self.prompt is None
 
     def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
-        if not hasattr(extractor, "embed_texts"):
+        if not embeds_texts(extractor):
             raise UserError(
                 f"clip_similarity.features: {self.features!r} embeds no texts; accepted: clip, or a plug-in "
                 "with embed_texts"
@@ -63,7 +62,7 @@ class ClipSimilarity:
             )
 
     def fit(self, context: Context) -> State:
-        extractor: Any = context.extractors.get(self.features)
+        extractor = context.extractors.get(self.features)
         self.check_extractor(extractor, context.contributions)
         self.check_prompts(context.prompts)
         embed = extractor.embed_texts
@@ -81,8 +80,8 @@ class ClipSimilarity:
         self._texts: NDArray[np.float64] = state["texts"]
         self._followed: NDArray[np.int64] | None = state.get("followed")
 
-    def cosines(self, features: Features) -> NDArray[np.float64]:
-        """Of each image with its text, (m,)."""
+    def _each(self, features: Features) -> NDArray[np.float64]:
+        """Return the cosine of each image with its text, (m,)."""
         if self._followed is None:
             return unit_rows(features.vectors) @ self._texts[0]
         if len(features) != len(self._followed):
@@ -93,18 +92,10 @@ class ClipSimilarity:
         return (unit_rows(features.vectors) * self._texts[self._followed]).sum(axis=1)
 
     def of_each(self, features: Features) -> NDArray[np.float64]:
-        """The cosine of each image with ``prompt``, (m,), of any images."""
+        """Return the cosine of each image with ``prompt``, (m,), for any images."""
         if self.prompt is None:
             raise UserError(
                 "clip_similarity.prompt: missing; images that were not generated for a prompt are compared with one "
                 "text for all"
             )
-        return self.cosines(features)
-
-    def measure_features(self, features: Features) -> float:
-        return float(self.cosines(features).mean())
-
-    def standard_error(self, features: Features) -> float:
-        """That of a mean. Where prompts differ, so do their cosines, which other images would share: the error is then
-        rather too large than too small."""
-        return mean_error(self.cosines(features))
+        return self._each(features)

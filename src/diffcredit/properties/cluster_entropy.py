@@ -1,4 +1,4 @@
-"""How evenly a model's images spread over the kinds of image that the base model makes."""
+"""Diversity: how evenly images spread over clusters of the base model's images."""
 
 import math
 from dataclasses import dataclass
@@ -11,33 +11,29 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Features, FeaturesOption
-from diffcredit.features.extractors import label_of
-from diffcredit.properties.counting import resampled_counts
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.base import Context, State
+from diffcredit.properties.bootstrap import resampled_counts
+from diffcredit.properties.kinds import FeatureProperty
 
 
 @dataclass
-class ClusterEntropy:
-    """Diversity: the entropy −Σ p_k log p_k, in nats, of the images' shares p_k in ``clusters`` reference clusters.
+class ClusterEntropy(FeatureProperty):
+    """The entropy −Σ p_k log p_k, in nats, of the images' shares p_k in ``clusters`` reference clusters.
 
-    The clusters are Ward's, of the base model's own images as the extractor ``features`` sees them; a new image
-    belongs to the cluster with the nearest mean. At most log(clusters).
+    The clusters are Ward's, of the features of the base model's images; a new image belongs to the cluster with the
+    nearest mean. At most log(clusters).
     """
 
     clusters: Annotated[int, Ge(2)] = 20
     features: FeaturesOption = "layout"
 
     name = "cluster_entropy"
-    higher_is_better = True
+    heading = "Diversity"
     unit = "nats"
     explanation = (
         "How evenly the generated images spread over kinds of image: the entropy over clusters of the base "
         "model's own images. 0 means all of one kind."
     )
-
-    @property
-    def title(self) -> str:
-        return f"Diversity ({label_of(self.features)})"
 
     @property
     def range(self) -> tuple[float, float]:
@@ -54,7 +50,7 @@ class ClusterEntropy:
         if images < self.clusters:
             raise UserError(
                 f"cluster_entropy.clusters: {self.clusters} clusters of {images} generated images; "
-                f"accepted: at most sampling.images"
+                "accepted: at most sampling.images"
             )
 
     def fit(self, context: Context) -> State:
@@ -71,20 +67,20 @@ class ClusterEntropy:
         return float(-(shares * np.log(shares)).sum())
 
     def standard_error(self, features: Features) -> float:
-        """By the bootstrap, from the images' clusters."""
+        """Estimate it by the bootstrap over the images' clusters."""
         shares = resampled_counts(self.assign(features), self.clusters) / len(features)
         entropies = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
         return float(entropies.std())
 
     def assign(self, features: Features) -> NDArray[np.int64]:
-        """The nearest cluster of each image, (m,)."""
+        """Return the nearest cluster of each image, (m,)."""
         from scipy.spatial.distance import cdist
 
         return cdist(features.vectors.astype(np.float64), self.centres).argmin(axis=1)
 
 
 def cluster_means(features: Features, clusters: int) -> NDArray[np.float64]:
-    """(clusters, d): the means of Ward's clusters of the images, of which there must be as many at least."""
+    """Return the means (clusters, d) of Ward's clusters of at least as many images."""
     from sklearn.cluster import AgglomerativeClustering
 
     vectors = features.vectors.astype(np.float64)

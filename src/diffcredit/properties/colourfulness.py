@@ -1,4 +1,4 @@
-"""How colourful images are, by the measure of Hasler and Süsstrunk (2003)."""
+"""Colourfulness, the measure of Hasler and Süsstrunk (2003)."""
 
 from dataclasses import dataclass
 from math import inf
@@ -8,51 +8,35 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from diffcredit.properties.bootstrap import mean_error, resamples
-from diffcredit.properties.protocol import Images
+from diffcredit.features import Images
+from diffcredit.properties.kinds import PercentileProperty
 
-BLOCK = 2**18  # pixels at once: what fits into a processor's cache is done in a third of the time
+BLOCK = 2**18  # pixels at once: they fit into a processor's cache, which takes a third of the time
 
 
 @dataclass
-class Colourfulness:
+class Colourfulness(PercentileProperty):
     """The mean colourfulness of the generated images, or a ``percentile`` (0 to 100) of it."""
 
     percentile: Annotated[float, Ge(0), Le(100)] | None = None
 
     name = "colourfulness"
     title = "Colourfulness"
-    higher_is_better = True
     unit = "Hasler–Süsstrunk M3"
     range = (0.0, inf)
     explanation = (
         "How vivid the generated images are: 0 is grey, 15 slightly, 45 quite, 80 and more extremely colourful."
     )
 
-    @property
-    def bias(self) -> str:
-        if self.percentile is None:
-            return "None, as it is a mean over the images."
-        return "Slight: with few images a high percentile comes out a little too low, a low one a little too high."
-
     def of_each(self, images: Images) -> NDArray[np.float64]:
-        """The colourfulness of each image, (m,)."""
         return colourfulness(images)
 
     def measure(self, images: Images) -> float:
-        values = self.of_each(images)
-        return float(values.mean() if self.percentile is None else np.percentile(values, self.percentile))
-
-    def standard_error(self, images: Images) -> float:
-        """By the bootstrap."""
-        values = self.of_each(images)
-        if self.percentile is None:
-            return mean_error(values)
-        return float(np.percentile(values[resamples(len(values))], self.percentile, axis=1).std())
+        return self._summary(images)
 
 
 def colourfulness(images: Images) -> NDArray[np.float64]:
-    """M3 of each image: (m, h, w, 3) uint8 → (m,).
+    """Return M3 of each image: (m, h, w, 3) uint8 → (m,).
 
     With rg = R − G and yb = (R + G)/2 − B over an image's pixels, on the scale 0 to 255:
     M3 = √(σ_rg² + σ_yb²) + 0.3 √(μ_rg² + μ_yb²).

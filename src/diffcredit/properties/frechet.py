@@ -1,4 +1,4 @@
-"""How far two sets of images lie apart if both were normal distributions of features: FID."""
+"""Fréchet distance between two sets of images whose features are taken to be normal: FID."""
 
 from dataclasses import dataclass
 
@@ -8,29 +8,30 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
-from diffcredit.features.extractors import label_of
-from diffcredit.features.protocol import option_name
+from diffcredit.features.base import option_name
+from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import mean_error
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.kinds import FeatureProperty
 from diffcredit.properties.reference import CONTRIBUTIONS, check_reference, reference_count, reference_features
 
-BLOCK = 4096  # images whose vectors are held in double precision at once
+BLOCK = 4096  # vectors held in double precision at once
 
 
 @dataclass
-class FrechetDistance:
-    """The Fréchet distance of Heusel et al. (2017) between the generated images and a ``reference``, whose means μ, μᵣ
-    and covariances Σ, Σᵣ (unbiased, over m − 1) are those of their feature vectors:
+class FrechetDistance(FeatureProperty):
+    """The Fréchet distance of Heusel et al. (2017) between the generated images and a ``reference``:
 
-    |μ − μᵣ|² + tr Σ + tr Σᵣ − 2 tr (S Σ S)^½ with S = Σᵣ^½.
+    |μ − μᵣ|² + tr Σ + tr Σᵣ − 2 tr (S Σ S)^½ with S = Σᵣ^½,
 
-    It is FID where the vectors are Inception-v3's as FID takes them.
+    where μ, μᵣ are the means and Σ, Σᵣ the covariances (unbiased, over m − 1) of their feature vectors. It is FID with
+    the features ``inception_v3``.
     """
 
     features: FeaturesOption = "efficientnet_lite0"
     reference: str = CONTRIBUTIONS
 
     name = "fid"
+    heading = "Fréchet distance"
     higher_is_better = False
     unit = "squared feature distance"
     explanation = (
@@ -45,10 +46,10 @@ class FrechetDistance:
 
     @property
     def title(self) -> str:
-        return "FID" if _is_fid(self.features) else f"Fréchet distance ({label_of(self.features)})"
+        return "FID" if _is_fid(self.features) else super().title
 
     def least(self, dimensions: int) -> int:
-        """Fewer images than this have a singular covariance."""
+        """Return d + 1: fewer images have a singular covariance."""
         return dimensions + 1
 
     def check(self, contributions: Contributions, images: int) -> None:
@@ -75,15 +76,13 @@ class FrechetDistance:
         return frechet_distance(features.vectors, self.mean, self.root)
 
     def standard_error(self, features: Features) -> float:
-        """To the first order of the bootstrap (the infinitesimal jackknife): σ(ψ)/√m over the influences ψ of the
-        images, with z = x − μ and A = S (S Σ S)^{−½} S,
+        """Estimate it by the infinitesimal jackknife: σ(ψ)/√m over the influences ψ of the images,
 
-        ψ(x) = 2 (μ − μᵣ)·z + zᵀ (I − A) z,
+        ψ(x) = 2 (μ − μᵣ)·z + zᵀ (I − A) z with z = x − μ and A = S (S Σ S)^{−½} S,
 
-        whose mean is dropped. It follows from dμ = z dε, dΣ = (z zᵀ − Σ) dε and d tr B^½ = ½ tr B^{−½} dB. In
-        simulations it is right where images are many for the dimensions and the two sets differ, up to 1.4 times too
-        large where they are alike (a second-order effect then rules), up to 1.7 times where images are hardly more than
-        dimensions.
+        up to a constant. This follows from dμ = z dε, dΣ = (z zᵀ − Σ) dε and d tr B^½ = ½ tr B^{−½} dB. In simulations
+        it is right with many images for the dimensions and sets that differ; up to 1.4 times too large where the sets
+        are alike (a second-order effect then dominates), and up to 1.7 times with hardly more images than dimensions.
         """
         mean, covariance = moments(features.vectors)
         eigenvalues, directions = np.linalg.eigh(self.root @ covariance @ self.root)
@@ -99,16 +98,16 @@ class FrechetDistance:
 
 
 def frechet_distance(vectors: NDArray[np.floating], mean: NDArray[np.float64], root: NDArray[np.float64]) -> float:
-    """From vectors (m, d) to a reference of mean (d,) whose covariance has the square root (d, d)."""
+    """Return the distance of vectors (m, d) from a reference with a mean (d,) and ``root`` (d, d) of its covariance."""
     own_mean, covariance = moments(vectors)
     eigenvalues = np.linalg.eigvalsh(root @ covariance @ root)
-    overlap = np.sqrt(np.maximum(eigenvalues, 0)).sum()  # rounding leaves zeros a little below 0
+    overlap = np.sqrt(np.maximum(eigenvalues, 0)).sum()  # rounding may leave zeros a little below 0
     distance = np.square(own_mean - mean).sum() + np.trace(covariance) + np.square(root).sum() - 2 * overlap
     return float(max(distance, 0.0))
 
 
 def moments(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean (d,) and the unbiased covariance (d, d) of vectors (m, d)."""
+    """Return the mean (d,) and the unbiased covariance (d, d) of vectors (m, d)."""
     mean = vectors.mean(axis=0, dtype=np.float64)
     scatter = np.zeros((len(mean), len(mean)))
     for start in range(0, len(vectors), BLOCK):
@@ -118,7 +117,7 @@ def moments(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray
 
 
 def square_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The symmetric square root of a positive semi-definite matrix (d, d)."""
+    """Return the symmetric square root of a positive semi-definite matrix (d, d)."""
     eigenvalues, directions = np.linalg.eigh(covariance)
     return (directions * np.sqrt(np.maximum(eigenvalues, 0))) @ directions.T
 

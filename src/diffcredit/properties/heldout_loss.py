@@ -1,4 +1,4 @@
-"""How well a model denoises images it was not trained on."""
+"""The denoising loss of a model on images it was not trained on."""
 
 import json
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import UserError
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.base import Context, Property, State
 
-MOST_KEPT = 2**30  # bytes of noises that wait for the next model
-AT_ONCE = 2**20  # pixels that a GPU is given at once, so that it does not wait for the host
+MOST_KEPT = 2**30  # bytes of noises kept for the next model
+AT_ONCE = 2**20  # pixels that a GPU gets at once, so that it does not wait for the host
 
 
 @dataclass
-class HeldoutLoss:
-    """Mean denoising loss (L_simple) on the held-out images, at ``time_steps`` evenly spaced time steps.
+class HeldoutLoss(Property):
+    """The mean denoising loss (L_simple) on the held-out images at ``time_steps`` evenly spaced time steps.
 
-    Each image keeps its noise at each time step, the same for every model, so that only models differ.
+    The noise of each image at each time step is the same for every model.
     """
 
     time_steps: Annotated[int, Ge(1), Le(1000)] = 10
@@ -62,7 +62,7 @@ class HeldoutLoss:
         self._kept: dict[tuple[str, torch.Size], list[Tensor]] = {}
 
     def _data(self, model: DiffusionModel) -> Batch:
-        """The held-out images as ``model`` sees them; an autoencoder is dear, so once for all models that share it."""
+        """Encode the held-out images, once for all models that share an autoencoder, which is expensive."""
         key = (model.encoding, str(model.device))
         if key not in self._encoded:
             self._encoded[key] = model.encode(self.images, self.captions, mirrored=False)
@@ -70,7 +70,7 @@ class HeldoutLoss:
 
     @torch.no_grad()
     def measure_model(self, model: DiffusionModel) -> float:
-        """The mean over images and time steps t_j = ⌊(j + ½) T / J⌋, j = 0..J−1."""
+        """Return the mean over images and time steps t_j = ⌊(j + ½) T / J⌋, j = 0..J−1."""
         model.network.eval()
         data = self._data(model)
         size = self.batch_size
@@ -89,8 +89,10 @@ class HeldoutLoss:
         return float(torch.cat(losses).double().mean())
 
     def _noises(self, shape: torch.Size, device: torch.device) -> Iterator[Tensor]:
-        """Of all images, one time step after another, (m, c, h, w) on ``device``. They are drawn on the CPU, where they
-        come out the same for every device, and wait for the next model where they are few enough."""
+        """Yield all images' noises (m, c, h, w) on ``device``, one time step after another.
+
+        They are drawn on the CPU, so that every device gets the same, and kept for the next model up to a limit.
+        """
         key = str(device), shape
         if key in self._kept:
             yield from self._kept[key]

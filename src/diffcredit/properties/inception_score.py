@@ -1,4 +1,4 @@
-"""How sure a classifier is about each image, and how many classes it sees in all."""
+"""The Inception Score: how clearly images belong to a class, and how many classes there are."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,24 +10,25 @@ from numpy.typing import NDArray
 from diffcredit.features import Features, FeaturesOption
 from diffcredit.features.extractors import label_of
 from diffcredit.properties.bootstrap import jackknife_error
+from diffcredit.properties.kinds import FeatureProperty
 
-BLOCK = 128  # images whose class probabilities are held at once: a processor's cache holds them
+BLOCK = 128  # images whose class probabilities are held at once, in a processor's cache
 
 
 @dataclass
-class InceptionScore:
-    """IS = exp(E KL(p(y|x) ‖ p(y))) of Salimans et al. (2016), p(y|x) a classifier's probabilities for an image and
-    p(y) their mean over all images.
+class InceptionScore(FeatureProperty):
+    """exp(E KL(p(y|x) ‖ p(y))) of Salimans et al. (2016).
 
-    With ``splits`` > 1 it is the mean of the scores of so many parts of the images (image j in part j mod splits), as
-    many published numbers are, with ten; each part has fewer images, so that the score is lower.
+    p(y|x) are a classifier's probabilities for an image, p(y) their mean over all images. With ``splits`` > 1 it is the
+    mean score of that many parts of the images (image j in part j mod splits); many published numbers use ten. Each
+    part has fewer images, so that the score is lower.
     """
 
     features: FeaturesOption = "efficientnet_lite0"
     splits: Annotated[int, Ge(1)] = 1
 
     name = "inception_score"
-    higher_is_better = True
+    heading = "Inception Score"
     classifier = True
     unit = "classes"
     explanation = (
@@ -41,10 +42,6 @@ class InceptionScore:
     range = (1.0, float("inf"))
 
     @property
-    def title(self) -> str:
-        return f"Inception Score ({label_of(self.features)})"
-
-    @property
     def title_of_each(self) -> str:
         return f"Certainty of an image's class, −entropy ({label_of(self.features)})"
 
@@ -55,14 +52,16 @@ class InceptionScore:
         return float(np.mean([inception_score(part) for part in self._parts(features)]))
 
     def of_each(self, features: Features) -> NDArray[np.float64]:
-        """−H(p(y|x)) in nats of each image, (m,): how sure the classifier is about it, at most 0. The score itself is
-        one of many images."""
+        """Return −H(p(y|x)) in nats for each image, (m,): how sure the classifier is, at most 0."""
         return _sums(features)[1]
 
     def standard_error(self, features: Features) -> float:
-        """By the jackknife, √Σ_s SE_s² / splits. Where images are few for the classes (1,000 classes, 200 images), it
-        is 1.1 to 1.4 times the spread over fresh sets in simulations; the bootstrap would be a third too small, for in
-        its resamples a class that is seen once is seen never or twice."""
+        """Estimate it by the jackknife, √Σ_s SE_s² / splits.
+
+        In simulations with few images for the classes (200 images, 1,000 classes) it is 1.1 to 1.4 times the spread
+        over fresh sets. The bootstrap would be a third too small: in its resamples a class that is seen once is seen
+        never or twice.
+        """
         errors = [jackknife_error(scores_without_each(part)) for part in self._parts(features)]
         return float(np.sqrt(np.square(errors).sum()) / self.splits)
 
@@ -73,28 +72,28 @@ class InceptionScore:
 
 
 def inception_score(features: Features) -> float:
-    """exp(H(p̄) − mean_i H(p_i)), which is the exponential of the mean KL(p_i ‖ p̄); H is the entropy in nats."""
+    """Return exp(H(p̄) − mean_i H(p_i)), the exponential of the mean KL(p_i ‖ p̄); H is the entropy in nats."""
     total, certainties = _sums(features)
     return float(np.exp(certainties.mean() - _negative_entropy(total / len(features))))
 
 
 def scores_without_each(features: Features) -> NDArray[np.float64]:
-    """(m,): the Inception Scores of the images without each one of them."""
+    """Return the Inception Scores without each one of the images, (m,)."""
     total, certainties = _sums(features)
     others = len(features) - 1
-    if not others:  # of one image nothing is left to score
+    if not others:
         return np.ones(1)
     scores = np.empty(len(features))
     for start in range(0, len(features), BLOCK):
         rows = slice(start, start + BLOCK)
-        # rounding may leave less than nothing of a class that one image alone shows
+        # rounding may leave less than 0 for a class of one image
         rest = np.maximum(total - features.select(rows).probabilities(), 0) / others
         scores[rows] = np.exp((certainties.sum() - certainties[rows]) / others - _negative_entropy(rest))
     return scores
 
 
 def _sums(features: Features) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Σ_i p_i, (k,), and −H(p_i) of each image, (m,)."""
+    """Return Σ_i p_i, (k,), and −H(p_i) of each image, (m,)."""
     total, certainties = 0.0, []
     for start in range(0, len(features), BLOCK):
         probabilities = features.select(slice(start, start + BLOCK)).probabilities()
@@ -104,7 +103,7 @@ def _sums(features: Features) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _negative_entropy(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Σ p log p over the last axis, with 0 log 0 = 0."""
+    """Return Σ p log p over the last axis, with 0 log 0 = 0."""
     from scipy.special import xlogy
 
     return xlogy(probabilities, probabilities).sum(axis=-1)

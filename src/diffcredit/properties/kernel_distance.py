@@ -1,4 +1,4 @@
-"""How far two sets of images lie apart in a kernel's eyes: KID."""
+"""Kernel distance between two sets of images: KID."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,22 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.features import Features, FeaturesOption
-from diffcredit.features.extractors import label_of
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.base import Context, State
+from diffcredit.properties.kinds import FeatureProperty
 from diffcredit.properties.reference import CONTRIBUTIONS, MOST, check_reference, reference_features
 
-BLOCK = 2048  # images a side of the blocks in which pairs are compared
+BLOCK = 2048  # rows and columns of the blocks in which pairs are compared
 
 
 @dataclass
-class KernelDistance:
-    """The kernel distance of Bińkowski et al. (2018) between m generated images x and n ``reference`` images y, the
-    squared maximum mean discrepancy with k(x, y) = (xᵀy/d + 1)³:
+class KernelDistance(FeatureProperty):
+    """The kernel distance of Bińkowski et al. (2018) between generated images x and ``reference`` images y.
+
+    It is the squared maximum mean discrepancy with k(x, y) = (xᵀy/d + 1)³:
 
     mean_{i≠j} k(xᵢ, xⱼ) + mean_{i≠j} k(yᵢ, yⱼ) − 2 mean_{i,j} k(xᵢ, yⱼ),
 
-    over all pairs at once, of at most 10,000 reference images; published numbers are often means over subsets of
+    over all pairs at once, with at most 10,000 reference images. Published numbers are often means over subsets of
     1,000, which estimate the same with more noise.
     """
 
@@ -29,18 +30,14 @@ class KernelDistance:
     reference: str = CONTRIBUTIONS
 
     name = "kid"
+    heading = "Kernel distance, KID"
     higher_is_better = False
     unit = "squared maximum mean discrepancy"
     explanation = (
-        "How far the generated images as a whole are from real ones: about 0 when they cannot be told apart; chance "
+        "How far the generated images as a whole are from real ones: about 0 when they cannot be distinguished; chance "
         "may take it a little below 0."
     )
     bias = "None, as the expected value is the same for any number of images."
-    range = (float("-inf"), float("inf"))
-
-    @property
-    def title(self) -> str:
-        return f"Kernel distance, KID ({label_of(self.features)})"
 
     def least(self, dimensions: int) -> int:
         return 2
@@ -63,10 +60,12 @@ class KernelDistance:
         return float(rows.mean() + self.within)
 
     def standard_error(self, features: Features) -> float:
-        """Of a mean over pairs, h(x, x') = k(x, x') − c(x) − c(x') with c(x) = mean_j k(x, yⱼ), whose variance is
-        4 ζ₁/m + 2 ζ₂/m² (Hoeffding 1948): ζ₂ = Var h, and ζ₁ = Var E[h | x], of which the variance V of the images' own
-        means over pairs, the Hájek projection, has ζ₂/m too much. So 4 V/m − 2 ζ₂/m², and at least 2 ζ₂/m²: the second
-        term is what is left when the two sets are alike."""
+        """Estimate that of a mean over pairs of h(x, x') = k(x, x') − c(x) − c(x') with c(x) = mean_j k(x, yⱼ).
+
+        Its variance is 4 ζ₁/m + 2 ζ₂/m² (Hoeffding 1948), ζ₂ = Var h and ζ₁ = Var E[h | x]. The variance V of the
+        images' own means over pairs (the Hájek projection) exceeds ζ₁ by ζ₂/m. So 4 V/m − 2 ζ₂/m², and at least
+        2 ζ₂/m², the term that is left when the two sets are alike.
+        """
         rows, variance = self._compared(features)
         m = len(features)
         second = 2 * variance / m**2
@@ -77,8 +76,10 @@ class KernelDistance:
 
 
 def pairs(x: NDArray[np.floating], c: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Of h(xᵢ, xⱼ) = k(xᵢ, xⱼ) − cᵢ − cⱼ over i ≠ j, x (m, d) and c (m,): each image's mean, (m,), and the variance
-    over all pairs."""
+    """Return each image's mean, (m,), and the variance over all pairs i ≠ j of h = k(xᵢ, xⱼ) − cᵢ − cⱼ.
+
+    x is (m, d), c is (m,).
+    """
     m = len(x)
     sums, squares = np.zeros(m), 0.0
     for one in range(0, m, BLOCK):
@@ -90,7 +91,7 @@ def pairs(x: NDArray[np.floating], c: NDArray[np.float64]) -> tuple[NDArray[np.f
             h -= c[b]
             if one == other:
                 np.fill_diagonal(h, 0)
-            else:  # h is symmetric: what stands below the diagonal counts as well
+            else:  # h is symmetric: the block below the diagonal counts as well
                 sums[b] += h.sum(axis=0)
             sums[a] += h.sum(axis=1)
             squares += np.vdot(h, h) * (1 if one == other else 2)
@@ -99,7 +100,7 @@ def pairs(x: NDArray[np.floating], c: NDArray[np.float64]) -> tuple[NDArray[np.f
 
 
 def mean_kernel(x: NDArray[np.floating], y: NDArray[np.floating]) -> NDArray[np.float64]:
-    """mean_j k(xᵢ, yⱼ), (m,), of vectors (m, d) and (n, d)."""
+    """Return mean_j k(xᵢ, yⱼ), (m,), for vectors (m, d) and (n, d)."""
     sums = np.zeros(len(x))
     for one in range(0, len(x), BLOCK):
         for other in range(0, len(y), BLOCK):
@@ -108,7 +109,7 @@ def mean_kernel(x: NDArray[np.floating], y: NDArray[np.floating]) -> NDArray[np.
 
 
 def kernel(x: NDArray[np.floating], y: NDArray[np.floating]) -> NDArray[np.float64]:
-    """k(x, y) = (xᵀy/d + 1)³ of each pair: (m, d), (n, d) → (m, n)."""
+    """Return k(x, y) = (xᵀy/d + 1)³ of each pair: (m, d), (n, d) → (m, n)."""
     inner = (x.astype(np.float64) / x.shape[1]) @ y.astype(np.float64).T
     inner += 1
     return inner * inner * inner

@@ -1,11 +1,11 @@
-"""Fidelity and diversity apart: whether generated images lie among real ones, and real ones among generated.
+"""Fidelity and diversity measured apart: precision and density, recall and coverage.
 
-A set of images fills the balls around its vectors that reach to their k-th nearest neighbours in the set, in Euclidean
-distance. Whoever is in such a ball is where the set is.
+Each vector of a set has a ball around it that reaches to its k-th nearest neighbour in the set, in Euclidean distance.
+Precision and density ask whether generated images lie in balls of real ones; recall and coverage ask the converse.
 
-A vector that has k copies in its set has a ball of radius 0. As in the authors' code, balls are closed for precision
-and recall, so that this one still holds further copies, and open for density and coverage, so that it holds nothing.
-Squared distances are known to a relative 1e-6, and closer ones count as equal; that of a copy is exactly 0.
+A vector with k copies in its set has a ball of radius 0. As in the authors' code, balls are closed for precision and
+recall, so that this one still contains further copies, and open for density and coverage, so that it contains nothing.
+Squared distances are computed to a relative 1e-6, and closer ones count as equal; that of a copy is exactly 0.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
 from diffcredit.features import Features, FeaturesOption
-from diffcredit.features.extractors import label_of
-from diffcredit.properties.bootstrap import groups, halves, halves_error, jackknife_error, mean_error
-from diffcredit.properties.protocol import Context, State
+from diffcredit.properties.base import Context, State
+from diffcredit.properties.bootstrap import groups, halves, halves_error, jackknife_error
+from diffcredit.properties.kinds import FeatureProperty, MeanProperty
 from diffcredit.properties.reference import CONTRIBUTIONS, MOST, check_reference, reference_features
 
 PAIRS = 1 << 23  # distances held at once: 64 MiB
@@ -31,14 +31,13 @@ Vectors = NDArray[np.floating]
 
 
 @dataclass
-class _Manifold:
-    """What the four have in common: an extractor, and at most 10,000 ``reference`` images."""
+class _Manifold(FeatureProperty):
+    """The options and the reference of all four; at most 10,000 ``reference`` images count."""
 
     features: FeaturesOption = "efficientnet_lite0"
     reference: str = CONTRIBUTIONS
     neighbours: Annotated[int, Ge(1)] = 3
 
-    higher_is_better = True
     range = (0.0, 1.0)
 
     def least(self, dimensions: int) -> int:
@@ -58,41 +57,34 @@ class _Manifold:
 
 
 @dataclass
-class Precision(_Manifold):
+class Precision(MeanProperty, _Manifold):
     """The share of the generated images that lie in a ball of the reference (Kynkäänniemi et al. 2019)."""
 
     name = "precision"
+    heading = "Precision"
     unit = "share of generated images"
     explanation = "How many of the generated images look like real ones: 1 when all lie among the real images."
     bias = "None from the number of generated images; the number of reference images matters."
 
-    @property
-    def title(self) -> str:
-        return f"Precision ({label_of(self.features)})"
-
-    def measure_features(self, features: Features) -> float:
-        return float(self._inside(features).mean())
-
-    def standard_error(self, features: Features) -> float:
-        return mean_error(self._inside(features))
-
-    def _inside(self, features: Features) -> NDArray[np.float64]:
-        """1 for each generated image in some ball, else 0."""
+    def _each(self, features: Features) -> NDArray[np.float64]:
+        """Return 1 for each generated image in some ball, else 0."""
         reach = self.radii * (1 + SAME)
         parts = [(squared <= reach).any(axis=1) for _, squared in distances(features.vectors, self.vectors)]
         return np.concatenate(parts).astype(np.float64)
 
 
 @dataclass
-class Density(_Manifold):
-    """In how many balls of the reference a generated image lies, on average, over k (Naeem et al. 2020):
-    1/(k m) Σ_i Σ_j 1[xᵢ in the ball of yⱼ]. Its expectation is 1 when both sets are alike; above, the generated images
+class Density(MeanProperty, _Manifold):
+    """The mean number of balls of the reference that a generated image lies in, over k (Naeem et al. 2020).
+
+    1/(k m) Σ_i Σ_j 1[xᵢ in the ball of yⱼ]. Its expectation is 1 when both sets are alike; above 1, generated images
     crowd where real ones are dense. An outlier of the reference, whose ball is large, counts less than for precision.
     """
 
     neighbours: Annotated[int, Ge(1)] = 5
 
     name = "density"
+    heading = "Density"
     unit = "balls an image, over neighbours"
     explanation = (
         "How well the generated images sit where real ones are dense: about 1 when they are as real ones are, 0 when "
@@ -101,18 +93,8 @@ class Density(_Manifold):
     bias = "None from the number of generated images."
     range = (0.0, float("inf"))
 
-    @property
-    def title(self) -> str:
-        return f"Density ({label_of(self.features)})"
-
-    def measure_features(self, features: Features) -> float:
-        return float(self._balls(features).mean())
-
-    def standard_error(self, features: Features) -> float:
-        return mean_error(self._balls(features))
-
-    def _balls(self, features: Features) -> NDArray[np.float64]:
-        """The number of balls that each generated image is in, over k."""
+    def _each(self, features: Features) -> NDArray[np.float64]:
+        """Return the number of balls that each generated image is in, over k."""
         reach = self.radii * (1 - SAME)
         parts = [(squared < reach).sum(axis=1) for _, squared in distances(features.vectors, self.vectors)]
         return np.concatenate(parts) / self.neighbours
@@ -123,6 +105,7 @@ class Recall(_Manifold):
     """The share of the reference images that lie in a ball of the generated ones (Kynkäänniemi et al. 2019)."""
 
     name = "recall"
+    heading = "Recall"
     unit = "share of reference images"
     explanation = "How much of the variety of real images is generated: 1 when every real image has its like."
     bias = (
@@ -130,12 +113,8 @@ class Recall(_Manifold):
         "features have many dimensions: compare equal numbers of images only."
     )
 
-    @property
-    def title(self) -> str:
-        return f"Recall ({label_of(self.features)})"
-
     def least(self, dimensions: int) -> int:
-        """So many that in either half of them each image has its neighbours."""
+        """Return twice k + 1, so that each image has its neighbours in either half of the images."""
         return 2 * (self.neighbours + 1)
 
     def fit(self, context: Context) -> State:
@@ -150,17 +129,21 @@ class Recall(_Manifold):
         return float(self._covered(features, radii[None]).mean())
 
     def standard_error(self, features: Features) -> float:
-        """From random halves of the images: the bootstrap would draw images twice, and a copy is its own nearest
-        neighbour. In simulations of normal sets it is between 0.7 and 1.4 times the spread over fresh sets; a jackknife
-        of 20 groups is up to 2.5 times too large."""
+        """Estimate it from random halves of the images.
+
+        The bootstrap would draw images twice, and a copy is its own nearest neighbour. In simulations of normal sets it
+        is 0.7 to 1.4 times the spread over fresh sets; a jackknife of 20 groups is up to 2.5 times too large.
+        """
         one = halves(len(features))
         radii = squared_radii_in_parts(features.vectors, self.neighbours, one)
         both = np.concatenate([np.where(one, radii, -1), np.where(one, -1, radii)])
         return halves_error(*np.split(self._covered(features, both), 2))
 
     def _covered(self, features: Features, radii: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """(r, n): which of the reference are in balls of each row of squared ``radii``, (r, m); where one is negative
-        the image is left out."""
+        """Return which reference images are in balls of each row of squared ``radii``: (r, m) → (r, n).
+
+        An image with a negative radius is left out.
+        """
         reach = radii * (1 + SAME)
         covered = np.empty((len(radii), len(self.vectors)), dtype=np.bool_)
         for rows, squared in distances(self.vectors, features.vectors):
@@ -176,27 +159,26 @@ class Coverage(_Manifold):
     neighbours: Annotated[int, Ge(1)] = 5
 
     name = "coverage"
+    heading = "Coverage"
     unit = "share of reference images"
     explanation = "How many of the real images have a generated one nearby: 1 when no kind of real image is missed."
     bias = "Rises with the number of generated images: compare equal numbers of images only."
-
-    @property
-    def title(self) -> str:
-        return f"Coverage ({label_of(self.features)})"
 
     def measure_features(self, features: Features) -> float:
         return float(self._hits(features, np.zeros(len(features), dtype=np.int64)).mean())
 
     def standard_error(self, features: Features) -> float:
-        """By the jackknife that leaves out groups of images: a resample of the bootstrap shows only 63 % of them and
-        so covers less. In simulations of normal sets it is between 0.8 and 1.5 times the spread over fresh sets, and
-        up to 3 times where nearly all is covered and both are small."""
+        """Estimate it by the jackknife that leaves out groups of images.
+
+        A resample of the bootstrap has only 63 % of the images and so covers less. In simulations of normal sets it is
+        0.8 to 1.5 times the spread over fresh sets, and up to 3 times where nearly all is covered and both are small.
+        """
         hits = self._hits(features, groups(len(features)))
         by_others = hits.sum(axis=1, keepdims=True) - hits > 0
         return jackknife_error(by_others.mean(axis=0))
 
     def _hits(self, features: Features, group: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n, g): 1 where the ball of a reference image holds an image of a group."""
+        """Return 1 where the ball of a reference image holds an image of a group, (n, g)."""
         reach = self.radii[:, None] * (1 - SAME)
         parts = []
         for rows, squared in distances(self.vectors, features.vectors):
@@ -206,9 +188,8 @@ class Coverage(_Manifold):
 
 
 def distances(x: Vectors, y: Vectors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """The squared Euclidean distances between vectors (m, d) and (n, d) in blocks of rows: which rows of x, and (b, n)
-    squared distances to all of y."""
-    centre = y[0].astype(np.float64)  # one of them, so that equal vectors become exact zeros
+    """Yield squared Euclidean distances between x (m, d) and y (n, d): rows of x, and their distances (b, n) to y."""
+    centre = y[0].astype(np.float64)  # a vector of y, so that vectors equal to it become exact zeros
     y = y.astype(np.float64) - centre
     lengths = np.square(y).sum(axis=1)
     block = max(1, PAIRS // len(y))
@@ -227,7 +208,7 @@ def distances(x: Vectors, y: Vectors) -> Iterator[tuple[slice, NDArray[np.float6
 def _compare_directly(
     squared: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64], where: NDArray[np.bool_]
 ) -> None:
-    """Writes Σ (x − y)² into ``squared``: the product form loses the digits of small distances."""
+    """Write Σ (x − y)² into ``squared``: the product form loses the digits of small distances."""
     rows, columns = np.nonzero(where)
     step = max(1, PAIRS // x.shape[1])
     for start in range(0, len(rows), step):
@@ -236,14 +217,16 @@ def _compare_directly(
 
 
 def squared_radii(x: Vectors, k: int) -> NDArray[np.float64]:
-    """(m,): the squared distance of each vector to its k-th nearest among the others."""
+    """Return the squared distance of each vector to its k-th nearest among the others, (m,)."""
     return squared_radii_in_parts(x, k, np.ones((1, len(x)), dtype=np.bool_))[0]
 
 
 def squared_radii_in_parts(x: Vectors, k: int, splits: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(s, m): the same among those on its own side of each split, (s, m), which halves the vectors at random or not at
-    all."""
-    candidates = min(len(x) - 1, 8 * k + 64)  # that fewer than k of them are in the same half happens never
+    """Return the same among the vectors on its own side of each split, (s, m).
+
+    A split halves the vectors at random, or has all on one side.
+    """
+    candidates = min(len(x) - 1, 8 * k + 64)  # fewer than k of them in the same half: practically impossible
     radii = np.empty(splits.shape)
     for rows, squared in distances(x, x):
         squared[np.arange(len(squared)), np.arange(rows.start, rows.stop)] = np.inf

@@ -1,4 +1,4 @@
-"""The real images that a set of generated images is compared with."""
+"""Reference images: the real images that generated ones are compared with."""
 
 from pathlib import Path
 
@@ -12,41 +12,42 @@ from diffcredit.contributions.sources.folders import Folders
 from diffcredit.contributions.sources.npz import Npz
 from diffcredit.errors import UserError, located
 from diffcredit.features import Features, FeaturesOption, Images
-from diffcredit.properties.protocol import Context
+from diffcredit.properties.base import Context
 
 CONTRIBUTIONS = "contributions"
 HELDOUT = "heldout"
 MOST = 10_000
-"""How many reference images are enough where each is compared with each generated one."""
+"""The most reference images where each is compared with each generated one."""
 
 
 def check_reference(contributions: Contributions, reference: str, least: int = 1) -> None:
-    """Refuses a ``reference`` that cannot be read or has fewer than ``least`` images, without decoding any."""
+    """Raise a UserError if ``reference`` cannot be read or has fewer than ``least`` images; none is decoded."""
     found = reference_count(contributions, reference)
     if found < least:
         raise UserError(f"reference: {found} images in {reference!r}; at least {least} are needed")
 
 
 def reference_count(contributions: Contributions, reference: str) -> int:
-    """How many images ``reference`` names; none is decoded."""
+    """Count the images that ``reference`` names; none is decoded."""
     return len(_found(contributions, reference))
 
 
 def reference_features(context: Context, option: FeaturesOption, reference: str, most: int | None = None) -> Features:
-    """What the extractor ``option`` sees in the reference images; where there are more than ``most``, in that many,
-    drawn at random and always the same."""
+    """Extract features of the reference images or, if there are more than ``most``, of a fixed random sample."""
     whose = {CONTRIBUTIONS: "the training images", HELDOUT: "the held-out images"}
     images = reference_images(context.contributions, reference, most)
     return context.extractors.kept(option, images, whose.get(reference, "the reference images"))
 
 
 def reference_images(contributions: Contributions, reference: str, most: int | None = None) -> Images:
-    """(n, h, w, 3) uint8 at the contributions' resolution, at most ``most`` of those that ``reference`` names:
+    """Return at most ``most`` reference images, (n, h, w, 3) uint8 at the contributions' resolution.
 
-    - ``contributions``: all training images, whoever gave them;
+    ``reference`` is one of
+
+    - ``contributions``: all training images;
     - ``heldout``: the images kept out of training;
-    - the path of a folder of images at any depth, or of an ``.npz`` with uint8 ``images`` (m, h, w, 3); the central
-      squares, resized. A folder that is called like one of the words is named ``./heldout``.
+    - the path of a folder of images at any depth, or of an ``.npz`` with uint8 ``images`` (m, h, w, 3); their central
+      squares are resized. For a folder with the name of one of these words write ``./heldout``.
     """
     found = _found(contributions, reference)
     rows = _drawn(len(found), most)
@@ -57,7 +58,7 @@ def reference_images(contributions: Contributions, reference: str, most: int | N
 
 
 def _found(contributions: Contributions, reference: str) -> Images | list[Record]:
-    """What ``reference`` names, at least one; from a path not yet decoded, in the order of names."""
+    """Return the images that ``reference`` names; from a path undecoded, in the order of names."""
     if reference == CONTRIBUTIONS:
         return contributions.images
     if reference == HELDOUT:
@@ -96,7 +97,7 @@ def _pixels(record: Record, side: int, reference: str) -> NDArray[np.uint8]:
 
 
 def _drawn(count: int, most: int | None) -> NDArray[np.int64] | slice:
-    """Which of ``count`` images count, in their order: all, or ``most`` at random."""
+    """Choose all of ``count`` images, or ``most`` at random, in their order."""
     if most is None or count <= most:
         return slice(None)
     uniform = np.random.Generator(np.random.PCG64(0)).random(count)

@@ -1,4 +1,4 @@
-"""Credits to pictures, a page and a CSV: plain records in, files out; no torch and no study needed."""
+"""Reports: credits as a page and a CSV file. They are made from plain records; no torch and no study is needed."""
 
 from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report

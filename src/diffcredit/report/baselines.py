@@ -1,4 +1,4 @@
-"""Baselines beside a study's credits: how they agree, as rows of a table and as a CSV file."""
+"""Baselines compared with a study's credits, as rows of a table and as a CSV file."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ from diffcredit.report.records import Agreement, BaselineRow
 from diffcredit.report.tables import credit_tables
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 
 def study_helpfulness(study: "Study") -> dict[str, FloatArray]:
-    """By property (n,) the study's credits such that who helps most has the highest; nothing where it has none yet."""
+    """Return the study's credits (n,) by property, turned so that higher is more helpful; empty if it has none."""
     try:
         tables = credit_tables(study)
     except UserError:
@@ -30,7 +30,7 @@ def study_helpfulness(study: "Study") -> dict[str, FloatArray]:
 
 
 def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) -> list[BaselineRow]:
-    """A row for each method and setting: how its helpfulness agrees with that of the study's credits."""
+    """Return a row for each method and setting: its rank correlation with the study's credits."""
     merged: dict[str, BaselineRow] = {}
     for each in found:
         row = merged.get(each.found.name)
@@ -47,7 +47,7 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) 
 
 
 def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
-    """Of the helpfulness by each two methods or settings; None where there are not two."""
+    """Return the rank correlation of each two methods or settings; None where there are not two."""
     if len(found) < 2:
         return None
     names = tuple(each.found.name + (f", {each.property}" if each.property else "") for each in found)
@@ -56,12 +56,12 @@ def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
 
 
 def write_baselines_csv(found: Sequence[StudyBaseline], contributors: Sequence[str], file: Path) -> None:
-    """One line for each method, setting and contributor; names cannot be formulae."""
+    """Write one line for each method, setting and contributor; no name can run as a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["method", "aggregation", "options", "property", "contributor", "credit"])
     for each in found:
         for contributor, credit in zip(contributors, each.found.credits.tolist(), strict=True):
             words = (each.found.method, each.found.how, each.found.setting, each.property or "", contributor)
-            writer.writerow([*map(neutralise, words), repr(credit)])
+            writer.writerow([*map(escape_formula, words), repr(credit)])
     write_text(file, text.getvalue())

@@ -1,4 +1,4 @@
-"""Fills a report from a study: its credits, its pictures, what they cost and what they hold for."""
+"""Composing a study's report: its credits and pictures, their cost and what they are valid for."""
 
 import dataclasses
 import warnings
@@ -29,7 +29,7 @@ from diffcredit.study.identity import pictures_identity
 from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffcredit.util.images import image_grid
 from diffcredit.util.seeds import derive_seed
-from diffcredit.validation.study import kept_sections
+from diffcredit.validation.validate import kept_sections
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -40,8 +40,11 @@ TOP_SHARE = 0.2
 
 
 def compose(study: "Study", *, retrain: bool = True) -> Report:
-    """The report of all evaluations so far, with images of models with everybody and without the top contributors, as
-    far as they are kept; ``retrain``: made if they are not."""
+    """Return the report of all evaluations so far.
+
+    It shows images of models with everybody and without the top contributors. With ``retrain``, those that are not
+    cached are made; otherwise they are left out.
+    """
     tables = tuple(_worded(table, study) for table in credit_tables(study))
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe.name)
@@ -73,22 +76,25 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
 
 
 def _worded(table: CreditTable, study: "Study") -> CreditTable:
-    """The table with the words that its property has for readers."""
+    """Return the table with its property's title, unit and explanation."""
     every = zip(study.config.properties, study.prepared.properties, strict=True)
     section, prop = next((pair for pair in every if pair[1].name == table.property), (None, None))  # of an earlier file
-    words = {key: getattr(prop, key) for key in ("title", "unit", "explanation") if hasattr(prop, key)}
-    sentences = [words.get("explanation", "")]
-    if section is not None and section.label is not None:  # two settings of one property: the label tells them apart
+    if prop is None:
+        return table
+    words = {"title": prop.title, "unit": prop.unit, "explanation": prop.explanation}
+    words = {key: text for key, text in words.items() if text}
+    sentences = [prop.explanation]
+    if section is not None and section.label is not None:  # the label distinguishes two settings of one property
         sentences.insert(0, f"{words.pop('title', section.name)}.")
-    if hasattr(prop, "bias"):
+    if prop.bias:
         sentences.append(f"Bias: {prop.bias}")
     words["explanation"] = " ".join(filter(None, sentences))
     return dataclasses.replace(table, **words)
 
 
 def _samples(study: "Study", table: CreditTable, *, retrain: bool) -> list[Picture]:
-    """Grids from the same initial noises: the base model; everybody; without the top contributors, where some credits
-    are higher than others; the latter two if they are kept, or else by retraining."""
+    """Return image grids from the same initial noises: of the base model, of everybody, and without the top
+    contributors. The last is left out where all credits are equal."""
     places = standings(table)
     order = [row.contributor for row in places]
     top = order[: max(1, round(TOP_SHARE * len(order)))]
@@ -113,13 +119,13 @@ def _samples(study: "Study", table: CreditTable, *, retrain: bool) -> list[Pictu
         try:
             if retrain or _pictures_file(study, coalition).exists():
                 pictures.append(Picture(title, caption, _grid(coalition_images(study, coalition))))
-        except Exception as error:  # a retraining that fails for one coalition must not cost the report
+        except Exception as error:  # a failed retraining must not prevent the report
             warnings.warn(f"{title}: no picture ({error})", DiffcreditWarning, stacklevel=2)
     return pictures
 
 
 def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
-    """Images of a coalition's model (its first replicate), (m, h, w, 3), kept once made."""
+    """Return images of a coalition's model (its first replicate), (m, h, w, 3); they are cached."""
     file = _pictures_file(study, coalition)
     if not file.exists():
         study.progress("retraining for the pictures", 0, 1)
@@ -133,14 +139,14 @@ def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
 
 
 def _pictures_file(study: "Study", coalition: str) -> Path:
-    """Where a coalition's images are kept."""
+    """Return the file of a coalition's images."""
     recipe = study.recipe
     key = pictures_identity(recipe.retraining.weights, recipe.name, coalition, _few(study))
     return study.cache.path("pictures", key, ".safetensors")
 
 
 def _few(study: "Study") -> Sampling:
-    """The study's sampling, of as many images as a grid shows."""
+    """Return the study's sampling with as many images as a grid shows."""
     return dataclasses.replace(study.config.sampling, images=min(GRID_IMAGES, study.config.sampling.images))
 
 
@@ -149,7 +155,7 @@ def _grid(images: NDArray[np.uint8]) -> bytes:
 
 
 def _thumbnails(study: "Study") -> dict[str, bytes]:
-    """A strip of each contributor's first images."""
+    """Return a strip of each contributor's first images."""
     contributions = study.contributions
     strips = {}
     for index, name in enumerate(contributions.contributors):
@@ -176,7 +182,7 @@ def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
 def _scope(study: "Study") -> tuple[str, ...]:
     config, sampling = study.config, study.config.sampling
     train, family = config.model.train, study.prepared.family
-    # a folder by its name alone: where it lies concerns nobody else
+    # only the name of a folder: its place is private
     what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
     return (
         f"This base model: {config.model.family} {what} at {config.contributions.resolution} px, "
@@ -217,7 +223,7 @@ def _notes(
         if name not in [table.property for table in tables]:
             game = game_of(evaluations, name)
             notes.append(
-                f"{name}: no credits, for there are too few values: {len(game.values)}, while {game.lacking} lack "
+                f"{name}: no credits: there are too few values, {len(game.values)}. {game.missing} are missing "
                 "because measuring failed or the property was added later."
             )
     copied: dict[tuple[str, ...], list[Duplicate]] = {}

@@ -1,4 +1,4 @@
-"""Which training images each method finds behind one picture: a page to look at, in any script that names have."""
+"""A page with the training images that each method finds closest to one picture."""
 
 from collections.abc import Mapping, Sequence
 
@@ -39,8 +39,10 @@ def contact_sheet(
     contributors: Sequence[str],
     names: Sequence[str],
 ) -> str:
-    """An HTML page: the ``picture`` (h, w, 3), then a row a method with the training ``images`` that it ``found``, best
-    first, each with its contributor, name and score."""
+    """Return an HTML page: the ``picture`` (h, w, 3), then for each method the training ``images`` that it ``found``.
+
+    They come best first, each with its contributor, name and score.
+    """
     rows = Markup().join(
         ROW.format(
             method=method,

@@ -1,4 +1,4 @@
-"""Numbers as people read them: as many digits as their error bars support."""
+"""Numbers for readers, with as many digits as their error bars support."""
 
 import math
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from diffcredit.report.standings import TOLERANCE
 NARROW_SPACE = "\u202f"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 MOST_DECIMALS = 7
-NO_WIDTH = 1e-50  # of an interval: what an estimate from equal values has in place of 0
+NO_WIDTH = 1e-50  # the width of an interval from equal values, in place of 0
 
 
 def decimals_for(uncertainty: float) -> int:
-    """Decimals that show two significant digits of ``uncertainty``."""
+    """Return the decimals that show two significant digits of ``uncertainty``."""
     return max(0, 1 - math.floor(math.log10(uncertainty)))
 
 
 def typical_half_width(lows: Sequence[float], highs: Sequence[float]) -> float | None:
-    """The median half-width of the known intervals, in their own unit; None if none is known."""
+    """Return the median half-width of the known intervals; None if none is known."""
     widths = sorted(
         (high - low) / 2 for low, high in zip(lows, highs, strict=True) if math.isfinite(low) and math.isfinite(high)
     )
@@ -26,27 +26,27 @@ def typical_half_width(lows: Sequence[float], highs: Sequence[float]) -> float |
 
 
 def credit_decimals(table: CreditTable) -> int:
-    """Decimals for every number of one property; without intervals, the spread of the credits decides."""
+    """Return the decimals for every number of one property; without intervals the spread of the credits decides."""
     largest = max(map(abs, (*table.credit, table.empty, table.full)))
     typical = typical_half_width(table.low, table.high)
     for candidate in (typical, max(table.credit) - min(table.credit), largest / 10):
-        # a spread of rounding errors is no spread
+        # a spread within rounding errors does not count
         if candidate is not None and candidate > max(TOLERANCE * largest, NO_WIDTH):
             return decimals_for(candidate)
     return 0
 
 
 def share_decimals(table: CreditTable) -> int:
-    """Decimals for every share of one property, in percent."""
+    """Return the decimals for every share of one property, in percent."""
     typical = typical_half_width(table.share_low, table.share_high)
     return min(3, decimals_for(100 * typical)) if typical else 1
 
 
 def number(value: float, decimals: int) -> str:
-    """``value`` with a true minus sign, commas at thousands and, where zeros pile up, a power of ten."""
+    """Format ``value`` with a true minus sign, commas at thousands and, with many decimals, a power of ten."""
     if decimals <= MOST_DECIMALS:
         text = f"{value:,.{decimals}f}"
-        # a rounded-away negative is zero
+        # no minus before zero
         return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
     if abs(value) < 0.5 * 10.0**-decimals:
         return "0"
@@ -61,20 +61,20 @@ def percent(fraction: float, decimals: int) -> str:
 
 
 def span(low: float, high: float, decimals: int = 0) -> str:
-    """``2–5``; with a negative end ``−3 to 5``, where a dash would read as another minus."""
+    """Format a range as ``2–5``, or as ``−3 to 5`` where a dash would read as a second minus."""
     left, right = number(low, decimals), number(high, decimals)
     return f"{left} to {right}" if left.startswith("−") else f"{left}–{right}"
 
 
 def share_span(low: float, high: float, decimals: int) -> str:
-    """The interval of a share in percent, one digit shorter than the share: it is there to be glanced at."""
+    """Format the interval of a share in percent, with one digit less than the share."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "not bounded"
     return span(100 * low, 100 * high, max(0, decimals - 1))
 
 
 def plain(value: object) -> str:
-    """A setting, a cost or a diagnostic: whole numbers in full, others to four significant digits."""
+    """Format a setting, a cost or a diagnostic: whole numbers in full, others to four significant digits."""
     if value is None:
         return "—"
     if isinstance(value, bool):
@@ -91,7 +91,7 @@ def plain(value: object) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the two largest units that fit: ``4.2 s``, ``12 min 5 s``, ``3 h 20 min``, ``2 d 4 h``."""
+    """Format seconds in the two largest units that fit: ``4.2 s``, ``12 min 5 s``, ``3 h 20 min``, ``2 d 4 h``."""
     if seconds < 60:
         return f"{plain(float(seconds))} s"
     whole = round(seconds)

@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs nothing but a browser.
+"""The report as one self-contained HTML file.
 
-Everything is inline, and a content security policy allows nothing else: no request leaves the page, and of
-all scripts and styles only the two whose hashes it names take effect, whatever the names of contributors say.
+Everything is inline, and a content security policy allows nothing else: the page makes no request, and only the one
+script and the one style whose hashes it names take effect, whatever the names of contributors contain.
 """
 
 import base64
@@ -26,7 +26,7 @@ from diffcredit.report.numbers import (
     span,
     typical_half_width,
 )
-from diffcredit.report.outliers import complaint
+from diffcredit.report.outliers import outlier_warning
 from diffcredit.report.pictures import data_uri, png_size
 from diffcredit.report.plot import Plot, plot
 from diffcredit.report.records import CreditTable, Report
@@ -47,7 +47,7 @@ QUESTIONS = {
     "add-one-in": "what this contributor alone adds to F(none)",
     "datamodel": "what this contributor adds to coalitions of the size that was evaluated, less what others add",
 }
-"""What methods other than Shapley's credit a contributor for."""
+"""What a credit means for methods that estimate no Shapley value."""
 
 
 @dataclass(frozen=True)
@@ -64,26 +64,26 @@ class PropertyView:
     half_width: float | None
     decimals: int
     share_decimals: int
-    complaint: str | None
+    warning: str | None
 
     @property
     def question(self) -> str | None:
-        """What the credits answer, where that is not the Shapley value's question."""
+        """Return what the credits mean, where they are no Shapley values."""
         return QUESTIONS.get(self.table.method)
 
     @property
     def more(self) -> list[str]:
-        """Contributors surely above the average, most helpful first."""
+        """Contributors significantly above the average, most helpful first."""
         return [row.contributor for row in self.standings if row.versus_average == "more"]
 
     @property
     def less(self) -> list[str]:
-        """Contributors surely below the average, least helpful first."""
+        """Contributors significantly below the average, least helpful first."""
         return [row.contributor for row in reversed(self.standings) if row.versus_average == "less"]
 
     @property
     def settled_across(self) -> bool:
-        """Whether somebody surely differs from the average though the credit's own interval includes it."""
+        """Whether somebody differs significantly from the average though the credit's own interval includes it."""
         return any(row.versus_average != "unsettled" and row.low <= self.average <= row.high for row in self.standings)
 
     @property
@@ -111,7 +111,7 @@ def _view(table: CreditTable) -> PropertyView:
         half_width=typical_half_width(table.low, table.high),
         decimals=credit_decimals(table),
         share_decimals=share_decimals(table),
-        complaint=complaint(table),
+        warning=outlier_warning(table),
     )
 
 
@@ -133,7 +133,7 @@ def _strips(report: Report) -> dict[str, Strip]:
 
 
 def _hash(text: str) -> str:
-    """A content security policy's source expression for one inline script or style."""
+    """Return a content security policy's source expression for one inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -160,7 +160,7 @@ def _template() -> jinja2.Template:
 
 
 def render(report: Report) -> str:
-    """The page's HTML. Every text of ``report`` is escaped; none of it reaches the script or the style."""
+    """Return the page's HTML. Every text of ``report`` is escaped; none of it reaches the script or the style."""
     templates = files("diffcredit.report") / "templates"
     script = (templates / "report.js").read_text(encoding="utf-8")
     style = (templates / "report.css").read_text(encoding="utf-8")
@@ -194,5 +194,5 @@ def render(report: Report) -> str:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Writes ``report`` as one self-contained HTML file, whole or not at all."""
+    """Write ``report`` as one self-contained HTML file, whole or not at all."""
     write_text(path, render(report))

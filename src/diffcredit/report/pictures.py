@@ -1,4 +1,4 @@
-"""PNG as text."""
+"""PNG images in HTML."""
 
 import base64
 import io
@@ -9,7 +9,7 @@ from diffcredit.errors import UserError
 
 
 def png_size(png: bytes, name: str) -> tuple[int, int]:
-    """Width and height in pixels; ``name`` is what the error calls the picture."""
+    """Return width and height in pixels; ``name`` is what the error calls the picture."""
     try:
         with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
             return image.size

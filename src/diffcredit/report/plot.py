@@ -1,6 +1,6 @@
-"""Where things stand on the dot-and-interval plot: all positions in percent of the axis.
+"""The positions of everything on the dot-and-interval plot, in percent of the axis.
 
-Percentages, not pixels, let the page draw one plot for every screen width without shrinking its text.
+With percentages instead of pixels, one plot fits every screen width without shrinking its text.
 """
 
 import math
@@ -10,7 +10,7 @@ from diffcredit.report.numbers import decimals_for, number
 from diffcredit.report.records import CreditTable
 from diffcredit.report.standings import Standing, average_credit, standings
 
-# up to this many contributors every row has its name; beyond, only the first and last ENDS have
+# with more contributors than NAMED, only the first and last ENDS rows have names
 NAMED = 40
 ENDS = 15
 
@@ -26,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Plot:
-    """``rows`` most helpful first; ``ticks`` are (position, label); ``zero`` is None when out of range."""
+    """``rows``, most helpful first; ``ticks`` as (position, label); ``zero`` is None where it is out of range."""
 
     rows: tuple[Row, ...]
     ticks: tuple[tuple[float, str], ...]
@@ -39,7 +39,7 @@ class Plot:
 
 
 def nice_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
-    """At most ``most`` multiples of 1, 2 or 5 × 10ᵏ within [low, high]; at least two of them."""
+    """Return two to ``most`` multiples of 1, 2 or 5 × 10ᵏ within [low, high]."""
     rough = (high - low) / (most - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
@@ -47,7 +47,7 @@ def nice_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
 
 
 def plot(table: CreditTable) -> Plot:
-    """The axis spans the intervals and the average, not zero: a high level must not hide differences."""
+    """Lay out the plot. Its axis spans the intervals and the average, not zero, so that differences can be seen."""
     order = standings(table)
     average = average_credit(table)
     shown = [average, *table.credit, *(x for row in order if row.interval_known for x in (row.low, row.high))]
@@ -61,7 +61,7 @@ def plot(table: CreditTable) -> Plot:
         return round(100 * (value - low) / (high - low), 3)
 
     ticks = nice_ticks(low, high)
-    # one digit less than an uncertainty of this size would get: steps are 1, 2 or 5 times a power of ten
+    # one digit less than for an uncertainty of this size: steps are 1, 2 or 5 times a power of ten
     decimals = max(0, decimals_for((ticks[1] - ticks[0]) * (1 + 1e-9)) - 1)
     everybody = len(order) <= NAMED
     return Plot(

@@ -1,4 +1,4 @@
-"""What a report is made of: plain records that anybody can fill."""
+"""The records that a report is made from; anybody can fill them."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffcredit.errors import UserError
-from diffcredit.validation.sections import Section
+from diffcredit.validation.presentation.sections import Section
 
 INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_width")
 
@@ -15,12 +15,8 @@ INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_
 class CreditTable:
     """The credits of n contributors for one property.
 
-    ``images``, ``credit``, ``low``, ``high`` and the five after them have length n, in the order of
-    ``contributors``. ``rank_low`` and ``rank_high`` are the best and the worst rank (1..n, 1 helps most) that a
-    contributor may have; ``share_low`` and ``share_high`` bound credit / (F(N) − F(∅)); ``contrast_half_width`` is
-    half the width of the interval of credit − average. A bound that is not finite is not known, or there is none,
-    and is shown as such. ``confidence`` is a fraction, e.g. 0.95; ``empty`` is F(∅) and ``full`` is F(N).
-    ``evaluations`` counts those the credits rest on and ``failed`` those left out because they failed.
+    Tuples have length n, in the order of ``contributors``. A bound that is not finite is unknown or does not exist, and
+    is shown as such.
     """
 
     property: str
@@ -34,15 +30,23 @@ class CreditTable:
     low: tuple[float, ...]
     high: tuple[float, ...]
     rank_low: tuple[int, ...]
+    """The best rank that a contributor may have; 1 helps most."""
     rank_high: tuple[int, ...]
     share_low: tuple[float, ...]
+    """A bound of credit / (F(N) − F(∅)), like ``share_high``."""
     share_high: tuple[float, ...]
     contrast_half_width: tuple[float, ...]
+    """The half-width of the interval of credit − average."""
     confidence: float
+    """A fraction, such as 0.95."""
     empty: float
+    """F(∅)"""
     full: float
+    """F(N)"""
     evaluations: int
+    """The number that the credits are estimated from."""
     failed: int
+    """The number left out because they failed."""
     method: str
     diagnostics: Mapping[str, float]
 
@@ -74,7 +78,7 @@ class CreditTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """A ready PNG with its words; the caption doubles as its text alternative."""
+    """A PNG with its title and caption, which is also its text alternative."""
 
     title: str
     caption: str
@@ -83,8 +87,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """A method beside the study's credits: Spearman's correlation for each property; None where the method was for
-    another property, or where all its credits are equal."""
+    """A baseline's Spearman correlation with the study's credits, by property.
+
+    None where the baseline was computed for another property, or where all its credits are equal.
+    """
 
     name: str
     title: str
@@ -104,13 +110,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the page says.
-
-    ``thumbnails`` maps a contributor to a PNG strip of their images; ``settings`` may nest mappings and
-    lists; ``scope`` says in sentences what the credits hold for, ``notes`` what the reader should beware of;
-    ``baselines`` are cheaper methods beside the credits, ``agreement`` how far they agree with each other;
-    ``validation`` is the evidence for the credits.
-    """
+    """The content of the page."""
 
     study: str
     created: str
@@ -118,14 +118,20 @@ class Report:
     tables: tuple[CreditTable, ...]
     samples: tuple[Picture, ...]
     thumbnails: Mapping[str, bytes]
+    """A PNG strip of images by contributor."""
     settings: Mapping[str, Any]
+    """May nest mappings and lists."""
     cost: Mapping[str, float | int | str]
     scope: tuple[str, ...]
+    """Sentences that state what the credits are valid for."""
     notes: tuple[str, ...] = ()
+    """Sentences that ask the reader for care."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     baselines: tuple[BaselineRow, ...] = ()
     agreement: Agreement | None = None
+    """How far the baselines agree with each other."""
     validation: tuple[Section, ...] = ()
+    """The evidence for the credits."""
 
     def __post_init__(self) -> None:
         if not self.tables:

@@ -9,16 +9,16 @@ from pathlib import Path
 from diffcredit.report.records import INTERVALS, CreditTable
 from diffcredit.report.standings import standings
 from diffcredit.util.artifacts import write_text
-from diffcredit.util.csvtext import neutralise
+from diffcredit.util.sanitize import escape_formula
 
 COLUMNS = ("rank", "contributor", "images", "property", "credit", "low", "high", "share", *INTERVALS)
 
 
 def credits_csv(tables: Iterable[CreditTable]) -> str:
-    """One row a contributor and property, most helpful first within each property; RFC 4180.
+    """Return RFC 4180 text: one row for each contributor and property, most helpful first within a property.
 
-    Numbers have all their digits. Bounds are empty where they are not known or there are none, ``share`` where
-    F(N) − F(∅) is 0 or the credits do not sum to it.
+    Numbers have all their digits. Unknown bounds are empty, and so is ``share`` where F(N) − F(∅) is 0 or the credits
+    do not sum to it.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)
@@ -28,9 +28,9 @@ def credits_csv(tables: Iterable[CreditTable]) -> str:
             writer.writerow(
                 (
                     row.rank,
-                    neutralise(row.contributor),
+                    escape_formula(row.contributor),
                     row.images,
-                    neutralise(table.property),
+                    escape_formula(table.property),
                     *map(_cell, (row.credit, row.low, row.high, row.share)),
                     *(_cell(getattr(row, name)) for name in INTERVALS),
                 )

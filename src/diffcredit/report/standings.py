@@ -1,4 +1,4 @@
-"""Who helps most, and who can be told apart from the average: the arithmetic behind the page and the CSV."""
+"""The ranking of contributors, and who differs from the average: the arithmetic behind the page and the CSV."""
 
 import math
 from dataclasses import dataclass
@@ -12,29 +12,27 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Standing:
-    """One contributor's place for one property.
-
-    ``rank`` 1 helps most, and credits that are equal up to rounding share a rank (1, 2, 2, 4). ``share`` is
-    credit / (F(N) − F(∅)), or None when that total is 0 or the credits do not sum to it. ``versus_average`` says
-    whether the whole interval of credit − average lies on the more or the less helpful side of zero. It is narrower
-    than the credit's own, since errors of F(∅) and F(N) move all credits alike. ``harms`` says that the credit's whole
-    interval lies on the unhelpful side of zero.
-    """
+    """One contributor's place for one property."""
 
     contributor: str
     images: int
     rank: int
+    """1 helps most; credits that are equal up to rounding share a rank (1, 2, 2, 4)."""
     rank_low: int
     rank_high: int
     credit: float
     low: float
     high: float
     share: float | None
+    """credit / (F(N) − F(∅)); None where that total is 0 or the credits do not sum to it."""
     share_low: float
     share_high: float
     contrast_half_width: float
     versus_average: Literal["more", "less", "unsettled"]
+    """Whether the whole interval of credit − average is on the more or less helpful side of zero. It is narrower than
+    the credit's own interval, since errors of F(∅) and F(N) move all credits alike."""
     harms: bool
+    """Whether the credit's whole interval is on the unhelpful side of zero."""
 
     @property
     def interval_known(self) -> bool:
@@ -42,7 +40,7 @@ class Standing:
 
 
 def total(table: CreditTable) -> float:
-    """F(N) − F(∅): what all contributors together bring."""
+    """Return F(N) − F(∅), the effect of all contributors together."""
     return table.full - table.empty
 
 
@@ -51,22 +49,22 @@ def credit_sum(table: CreditTable) -> float:
 
 
 def average_credit(table: CreditTable) -> float:
-    """Σ credit / n, which is (F(N) − F(∅)) / n for every method whose credits sum to the total."""
+    """Return Σ credit / n, which is (F(N) − F(∅)) / n for every method whose credits sum to the total."""
     return credit_sum(table) / len(table.credit)
 
 
 def sums_to_total(table: CreditTable) -> bool:
-    """Whether Σ credit = F(N) − F(∅) up to rounding: true of Shapley values (efficiency)."""
+    """Return whether Σ credit = F(N) − F(∅) up to rounding, as for Shapley values (efficiency)."""
     return abs(credit_sum(table) - total(table)) <= TOLERANCE * _scale(table) * len(table.credit)
 
 
 def _scale(table: CreditTable) -> float:
-    """The largest magnitude involved, which rounding errors are relative to: that of F, not only of credits."""
+    """Return the largest magnitude of F and of the credits, to which rounding errors are relative."""
     return max(abs(table.empty), abs(table.full), *map(abs, table.credit))
 
 
 def standings(table: CreditTable) -> tuple[Standing, ...]:
-    """All contributors, most helpful first; equal credits keep the table's order."""
+    """Return all contributors, most helpful first; equal credits keep the table's order."""
     direction = 1 if table.higher_is_better else -1
     average, whole = average_credit(table), total(table)
     shared_out = whole != 0 and sums_to_total(table)
@@ -76,7 +74,7 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
 
     result: list[Standing] = []
     for place, i in enumerate(order, start=1):
-        # with the best of those who share a rank, lest small steps add up
+        # compared with the best of those who share a rank, so that small steps do not add up
         tied = bool(result) and abs(result[result[-1].rank - 1].credit - table.credit[i]) <= tolerance
         low, high = table.low[i], table.high[i]
         known = math.isfinite(low) and math.isfinite(high)

@@ -1,4 +1,4 @@
-"""Credit tables of a study, from its ledger alone: no image is read, no model loaded."""
+"""Credit tables of a study, from its ledger alone: no image is read and no model loaded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def credit_tables(study: "Study", method: str | None = None, confidence: float = 0.95) -> tuple[CreditTable, ...]:
-    """The credits of every property for which there are evaluations; ``method``: None for the design's own."""
+    """Return the credits of every property with evaluations, by ``method`` or, by default, by the design's own."""
     credits, record = study.credits(method, confidence), _Record.of(study)
     return tuple(
-        record.table(each, each.method, prop.name, prop.name, prop.higher_is_better, record.lacking(prop.name))
+        record.table(each, each.method, prop.name, prop.name, prop.higher_is_better, record.missing(prop.name))
         for prop in record.properties
         if (each := credits.get(prop.name)) is not None
     )
 
 
 def mixed_table(study: "Study", mixed: Credits, method: str) -> CreditTable:
-    """The credits that `diffcredit.credit.mix` made of a study's, each by ``method``; higher is better."""
+    """Return the table of a mix of properties (``diffcredit.credit.mix``), each by ``method``; higher is better."""
     weights = {key.removeprefix("weight_"): weight for key, weight in mixed.diagnostics.items()}
     record = _Record.of(study)
     terms = " ".join(f"{'−' if weight < 0 else '+'} {abs(weight):.12g} × {name}" for name, weight in weights.items())
@@ -33,13 +33,13 @@ def mixed_table(study: "Study", mixed: Credits, method: str) -> CreditTable:
         property=",".join(f"{name}={weight:.12g}" for name, weight in weights.items()),
         title=terms.removeprefix("+ "),
         higher_is_better=True,
-        lacking=max(map(record.lacking, weights)),
+        missing=max(map(record.missing, weights)),
     )
 
 
 @dataclass(frozen=True)
 class _Record:
-    """What a study's ledger tells beside the values. ``images`` counts those of each contributor."""
+    """The parts of a study's ledger besides the values; ``images`` is the number of each contributor's images."""
 
     images: Mapping[str, int]
     properties: list[PropertyRecord]
@@ -52,12 +52,12 @@ class _Record:
             evaluations = ledger.evaluations(study.name, study.recipe.name)
             return cls(recipe.settings["data"]["images"], ledger.properties(study.name), evaluations)
 
-    def lacking(self, prop: str) -> int:
-        """How many done evaluations have no value of this property."""
-        return game_of(self.evaluations, prop).lacking
+    def missing(self, prop: str) -> int:
+        """Return how many done evaluations have no value of this property."""
+        return game_of(self.evaluations, prop).missing
 
     def table(
-        self, credits: Credits, method: str, property: str, title: str, higher_is_better: bool, lacking: int
+        self, credits: Credits, method: str, property: str, title: str, higher_is_better: bool, missing: int
     ) -> CreditTable:
         done = {e.key for e in self.evaluations if e.status == "done"}
         failed = len({e.key for e in self.evaluations} - done)
@@ -83,7 +83,7 @@ class _Record:
             empty=credits.empty,
             full=credits.full,
             evaluations=credits.evaluations,
-            failed=failed + lacking,
+            failed=failed + missing,
             method=method,
             diagnostics=credits.diagnostics,
         )

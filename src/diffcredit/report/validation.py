@@ -7,17 +7,17 @@ from itertools import groupby
 from numbers import Integral
 
 from diffcredit.report.numbers import number
-from diffcredit.validation.records import Estimate
-from diffcredit.validation.sections import Cell, Section, Table
+from diffcredit.validation.presentation.sections import Cell, Section, Table
+from diffcredit.validation.statistics.records import Estimate
 
-MOST_ROWS = 10  # of a table that is open from the start
-TALL = 40  # rows, from which on a table scrolls by itself
-LEAST_PART = 3  # rows, on average, of the parts that a table is split into
+MOST_ROWS = 10  # of a table that is not folded
+TALL = 40  # rows; a longer table scrolls by itself
+LEAST_PART = 3  # rows, on average, in the parts that a table is split into
 
 
 @dataclass(frozen=True)
 class TableView:
-    """A table's cells as texts; ``numeric`` tells of each column whether it holds numbers."""
+    """A table's cells as texts; ``numeric`` says for each column whether it has numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -31,7 +31,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class TableParts:
-    """A table by its ``parts``, which are ``folded`` each for itself under their names: mostly one, called as it is."""
+    """A table split into ``parts`` by name, mostly one with the table's own title; each may be ``folded``."""
 
     title: str
     folded: bool
@@ -40,7 +40,7 @@ class TableParts:
 
 @dataclass(frozen=True)
 class SectionView:
-    """``finding`` is what the chapter's contents say of the section."""
+    """A section with its ``finding`` for the list of contents."""
 
     section: Section
     finding: str
@@ -53,7 +53,7 @@ def section_view(section: Section) -> SectionView:
 
 
 def cell_text(cell: Cell, decimals: int) -> str:
-    """``0.61 (0.52 to 0.68)``; the number alone where its interval is not known, ``none`` where there is no number."""
+    """Format a cell as ``0.61 (0.52 to 0.68)``, as a number without known interval, or as ``none`` without number."""
     if isinstance(cell, str):
         return cell
     if cell is None:
@@ -78,8 +78,10 @@ def _table_parts(table: Table) -> TableParts:
 
 
 def _subjects(table: Table) -> dict[str, Table]:
-    """A table whose first column says what stretches of its rows are about, such as a property, stretch by stretch and
-    without that column; none where the column is of another kind."""
+    """Split a table by its first column where that names the subject of consecutive rows, such as a property.
+
+    The column is dropped from the parts. Empty where the column is of another kind.
+    """
     stretches = [(subject, tuple(rows)) for subject, rows in groupby(table.rows, key=lambda row: row[0])]
     names = {subject for subject, _ in stretches if isinstance(subject, str)}
     if not 1 < len(names) == len(stretches) <= len(table.rows) / LEAST_PART or len(table.columns) == 1:

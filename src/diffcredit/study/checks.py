@@ -1,19 +1,21 @@
 """Checks that find mistakes before they cost anything: before a training, and before a worker evaluates."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.optimizers import check_optimizer
 from diffcredit.errors import UserError, located
+from diffcredit.features.base import option_key, option_name
 from diffcredit.features.extractors import Extractors
-from diffcredit.features.protocol import option_key, option_name
 from diffcredit.ledger import Ledger, NoLedger
-from diffcredit.properties.measuring import check_enough, needs_features
+from diffcredit.properties import Property
+from diffcredit.properties.base import needs_features
+from diffcredit.properties.measuring import check_enough
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.schedule import check_schedule
 from diffcredit.util.plugins import in_plugin
-from diffcredit.util.store import shown_url
+from diffcredit.util.store import redacted_url
 
 if TYPE_CHECKING:
     from diffcredit.study.recipe import Recipe
@@ -27,8 +29,7 @@ def check(study: "Study") -> None:
     properties = build_properties(study.config, study.file)
     for index, prop in enumerate(properties):
         with located(f"{study.file}: properties.{index}"), in_plugin(f"{prop.name}: its check"):
-            if hasattr(prop, "check"):
-                prop.check(contributions, images)
+            prop.check(contributions, images)
             if needs_features(prop):
                 _check_features(prop, prepared.extractors, contributions, images)
     if study.config.keep == "features" and not any(map(needs_features, properties)):
@@ -45,26 +46,24 @@ def check(study: "Study") -> None:
         for section in study.config.compared:  # these are evaluated much later
             study.recipe_with(section, 1).rehearse(start)
         for index, prop in enumerate(properties):
-            if hasattr(prop, "check_prompts"):
-                with located(f"{study.file}: properties.{index}"):
-                    prop.check_prompts(prepared.prompts(start))
+            with located(f"{study.file}: properties.{index}"):
+                prop.check_prompts(prepared.prompts(start))
     _try_extractors(study, properties)
 
 
-def _check_features(prop: Any, extractors: Extractors, contributions: Contributions, images: int) -> None:
+def _check_features(prop: Property, extractors: Extractors, contributions: Contributions, images: int) -> None:
     """Load a property's extractor, and refuse one that does not suit it."""
     extractor = extractors.get(prop.features)
-    if getattr(prop, "classifier", False) and extractor.classes is None:
+    if prop.classifier and extractor.classes is None:
         raise UserError(
             f"features: {option_name(prop.features)!r} gives no class probabilities, which {prop.name} needs; "
             "accepted: a classifier such as efficientnet_lite0 or inception_v3"
         )
     check_enough(prop, images, extractor.dimensions)
-    if hasattr(prop, "check_extractor"):
-        prop.check_extractor(extractor, contributions)
+    prop.check_extractor(extractor, contributions)
 
 
-def _try_extractors(study: "Study", properties: list[Any]) -> None:
+def _try_extractors(study: "Study", properties: list[Property]) -> None:
     """Extract the features of one training image by each extractor."""
     tried, extractors = set(), study.prepared.extractors
     for index, prop in enumerate(properties):
@@ -96,7 +95,7 @@ def check_not_lost(recipe: "Recipe", ledger: Ledger) -> None:
     if record is None or not record.weights or prepared.device.type == "cpu" or prepared.has_base:
         return
     store = study.cache.store
-    place = shown_url(store.url) if store else str(study.cache.root)
+    place = redacted_url(store.url) if store else str(study.cache.root)
     raise UserError(
         f"{study.file}: the base model {prepared.base_folder.name} is missing from models/ of {place}. The ledger's "
         "evaluations start from it, and training on a GPU does not reproduce it bit for bit. Restore it from a "

@@ -1,6 +1,7 @@
 """From a ledger's evaluations to the credits of every property."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from diffcredit.credit import Credits, KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT, method_of
@@ -20,10 +21,11 @@ def estimate_all(
     method: str | None = None,
     confidence: float = 0.95,
     surrogates: Surrogates | None = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[dict[str, Credits], dict[str, str]]:
     """Return the credits of each property, and for properties without credits the reason.
 
-    ``method``: None for the design's own. Only the default method uses ``surrogates``.
+    ``method``: None for the design's own. Only the default method uses ``surrogates``. ``names`` are the contributors'.
     """
     method = method or method_of(config.design.distribution)
     credits, reasons = {}, {}
@@ -31,7 +33,7 @@ def estimate_all(
         game = game_of(evaluations, name)
         known = surrogates(name, game.coalitions) if surrogates and method == DEFAULT else ()
         try:
-            credits[name] = estimate(
+            found = estimate(
                 game.coalitions,
                 game.values,
                 empty=game.empty[0] if game.empty else (),  # an untrained network: known without noise
@@ -40,7 +42,9 @@ def estimate_all(
                 size_distribution=config.design.distribution,
                 confidence=confidence,
                 surrogate=known or None,
+                names=names,
             )
+            credits[name] = replace(found, property_name=name)
         except UserError as error:
             reasons[name] = str(error)
     return credits, reasons

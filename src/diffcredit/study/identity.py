@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from diffcredit.errors import located
 from diffcredit.features.weights import file_hash, folder_hash
+from diffcredit.properties.base import Property, needs_fitting
 from diffcredit.study.config import StudyConfig
 from diffcredit.study.sections import PATHS, ModelSection, RetrainingSection
 from diffcredit.util.artifacts import fingerprint
@@ -69,12 +70,12 @@ def prepared_identity(recipe: Mapping[str, Any]) -> str:
     return fingerprint([recipe["data"], recipe["model"], recipe["retraining"], recipe["seed"]])
 
 
-def property_settings(prop: Any, options: Mapping[str, Any], features: Mapping[str, Any] | None) -> dict[str, Any]:
+def property_settings(prop: Property, options: Mapping[str, Any], features: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the settings of a property as the ledger keeps them; ``features`` is its extractor's identity."""
     settings = settings_of(prop, options)
     for key, place in _places(settings).items():
         # the content of a file that a property is fitted to is in its state
-        settings[key] = place.name if hasattr(prop, "fit") else _content(place, key)
+        settings[key] = place.name if needs_fitting(prop) else _content(place, key)
     return settings if features is None else {**settings, "features": features}
 
 

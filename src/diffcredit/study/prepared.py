@@ -21,10 +21,9 @@ from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import PropertyRecord
-from diffcredit.properties import PROPERTIES, Context
-from diffcredit.properties.functions import property_of
-from diffcredit.properties.measuring import needs_features
-from diffcredit.properties.protocol import State
+from diffcredit.properties import PROPERTIES, Context, Property, named_property
+from diffcredit.properties.adapting import property_of
+from diffcredit.properties.base import State, needs_features, needs_fitting
 from diffcredit.study import identity
 from diffcredit.study.config import StudyConfig
 from diffcredit.util.artifacts import fingerprint_arrays, read_arrays, write_arrays
@@ -33,8 +32,6 @@ from diffcredit.util.events import stage
 from diffcredit.util.plugins import build, in_plugin, settings_of
 from diffcredit.util.progress import Progress
 from diffcredit.util.seeds import derive_seed
-
-MEASURES = ("measure(images)", "measure_features(features)", "measure_model(model)")
 
 
 class Prepared:
@@ -165,19 +162,19 @@ class Prepared:
         return Extractors(str(self.device), self.file.parent, self.cache.folder, self.progress)
 
     @cached_property
-    def properties(self) -> list[Any]:
+    def properties(self) -> list[Property]:
         """The study file's properties, fitted once to the base model's images where they need fitting."""
         with stage("properties"):
             properties = build_properties(self.config, self.file)
             for index, prop in enumerate(properties):
-                if hasattr(prop, "fit"):
+                if needs_fitting(prop):
                     with located(f"{self.file}: properties.{index}"):
                         state = self._state(index, prop, len(properties))
                         with in_plugin(f"{prop.name}: restore(state)"):
                             prop.restore(state)
             return properties
 
-    def _state(self, index: int, prop: Any, count: int) -> State:
+    def _state(self, index: int, prop: Property, count: int) -> State:
         """Return what a property has learned, from the cache or by fitting it now."""
 
         def fit(file: Path) -> None:
@@ -195,9 +192,9 @@ class Prepared:
         """Return the data that the study's properties are fitted to."""
         return Context(self.generated_images(), self.contributions, self.extractors, self.prompts(self.base))
 
-    def states(self, properties: Sequence[Any]) -> dict[str, State]:
+    def states(self, properties: Sequence[Property]) -> dict[str, State]:
         """Return the cached states of the fitted ones among the study file's ``properties``, by name."""
-        files = {prop.name: self._state_file(at, prop) for at, prop in enumerate(properties) if hasattr(prop, "fit")}
+        files = {prop.name: self._state_file(at, prop) for at, prop in enumerate(properties) if needs_fitting(prop)}
         return {name: read_arrays(file) for name, file in files.items() if file.exists()}
 
     def property_records(self) -> list[PropertyRecord]:
@@ -205,18 +202,18 @@ class Prepared:
         records = []
         for index, (section, prop) in enumerate(zip(self.config.properties, self.properties, strict=True)):
             settings = identity.property_settings(prop, section.options, self._features(prop))
-            fitted = hasattr(prop, "fit")
+            fitted = needs_fitting(prop)
             records.append(
                 PropertyRecord(
                     name=prop.name,
                     settings={"name": section.name, **settings},
-                    higher_is_better=getattr(prop, "higher_is_better", True),
+                    higher_is_better=prop.higher_is_better,
                     state=fingerprint_arrays(read_arrays(self._state_file(index, prop))) if fitted else "",
                 )
             )
         return records
 
-    def _state_file(self, index: int, prop: Any) -> Path:
+    def _state_file(self, index: int, prop: Property) -> Path:
         section = self.config.properties[index]
         settings = settings_of(prop, section.options)
         key = identity.state_identity(
@@ -224,7 +221,7 @@ class Prepared:
         )
         return self.cache.path("property", key, ".safetensors")
 
-    def _features(self, prop: Any) -> dict[str, Any] | None:
+    def _features(self, prop: Property) -> dict[str, Any] | None:
         """Return the identity of a property's extractor, if it has one."""
         return self.extractors.identity(prop.features) if needs_features(prop) else None
 
@@ -241,24 +238,17 @@ def build_family(config: StudyConfig, file: Path) -> Family:
     return family
 
 
-def build_properties(config: StudyConfig, file: Path) -> list[Any]:
+def build_properties(config: StudyConfig, file: Path) -> list[Property]:
     """Build the properties of a study file, not yet fitted."""
     properties = []
     for index, section in enumerate(config.properties):
         where = f"{file}: properties.{index}"
-        prop = build(
+        component = build(
             section.name, section.options, PROPERTIES, where=where, beside=file.parent, of_function=property_of
         )
-        if not any(hasattr(prop, method.partition("(")[0]) for method in MEASURES):
-            raise UserError(f"{where}: {section.name!r} has none of {', '.join(MEASURES)}; a property has one of them")
-        if needs_features(prop) and not isinstance(getattr(prop, "features", None), str | dict):
-            raise UserError(f"{where}: {section.name!r} has measure_features but no features, the extractor's name")
-        if hasattr(prop, "fit") and not hasattr(prop, "restore"):
-            raise UserError(f"{where}: {section.name!r} has fit(context) but no restore(state)")
-        if section.label is not None or not hasattr(prop, "name"):
-            # also where the class is frozen: the name is the study's, not one of its settings
-            object.__setattr__(prop, "name", section.label or section.name.rpartition(":")[2])
+        with located(where):
+            prop = named_property(component, section.name, section.label)
         if prop.name in [other.name for other in properties]:
-            raise UserError(f"{where}: {prop.name!r} is there twice; give one of them a name with 'as: another-name'")
+            raise UserError(f"{where}: {prop.name!r} is there twice; distinguish them with 'as: another-name'")
         properties.append(prop)
     return properties

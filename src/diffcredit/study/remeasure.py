@@ -6,14 +6,15 @@ They are measured on what was kept of each evaluation. Where too little was kept
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation, Ledger, RecipeRecord
-from diffcredit.properties.measuring import needs_features, needs_model
+from diffcredit.properties import Property
+from diffcredit.properties.base import needs_features, needs_model
 from diffcredit.study.checks import check
 from diffcredit.study.evaluating import evaluate_again
 from diffcredit.util.artifacts import fingerprint
@@ -124,7 +125,7 @@ def _recorded(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
         return record, ledger.evaluations(study.name, record.name, status="done")
 
 
-def _measurable(study: "Study", prop: Any, there: frozenset[str]) -> bool:
+def _measurable(study: "Study", prop: Property, there: frozenset[str]) -> bool:
     """Return whether a property can be measured on what is ``there``: kinds, and fingerprints of extractors."""
     if needs_model(prop):
         return "model" in there

@@ -163,7 +163,8 @@ class Study:
         """
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
-            names = [record.name for record in ledger.properties(self.name)]
+            properties = [record.name for record in ledger.properties(self.name)]
+            contributors = ledger.studies()[self.name]["contributors"]
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
         surrogates = self.surrogates.when_ready() if corrected else None
@@ -174,7 +175,9 @@ class Study:
                 DiffcreditWarning,
                 stacklevel=2,
             )
-        credits, reasons = estimate_all(evaluations, names, self.config, method, confidence, surrogates)
+        credits, reasons = estimate_all(
+            evaluations, properties, self.config, method, confidence, surrogates, contributors
+        )
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():

@@ -20,8 +20,10 @@ from diffcredit.study import identity
 from diffcredit.study.crediting import Surrogates
 from diffcredit.study.schedule import studied
 from diffcredit.surrogates import SURROGATES, Surrogate, SurrogateValues, Work, tabulate
+from diffcredit.surrogates.base import ImageSurrogate, as_surrogate
 from diffcredit.surrogates.contributor_models import needs_start
 from diffcredit.surrogates.tabulating import tabulated
+from diffcredit.surrogates.values import Loaded
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build, settings_of
@@ -51,7 +53,7 @@ class StudySurrogates:
                 "are accepted"
             )
         for index, (name, surrogate) in enumerate(zip(self.names, self._built, strict=True)):
-            if getattr(surrogate, "needs_start", False) and not getattr(retraining, "fine_tunes", True):
+            if surrogate.needs_start and not getattr(retraining, "fine_tunes", True):
                 raise UserError(f"{file}: surrogates.{index}: {needs_start(name)}")
             least = min(LEAST_A_CONTRIBUTOR * n, 2**n - 2)
             if surrogate.coalitions < least:
@@ -93,7 +95,7 @@ class StudySurrogates:
         """Return whether all values that the surrogates' own credits need are computed."""
         n = len(self._ledger["contributors"])
         self._ready = self._ready or all(  # once they are, they stay
-            not values.lacks(prop, tabulated(n, surrogate.coalitions, self._seed)[0])
+            not values.is_missing(prop, tabulated(n, surrogate.coalitions, self._seed)[0])
             for values, surrogate in zip(self._values, self._built, strict=True)
             for prop in self._properties
         )
@@ -138,16 +140,14 @@ class StudySurrogates:
         return derive_seed(self._study.config.seed, "surrogates")
 
     @cached_property
-    def _built(self) -> list[Any]:
+    def _built(self) -> list[ImageSurrogate]:
         """The surrogates of the study file, not yet prepared."""
         study, surrogates = self._study, []
         for index, section in enumerate(study.config.surrogates):
             where = f"{study.file}: surrogates.{index}"
             surrogate = build(section.name, section.options, SURROGATES, where=where, beside=study.file.parent)
-            for member in ("coalitions", "work", "prepare", "images"):
-                if not hasattr(surrogate, member):
-                    raise UserError(f"{where}: {section.name!r} has no {member}; an ImageSurrogate is expected")
-            surrogates.append(surrogate)
+            with located(where):
+                surrogates.append(as_surrogate(surrogate, section.name))
         return surrogates
 
     @cached_property
@@ -185,7 +185,7 @@ class StudySurrogates:
             )
         return found
 
-    def _load(self, surrogate: Any) -> tuple[Any, list[Any], Any]:
+    def _load(self, surrogate: ImageSurrogate) -> Loaded:
         """Return ``surrogate``, ready to stand in for coalitions' models, with what measures its images."""
         from diffcredit.surrogates import Material
 

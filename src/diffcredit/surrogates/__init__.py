@@ -1,9 +1,9 @@
-"""Cheap stand-ins for F, known for every coalition: what dear evaluations then correct.
+"""Surrogates: cheap stand-ins for F, known for every coalition, which expensive evaluations then correct.
 
 ``SURROGATES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
 """
 
-from diffcredit.surrogates.protocol import ImageSurrogate, Material, Surrogate, Work
+from diffcredit.surrogates.base import ImageSurrogate, Material, Surrogate, Work, as_surrogate
 from diffcredit.surrogates.real_data import RealData
 from diffcredit.surrogates.tabulating import SurrogateTable, tabulate
 from diffcredit.surrogates.values import SurrogateValues
@@ -25,5 +25,6 @@ __all__ = [
     "SurrogateTable",
     "SurrogateValues",
     "Work",
+    "as_surrogate",
     "tabulate",
 ]

@@ -1,4 +1,4 @@
-"""The base model, sampled with each contributor's captions: a coalition's images are those of its members' captions."""
+"""The base model sampled with each contributor's captions; a coalition's images follow its members' captions."""
 
 import copy
 from collections.abc import Sequence
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count, Sampling
 from diffcredit.errors import UserError
-from diffcredit.properties import Images
-from diffcredit.surrogates.pools import shared_out
-from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.surrogates.base import ImageSurrogate, Material, Work
+from diffcredit.surrogates.pools import pool_rows
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
 from diffcredit.util.progress import Progress
@@ -27,12 +26,12 @@ WHAT = "sampling with the contributors' captions"
 
 
 @dataclass
-class Conditional:
-    """The images of the members' captions, mixed in proportion to their data (SurrogateSHAP): what a coalition's model
-    would make is taken for what the base model makes when asked for what the coalition gave.
+class Conditional(ImageSurrogate):
+    """Images of the base model for the members' captions, mixed in proportion to their data (SurrogateSHAP).
 
-    Only of a model that follows the captions of its training images. Each contributor's captions give as many images as
-    the study samples, once, from the study's initial noises; no training and no sampling per coalition.
+    The assumption: a coalition's model would make what the base model makes when given the coalition's captions. The
+    model must follow the captions of its training images. For each contributor's captions as many images as the study's
+    are sampled once, from the study's initial noises; no training and no sampling per coalition.
     """
 
     coalitions: Count = 1000
@@ -51,7 +50,7 @@ class Conditional:
         folder: Path,
         progress: Progress,
     ) -> None:
-        """Makes the library, one file a contributor in ``folder``, or finds it."""
+        """Sample the library, one file per contributor in ``folder``, unless it is there."""
         from diffcredit.diffusion.generating import generate
 
         prompts, n = captions_of(model, contributions), contributions.n
@@ -65,24 +64,20 @@ class Conditional:
                 write_arrays(file, {"images": generate(following(model, texts), sampling)})
             library.append(read_arrays(file)["images"])
         progress(WHAT, n, n)
-        self.library: Images = np.concatenate(library)
-        self._counts = contributions.counts
+        self.library = np.concatenate(library)
+        self._counts, self._images = contributions.counts, len(library[0])
 
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
-        seeds = np.arange(len(self.library) // len(self._counts))
-        return shared_out(coalition, self._counts, len(seeds)) * len(seeds) + seeds
-
-    def images(self, coalition: BoolArray) -> Images:
-        return self.library[self.rows(coalition)]
+        return pool_rows(coalition, self._counts, self._images)
 
 
 def captions_of(model: "DiffusionModel", contributions: Contributions) -> list[list[str]]:
-    """Each contributor's captions, as often as they stand there, mixed in an order that others do not change."""
+    """Return each contributor's captions, repeated ones too, in an order that does not depend on other contributors."""
     if not getattr(model, "prompts", None):
         raise UserError("conditional sampling: the model follows no text; accepted: a text-to-image model")
     if getattr(model, "prompt", None) is not None or contributions.captions is None:
         raise UserError(
-            "conditional sampling: one prompt for all images tells no contributor from another; accepted: a model "
+            "conditional sampling: one prompt for all images distinguishes no contributors; accepted: a model "
             "trained with the images' own captions"
         )
     order = sorted(range(len(contributions.names)), key=lambda row: derive_seed("prompt", contributions.names[row]))
@@ -96,7 +91,7 @@ def captions_of(model: "DiffusionModel", contributions: Contributions) -> list[l
 
 
 def following(model: Any, prompts: Sequence[str]) -> Any:
-    """The same model, weights shared, whose images follow other prompts."""
+    """Return the same model, weights shared, with other prompts."""
     other = copy.copy(model)
     other.prompts = tuple(prompts)
     return other

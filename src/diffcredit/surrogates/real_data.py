@@ -1,7 +1,6 @@
-"""The property of a coalition's own training images: no model at all, and the control for every surrogate."""
+"""The property of a coalition's own training images, without any model: the control for every surrogate."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,16 @@ from diffcredit.diffusion.settings import Count
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.properties import Images
-from diffcredit.properties.measuring import measured_value, needs_features, needs_model
-from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.properties import as_property
+from diffcredit.properties.base import needs_features, needs_model
+from diffcredit.properties.measuring import measured_value
+from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.util.arrays import BoolArray
 
 
 @dataclass
-class RealImages:
-    """A coalition's own training images, as if a model made exactly those."""
+class RealImages(ImageSurrogate):
+    """A coalition's own training images, as if its model made exactly those."""
 
     coalitions: Count = 1000
 
@@ -34,47 +34,32 @@ class RealImages:
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
         return self._contributions.of(coalition)
 
-    def images(self, coalition: BoolArray) -> Images:
-        return self.library[self.rows(coalition)]
 
-
-@dataclass(frozen=True, eq=False)
 class RealData:
-    """G(S) = ``prop`` of the training images that S gave, as if a model made exactly its training images.
+    """G(S) = ``prop`` of the training images of S, as if its model made exactly those.
 
-    ``prop`` is fitted already and measures images, or what ``extractors`` see in them. Each coalition is measured once
-    and remembered. Nobody's images are no images, so G(∅) is undefined.
+    ``prop`` is fitted and measures images, or features by ``extractors``. The empty coalition has no images, so G(∅) is
+    undefined.
     """
 
-    prop: Any
-    contributions: Contributions
-    extractors: Extractors = field(default_factory=Extractors)
-    _known: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if needs_model(self.prop):
+    def __init__(self, prop: Any, contributions: Contributions, extractors: Extractors | None = None) -> None:
+        self._prop, self._contributions = as_property(prop), contributions
+        if needs_model(self._prop):
             raise UserError(
-                f"property {self.prop.name!r} measures the model itself; real data has no model, and a property "
+                f"property {self._prop.name!r} measures the model itself; real data has no model, and a property "
                 "with measure(images) is accepted"
             )
+        self._features: Features | None = None
+        if needs_features(self._prop):
+            extractors = extractors or Extractors()
+            self._features = extractors.kept(self._prop.features, contributions.images, "the training images")
 
     def __call__(self, coalitions: BoolArray) -> NDArray[np.float64]:
         return np.array([self._value(coalition) for coalition in coalitions], dtype=np.float64)
 
     def _value(self, coalition: BoolArray) -> float:
-        key = coalition.tobytes()
-        if key not in self._known:
-            rows = self.contributions.of(coalition)
-            if len(rows) == 0:
-                raise UserError(f"property {self.prop.name!r} of real data: the empty coalition has no images")
-            self._known[key] = measured_value(self.prop, self._observed(rows))
-        return self._known[key]
-
-    def _observed(self, rows: NDArray[np.int64]) -> Images | Features:
-        if not needs_features(self.prop):
-            return self.contributions.images[rows]
-        return self._features.select(rows)
-
-    @cached_property
-    def _features(self) -> Features:
-        return self.extractors.kept(self.prop.features, self.contributions.images, "the training images")
+        rows = self._contributions.of(coalition)
+        if len(rows) == 0:
+            raise UserError(f"property {self._prop.name!r} of real data: the empty coalition has no images")
+        seen = self._contributions.images[rows] if self._features is None else self._features.select(rows)
+        return measured_value(self._prop, seen)

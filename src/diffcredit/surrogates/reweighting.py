@@ -1,4 +1,4 @@
-"""The base model's images, those that look like the members' drawn more often: no fine-tuning at all."""
+"""The base model's images, reweighted towards those that look like the members'; no fine-tuning at all."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count
 from diffcredit.features.layout import pixel_features
 from diffcredit.properties import Images
-from diffcredit.surrogates.protocol import Material, Work
+from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
 
@@ -18,8 +18,8 @@ MOST_ITERATIONS = 1000
 
 
 @dataclass
-class Reweighting:
-    """As many of the base model's images, each drawn in proportion to Σ_{i∈S} p(i|x).
+class Reweighting(ImageSurrogate):
+    """A resample of the base model's images x, drawn in proportion to Σ_{i∈S} p(i|x).
 
     p(i|x) is the probability that image x comes from contributor i, by a multinomial logistic regression of the
     contributor on :func:`pixel_features`, fitted to the training images.
@@ -41,12 +41,9 @@ class Reweighting:
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
         return resampled(logsumexp(self._log_probabilities[:, coalition], axis=1))
 
-    def images(self, coalition: BoolArray) -> Images:
-        return self.library[self.rows(coalition)]
-
 
 def log_probabilities(contributions: Contributions, images: Images) -> NDArray[np.float64]:
-    """(m, n): log p(i|x) of each image x and contributor i."""
+    """Return log p(i|x) of each image x and contributor i, (m, n)."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -57,8 +54,10 @@ def log_probabilities(contributions: Contributions, images: Images) -> NDArray[n
 
 
 def resampled(log_weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(m,): which of m images are drawn in proportion to their weights, by systematic resampling: image x comes
-    ⌊m·w_x⌋ or ⌈m·w_x⌉ times, w_x its part of all weight; always the same."""
+    """Draw m of m images in proportion to their weights by systematic resampling; always the same.
+
+    Image x comes ⌊m·w_x⌋ or ⌈m·w_x⌉ times, where w_x is its share of the total weight.
+    """
     weights = np.exp(log_weights - log_weights.max())
     count = len(weights)
     bounds = np.cumsum(weights) / weights.sum()

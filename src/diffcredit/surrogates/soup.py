@@ -1,26 +1,28 @@
-"""The members' own models, averaged weight by weight, stand in for the coalition's."""
+"""The average of the members' own models, weight by weight, in place of the coalition's model."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from diffcredit.diffusion.settings import Count
 from diffcredit.properties import Images
+from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.surrogates.contributor_models import contributor_models
-from diffcredit.surrogates.protocol import Material, Work
 from diffcredit.util.arrays import BoolArray
 
 
 @dataclass
-class Soup:
-    """Images of Σ_{i∈S} c_i θ_i / Σ_{i∈S} c_i, θ_i contributor i's own fine-tuned model and c_i the number of its
-    images. No training per coalition, but sampling, hence fewer ``coalitions`` than with other surrogates."""
+class Soup(ImageSurrogate):
+    """Images of the model Σ_{i∈S} c_i θ_i / Σ_{i∈S} c_i.
+
+    θ_i is contributor i's own fine-tuned model and c_i the number of its images. Coalitions need no training, but
+    sampling; hence fewer ``coalitions`` than with other surrogates.
+    """
 
     coalitions: Count = 200
 
-    needs_start: ClassVar[bool] = True
-    keeps_seeds: ClassVar[bool] = True
+    needs_start = True
+    keeps_seeds = True
 
     def work(self, n: int, coalitions: int) -> Work:
         return Work(fine_tunings=n, samplings=coalitions)

@@ -1,6 +1,6 @@
-"""The values of one surrogate at the coalitions asked so far, kept in a file for each property.
+"""The values of one surrogate at the coalitions asked for so far, kept in a file for each property.
 
-Reading what is kept needs neither the surrogate nor the properties; they are loaded for what is missing.
+Reading kept values needs neither the surrogate nor the properties; they are loaded for missing ones.
 """
 
 import json
@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +16,26 @@ from diffcredit.coalitions import decode, encode
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
-from diffcredit.properties.measuring import Observation, copied, measured_value, needs_features, needs_model
-from diffcredit.surrogates.protocol import ImageSurrogate, Surrogate
+from diffcredit.properties import Property, as_property
+from diffcredit.properties.base import needs_features, needs_model
+from diffcredit.properties.measuring import Observation, measured_value
+from diffcredit.surrogates.base import ImageSurrogate, Surrogate
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
 from diffcredit.util.progress import Progress
 
-SECONDS = 15.0  # between two times that values are kept
+SECONDS = 15.0  # between writes of the values
 
-Loaded = tuple[ImageSurrogate, Sequence[Any], Extractors]
-"""The prepared surrogate, the study's fitted properties, and what they see images through."""
+Loaded = tuple[ImageSurrogate, Sequence[Property], Extractors]
+"""The prepared surrogate, the study's fitted properties and extractors."""
 
 
 class SurrogateValues:
-    """G of every property in ``files`` at any coalition; each is measured once. A property that measures the model
-    itself has no G, nor has one that needs images in the order of their seeds where the surrogate has another."""
+    """G of every property in ``files`` at any coalition, each measured once.
+
+    There is no G of a property that measures the model itself, nor of an ``ordered`` one where the surrogate does not
+    keep the order of the seeds.
+    """
 
     def __init__(self, name: str, files: Mapping[str, Path], load: Callable[[], Loaded], progress: Progress) -> None:
         self.name, self._files, self._load, self._progress = name, files, load, progress
@@ -48,16 +52,16 @@ class SurrogateValues:
             _ = self._loaded
         return self._known.get(prop) is not None
 
-    def lacks(self, prop: str, coalitions: BoolArray) -> bool:
-        """Whether a value at these coalitions is still to be measured."""
-        return prop not in self._known or any(self._lacks(prop, text) for text in map(encode, coalitions))
+    def is_missing(self, prop: str, coalitions: BoolArray) -> bool:
+        """Whether a value at these coalitions is missing."""
+        return prop not in self._known or any(self._is_missing(prop, text) for text in map(encode, coalitions))
 
-    def _lacks(self, prop: str, text: str) -> bool:
+    def _is_missing(self, prop: str, text: str) -> bool:
         known = self._known[prop]
         return known is not None and text not in known
 
     def game(self, prop: str) -> Surrogate:
-        """G of a property that it stands in for."""
+        """Return G of a property that the surrogate stands in for."""
 
         def values(coalitions: BoolArray) -> NDArray[np.float64]:
             texts = [encode(coalition) for coalition in coalitions]
@@ -69,16 +73,16 @@ class SurrogateValues:
     @cached_property
     def _loaded(self) -> Loaded:
         source, every, extractors = self._load()
-        properties = [prop for prop in every if prop.name in self._files]
+        properties = [as_property(prop) for prop in every if prop.name in self._files]
         for prop in properties:
             if prop.name not in self._known:
-                disordered = getattr(prop, "ordered", False) and not getattr(source, "keeps_seeds", False)
+                disordered = prop.ordered and not source.keeps_seeds
                 self._known[prop.name] = None if needs_model(prop) or disordered else {}
                 self._keep(prop.name)
         return source, properties, extractors
 
     def _fill(self, prop: str, texts: Sequence[str]) -> None:
-        """Measures what is missing, every property on the same images."""
+        """Measure missing values, every property on the same images."""
         known = self._known.get(prop)
         missing = [text for text in dict.fromkeys(texts) if known is None or text not in known]
         if not missing:
@@ -87,11 +91,11 @@ class SurrogateValues:
         what, kept = f"measuring the surrogate {self.name}", time.monotonic()
         try:
             for done, text in enumerate(missing, start=1):
-                lacking = [prop for prop in properties if self._lacks(prop.name, text)]
-                observation = self._observation(source, extractors, decode(text), lacking)
-                for each in lacking:
+                unmeasured = [prop for prop in properties if self._is_missing(prop.name, text)]
+                observation = self._observation(source, extractors, decode(text), unmeasured)
+                for each in unmeasured:
                     values = self._known[each.name]
-                    assert values is not None  # or it would lack nothing
+                    assert values is not None  # or nothing would be missing
                     values[text] = self._measured(each, observation)
                 self._progress(what, done, len(missing))
                 if time.monotonic() - kept > SECONDS:
@@ -101,11 +105,11 @@ class SurrogateValues:
             self._keep_all()
 
     def _observation(
-        self, source: Any, extractors: Extractors, coalition: BoolArray, properties: Sequence[Any]
+        self, source: ImageSurrogate, extractors: Extractors, coalition: BoolArray, properties: Sequence[Property]
     ) -> Observation:
-        """A coalition's images with their features, which those of a library have already."""
+        """Return a coalition's images, with their features where they are from a library."""
         observation = Observation(extractors, source.images(coalition))
-        if hasattr(source, "library"):
+        if source.library is not None:
             rows = source.rows(coalition)
             for option in (prop.features for prop in properties if needs_features(prop)):
                 key = fingerprint(extractors.identity(option))
@@ -114,10 +118,9 @@ class SurrogateValues:
                 observation.features[key] = self._library[key].select(rows)
         return observation
 
-    def _measured(self, prop: Any, observation: Observation) -> float:
+    def _measured(self, prop: Property, observation: Observation) -> float:
         try:
-            observed = observation.seen_by(prop.features) if needs_features(prop) else observation.seen()
-            return measured_value(prop, copied(observed))  # a copy: what one writes must not change another's
+            return measured_value(prop, observation.input_of(prop))
         except Exception as error:  # a user's code may raise anything
             raise DiffcreditError(
                 f"surrogate {self.name!r}: property {prop.name!r} cannot be measured on its images "

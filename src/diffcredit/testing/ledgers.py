@@ -1,6 +1,6 @@
-"""What any database must do to be a ledger: checks to run against a new kind of database.
+"""The ledger's contract as checks, to run against a new kind of database.
 
-Each check takes ``open_ledger``, which opens one database that is empty at first and the same at every call::
+Each check takes ``open_ledger``, which opens the same database at every call; at first it is empty::
 
     @pytest.mark.parametrize("check", LEDGER_CHECKS)
     def test_conformance(check, tmp_path):
@@ -25,11 +25,11 @@ RECIPE = RecipeRecord("sparsified", SETTINGS, weights="abc")
 QUALITY = PropertyRecord("quality", {"clusters": 20}, higher_is_better=True, state="def")
 DIVERSITY = PropertyRecord("diversité «½»", {}, higher_is_better=False)
 HEAD = "02c254355997e22b8411bbf8cc4e9981cc58b8338b86c1dd26bfc0e6bec6b5f4"
-"""Of what :func:`check_the_chain_is_the_same_everywhere` writes."""
+"""The head of what :func:`check_the_chain_is_the_same_everywhere` writes."""
 
 
 def evaluation(coalition: str = "0110", quality: float = 0.5, diversity: float = 2.5) -> Evaluation:
-    """A done evaluation of :data:`RECIPE` with one value for each of the two properties."""
+    """Return a done evaluation of :data:`RECIPE` with a value for each of the two properties."""
     return Evaluation(
         coalition=coalition,
         replicate=0,
@@ -47,7 +47,7 @@ def evaluation(coalition: str = "0110", quality: float = 0.5, diversity: float =
 
 
 def failure(coalition: str = "0110", error: str = "Traceback: out of memory") -> Evaluation:
-    """A failed attempt at the same."""
+    """Return a failed attempt at the same evaluation."""
     return replace(evaluation(coalition), status="failed", values=(), error=error)
 
 
@@ -113,7 +113,7 @@ def check_a_success_happens_once(open_ledger: OpenLedger) -> None:
 
 
 def check_values_may_come_later(open_ledger: OpenLedger) -> None:
-    """A property measured later, or measured again after an error, joins the evaluation it belongs to."""
+    """A property measured later, or again after an error, is added to its evaluation."""
     late = PropertyRecord("late", {}, higher_is_better=True)
     both = evaluation()
     quality, diversity = both.values
@@ -192,7 +192,7 @@ def check_studies_and_recipes_do_not_mix(open_ledger: OpenLedger) -> None:
 
 
 def check_writers_take_turns(open_ledger: OpenLedger) -> None:
-    """Several writers record the same evaluations: each evaluation is added by one of them."""
+    """Several writers record the same evaluations: each is added once."""
     with open_ledger() as ledger:
         register(ledger)
     items = [evaluation(f"{index:05b}", quality=index / 3) for index in range(32)]
@@ -210,7 +210,7 @@ def check_writers_take_turns(open_ledger: OpenLedger) -> None:
 
 
 def check_any_error_text_is_kept(open_ledger: OpenLedger) -> None:
-    """A traceback may hold what no database keeps; the failure must be recorded all the same."""
+    """A traceback may contain characters that no database accepts; the failure must be recorded nevertheless."""
     with open_ledger() as ledger:
         register(ledger)
         assert ledger.record(STUDY, RECIPE.name, failure(error="zero \0 and half \ud83d of 🙂"))
@@ -221,7 +221,7 @@ def check_any_error_text_is_kept(open_ledger: OpenLedger) -> None:
     assert done.values[0].error == "\\x00"
 
 
-def check_news_come_once(open_ledger: OpenLedger) -> None:
+def check_new_evaluations_are_reported_once(open_ledger: OpenLedger) -> None:
     with open_ledger() as ledger, open_ledger() as other:
         register(ledger)
         assert ledger.evaluations_since(STUDY, RECIPE.name, 0) == ([], 0)
@@ -235,7 +235,7 @@ def check_news_come_once(open_ledger: OpenLedger) -> None:
 
 
 def check_the_chain_is_the_same_everywhere(open_ledger: OpenLedger) -> None:
-    """Every row has its link, and the head is a number that any machine and database comes to."""
+    """Every row has its link, and the head is the same on every machine and database."""
     with open_ledger() as ledger:
         ledger.register_study("another, whose rows have keys of the same tables", {})
         register(ledger)
@@ -256,8 +256,8 @@ def check_the_chain_is_the_same_everywhere(open_ledger: OpenLedger) -> None:
         _expect(UserError, ["unheard"], lambda: ledger.audit("unheard"))
 
 
-def check_a_task_is_promised_once(open_ledger: OpenLedger) -> None:
-    """Claims are somebody's until they are given back, expire, or what they promise is done; tokens only grow."""
+def check_a_task_is_claimed_once(open_ledger: OpenLedger) -> None:
+    """A claim holds until it is released, expires, or its evaluation is done; tokens only grow."""
     task = STUDY, RECIPE.name, "0110", 0
     with open_ledger() as ledger, open_ledger() as other:
         register(ledger)
@@ -271,13 +271,13 @@ def check_a_task_is_promised_once(open_ledger: OpenLedger) -> None:
         assert second is not None
         assert second.token > first.token
         assert ledger.renew([first], 60) == []
-        third = ledger.claim(*task, "a", 60)  # b's lease of no time is over
+        third = ledger.claim(*task, "a", 60)  # b's claim expired at once
         assert third is not None
         assert third.token > second.token
-        other.release([second])  # which is b's no more
+        other.release([second])  # no longer b's
         assert other.renew([second], 60) == []
         assert other.claim(*task, "b", 60) is None
-        assert other.record(STUDY, RECIPE.name, evaluation())  # late, and as good as any
+        assert other.record(STUDY, RECIPE.name, evaluation())  # late, but valid
         assert ledger.claim(*task, "a", 60) is None
         assert ledger.renew([third], 60) == []
         assert not ledger.record(STUDY, RECIPE.name, evaluation())
@@ -289,7 +289,7 @@ def check_a_failed_attempt_may_be_claimed_again(open_ledger: OpenLedger) -> None
         register(ledger)
         mine = ledger.claim(STUDY, RECIPE.name, "0110", 0, "a", 60)
         assert mine is not None
-        other.record(STUDY, RECIPE.name, failure())  # a late one, of who held it before
+        other.record(STUDY, RECIPE.name, failure())  # late, by a former holder
         assert other.claim(STUDY, RECIPE.name, "0110", 0, "b", 60) is None
         assert ledger.renew([mine], 60) == [mine]
         ledger.release([mine])
@@ -297,7 +297,7 @@ def check_a_failed_attempt_may_be_claimed_again(open_ledger: OpenLedger) -> None
 
 
 def check_claimants_take_turns(open_ledger: OpenLedger) -> None:
-    """Several drivers run for the same tasks: each task is promised by one of them."""
+    """Several drivers claim the same tasks: each task goes to one of them."""
     with open_ledger() as ledger:
         register(ledger)
 
@@ -311,8 +311,8 @@ def check_claimants_take_turns(open_ledger: OpenLedger) -> None:
     assert sorted(claimed) == [f"{index:05b}" for index in range(16)]
 
 
-def check_current_claims_are_told(open_ledger: OpenLedger) -> None:
-    """What is promised and neither given back, expired nor done, of one study, with the seconds that are left."""
+def check_current_claims_are_listed(open_ledger: OpenLedger) -> None:
+    """Claims of one study that are neither released, expired nor done, with the seconds left."""
     truth = RecipeRecord("from_scratch", {"seed": 0})
     with open_ledger() as ledger, open_ledger() as other:
         register(ledger)
@@ -352,17 +352,17 @@ LEDGER_CHECKS: tuple[Callable[[OpenLedger], None], ...] = (
     check_studies_and_recipes_do_not_mix,
     check_writers_take_turns,
     check_any_error_text_is_kept,
-    check_news_come_once,
+    check_new_evaluations_are_reported_once,
     check_the_chain_is_the_same_everywhere,
-    check_a_task_is_promised_once,
+    check_a_task_is_claimed_once,
     check_a_failed_attempt_may_be_claimed_again,
     check_claimants_take_turns,
-    check_current_claims_are_told,
+    check_current_claims_are_listed,
 )
 
 
 def _expect(kind: type[DiffcreditError], words: list[str], action: Callable[[], object]) -> None:
-    """The action raises an error of this kind whose message holds all these words."""
+    """Check that the action raises an error of this kind whose message contains all these words."""
     try:
         action()
         message = None

@@ -1,11 +1,10 @@
-"""What a property must do, to be run by whoever writes one::
+"""Conformance checks for properties, to be run by the author of one::
 
 def test_warmth():
     check_property(Warmth())
 """
 
 import copy
-import dataclasses
 import inspect
 import math
 import tempfile
@@ -18,27 +17,31 @@ import numpy as np
 from diffcredit.contributions import Contributions
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
-from diffcredit.properties import Context, Images
-from diffcredit.properties.functions import property_of
-from diffcredit.properties.measuring import checked, copied, needs_features, needs_model
+from diffcredit.properties import Context, Images, Property, as_property
+from diffcredit.properties.adapting import property_of
+from diffcredit.properties.base import has_standard_error, needs_features, needs_fitting, needs_model
+from diffcredit.properties.measuring import checked, copied
 from diffcredit.testing.conformance import ConformanceError, attempt, require
+from diffcredit.util.adapting import overridden
 from diffcredit.util.artifacts import canonical_json, read_arrays, write_arrays
+from diffcredit.util.plugins import settings_of
 
 
 def check_property(prop: Any, *, context: Context | None = None) -> None:
-    """Raises a ConformanceError unless ``prop`` follows :class:`diffcredit.properties.Property` or
-    :class:`diffcredit.properties.FeatureProperty`; a plain function of images is one as well.
+    """Raise a ConformanceError unless ``prop`` follows the contract of :class:`diffcredit.properties.Property`.
 
-    context: what it is fitted to and measured on; None: random images of 16 × 16 pixels. ``prop`` itself is
-    left as it is.
+    ``prop`` may be a plain function of images. ``context`` is what it is fitted to and measured on; None: random images
+    of 16 × 16 pixels. ``prop`` itself is left as it is.
     """
     if inspect.isfunction(prop):
         prop = attempt(f"{prop.__name__}", property_of(prop))
+    renamed = copy.deepcopy(prop)
+    attempt("setting `name`, as a study file's `as` does,", lambda: object.__setattr__(renamed, "name", "another"))
+    prop = as_property(prop)
     context = context or random_context()
     _check_words(prop)
-    if callable(getattr(prop, "check", None)):
-        m = len(context.generated)
-        attempt(f"property {prop.name!r}: check(contributions, {m})", lambda: prop.check(context.contributions, m))
+    m = len(context.generated)
+    attempt(f"property {prop.name!r}: check(contributions, {m})", lambda: prop.check(context.contributions, m))
     measured = _check_fitting(prop, context)
     sets: dict[str, Any] = _image_sets(context)
     if needs_model(prop):
@@ -48,13 +51,13 @@ def check_property(prop: Any, *, context: Context | None = None) -> None:
         _check_values(measured, list(sets), _of_sets("measure_features", sets))
     else:
         _check_values(measured, list(sets), _of_sets("measure", sets))
-    if hasattr(prop, "standard_error"):
-        several = [label for label, observed in sets.items() if len(observed) > 1]  # one tells nothing about others
+    if has_standard_error(prop):
+        several = [label for label, observed in sets.items() if len(observed) > 1]
         _check_values(measured, several, _of_sets("standard_error", sets), "a standard error", least=0.0)
 
 
 def random_context(resolution: int = 16) -> Context:
-    """64 generated images, 24 training images of three contributors and 8 held-out ones, all noise."""
+    """Return 64 generated images, 24 training images of three contributors and 8 held-out ones, all noise."""
     generator = np.random.Generator(np.random.PCG64(0))
     pixels = generator.integers(0, 256, (96, resolution, resolution, 3), dtype=np.uint8)
     contributions = Contributions(
@@ -67,13 +70,15 @@ def random_context(resolution: int = 16) -> Context:
     return Context(pixels[32:], contributions)
 
 
-def _check_words(prop: Any) -> None:
-    name = getattr(prop, "name", None)
+def _check_words(prop: Property) -> None:
+    name = prop.name
     require(isinstance(name, str) and bool(name.strip()), f"`name` is {name!r}; a text is expected")
-    renamed = copy.deepcopy(prop)
-    attempt("setting `name`, as a study file's `as` does,", lambda: object.__setattr__(renamed, "name", "another"))
-    every = ("measure", "measure_features", "measure_model")
-    methods = [method for method in every if callable(getattr(prop, method, None))]
+    every = {
+        "measure": overridden(prop.measure, Property.measure),
+        "measure_features": needs_features(prop),
+        "measure_model": needs_model(prop),
+    }
+    methods = [method for method, there in every.items() if there]
     require(
         len(methods) == 1,
         f"property {name!r} has {' and '.join(methods) or 'no method to measure with'}; one of measure(images), "
@@ -85,27 +90,24 @@ def _check_words(prop: Any) -> None:
             isinstance(option, str | dict),
             f"property {name!r}: features is {option!r}; an extractor's name, or a mapping with it, is expected",
         )
-    better = getattr(prop, "higher_is_better", True)
+    better, bounds = prop.higher_is_better, prop.range
     require(isinstance(better, bool), f"property {name!r}: higher_is_better is {better!r}; True or False is expected")
-    bounds = getattr(prop, "range", (-math.inf, math.inf))
     require(
         isinstance(bounds, tuple) and len(bounds) == 2 and bounds[0] < bounds[1],
         f"property {name!r}: range is {bounds!r}; a pair of a lower and a higher number is expected",
     )
-    for word in ("title", "unit", "explanation", "bias"):
-        text = getattr(prop, word, "")
+    words = {"title": prop.title, "unit": prop.unit, "explanation": prop.explanation, "bias": prop.bias}
+    for word, text in words.items():
         require(isinstance(text, str), f"property {name!r}: {word} is {text!r}; a text is expected")
-    if dataclasses.is_dataclass(prop) and not isinstance(prop, type):
-        settings = dataclasses.asdict(prop)
-        attempt(
-            f"property {name!r}: writing its fields as JSON, which fingerprints them,", lambda: canonical_json(settings)
-        )
+    attempt(
+        f"property {name!r}: writing its fields as JSON, which fingerprints them,",
+        lambda: canonical_json(settings_of(prop, {})),
+    )
 
 
-def _check_fitting(prop: Any, context: Context) -> list[Any]:
-    """Copies of ``prop`` that must measure alike: two that were only restored from a file, as in two workers,
-    and one that was fitted itself."""
-    fits, restores = (callable(getattr(prop, method, None)) for method in ("fit", "restore"))
+def _check_fitting(prop: Property, context: Context) -> list[Property]:
+    """Return copies of ``prop`` that must measure alike: two restored from a file, as in workers, and one fitted."""
+    fits, restores = needs_fitting(prop), overridden(prop.restore, Property.restore)
     require(fits == restores, f"property {prop.name!r} has one of fit(context) and restore(state); both or none")
     copies = [copy.deepcopy(prop) for _ in range(3)]
     if not fits:
@@ -140,18 +142,18 @@ def _image_sets(context: Context) -> dict[str, Images]:
     }
 
 
-def _feature_sets(prop: Any, sets: Mapping[str, Images], context: Context) -> dict[str, Features]:
-    """What the property's extractor sees in the images, of all sets with as many images as it needs."""
+def _feature_sets(prop: Property, sets: Mapping[str, Images], context: Context) -> dict[str, Features]:
+    """Extract the features of all sets with as many images as the property needs."""
     what = f"property {prop.name!r}: features {prop.features!r}"
     extractor = attempt(what, lambda: context.extractors.get(prop.features))
-    least = prop.least(extractor.dimensions) if hasattr(prop, "least") else 1
+    least = prop.least(extractor.dimensions)
     require(
         len(context.generated) >= least,
         f"property {prop.name!r} needs {least} images, and the context has {len(context.generated)}; give "
         "check_property a context with more, or features of fewer dimensions",
     )
     enough = {label: images for label, images in sets.items() if len(images) >= least}
-    if getattr(prop, "ordered", False):  # image j belongs to seed j, and these alone are of the study's seeds
+    if prop.ordered:  # image j belongs to seed j, and these alone are of the study's seeds
         enough = {label: images for label, images in enough.items() if images is context.generated}
     return {
         label: attempt(what, lambda images=images: context.extractors.extract(prop.features, images))
@@ -160,7 +162,7 @@ def _feature_sets(prop: Any, sets: Mapping[str, Images], context: Context) -> di
 
 
 def _of_sets(method: str, sets: Mapping[str, Any]) -> Callable[[Any, str], Any]:
-    """What the property's ``method`` says of the images or features called so, which it must leave as they are."""
+    """Return a function that calls ``method`` on the set with a label, which it must leave as it is."""
 
     def measure(one: Any, label: str) -> Any:
         observed = copied(sets[label])
@@ -181,7 +183,7 @@ def _same(one: Any, other: Any) -> bool:
     return np.array_equal(one, other)
 
 
-def _check_measuring_models(copies: list[Any], context: Context) -> None:
+def _check_measuring_models(copies: list[Property], context: Context) -> None:
     from diffcredit.diffusion.ddpm import DDPM
 
     resolution = context.generated.shape[1]
@@ -197,33 +199,33 @@ def _check_measuring_models(copies: list[Any], context: Context) -> None:
 
 
 def _check_values(
-    copies: list[Any],
+    copies: list[Property],
     labels: list[str],
     measure: Callable[[Any, str], Any],
     what: str = "",
     least: float = -math.inf,
 ) -> None:
-    """Finite numbers, none below ``least``, the same again and from every copy; complaints call them ``what``."""
+    """Require finite numbers of at least ``least``, the same again and from every copy; errors call them ``what``."""
     called = f", {what}," if what else ""
     first = [_value(copies[0], label, measure, what) for label in labels]
     for label, value in zip(labels, first, strict=True):
         require(value >= least, f"property {copies[0].name!r} of {label}{called} is {value!r}; it is never negative")
-    whom = ("measured again", "in another worker", "by the one that was fitted")
-    for one, who in zip(copies, whom, strict=True):
+    occasions = ("measured again", "in another worker", "by the one that was fitted")
+    for one, when in zip(copies, occasions, strict=True):
         for label, value in zip(labels, first, strict=True):
             other = _value(one, label, measure, what)
             require(
                 other == value,
-                f"property {one.name!r} of {label}{called} is {value!r} at first and {other!r} {who}; it must follow "
+                f"property {one.name!r} of {label}{called} is {value!r} at first and {other!r} {when}; it must follow "
                 "from the input and what fit(context) returned alone",
             )
 
 
-def _value(one: Any, label: str, measure: Callable[[Any, str], Any], what: str) -> float:
+def _value(one: Property, label: str, measure: Callable[[Any, str], Any], what: str) -> float:
     doing = f"measuring {what} of {label}" if what else f"measuring {label}"
     value = attempt(f"property {one.name!r}: {doing}", lambda: measure(one, label))
     try:
-        return checked(one.name, value, what, None if what else getattr(one, "range", None))
+        return checked(one.name, value, what, None if what else one.range)
     except DiffcreditError as error:
         raise ConformanceError(f"{error} ({label})") from None
 

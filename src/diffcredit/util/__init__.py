@@ -1,1 +1,1 @@
-"""Small tools that every room uses: files, names, seeds, plug-ins, progress. They know nothing of studies."""
+"""Small tools that every room uses: files, seeds, plug-ins, progress, safe text. They know nothing of studies."""

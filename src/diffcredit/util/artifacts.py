@@ -1,6 +1,6 @@
-"""Where weights, images and features are kept: one folder a study, written atomically.
+"""Files written whole or not at all, and the fingerprints that name them.
 
-A file is there whole or not at all, so that a process killed at any moment leaves nothing half-written.
+A process killed at any moment leaves no half-written file under a final name.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from diffcredit.errors import DiffcreditError
 
 @contextmanager
 def atomic_file(path: Path) -> Generator[Path]:
-    """Yields a temporary path beside ``path``; on success it replaces ``path`` in one step."""
+    """Yield a temporary path beside ``path``; on success it replaces ``path`` in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes private files; results are for whoever may read the folder, what was private stays so
+        # mkstemp makes private files. A new file is readable to all; one that is replaced keeps its permissions.
         temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -38,12 +38,12 @@ def atomic_file(path: Path) -> Generator[Path]:
 
 
 class AlreadyThere(DiffcreditError):
-    """A folder that was to be made exists; artifacts are never overwritten."""
+    """A folder that was to be made exists already; artifacts are never overwritten."""
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Generator[Path]:
-    """Yields a temporary folder beside ``path``; on success it becomes ``path``, which must not exist yet."""
+    """Yield a temporary folder beside ``path``; on success it becomes ``path``, which must not exist yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
     try:
@@ -58,8 +58,10 @@ def atomic_folder(path: Path) -> Generator[Path]:
 
 @contextmanager
 def exclusive_lock(file: Path, wait: Callable[[], object]) -> Generator[bool]:
-    """Within, there is no other process that asked for the same lock ``file``. Where there was one, ``wait`` is called
-    before it is waited for, and True comes out. The lock ends with its holder, however that ends."""
+    """Hold a lock that one process at a time can hold, by its ``file``; yield whether it had to be waited for.
+
+    ``wait`` is called before waiting. The lock ends with its holder, however that ends.
+    """
     from filelock import FileLock, Timeout
 
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +84,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
-    """Named arrays as one safetensors file."""
+    """Write named arrays as one safetensors file."""
     from safetensors.numpy import save_file
 
     with atomic_file(path) as temporary:
@@ -99,7 +101,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def intact(path: Path) -> Generator[None]:
-    """Turns what safetensors raises while it reads ``path`` into an error that names the file."""
+    """Turn an error of safetensors while reading ``path`` into one that names the file."""
     from safetensors import SafetensorError
 
     try:
@@ -109,17 +111,17 @@ def intact(path: Path) -> Generator[None]:
 
 
 def canonical_json(value: Any) -> str:
-    """One text for one value: sorted keys, no spaces, no NaN."""
+    """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def fingerprint(value: Any) -> str:
-    """The SHA-256 of a JSON value's canonical text."""
+    """Return the SHA-256 of a JSON value's canonical text."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def fingerprint_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """The SHA-256 of named arrays: names, types, shapes and bytes, in the order of the names."""
+    """Return the SHA-256 of named arrays: names, types, shapes and bytes, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])

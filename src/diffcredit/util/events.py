@@ -1,5 +1,8 @@
-"""What happens in long work, told to Python's logging as records with fields: who embeds the library hears them with a
-handler of the logger ``diffcredit``, and a study's run writes them to a file (:class:`LogFile`)."""
+"""Events of long work, as records with fields in Python's logging.
+
+A program that embeds the library receives them with a handler of the logger ``diffcredit``. A study's run writes them
+to a file (:class:`LogFile`).
+"""
 
 import json
 import logging
@@ -13,27 +16,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from diffcredit.errors import DiffcreditWarning
-from diffcredit.util.sanitize import visible, without_passwords
+from diffcredit.util.sanitize import escape_controls, truncated, without_passwords
 
 LOGGER = logging.getLogger("diffcredit")
-LOGGER.addHandler(logging.NullHandler())  # or else logging prints warnings that nobody asked it for
+LOGGER.addHandler(logging.NullHandler())  # else logging prints warnings to stderr
 
 Field = str | int | float | bool | None
 
-LONGEST_FIELD = 2000  # characters of a text; the ledger has errors in full
-MOST_BYTES = 20_000_000  # of a file of the log
-KEPT_FILES = 3  # older ones: log.jsonl.1 is the latest of them
-MOST_WAITING = 1000  # records kept until the study's folder is there
+LONGEST_FIELD = 2000  # characters of a text; the ledger keeps errors in full
+MOST_BYTES = 20_000_000  # of one log file
+KEPT_FILES = 3  # older files: log.jsonl.1 is the latest of them
+MOST_WAITING = 1000  # records kept until the study's folder exists
 
 
 def event(kind: str, /, *, level: int = logging.INFO, **fields: Field) -> None:
-    """Tells that something of this ``kind`` happened, such as ``worker lost``, with what is known of it."""
+    """Report that something of this ``kind`` happened, such as ``worker lost``, with its details as fields."""
     LOGGER.log(level, kind, extra={"fields": fields}, stacklevel=2)
 
 
 @contextmanager
 def stage(what: str) -> Generator[None]:
-    """Tells when a part of the work starts, and when it is finished or broken off, after how many ``seconds``."""
+    """Report when a part of the work starts, and when it is finished or broken off, with its ``seconds``."""
     event("stage started", stage=what)
     clock, ending = time.perf_counter(), "stage broken off"
     try:
@@ -44,12 +47,12 @@ def stage(what: str) -> Generator[None]:
 
 
 class LogFile(logging.Handler):
-    """Appends every event to ``path`` as one line of JSON: ``time`` (UTC), ``level``, ``event``, ``driver``, ``study``,
-    and the event's own fields.
+    """A handler that appends every event to ``path`` as one line of JSON.
 
-    Several drivers may share the file: a record is one write to its end. At :data:`MOST_BYTES` it becomes ``path.1``,
-    and so on. The folder is not made: until it is there, records wait. A file that cannot be written costs its records
-    and one warning, never the work.
+    A line has ``time`` (UTC), ``level``, ``event``, ``driver``, ``study`` and the event's own fields. Several drivers
+    may share the file: a record is one write to its end. At :data:`MOST_BYTES` the file is renamed to ``path.1``, an
+    older one to ``path.2`` and so on. The folder is not made: records wait until it exists. Where the file cannot be
+    written, its records are lost with one warning and the work goes on.
     """
 
     def __init__(self, path: Path, driver: str, study: str) -> None:
@@ -88,15 +91,16 @@ class LogFile(logging.Handler):
             "driver": self._driver,
             "study": self._study,
         }
-        told = {**head, **getattr(record, "fields", {}), **head}
-        return json.dumps({name: _shown(value) for name, value in told.items()}).encode() + b"\n"
+        # twice: it stands first, and no field of an event replaces it
+        line = {**head, **getattr(record, "fields", {}), **head}
+        return json.dumps({name: _sanitized(value) for name, value in line.items()}).encode() + b"\n"
 
     def _append(self, line: bytes) -> None:
         file = self._opened()
         if os.fstat(file).st_size + len(line) > MOST_BYTES:
             self._rotate(file)
             file = self._opened()
-        if self._torn:  # what a full disk left of the last record must not spoil this one
+        if self._torn:  # a full disk cut the last record short: start a new line
             line = b"\n" + line
         written = os.write(file, line)
         self._torn = 0 < written < len(line)
@@ -104,7 +108,7 @@ class LogFile(logging.Handler):
             raise OSError(0, "no room for a whole record", str(self._path))
 
     def _opened(self) -> int:
-        """The file that ``path`` names now: another driver may have rotated it."""
+        """Return the file that is at ``path`` now: another driver may have rotated it."""
         if self._file is not None and not _is_at(self._file, self._path):
             self._release()
         if self._file is None:
@@ -117,8 +121,8 @@ class LogFile(logging.Handler):
             self._file = None
 
     def _rotate(self, file: int) -> None:
-        """Renames the files by one; of several drivers that want to, one does."""
-        with suppress(ImportError):  # where files have no locks
+        """Rename each file to the next number, unless another driver has just done so."""
+        with suppress(ImportError):  # Windows has no such locks
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
@@ -141,8 +145,8 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def _shown(value: Field) -> Field:
+def _sanitized(value: Field) -> Field:
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    text = visible(without_passwords(str(value)))  # before it is cut, or a password could lose the end that tells it
-    return text if len(text) <= LONGEST_FIELD else f"{text[: LONGEST_FIELD - 1]}…"
+    # passwords are hidden before the text is cut: a cut could remove the @ by which one is recognised
+    return truncated(escape_controls(without_passwords(str(value))), LONGEST_FIELD)

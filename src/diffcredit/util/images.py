@@ -13,17 +13,17 @@ GAP = 2  # pixels between images
 
 
 def image_grid(images: NDArray[np.uint8], columns: int, scale: int = 1) -> bytes:
-    """A PNG of ``images``, uint8 (m, h, w, 3), row by row in ``columns`` columns, otherwise as :func:`image_rows`."""
+    """Return a PNG of ``images``, uint8 (m, h, w, 3), in ``columns`` columns; otherwise like :func:`image_rows`."""
     if columns < 1:
         raise UserError(f"image grid: columns={columns}; at least 1 is needed")
     return image_rows([images[start : start + columns] for start in range(0, max(len(images), 1), columns)], scale)
 
 
 def image_rows(rows: Sequence[NDArray[np.uint8]], scale: int = 1) -> bytes:
-    """A PNG of ``rows`` of images, each uint8 (m, h, w, 3) with its own m ≥ 1 and one h and w.
+    """Return a PNG of ``rows`` of images, each uint8 (m, h, w, 3) with its own m ≥ 1 and the same h and w.
 
     Each pixel becomes ``scale`` × ``scale`` pixels. Gaps and the places after a row's last image are transparent,
-    so that the grid sits on a light and on a dark page.
+    so that the grid fits a light and a dark page.
     """
     for row in rows:
         if row.ndim != 4 or row.shape[-1] != 3 or row.dtype != np.uint8 or len(row) == 0:

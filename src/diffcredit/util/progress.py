@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""How long-running work reports its progress."""
 
 from collections.abc import Callable
 
@@ -7,4 +7,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Tells nobody."""
+    """Report to nobody."""

@@ -1,6 +1,10 @@
-"""Text of strangers, such that it can be shown: names of files, errors of other programs, addresses of databases.
+"""Strangers' text made safe to show: names of files and contributors, errors of other programs, database addresses.
 
-A terminal obeys control characters: a file's name could rewrite what was printed before it, or what is typed next.
+- A terminal obeys control characters: a file's name could rewrite what was printed before it, or what is typed next.
+  :func:`escape_controls` and :func:`single_line` write them out.
+- A spreadsheet runs a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break as a formula.
+  :func:`escape_formula` prevents that.
+- An address may contain a password. :func:`without_passwords` hides it.
 """
 
 import re
@@ -9,28 +13,30 @@ import unicodedata
 HIDDEN = "***"
 LONGEST_VALUE = 80  # characters of a value that a message repeats
 
-# control characters, halves of characters, and what breaks a line or turns its direction without being seen
+# control characters, lone surrogates, and characters that break a line or turn its direction invisibly
 _CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 _TURNING = {*"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
-# rather too much than too little: a password may hold anything, spaces and a second @ as well
+# these hide rather too much than too little: a password may contain anything, even spaces and a second @
 _USER = re.compile(r"(//[^\s:/?#@]*:)[^@\n]*(?:@\S*)?(?=@)")
 _OPTION = re.compile(r"((?:password|passwd|pwd)=)(?:'(?:[^'\\]|\\.)*'|[^\s&]*)", re.IGNORECASE)
+# the full-width signs too: some spreadsheets treat them as the ordinary ones
+_FORMULA = re.compile(r"[\s']*[=+\-@＝＋－＠\t\r\n]")
 
 
-def visible(text: str) -> str:
-    """``text`` with control characters written as Python writes them, ``\\x1b``; line breaks and tabs stay."""
+def escape_controls(text: str) -> str:
+    """Return ``text`` with control characters written as Python writes them, ``\\x1b``; line breaks and tabs stay."""
     if text.isprintable():
         return text
     return "".join(_escaped(character) if _is_control(character) else character for character in text)
 
 
-def in_one_line(name: str) -> str:
-    """The same with line breaks and tabs written out too: a name must not make a line of its own."""
-    return visible(name).replace("\n", "\\n").replace("\t", "\\t")
+def single_line(name: str) -> str:
+    """Return ``name`` with control characters, line breaks and tabs written out: it cannot start a line of its own."""
+    return escape_controls(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def last_line(error: str | None) -> str:
-    """Of a traceback: what was raised."""
+    """Return the last line of a traceback, which states what was raised."""
     return ((error or "").strip().splitlines() or [""])[-1]
 
 
@@ -44,12 +50,25 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def escape_formula(text: str) -> str:
+    """Return ``text`` such that no spreadsheet runs it as a formula.
+
+    A text that looks like a formula, also behind white space or apostrophes, gets one leading apostrophe. Two texts
+    never become one: to undo, drop the first apostrophe wherever a formula follows it.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
 def without_passwords(text: str) -> str:
-    """``text`` with the passwords of all addresses in it hidden: ``scheme://user:***@host`` and ``?password=***``."""
+    """Hide the passwords of all addresses in ``text``: ``scheme://user:***@host`` and ``?password=***``."""
     return _OPTION.sub(rf"\g<1>{HIDDEN}", _USER.sub(rf"\g<1>{HIDDEN}", text))
 
 
+def truncated(text: str, longest: int = LONGEST_VALUE) -> str:
+    """Return at most ``longest`` characters of ``text``, the last an ellipsis where it was cut."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def shortened(value: object) -> str:
-    """A value of whatever length as a message repeats it, as Python writes it."""
-    text = without_passwords(repr(value))
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    """Return a value as Python writes it, for a message: without passwords, and cut where it is long."""
+    return truncated(without_passwords(repr(value)))

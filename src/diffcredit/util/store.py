@@ -1,8 +1,9 @@
-"""Artifacts that several machines share: put once, whole, under a name, at any fsspec URL.
+"""Artifacts that several machines share, at any fsspec URL.
 
-An artifact, a file or a folder, is put as its files, each named after its content, and then as one small record that
-lists them with their sizes and SHA-256. The record is written in one step and never over another: an artifact is there
-whole or not at all, the first that is put stays, and what an interrupted upload leaves is taken for nothing.
+An artifact is a file or a folder with a name. Its files are uploaded first, each named after its content, then one
+small record that lists them with their sizes and SHA-256. The record is written in one step and never over another.
+An artifact is therefore there as a whole or not at all, the first one uploaded stays, and what an interrupted upload
+leaves behind is ignored.
 """
 
 import errno
@@ -23,25 +24,25 @@ from urllib.parse import urlsplit
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.util.artifacts import AlreadyThere, atomic_file, atomic_folder, canonical_json
-from diffcredit.util.sanitize import HIDDEN, in_one_line, last_line, without_passwords
+from diffcredit.util.sanitize import HIDDEN, last_line, single_line, without_passwords
 
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between attempts while the place cannot be reached; then it counts as away."""
+"""Seconds between attempts while the URL cannot be reached; after the last it counts as away."""
 
 LARGEST_RECORD = 10_000_000  # bytes
 RECORD, FILES = ".artifact.json", "files"
-SINGLE_PUT = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci", "memory"}  # what is put is there at once
+SINGLE_PUT = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci", "memory"}  # an upload appears at once
 
 _NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINTED = re.compile(r".*-[0-9a-f]{12}")
 
 _T = TypeVar("_T")
-_Record = dict[str, tuple[int, str]]  # a file's name below the artifact ("": the artifact itself), bytes and SHA-256
+_Record = dict[str, tuple[int, str]]  # size and SHA-256 by name below the artifact; "" where it is one file
 
 
 class StoreAway(DiffcreditError):
-    """The place cannot be reached now; it says nothing of what was to be done there."""
+    """The URL cannot be reached now; whether the operation would succeed is unknown."""
 
 
 def is_url(place: str) -> bool:
@@ -49,26 +50,26 @@ def is_url(place: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether an artifact may be called so: it leads out of no folder, and is hidden in none."""
+    """Return whether an artifact may have this name: it leads out of no folder and is hidden in none."""
     return _NAME.fullmatch(text) is not None
 
 
-def shown_url(url: str) -> str:
-    """``url`` without what may be secret: a user with or without password, and all that follows a question mark."""
+def redacted_url(url: str) -> str:
+    """Return ``url`` without what may be secret: user, password and all that follows a question mark."""
     scheme, _, rest = url.partition("://")
-    _, at, rest = rest.rpartition("@")  # first: a password may hold a question mark
+    _, at, rest = rest.rpartition("@")  # first, since a password may contain a question mark
     place, question, _ = rest.partition("?")
-    return in_one_line(f"{scheme}://{HIDDEN if at else ''}{at}{place}{question}{HIDDEN if question else ''}")
+    return single_line(f"{scheme}://{HIDDEN if at else ''}{at}{place}{question}{HIDDEN if question else ''}")
 
 
 @dataclass(frozen=True)
 class Store:
-    """The artifacts at ``url``; names have parts of letters, digits and ``_.+-``, divided by slashes."""
+    """The artifacts at ``url``. Parts of names consist of letters, digits and ``_.+-``, separated by slashes."""
 
     url: str = field(repr=False)
 
     def put(self, path: Path, name: str, *, replace: bool = False) -> bool:
-        """Puts a file or folder, unless there is one of this name with other content: False. ``replace``: over it."""
+        """Upload a file or folder; return False where the name has other content, which stays unless ``replace``."""
         files = {"": path} if path.is_file() else {each: path / each for each in _below(path)}
         record = {each: (file.stat().st_size, _sha256(file)) for each, file in files.items()}
         if not replace and (there := self._record(name)) is not None:
@@ -79,7 +80,7 @@ class Store:
         return self._record(name) == record
 
     def fetch(self, name: str, path: Path) -> bool:
-        """Brings an artifact to ``path``, which is not there yet, and checks its content; False where there is none."""
+        """Download an artifact to ``path``, which must not exist, and check it; return False where there is none."""
         record = self._record(name)
         if record is None:
             return False
@@ -97,12 +98,15 @@ class Store:
         return self._record(name) is not None
 
     def list(self, folder: str) -> list[str]:
-        """The names of all artifacts below ``folder``, relative to it; what this program cannot have put is left
-        out."""
+        """Return the names of all artifacts below ``folder``, relative to it. Other programs' files are ignored."""
         place = f"{self._root}/{folder}/"
         found = self._patiently(lambda files: files.find(place))
         names = [path[len(place) : -len(RECORD)] for path in found if path.endswith(RECORD) and path.startswith(place)]
         return sorted(filter(is_name, names))
+
+    @property
+    def _shown(self) -> str:
+        return redacted_url(self.url)
 
     @cached_property
     def _files(self) -> Any:
@@ -126,7 +130,7 @@ class Store:
                 return record
         except (ValueError, AttributeError, TypeError):
             pass
-        raise DiffcreditError(f"{shown_url(self.url)}: the record of {name!r} is damaged; remove {name}{RECORD} there")
+        raise DiffcreditError(f"{self._shown}: the record of {name!r} is damaged; remove {name}{RECORD} there")
 
     def _upload(self, file: Path, name: str) -> None:
         final = f"{self._root}/{name}"
@@ -143,7 +147,7 @@ class Store:
         self._patiently(upload)
 
     def _commit(self, content: bytes, name: str, replace: bool) -> None:
-        """Writes a small file in one step; one that is there stays, unless it is to be replaced."""
+        """Write a small file in one step. One that is there stays unless ``replace``."""
         final = f"{self._root}/{name}"
 
         def commit(files: Any) -> None:
@@ -154,12 +158,12 @@ class Store:
             files.makedirs(files._parent(final), exist_ok=True)
             files.pipe_file(temporary, content)
             if not replace and "file" in files.protocol:
-                os.link(temporary, final)  # where there is one this fails, which a move would not
+                os.link(temporary, final)  # fails where there is one already; a move would not
                 files.rm_file(temporary)
             elif replace or not files.exists(final):
                 files.mv(temporary, final)
 
-        with suppress(FileExistsError):  # the caller looks what is there now
+        with suppress(FileExistsError):  # the caller reads what is there now
             self._patiently(commit)
 
     def _download(self, name: str, content: tuple[int, str], path: Path) -> None:
@@ -167,46 +171,45 @@ class Store:
         try:
             self._patiently(lambda files: files.get_file(f"{self._root}/{FILES}/{sha256}", str(path)))
         except FileNotFoundError:
-            raise DiffcreditError(f"{shown_url(self.url)}: {name!r} lacks its file {FILES}/{sha256}") from None
+            raise DiffcreditError(f"{self._shown}: {name!r} misses its file {FILES}/{sha256}") from None
         if path.stat().st_size != size or _sha256(path) != sha256:
             raise DiffcreditError(
-                f"{shown_url(self.url)}: {name!r} is damaged: {FILES}/{sha256} has another content; remove "
+                f"{self._shown}: {name!r} is damaged: {FILES}/{sha256} has another content; remove "
                 f"{name}{RECORD} there to have it made anew"
             )
 
     def _patiently(self, action: Callable[[Any], _T]) -> _T:
-        """What ``action`` gives, tried again while the place cannot be reached."""
+        """Return the result of ``action``, repeated while the URL cannot be reached."""
         for wait in (*WAITS, None):
             try:
-                self._files.invalidate_cache()  # others write there too
+                self._files.invalidate_cache()  # others write there, too
                 return action(self._files)
             except (FileNotFoundError, FileExistsError, DiffcreditError):
                 raise
             except PermissionError as error:
-                raise UserError(f"{shown_url(self.url)}: no permission ({self._told(error)})") from None
+                raise UserError(f"{self._shown}: no permission ({self._reason(error)})") from None
             except Exception as error:  # every file system raises its own
-                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # of this machine
-                    raise
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise  # this machine's disk is full
                 if type(error).__name__ == "NoCredentialsError":
-                    raise UserError(f"{shown_url(self.url)}: no permission ({self._told(error)})") from None
+                    raise UserError(f"{self._shown}: no permission ({self._reason(error)})") from None
                 if wait is None:
-                    raise StoreAway(f"{shown_url(self.url)}: cannot be reached ({self._told(error)})") from None
+                    raise StoreAway(f"{self._shown}: cannot be reached ({self._reason(error)})") from None
                 time.sleep(wait)
         raise AssertionError  # the last attempt returns or raises
 
-    def _told(self, error: Exception) -> str:
-        """What went wrong, without the URL's secrets."""
-        text = f"{type(error).__name__}: {last_line(str(error))}".replace(self.url, shown_url(self.url))
+    def _reason(self, error: Exception) -> str:
+        """Return what went wrong, without the URL's secrets."""
+        text = f"{type(error).__name__}: {last_line(str(error))}".replace(self.url, self._shown)
         parts = urlsplit(self.url)
         for secret in (parts.password, parts.username, parts.query, *re.split("[=&]", parts.query)):
             if secret and len(secret) > 3:
                 text = text.replace(secret, HIDDEN)
-        return in_one_line(without_passwords(text))
+        return single_line(without_passwords(text))
 
 
 def pull(store: Store, folder: Path) -> list[str]:
-    """Fetches what the store has of ``folder``, under the folder's name, and ``folder`` lacks; the names of all that
-    the store has."""
+    """Download what the store has under the folder's name and ``folder`` does not; return the names of all it has."""
     names = store.list(folder.name)
     for name in names:
         if not (folder / name).exists():
@@ -215,8 +218,10 @@ def pull(store: Store, folder: Path) -> list[str]:
 
 
 def push(store: Store, folder: Path, pulled: Collection[str]) -> bool:
-    """Puts what ``folder`` has beside what was ``pulled`` before; where another has put the same meanwhile, its
-    artifact comes into the place of ours: True."""
+    """Upload what ``folder`` has and was not ``pulled`` before.
+
+    Where another machine has uploaded an artifact of the same name meanwhile, it replaces ours. Return whether one did.
+    """
     other = False
     for name in artifacts_in(folder):
         if name not in pulled and not store.put(folder / name, f"{folder.name}/{name}"):
@@ -227,8 +232,11 @@ def push(store: Store, folder: Path, pulled: Collection[str]) -> bool:
 
 
 def artifacts_in(folder: Path) -> Iterator[str]:
-    """The names of the whole artifacts in ``folder``, relative to it: folders that carry a fingerprint, and files
-    beside them and in other folders. Half-written files and checkpoints are none."""
+    """Yield the names of the complete artifacts in ``folder``, relative to it.
+
+    An artifact is a folder whose name ends in a fingerprint, or a file anywhere else. Half-written files and
+    checkpoints are none.
+    """
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.name.startswith(".") or path.name.endswith(".checkpoint.safetensors") or path.is_symlink():
             continue
@@ -239,7 +247,7 @@ def artifacts_in(folder: Path) -> Iterator[str]:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """fsspec's file system, and the place in it."""
+    """Return fsspec's file system and the path in it."""
     from fsspec.core import url_to_fs
 
     try:
@@ -247,12 +255,12 @@ def _opened(url: str) -> tuple[Any, str]:
     except ImportError as error:
         package = getattr(error.__cause__ or error, "name", None)
         advice = f"pip install {package}" if package else str(error)
-        raise UserError(f"artifacts: {shown_url(url)}: needs a package that is not installed; {advice}") from None
+        raise UserError(f"artifacts: {redacted_url(url)}: needs a package that is not installed; {advice}") from None
     except ValueError as error:
         if "rotocol not known" not in str(error):
-            raise UserError(f"artifacts: {shown_url(url)}: is not accepted; a URL that fsspec knows is") from None
+            raise UserError(f"artifacts: {redacted_url(url)}: is not accepted; a URL that fsspec knows is") from None
         raise UserError(
-            f"artifacts: {shown_url(url)}: unknown kind of URL; accepted: a folder, or what fsspec knows, such as "
+            f"artifacts: {redacted_url(url)}: unknown kind of URL; accepted: a folder, or what fsspec knows, such as "
             "s3://bucket/prefix, gs://bucket/prefix, file:///folder"
         ) from None
 
@@ -267,7 +275,7 @@ def _temporary(final: str) -> str:
 
 def _safe(name: str) -> str:
     if not is_name(name):
-        raise UserError(f"artifacts: {name!r} is no name; letters, digits and _ . + - are accepted, the first no sign")
+        raise UserError(f"artifacts: {name!r} is no name; letters, digits and, not first, . + - are accepted")
     return name
 
 

@@ -1,4 +1,4 @@
-"""A study file as plain values: YAML, read such that no file, however hostile or mistaken, does harm."""
+"""Study files: YAML, read such that no file, however hostile or mistaken, does harm."""
 
 import math
 import re
@@ -9,27 +9,27 @@ from typing import Any
 import yaml
 
 from diffcredit.errors import UserError
+from diffcredit.util.sanitize import truncated
 
-LARGEST_FILE = 1_000_000  # bytes: what is larger is something else, given by mistake
-MOST_VALUES = 10_000  # in a file, an alias counted as often as it is used
-DEEPEST = 50  # values within values
-LONGEST_NUMBER = 100  # characters: of longer ones, YAML's base 60 alone takes minutes
-LONGEST_REASON = 300  # characters of what is wrong with a file
+LARGEST_FILE = 1_000_000  # bytes; a larger file was given by mistake
+MOST_VALUES = 10_000  # in a file; an alias counts as often as it is used
+DEEPEST = 50  # levels of nesting
+LONGEST_NUMBER = 100  # characters; converting longer ones from YAML's base 60 takes minutes
+LONGEST_REASON = 300  # characters of an error's text
 
 
 class _TooManyValues(Exception):
-    """The text, written out without aliases, would be longer than any study's; it may be endless."""
+    """Without aliases the text would be longer than any study's, perhaps endless."""
 
 
 class _TooDeep(Exception):
-    """Values within values within values, and so on."""
+    """The values are nested too deeply."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe subset, where a key given twice is an error and ``1e-4`` a number.
+    """YAML's safe subset, where a key given twice is an error and ``1e-4`` is a number.
 
-    What is too much is refused while the text is read, before any of it becomes a value: merging mappings by ``<<``
-    copies what it merges.
+    Limits are checked while the text is read, before any of it becomes a value: merging mappings by ``<<`` copies them.
     """
 
     def __init__(self, text: str) -> None:
@@ -80,7 +80,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\
 
 
 def read_yaml(file: Path) -> Any:
-    """The file's content; a UserError where it is no YAML, or more of it than any study needs."""
+    """Return the file's content. Raise a UserError where it is no YAML, or larger than any study needs."""
     try:
         with file.open("rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
@@ -94,19 +94,20 @@ def read_yaml(file: Path) -> Any:
 
 
 def parse_yaml(text: str, where: object) -> Any:
-    """The values of a YAML text, as safely; ``where`` starts every error."""
+    """Return the values of a YAML text, as safely; ``where`` starts every error."""
     try:
         return _Loader(text).get_single_data()
     except _TooManyValues:
         raise UserError(f"{where}: over {MOST_VALUES:,} values, aliases counted; a study file is expected") from None
-    except Exception as error:  # a value that does not fit its tag raises more than YAML's own errors
+    except Exception as error:  # a value that does not fit its tag raises other errors than YAML's own
         raise UserError(f"{where}: not valid YAML ({_place(error)})") from None
 
 
 def with_item(text: str, key: str, item: dict[str, Any]) -> str:
-    """The text of a study file with ``item`` at the end of its list ``key``; all else, comments too, stays as it is.
+    """Return a study file's text with ``item`` added to its list ``key``; all else, comments too, stays as it is.
 
-    Raises a ValueError where the list cannot be found, or is written in a way that no item can be added to."""
+    Raises a ValueError where the list cannot be found, or where no item can be added to the way it is written.
+    """
     root = yaml.compose(text, _Loader)
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
     node = next((value for name, value in pairs if name.value == key), None)
@@ -119,7 +120,7 @@ def with_item(text: str, key: str, item: dict[str, Any]) -> str:
     if node.flow_style:
         places, added = [end], f", {line}"
     else:
-        # an item may seem to end only where the next key begins: after its last line, or its last that is no comment
+        # YAML ends an item where the next key begins: try after its last line that is no comment, then after its last
         places = [_line_end(text, start, end, comments) for comments in (False, True)]
         newline = "\r\n" if "\r\n" in text else "\n"
         added = f"{newline}{' ' * node.start_mark.column}- {line}"
@@ -132,7 +133,7 @@ def with_item(text: str, key: str, item: dict[str, Any]) -> str:
 
 
 def _line_end(text: str, start: int, end: int, comments: bool) -> int:
-    """Where the last line of text[start:end] ends, blank ones left out, and those of comments unless wanted."""
+    """Return where the last line of text[start:end] ends that is not blank and, unless ``comments``, no comment."""
     last = start
     for line in re.finditer(r"[^\r\n]+", text[start:end]):
         content = line.group().strip()
@@ -149,15 +150,14 @@ def _place(error: Exception) -> str:
 
 
 def _short(reason: object) -> str:
-    """In one line: it may repeat what the file says, whatever its length."""
-    text = " ".join(str(reason).split())
-    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+    """Return a reason in one line, cut where it repeats a long text of the file."""
+    return truncated(" ".join(str(reason).split()), LONGEST_REASON)
 
 
 def _written_out(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many values ``node`` would be without aliases: infinitely many where it contains itself."""
+    """Return how many values ``node`` would be without aliases: infinitely many where it contains itself."""
     if id(node) not in known:
-        known[id(node)] = math.inf  # until it is counted: an alias to it from within
+        known[id(node)] = math.inf  # until it is counted, so that an alias to itself from within counts as infinite
         children = node.value if isinstance(node, yaml.CollectionNode) else []
         parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
         known[id(node)] = 1 + sum(_written_out(part, known) for part in parts)

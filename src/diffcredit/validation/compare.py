@@ -1,4 +1,10 @@
-"""Two studies, or two recipes of one study, side by side: what differs in settings, and what in credits."""
+"""Compare two studies, or two recipes of one study: how their settings differ, and how their credits.
+
+from diffcredit.validation.compare import compare_studies
+
+compare_studies("a/study.yaml", "b/study.yaml")           # each by its own recipe
+compare_studies("study.yaml", "study.yaml:from_scratch")  # two recipes of one study
+"""
 
 import csv
 import io
@@ -19,9 +25,9 @@ from diffcredit.ledger import PropertyRecord, differences
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.study import Study
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.csvtext import neutralise
-from diffcredit.validation.agreement import true_rank_correlation, unshrunk
-from diffcredit.validation.records import Estimate
+from diffcredit.util.sanitize import escape_formula
+from diffcredit.validation.statistics.agreement import true_rank_correlation, unshrunk
+from diffcredit.validation.statistics.records import Estimate
 
 COLUMNS = (
     *("property", "contributor", "credit_a", "low_a", "high_a", "rank_a", "credit_b", "low_b", "high_b", "rank_b"),
@@ -31,8 +37,8 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Side:
-    """One recipe's credits, by property, of ``contributors`` in the order of the coalitions; ``settings`` is all that
-    fixes them."""
+    """One recipe's credits by property, for ``contributors`` in the order of the coalitions. ``settings`` is everything
+    that fixes them."""
 
     name: str
     ledger: str
@@ -44,7 +50,8 @@ class Side:
 
 @dataclass(frozen=True)
 class ContributorRow:
-    """A contributor's two credits with their ranks among the shared contributors, 1 the most helpful, and b − a.
+    """A contributor's two credits, their difference b − a, and their ranks among the shared contributors (1: the most
+    helpful).
 
     ``differs``: the difference's interval excludes 0; ``apart``: the credits' own intervals do not overlap.
     """
@@ -69,9 +76,9 @@ class ContributorRow:
 class PropertyComparison:
     """One property's credits side by side.
 
-    ``correlation`` is Spearman's between the two estimates, ``true_correlation`` that between the credits of endless
-    evaluations, from which errors no longer detract; ``top`` counts a fifth of the contributors, and ``shared_top``
-    those who are among the most helpful fifth of both. ``evaluations`` are those of a and of b.
+    ``correlation`` is Spearman's between the two estimates, ``true_correlation`` an estimate of the same between the
+    credits of endless evaluations, without errors. ``top`` is a fifth of the number of contributors, ``shared_top`` how
+    many are in the most helpful fifth of both. ``evaluations`` are the numbers of a and of b.
     """
 
     property: str
@@ -85,8 +92,8 @@ class PropertyComparison:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """``only_a`` and ``only_b`` are the contributors of one side alone, ``differing`` the settings that differ."""
+class StudyComparison:
+    """``only_a`` and ``only_b`` are contributors of one side only, ``differing`` the settings that differ."""
 
     a: str
     b: str
@@ -98,11 +105,11 @@ class Comparison:
     properties: tuple[PropertyComparison, ...]
 
 
-def compare_studies(a: str, b: str, method: str | None = None, confidence: float = 0.95) -> Comparison:
-    """Compares two of STUDY or STUDY:RECIPE; a study alone means its own recipe. ``method``: None for their designs'
-    own, which must be one.
+def compare_studies(a: str, b: str, method: str | None = None, confidence: float = 0.95) -> StudyComparison:
+    """Compare two of STUDY or STUDY:RECIPE; a study alone means its own recipe. ``method``: None for that of their
+    designs, which must agree.
 
-    Raises UserError where they are one and the same, or share no contributor, no property or no method.
+    Raises UserError where the two are the same, or share no contributor, no property or no method.
     """
     first, second = read_side(a, method, confidence), read_side(b, method, confidence)
     if (first.ledger, first.name) == (second.ledger, second.name):
@@ -125,7 +132,7 @@ def compare_studies(a: str, b: str, method: str | None = None, confidence: float
             f"{a} and {b}: no property has credits in both; they have {_listed(first.credits)}, "
             f"and {_listed(second.credits)}"
         )
-    return Comparison(
+    return StudyComparison(
         a=a,
         b=b,
         method=methods[0],
@@ -138,8 +145,8 @@ def compare_studies(a: str, b: str, method: str | None = None, confidence: float
 
 
 def read_side(text: str, method: str | None, confidence: float) -> Side:
-    """The credits that STUDY or STUDY:RECIPE names, from its ledger."""
-    path, recipe = _parted(text)
+    """Read the credits of STUDY or STUDY:RECIPE from its ledger."""
+    path, recipe = _split(text)
     study = Study.load(path)
     with located(text), study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, recipe or study.recipe.name)
@@ -168,8 +175,8 @@ def read_side(text: str, method: str | None, confidence: float) -> Side:
     )
 
 
-def comparison_csv(comparison: Comparison) -> str:
-    """A row a property and contributor, RFC 4180; what is not known is empty."""
+def comparison_csv(comparison: StudyComparison) -> str:
+    """Write a row for each property and contributor as RFC 4180; unknown numbers are empty."""
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(COLUMNS)
@@ -177,14 +184,14 @@ def comparison_csv(comparison: Comparison) -> str:
         for row in each.rows:
             writer.writerow(
                 (
-                    neutralise(each.property),
-                    neutralise(row.contributor),
+                    escape_formula(each.property),
+                    escape_formula(row.contributor),
                     *_cells(row.a),
                     row.rank_a,
                     *_cells(row.b),
                     row.rank_b,
                     *_cells(row.difference),
-                    *("yes" if told else "no" for told in (row.differs, row.apart)),
+                    *("yes" if found else "no" for found in (row.differs, row.apart)),
                 )
             )
     return file.getvalue()
@@ -195,8 +202,8 @@ def _cells(estimate: Estimate) -> list[str]:
     return [repr(number) if math.isfinite(number) else "" for number in numbers]
 
 
-def _parted(text: str) -> tuple[str, str | None]:
-    """STUDY:RECIPE in its parts; a file whose name holds a colon is a study all the same."""
+def _split(text: str) -> tuple[str, str | None]:
+    """Split STUDY:RECIPE; an existing file whose name has a colon is a study."""
     path, colon, recipe = text.rpartition(":")
     if not colon or Path(text).exists() or not Path(path).exists():
         return text, None
@@ -204,7 +211,7 @@ def _parted(text: str) -> tuple[str, str | None]:
 
 
 def _alike(a: Side, b: Side, name: str) -> bool:
-    """Whether more is better in both, without which credits of one name cannot be compared."""
+    """Return whether both agree if higher is better; otherwise their credits cannot be compared."""
     return a.properties[name].higher_is_better == b.properties[name].higher_is_better
 
 
@@ -236,24 +243,24 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
         higher_is_better=higher_is_better,
         rows=tuple(sorted(rows, key=lambda row: row.rank_a)),
         correlation=observed,
-        # of credits that are equal up to rounding there is no order to speak of
+        # credits that are equal up to rounding have no order
         true_correlation=Estimate(math.nan)
         if math.isnan(observed)
         else true_rank_correlation((x_true[rows_a], x_noise[rows_a]), (y_true[rows_b], y_noise[rows_b]), a.confidence),
         top=top,
-        shared_top=min(top, len(best[0] & best[1])),  # those who share the last place are all among the first
+        shared_top=min(top, len(best[0] & best[1])),  # ties for the last place all count
         evaluations=(a.evaluations, b.evaluations),
     )
 
 
 def _ranks(helpfulness: FloatArray) -> list[int]:
-    """1 for the most helpful; equals share the better rank."""
+    """Return ranks, 1 for the most helpful; ties share the better rank."""
     return rankdata(-helpfulness, method="min").astype(int).tolist()
 
 
 def difference_half_width(a: Credits, b: Credits, rows_a: np.ndarray, rows_b: np.ndarray) -> FloatArray:
-    """(k,): half the interval of b − a. The errors' variances add. How biases of shrinkage go together is not known,
-    and the worst is taken; so are the fewer degrees of freedom."""
+    """Return half the interval of b − a, (k,). The errors' variances add. The correlation of the shrinkage biases is
+    unknown: the worst case is taken, and the smaller number of degrees of freedom."""
     variance = (a.influence[rows_a] ** 2).sum(axis=1) + (b.influence[rows_b] ** 2).sum(axis=1)
     return half_width(variance, a.bias[rows_a] + b.bias[rows_b], min(a.degrees, b.degrees), a.confidence)
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from diffusers import DDIMScheduler
 
-from diffcredit.baselines.gradients.journey import foreseen
+from diffcredit.baselines.gradients.journey import predicted_on_path
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.settings import Sampling
@@ -45,7 +45,7 @@ def by_diffusers(model, seeds, steps, wanted):
 @pytest.mark.parametrize("batch_size", [1, 5])
 def test_the_path_is_the_samplers_at_the_nearest_time_steps(model, batch_size):
     wanted = [12, 240, 290, 999]  # of 0, 50, …, 950: 0, 250, 300, 950
-    found = foreseen(model, [4, 5, 9], Sampling(steps=20, batch_size=batch_size), torch.tensor(wanted))
+    found = predicted_on_path(model, [4, 5, 9], Sampling(steps=20, batch_size=batch_size), torch.tensor(wanted))
     expected = by_diffusers(model, [4, 5, 9], 20, wanted)
     assert found.shape == (3, 4, 3, 8, 8)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)  # rounding grows by 1/√ᾱ
@@ -53,7 +53,7 @@ def test_the_path_is_the_samplers_at_the_nearest_time_steps(model, batch_size):
 
 
 def test_the_last_step_foresees_the_image_itself(model):
-    found = foreseen(model, [0, 1], Sampling(steps=10), torch.tensor([0]))
+    found = predicted_on_path(model, [0, 1], Sampling(steps=10), torch.tensor([0]))
     # ᾱ at the end is 1: the last step keeps nothing but x̂₀
     np.testing.assert_array_equal(model.decode(found[:, 0]), model.sample([0, 1], 10))
 
@@ -67,7 +67,7 @@ def test_hearing_of_the_path_changes_nothing(model):
 
 
 def test_pndm_asks_twice_at_one_time_step(model):
-    found = foreseen(model, [0], Sampling(steps=10, scheduler="pndm"), torch.tensor([950, 100]))
+    found = predicted_on_path(model, [0], Sampling(steps=10, scheduler="pndm"), torch.tensor([950, 100]))
     assert found.shape == (1, 2, 3, 8, 8)
     assert found.isfinite().all()
 
@@ -76,5 +76,5 @@ def test_a_model_without_a_path_is_refused(model):
     class Other:
         noise_schedule = model.noise_schedule
 
-    with pytest.raises(UserError, match="Other does not tell its sampling path"):
-        foreseen(Other(), [0], Sampling(), torch.tensor([0]))
+    with pytest.raises(UserError, match="Other has no sampling path"):
+        predicted_on_path(Other(), [0], Sampling(), torch.tensor([0]))

@@ -113,7 +113,7 @@ def changed(number, **values):
         (changed(1, name=""), "ArtBench-10.csv:3: name ''"),
         (changed(1, artist=" "), "ArtBench-10.csv:3: a_apples.jpg is an image without contributor: 'artist' is empty"),
         (changed(1, split="val"), "ArtBench-10.csv:3: split 'val'; train or test is accepted"),
-        (changed(1, name="z_irises.jpg"), f"ArtBench-10.csv:3: train/{STYLE}/z_irises.jpg stands in an earlier line"),
+        (changed(1, name="z_irises.jpg"), f"ArtBench-10.csv:3: train/{STYLE}/z_irises.jpg is in an earlier line"),
         (rows(PAINTINGS[1:]), f"train/{STYLE}/z_irises.jpg: an image without contributor: ArtBench-10.csv has no row"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_table_with_other_columns(root):
 
 def test_no_table(root):
     (root / "ArtBench-10.csv").unlink()
-    with pytest.raises(UserError, match=r"ArtBench-10\.csv: does not exist, nor does .*; the artists stand there"):
+    with pytest.raises(UserError, match=r"ArtBench-10\.csv: does not exist, nor does .*; it lists the artists"):
         load(root)
 
 

@@ -71,10 +71,10 @@ def test_people_with_few_images_are_left_out(root):
         ),
         (IDENTITIES, "7.jpg 5\n", "", rf"{IMAGES}/11\.jpg: an image without contributor: .* no row for 7\.jpg"),
         (MAPPING, ROW, "11 7 7.jpg\n12 8 8.jpg\n", rf"{IMAGES}/12\.jpg: does not exist"),
-        (MAPPING, ROW, "11 7 7.jpg\n11 8 8.jpg\n", rf"{MAPPING}:7: 11 stands in an earlier"),
+        (MAPPING, ROW, "11 7 7.jpg\n11 8 8.jpg\n", rf"{MAPPING}:7: 11 is in an earlier"),
         (MAPPING, ROW, "11 7\n", rf"{MAPPING}:6: '11 7'; 3 words a line"),
         (MAPPING, ROW, "../11 7 7.jpg\n", rf"{IMAGES}/11\.jpg: an image without contributor"),
-        (IDENTITIES, "7.jpg 5\n", "7.jpg 5\n7.jpg 6\n", rf"{IDENTITIES}:3: 7\.jpg stands in an earlier"),
+        (IDENTITIES, "7.jpg 5\n", "7.jpg 5\n7.jpg 6\n", rf"{IDENTITIES}:3: 7\.jpg is in an earlier"),
         (IDENTITIES, "7.jpg 5\n", "7.jpg\n", rf"{IDENTITIES}:2: '7\.jpg'; 2 words a line"),
     ],
 )

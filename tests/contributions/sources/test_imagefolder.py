@@ -109,10 +109,10 @@ def without(line, column):
         (changed(2, file_name="/etc/passwd"), "metadata.jsonl:2: file_name '/etc/passwd' leads out"),
         (changed(2, file_name="C:\\x.png"), "metadata.jsonl:2: file_name"),
         (changed(2, file_name="..\\x.png"), "metadata.jsonl:2: file_name"),
-        ([*ROWS, ROWS[1]], "metadata.jsonl:4: sub/a.png stands in line 2 already"),
+        ([*ROWS, ROWS[1]], "metadata.jsonl:4: sub/a.png is in line 2 already"),
         (
             [*ROWS, ROWS[1] | {"file_name": "./sub//a.png"}],
-            "metadata.jsonl:4: sub/a.png stands in line 2 already",
+            "metadata.jsonl:4: sub/a.png is in line 2 already",
         ),
         (ROWS[:2], "a.png: an image without contributor: metadata.jsonl has no row for it"),
         (ROWS[:1], "a.png: an image without contributor: metadata.jsonl has no row for it (nor for 1 more)"),
@@ -154,7 +154,7 @@ def test_malformed_jsonl(root, text, message):
         ("file_name,author\na.png,Ada\n", ":2: no column 'artist'; there are: file_name, author"),
         ("file_name,artist\na.png,Ada\nb.png\n", ":3: 1 values for 2 columns"),
         ("file_name,artist\na.png,Ada,Bob\n", ":2: 3 values for 2 columns"),
-        ("file_name,artist,artist\na.png,Ada,Bob\n", ":1: a column stands twice"),
+        ("file_name,artist,artist\na.png,Ada,Bob\n", ":1: a column is there twice"),
         ('file_name,artist\na.png,"Ada\n', ": not valid CSV"),
         ("file_name,artist\na.png,\n", ":2: a.png is an image without contributor"),
         (b"file_name,artist\na.png,\xff\n", ": not UTF-8 text"),
@@ -177,7 +177,7 @@ def test_one_metadata_file(root):
         load(root)
     jsonl(root / "metadata.jsonl", ROWS)
     write_csv(root / "metadata.csv", ROWS)
-    with pytest.raises(UserError, match=f"{root}: holds both"):
+    with pytest.raises(UserError, match=f"{root}: has both"):
         load(root)
     assert len(load(root / "metadata.csv").names) == 3
 

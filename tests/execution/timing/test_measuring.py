@@ -14,7 +14,7 @@ from diffcredit.execution.timing.stand_ins import DISTINCT, StandInExtractors, r
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import PROPERTIES
-from diffcredit.properties.measuring import needs_features
+from diffcredit.properties.base import needs_features
 from diffcredit.testing.properties import random_context
 from diffcredit.util.plugins import build
 

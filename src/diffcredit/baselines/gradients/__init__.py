@@ -1,4 +1,4 @@
-"""Per-image gradients of the base model, projected at random: the rows of Φ, kept on disk."""
+"""Per-image gradients of the base model, randomly projected: the rows of Φ, cached on disk."""
 
 from diffcredit.baselines.gradients.settings import GradientSettings
 

@@ -1,4 +1,4 @@
-"""What the model makes of its own sampling path: the images that it foresees on the way (Georgiev et al. 2023)."""
+"""The clean images that a model predicts along its own sampling path (Georgiev et al. 2023)."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,13 @@ from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
 
 
-def foreseen(model: DiffusionModel, seeds: Sequence[int], sampling: Sampling, t: Tensor) -> Tensor:
-    """x̂₀(x̃_t) (m, J, c, h, w): of the image of each seed what the model predicts from the noisy x̃_t on its sampling
-    path, at each of the time steps ``t`` (J,), or the one nearest to it on the path."""
+def predicted_on_path(model: DiffusionModel, seeds: Sequence[int], sampling: Sampling, t: Tensor) -> Tensor:
+    """Return x̂₀(x̃_t) (m, J, c, h, w): the clean image that the model predicts from the noisy x̃_t on its sampling path.
+
+    One for each seed, at each of the time steps ``t`` (J,), or the nearest one on the path.
+    """
     if not isinstance(model, UNetModel):
-        raise UserError(f"journey_loss: {type(model).__name__} does not tell its sampling path; a UNetModel is needed")
+        raise UserError(f"journey_loss: {type(model).__name__} has no sampling path to look at; a UNetModel is needed")
     wanted = t.tolist()
 
     def of(places: range) -> Tensor:
@@ -25,9 +27,9 @@ def foreseen(model: DiffusionModel, seeds: Sequence[int], sampling: Sampling, t:
         nearest = [min(range(len(path)), key=lambda place, at=at: (abs(path[place] - at), place)) for at in wanted]
         kept: dict[int, Tensor] = {}
 
-        def keep(place: int, foreseen: Tensor) -> None:
+        def keep(place: int, predicted: Tensor) -> None:
             if place in nearest:
-                kept[place] = foreseen
+                kept[place] = predicted
 
         model.denoise(some, sampling.steps, sampling.scheduler, sampling.guidance, on_step=keep)
         return torch.stack([kept[place] for place in nearest], dim=1)

@@ -1,4 +1,4 @@
-"""Each image's own gradient at fixed time steps and noises, which follow from its content alone."""
+"""The gradient of each single image at fixed time steps, with noises derived from its content."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,24 +15,24 @@ from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
 
-# Samples that go through the network at once in an ordinary backward pass; fewer where the memory runs out.
+# Samples that go through the network at once in an ordinary backward pass; fewer if the memory runs out.
 SAMPLES_AT_ONCE = {"cpu": 64, "cuda": 256}
-# So many samples that a device is busy with them; as long as one gradient has fewer, several are taken together.
+# Samples that keep a device busy; where one gradient has fewer, several gradients are computed together.
 BUSY = {"cpu": 16, "cuda": 64}
 
 
 def time_steps(model: DiffusionModel, count: int) -> Tensor:
-    """(J,) the middles ⌊(j + ½) T / J⌋ of J = ``count`` equal parts of the T time steps, on the model's device."""
+    """Return (J,), J = ``count``: the middles ⌊(j + ½) T / J⌋ of J equal parts of the T time steps."""
     return torch.tensor([(2 * j + 1) * model.time_steps // (2 * count) for j in range(count)], device=model.device)
 
 
 def digests(images: Images) -> list[str]:
-    """The SHA-256 of each image's pixels: its identity, wherever it stands."""
+    """Return the SHA-256 of each image's pixels, its identity in whatever order."""
     return [hashlib.sha256(image.tobytes()).hexdigest() for image in images]
 
 
 def noises(identities: Sequence[str], count: int, shape: Sequence[int], seed: int) -> Tensor:
-    """(m, J, …) standard normal, on the CPU: that of image i at its j-th time step follows from (seed, digest_i, j)."""
+    """Return (m, J, …) standard normal, on the CPU; entry (i, j) is derived from (seed, digest_i, j)."""
 
     def one(identity: str, j: int) -> Tensor:
         return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(derive_seed(seed, identity, j)))
@@ -41,7 +41,7 @@ def noises(identities: Sequence[str], count: int, shape: Sequence[int], seed: in
 
 
 def trained_parameters(model: DiffusionModel, layers: Sequence[str] | None = None) -> dict[str, nn.Parameter]:
-    """The trainable parameters by name, in the network's order; only those whose names contain one of ``layers``."""
+    """Return the trainable parameters in the network's order; only those whose names contain one of ``layers``."""
     trained = {name: parameter for name, parameter in model.network.named_parameters() if parameter.requires_grad}
     if not trained:
         raise UserError("the model has no trainable parameters, and so no gradients")
@@ -56,8 +56,8 @@ def trained_parameters(model: DiffusionModel, layers: Sequence[str] | None = Non
     return chosen
 
 
-def measured(model: DiffusionModel, kind: Kind, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
-    """(m,) what is differentiated, of each sample."""
+def objective(model: DiffusionModel, kind: Kind, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
+    """Return (m,): the number that is differentiated, for each sample."""
     if kind in ("loss", "journey_loss"):
         return model.loss(batch, t, noise)
     x_t = model.noise_schedule.add_noise(batch.x, noise, t)
@@ -67,8 +67,7 @@ def measured(model: DiffusionModel, kind: Kind, batch: Batch, t: Tensor, noise: 
 
 @dataclass(frozen=True)
 class Samples:
-    """u groups of s samples: ``x`` and ``noise`` (u, s, c, h, w), ``t`` (u, s), and of each group its ``condition``
-    (u, …), if there is any."""
+    """u groups of s samples: ``x`` and ``noise`` (u, s, c, h, w), ``t`` (u, s), ``condition`` (u, …) of each group."""
 
     x: Tensor
     noise: Tensor
@@ -79,7 +78,7 @@ class Samples:
         return len(self.x)
 
     def one_by_one(self) -> "Samples":
-        """Every sample a group of its own, (u·s, 1, …)."""
+        """Return the same samples as groups of one, (u·s, 1, …)."""
         split = (each.flatten(0, 1)[:, None] for each in (self.x, self.noise, self.t))
         each_one = self.x.shape[1]
         return Samples(*split, None if self.condition is None else self.condition.repeat_interleave(each_one, 0))
@@ -94,8 +93,8 @@ class Samples:
 class PerImage:
     """The gradients of single images with respect to P parameters.
 
-    A group of few samples leaves a device idle, so several groups are taken together (``torch.func``); where one has
-    enough, an ordinary backward pass is as quick as a training step's. Both give the same to rounding.
+    A group of few samples leaves a device idle: several groups are computed together (``torch.func``). Where one group
+    has enough samples, an ordinary backward pass is as fast. Both give the same up to rounding.
     """
 
     model: DiffusionModel
@@ -110,16 +109,16 @@ class PerImage:
         self._scaled = self.settings.kind == "prediction_mean"
         in_a_group = 1 if self._scaled else self.settings.time_steps
         self._groups_at_once = max(1, (self.busy or _of(BUSY, self.model)) // in_a_group)
-        if self._bf16:  # torch.func cannot differentiate what autocast made of two types of numbers
+        if self._bf16:  # torch.func cannot differentiate through autocast's mixed types
             self._groups_at_once = 1
         self.images_at_once = 1 if self._scaled else self._groups_at_once
         self.model.network.eval()
 
     def gradients(self, images: Samples) -> Tensor:
-        """(m, P) in float32, on the model's device: of each of the m ``images`` at J time steps the gradient of the
-        mean over the time steps, parameters in the network's order. About ``images_at_once`` are well served.
+        """Return (m, P) in float32 on the model's device: each image's gradient of the mean over J time steps.
 
-        ``prediction_mean``: the mean over the time steps of each one's gradient, scaled to length 1.
+        Parameters are in the network's order. For ``prediction_mean``, the gradient of each time step is scaled to
+        length 1 before the mean is taken. It is fastest with about ``images_at_once`` images.
         """
         groups = images.one_by_one() if self._scaled else images
         per_image = len(groups) // max(1, len(images))
@@ -135,21 +134,21 @@ class PerImage:
             return len(places)
 
         pieces = in_smaller_batches(add, len(groups), self._groups_at_once)
-        if len(groups) >= self._groups_at_once:  # what fits these fits the next
+        if len(groups) >= self._groups_at_once:  # the next batches fit too
             self._groups_at_once = max(pieces)
         return total
 
     def _of_groups(self, groups: Samples) -> Tensor:
-        """(u, P) the gradient of each group's mean."""
+        """Return (u, P): the gradient of each group's mean."""
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bf16):
-            named = self._together(groups) if len(groups) > 1 else self._alone(groups)
+            named = self._of_several(groups) if len(groups) > 1 else self._of_one(groups)
         return torch.cat([gradient.flatten(1).float() for gradient in named], dim=1)
 
     @property
     def _bf16(self) -> bool:
         return self.settings.precision == "bf16" and self.model.device.type == "cuda"
 
-    def _together(self, groups: Samples) -> list[Tensor]:
+    def _of_several(self, groups: Samples) -> list[Tensor]:
         conditioned = None if groups.condition is None else 0
 
         def mean(
@@ -159,11 +158,11 @@ class PerImage:
 
         of_each = vmap(grad(mean), in_dims=(None, 0, 0, 0, conditioned))
         parameters = {f"network.{name}": parameter.detach() for name, parameter in self.parameters.items()}
-        # only what grad differentiates needs a graph; fused attention would be computed group by group
+        # grad builds the graph it needs; fused attention would be computed group by group
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
             return list(of_each(parameters, groups.x, groups.noise, groups.t, groups.condition).values())
 
-    def _alone(self, group: Samples) -> list[Tensor]:
+    def _of_one(self, group: Samples) -> list[Tensor]:
         x, noise, t = group.x[0], group.noise[0], group.t[0]
         condition = None if group.condition is None else group.condition[0]
         weights, mean = list(self.parameters.values()), _Mean(self.model, self.settings.kind)
@@ -185,13 +184,13 @@ def _of(by_device: Mapping[str, int], model: DiffusionModel) -> int:
 
 
 class _Mean(nn.Module):
-    """The mean of what is differentiated over the samples of one group, as a module, in which torch exchanges the
-    network's parameters."""
+    """The mean of the objective over the samples of one group, as a module, so that torch can replace the network's
+    parameters."""
 
     def __init__(self, model: DiffusionModel, kind: Kind) -> None:
         super().__init__()
         self.network = model.network
-        self.of = lambda batch, t, noise: measured(model, kind, batch, t, noise)
+        self.of = lambda batch, t, noise: objective(model, kind, batch, t, noise)
 
     def forward(self, x: Tensor, noise: Tensor, t: Tensor, condition: Tensor | None) -> Tensor:
         which = torch.arange(len(x))

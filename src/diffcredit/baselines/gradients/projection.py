@@ -1,4 +1,4 @@
-"""A random projection that is never stored: its signs are computed from their places when they are needed."""
+"""A random projection that is never stored: its signs are computed from their places."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
 
 WORD = 64  # signs from one hash word
-# Signs in memory at a time: what a CPU's cache holds, and what keeps a GPU busy. Changes rounding only.
+# Signs in memory at a time: as many as fit a CPU's cache, or keep a GPU busy. They change rounding only.
 SIGNS_AT_ONCE = {"cpu": 2**20, "cuda": 2**27}
 
 # SplitMix64 (Steele, Lea and Flood 2014), its 64-bit numbers in two's complement as torch has them
@@ -20,11 +20,11 @@ _GAMMA, _FIRST, _SECOND = (number - 2**64 for number in (0x9E3779B97F4A7C15, 0xB
 
 
 def check_dimensions(dimensions: int, parameters: int) -> None:
-    """Refuses a projection to more dimensions than there are."""
+    """Refuse a projection to more dimensions than there are parameters."""
     if dimensions > parameters:
         raise UserError(
-            f"dimensions: {dimensions}, but gradients have {parameters} entries, one for each parameter that is asked "
-            "for; fewer dimensions are accepted"
+            f"dimensions: {dimensions}, but gradients have {parameters} entries, one for each parameter; fewer "
+            "dimensions are accepted"
         )
 
 
@@ -35,10 +35,10 @@ def project(
     signs_at_once: int | None = None,
     on_part: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """G R / √k: rows (b, P) → (b, k) in float32, on the rows' device, for the k ``dimensions``.
+    """Return G R / √k: rows (b, P) projected to (b, k), in float32 on the rows' device; k = ``dimensions``.
 
-    R (P, k) has independent signs ±1 that follow from ``seed`` and their places, bit for bit on every device. Inner
-    products are kept on average (Johnson and Lindenstrauss 1984; Achlioptas 2003): E ⟨xR, yR⟩/k = ⟨x, y⟩ with variance
+    R (P, k) has independent signs ±1 derived from ``seed`` and their places, the same on every device. Inner products
+    are kept on average (Johnson and Lindenstrauss 1984; Achlioptas 2003): E ⟨xR, yR⟩/k = ⟨x, y⟩ with variance
     (‖x‖²‖y‖² + ⟨x, y⟩² − 2 Σ_p x_p² y_p²) / k. ``on_part(done, total)`` counts the parameters gone through.
     """
     rows, parameters = gradients.shape
@@ -58,7 +58,7 @@ def project(
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """Rᵀ (k, P), computed where it is asked for.
+    """Rᵀ (k, P), computed on demand.
 
     Each row is a SplitMix64 sequence of its own, whose seed is a number of the sequence of R's seed; bit i of its
     number b is the sign of parameter 64·b + i.
@@ -67,7 +67,7 @@ class Signs:
     seeds: Tensor
     """(k,) int64."""
     of_bytes: Tensor
-    """(256, 8): the signs of each byte's bits, the lowest first."""
+    """(256, 8): the signs of each byte's bits, lowest first."""
     bits: Tensor
     """(8,) uint8: 1, 2, …, 128."""
 
@@ -79,10 +79,10 @@ class Signs:
         return cls(seeds, of_bytes.float(), (2**places).to(torch.uint8))
 
     def block(self, first: int, blocks: int) -> Tensor:
-        """(k, 64·blocks) in float32, of the parameters from 64·first on."""
+        """Return (k, 64·blocks) in float32, for the parameters from 64·first on."""
         words = splitmix64(self.seeds[:, None], first, blocks)
-        octets = words.view(torch.uint8)  # eight a word, the lowest first on every machine that torch runs on
-        if octets.is_cuda:  # twelve times as quick there as the table, and four times as slow on a CPU
+        octets = words.view(torch.uint8)  # eight for each word, lowest first on every machine that torch runs on
+        if octets.is_cuda:  # there 12 times as fast as the table, on a CPU 4 times as slow
             signs = torch.where(octets[..., None] & self.bits != 0, 1.0, -1.0)
         else:
             signs = torch.nn.functional.embedding(octets.int(), self.of_bytes)
@@ -90,7 +90,7 @@ class Signs:
 
 
 def splitmix64(seed: Tensor, first: int, count: int) -> Tensor:
-    """The numbers first, …, first + count − 1 of SplitMix64 from each ``seed`` (…) int64, (…, count) int64."""
+    """Return (…, count) int64: the numbers first, …, first + count − 1 of SplitMix64 from each ``seed`` (…) int64."""
     places = torch.arange(first + 1, first + count + 1, device=seed.device)
     z = seed + places * _GAMMA
     z = (z ^ _shifted(z, 30)) * _FIRST
@@ -99,5 +99,5 @@ def splitmix64(seed: Tensor, first: int, count: int) -> Tensor:
 
 
 def _shifted(z: Tensor, by: int) -> Tensor:
-    """z >> by without torch's sign extension."""
+    """Return z >> by without torch's sign extension."""
     return (z >> by) & (2 ** (64 - by) - 1)

@@ -1,4 +1,4 @@
-"""The rows of Φ: each image's gradient, projected at random, kept on disk row by row."""
+"""The rows of Φ: each image's gradient, randomly projected, cached on disk row by row."""
 
 import dataclasses
 import os
@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diffcredit.baselines.gradients.journey import foreseen
+from diffcredit.baselines.base import Evidence
+from diffcredit.baselines.gradients.journey import predicted_on_path
 from diffcredit.baselines.gradients.per_image import PerImage, Samples, digests, noises, time_steps
 from diffcredit.baselines.gradients.projection import check_dimensions, project
 from diffcredit.baselines.gradients.settings import DIMENSIONS, GradientSettings
-from diffcredit.baselines.protocol import Evidence
 from diffcredit.baselines.queries import comparable_queries, query_captions, query_sampling
 from diffcredit.diffusion.model import DiffusionModel, Images
 from diffcredit.diffusion.settings import Sampling
@@ -28,10 +28,10 @@ from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint
 
 Rows = NDArray[np.float32]
 
-# Gradients that are projected together, for all of which the signs are made once, and the memory that they may take.
+# Gradients that are projected together, with signs computed once, and the memory they may take.
 TOGETHER = 256
 CPU_BYTES = 2**30
-GPU_SHARE = 4  # one part in so many of what is free
+GPU_SHARE = 4  # a quarter of the free memory
 
 
 def gradient_rows(
@@ -41,12 +41,12 @@ def gradient_rows(
     method: str,
     replicate: int = 0,
 ) -> Rows:
-    """(m, k), memory-mapped: row i is the projected gradient of training image i, or of generated image i, in the base
-    model, or in another ``replicate`` of it.
+    """Return (m, k), memory-mapped: row i is the projected gradient of training or generated image i.
 
-    A row follows from the model, the settings and its image (of a text model, with its caption or prompt), wherever the
-    image stands and however many are computed together. Rows are kept in the evidence's folder as they are made, and a
-    run that was cut off goes on from there; without a folder they are in a temporary file.
+    It is taken in the base model or in another ``replicate`` of it. A row depends only on the model, the settings, its
+    image and, for a text model, the caption or prompt: not on the order of the images or on how many are computed
+    together. Rows are cached in the evidence's folder as they are computed, and an interrupted run continues from
+    there. Without a folder they are in a temporary file.
     """
     if of == "training" and settings.kind == "journey_loss":
         settings = dataclasses.replace(settings, kind="loss")  # a training image has no journey
@@ -57,7 +57,7 @@ def gradient_rows(
         per_image = PerImage(model, settings)
         dimensions = settings.dimensions or min(DIMENSIONS, per_image.size)
         check_dimensions(dimensions, per_image.size)
-    settings = dataclasses.replace(settings, dimensions=dimensions)  # so that rows are the same whoever chose them
+    settings = dataclasses.replace(settings, dimensions=dimensions)  # so that chosen and default dimensions share rows
     subjects = Subjects.of_training(evidence) if of == "training" else Subjects.of_queries(evidence, settings, method)
     identity = fingerprint(
         ["rows", model.fingerprint, list(per_image.parameters), dataclasses.asdict(settings), subjects.identity(model)]
@@ -65,19 +65,19 @@ def gradient_rows(
     with _place(evidence.folder, f"gradients-{identity[:16]}") as folder, located(method):
         kept = Kept.open(folder, len(subjects.images), dimensions)
         missing = kept.missing()
-        told = len(subjects.images) - len(missing)
+        done = len(subjects.images) - len(missing)
 
         def on_image() -> None:
-            nonlocal told
-            told += 1
-            evidence.progress(f"{method}: gradients of {of} images", told, len(subjects.images))
+            nonlocal done
+            done += 1
+            evidence.progress(f"{method}: gradients of {of} images", done, len(subjects.images))
 
         def on_projected(images: int) -> None:
             evidence.progress(f"{method}: projecting gradients of {of} images", images, len(subjects.images))
 
         for places in _chunks(missing, per_image):
             gradients = _gradients(per_image, subjects, places, on_image)
-            on_part = _together(on_projected, told - len(places), len(places))
+            on_part = _in_images(on_projected, done - len(places), len(places))
             rows = project(gradients, dimensions, settings.seed, on_part=on_part).cpu().numpy()
             if not np.isfinite(rows).all():
                 worst = places[int(np.argmin(np.isfinite(rows).all(axis=1)))]
@@ -88,8 +88,10 @@ def gradient_rows(
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """The images whose gradients are taken, and what goes with them: the texts that condition them, their names, and
-    for a journey the model that they were sampled from, the base model whosever gradients are taken, and how."""
+    """The images whose gradients are taken, with their captions and names.
+
+    ``journey`` is the base model, from which generated images were sampled, and how.
+    """
 
     images: Images
     captions: tuple[str, ...] | None
@@ -109,7 +111,7 @@ class Subjects:
         return cls(images, query_captions(evidence, base, method), None, digests(images), journey)
 
     def identity(self, model: DiffusionModel) -> list[object]:
-        """What tells these from others, in the rows of ``model``."""
+        """Return what identifies these images in the rows of ``model``."""
         journey = None
         if self.journey is not None:
             base, sampling = self.journey
@@ -123,25 +125,25 @@ class Subjects:
 
 
 def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], on_image: Callable[[], None]) -> Tensor:
-    """(b, P) of the images at ``places``."""
+    """Return (b, P): the gradients of the images at ``places``."""
     model, settings = per_image.model, per_image.settings
     t = time_steps(model, settings.time_steps)
     captions = None if subjects.captions is None else [subjects.captions[place] for place in places]
     encoded = model.encode(subjects.images[places], captions, mirrored=False)
     shape = tuple(encoded.x.shape[1:])
     if shape != (accepted := getattr(model, "shape", shape)):
-        raise UserError(f"images that the model sees as {shape}; accepted: {accepted}")
+        raise UserError(f"images of encoded shape {shape}; accepted: {accepted}")
     if subjects.journey is None:
         x = encoded.x[:, None].expand(-1, len(t), *shape)
     else:
         base, sampling = subjects.journey
-        x = foreseen(base, [sampling.seeds[place] for place in places], sampling, t)
+        x = predicted_on_path(base, [sampling.seeds[place] for place in places], sampling, t)
     found = torch.empty(len(places), per_image.size, device=model.device)
     for first in range(0, len(places), per_image.images_at_once):
         cut = slice(first, first + per_image.images_at_once)
         noise = noises([subjects.digests[place] for place in places[cut]], len(t), shape, settings.seed)
         if model.device.type == "cuda":
-            noise = noise.pin_memory()  # so that the next image's noise is drawn while the GPU works
+            noise = noise.pin_memory()  # so that the next noise is drawn while the GPU works
         noise = noise.to(model.device, encoded.x.dtype, non_blocking=True)
         condition = None if encoded.condition is None else encoded.condition[cut]
         found[cut] = per_image.gradients(Samples(x[cut], noise, t.expand(len(noise), -1), condition))
@@ -150,13 +152,13 @@ def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], o
     return found
 
 
-def _together(tell: Callable[[int], None], before: int, images: int) -> Callable[[int, int], None]:
-    """Tells the parts done of ``images`` that are worked on together, after ``before`` others, in images."""
-    return lambda done, parts: tell(before + images * done // parts)
+def _in_images(report: Callable[[int], None], before: int, images: int) -> Callable[[int, int], None]:
+    """Return a function that reports done parts as a number of images, after ``before`` others."""
+    return lambda done, parts: report(before + images * done // parts)
 
 
 def _chunks(places: NDArray[np.int64], per_image: PerImage) -> Iterator[list[int]]:
-    """The places, as many at a time as are projected together."""
+    """Yield the places, as many at a time as are projected together."""
     device = per_image.model.device
     memory = torch.cuda.mem_get_info(device)[0] // GPU_SHARE if device.type == "cuda" else CPU_BYTES
     size = max(1, min(TOGETHER, memory // (4 * per_image.size)))
@@ -168,8 +170,8 @@ def _chunks(places: NDArray[np.int64], per_image: PerImage) -> Iterator[list[int
 class Kept:
     """A folder with ``rows.npy`` (m, k) in float32 and ``done.npy`` (m,), 1 for each row that is there.
 
-    A row is marked only after it was written, so that a process killed at any moment leaves no row that is half one;
-    and the folder appears whole, so that several processes may fill it, each with the same numbers.
+    A row is marked only after it was written, so that a process killed at any moment leaves no incomplete row. The
+    folder appears complete, so that several processes may fill it, each with the same numbers.
     """
 
     rows: np.memmap
@@ -196,15 +198,15 @@ class Kept:
         except (OSError, EOFError, ValueError):
             fits = False
         if not fits:
-            raise UserError(f"{folder}: damaged; remove it, and its gradients are computed anew")
+            raise UserError(f"{folder}: damaged; remove it to have its gradients computed again")
         return cls(mapped, done, file)
 
     def missing(self) -> NDArray[np.int64]:
         return np.flatnonzero(self.done == 0)
 
     def write(self, places: Sequence[int], rows: Rows) -> None:
-        """Keeps the rows (b, k) of the ``places`` (b,)."""
-        # not through the map: a full disk is then an error, not the end of the process
+        """Write the rows (b, k) of the ``places`` (b,)."""
+        # not through the memory map, where a full disk would kill the process
         with self.file.open("r+b") as file:
             for place, row in zip(places, rows, strict=True):
                 file.seek(self.rows.offset + place * row.nbytes)
@@ -217,7 +219,7 @@ class Kept:
 
 @contextmanager
 def _place(folder: Path | None, name: str) -> Generator[Path]:
-    """``name`` in the folder, or in a temporary one, whose files last as long as they are mapped."""
+    """Yield ``name`` in the folder, or in a temporary one, whose files exist as long as they are mapped."""
     if folder is not None:
         yield folder / name
     else:

@@ -1,6 +1,6 @@
-"""Where contributions come from: one file a source, each a class whose fields are its options.
+"""Sources of contributions: one file each, with a class whose fields are its options.
 
-``SOURCES`` maps the name in a study file to the class; a plug-in ``package.module:Class`` is as good.
+``SOURCES`` maps the name in a study file to the class. A plug-in ``package.module:Class`` works as well.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from diffcredit.util.sanitize import shortened
 __all__ = ["AUTO", "SOURCES", "Record", "Source", "detect", "source_named", "source_options"]
 
 AUTO = "auto"
-"""The name that stands for the source of what lies at the path."""
+"""The name for: choose the source by what is at the path."""
 
 SOURCES = {
     "folders": "diffcredit.contributions.sources.folders:Folders",
@@ -33,7 +33,7 @@ METADATA = ("metadata.jsonl", "metadata.csv")
 
 
 def detect(path: Path) -> str:
-    """The name of the source that reads what lies at ``path``."""
+    """Return the name of the source that reads what is at ``path``."""
     if path.is_dir():
         return "imagefolder" if any((path / name).is_file() for name in METADATA) else "folders"
     if path.name in METADATA:
@@ -44,12 +44,12 @@ def detect(path: Path) -> str:
 
 
 def source_named(name: str) -> Source:
-    """The source of that name, with the options it has by default."""
+    """Return the source of that name with its default options."""
     return _class(name)()
 
 
 def source_options(name: str) -> list[str]:
-    """The options of the source of that name; ``auto`` takes none."""
+    """Return the options of the source of that name; ``auto`` takes none."""
     return [] if name == AUTO else [field.name for field in dataclasses.fields(_class(name))]
 
 

@@ -1,9 +1,9 @@
-"""ArtBench-10, whose artists are the contributors.
+"""ArtBench-10; its artists are the contributors.
 
-Read as its authors distribute it (https://github.com/liaopeiyuan/artbench): the 256 × 256 images in
-``artbench-10-imagefolder-split/SPLIT/STYLE/NAME`` or, without split, ``artbench-10-imagefolder/STYLE/NAME``, and
-the metadata ``ArtBench-10.csv`` beside that folder or in it. Of the metadata's columns ``name`` (the file's),
-``artist``, ``label`` (the style) and ``split`` (train or test) are relied on. Files and rows meet by name.
+It is read as its authors distribute it (https://github.com/liaopeiyuan/artbench): the 256 × 256 images in
+``artbench-10-imagefolder-split/SPLIT/STYLE/NAME`` or, without split, ``artbench-10-imagefolder/STYLE/NAME``, and the
+metadata ``ArtBench-10.csv`` beside that folder or in it. Four columns of the metadata are used: ``name`` (the file's),
+``artist``, ``label`` (the style) and ``split`` (train or test). Files and rows are matched by name.
 """
 
 from dataclasses import dataclass
@@ -23,14 +23,16 @@ SPLITS = ("train", "test")
 
 @dataclass(frozen=True)
 class ArtBench:
-    """The paintings of one style by their artists; by default the style of the published study."""
+    """The paintings of one style; by default the style of the published study."""
 
     style: str = "post_impressionism"
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """The training images by their artists, and the test images, held out. ``path`` is the folder of the
-        images or the one above; ``contributor`` only says whether artists are named at all. Every image of
-        the style must have a row, and every row of the style its image."""
+        """Return the training images by their artists, and the test images as held out.
+
+        ``path`` is the folder of the images or the one above. Every image of the style must have a row, and every row
+        of the style its image. Artists are named unless ``contributor`` is None.
+        """
         images = _images(existing(path))
         metadata = _metadata(images)
         table = [(f"{metadata}:{line}", row) for line, row in rows(metadata)]
@@ -51,7 +53,7 @@ class ArtBench:
             identity = f"{part}/{self.style}/{name}"
             place = identity if split else f"{self.style}/{name}"
             if place in seen:
-                raise UserError(f"{where}: {place} stands in an earlier line already; one row an image is accepted")
+                raise UserError(f"{where}: {place} is in an earlier line already; one row for each image is accepted")
             if place not in files:
                 raise UserError(f"{where}: {place} does not exist in {images} (hidden files are not read)")
             check_inside(files[place], images)
@@ -67,7 +69,7 @@ class ArtBench:
 
 
 def _images(path: Path) -> Path:
-    """The folder of the images: ``path`` itself, or one of the two that the archives unpack to."""
+    """Return the folder of the images: ``path`` itself, or one of the two that the archives unpack to."""
     return next((path / name for name in (SPLIT, WHOLE) if (path / name).is_dir()), path)
 
 
@@ -76,4 +78,4 @@ def _metadata(images: Path) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise UserError(f"{places[0]}: does not exist, nor does {places[1]}; the artists stand there")
+    raise UserError(f"{places[0]}: does not exist, nor does {places[1]}; it lists the artists")

@@ -1,8 +1,8 @@
-"""CelebA-HQ, whose identities stand for the people who gave their pictures.
+"""CelebA-HQ; its identities are the contributors.
 
-Read as CelebAMask-HQ distributes it (https://github.com/switchablenorms/CelebAMask-HQ): ``CelebA-HQ-img/0.jpg``
-and so on, and ``CelebA-HQ-to-CelebA-mapping.txt`` (``idx orig_idx orig_file``, a header first). Who is on an
-image CelebA itself tells: ``identity_CelebA.txt`` (``000001.jpg 2880``), here or in the folder above.
+It is read as CelebAMask-HQ distributes it (https://github.com/switchablenorms/CelebAMask-HQ): ``CelebA-HQ-img/0.jpg``
+and so on, and ``CelebA-HQ-to-CelebA-mapping.txt`` (``idx orig_idx orig_file``, a header first). The identities come
+with CelebA itself: ``identity_CelebA.txt`` (``000001.jpg 2880``), here or in the folder above.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,14 @@ HEADER = ["idx", "orig_idx", "orig_file"]
 
 @dataclass(frozen=True)
 class CelebAHQ:
-    """Portraits by identity. The published study says ``at_least: 15`` and ``draw: 50`` beside this source."""
+    """Portraits by identity. The published study uses ``at_least: 15`` and ``draw: 50`` with this source."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """The images by the numbers of their identities. ``path`` is the folder or the one above; every image
-        must be in the mapping and have an identity, and every row of the mapping its image."""
+        """Return the images by the numbers of their identities.
+
+        ``path`` is the folder or the one above. Every image must be in the mapping and have an identity, and every row
+        of the mapping must have its image.
+        """
         folder = folder_with(existing(path), FOLDER, IMAGES)
         originals = _originals(folder / MAPPING)
         identities = {} if contributor is None else _identities(folder)
@@ -48,25 +51,25 @@ class CelebAHQ:
                 giver = identities[original]
             records.append(Record(name, giver, partial(open_image, file)))
         if originals:
-            raise UserError(f"{images / min(originals)}: does not exist, but stands in {MAPPING}")
+            raise UserError(f"{images / min(originals)}: does not exist, but is listed in {MAPPING}")
         return records
 
 
 def _originals(mapping: Path) -> dict[str, str]:
-    """CelebA's file by that of CelebA-HQ, ``"0.jpg": "119613.jpg"``."""
+    """Return the name of CelebA's file by that of CelebA-HQ, ``"0.jpg": "119613.jpg"``."""
     originals: dict[str, str] = {}
     for line, row in words(mapping, len(HEADER)):
         if row == HEADER:
             continue
         name = f"{row[0]}.jpg"
         if name in originals:
-            raise UserError(f"{mapping}:{line}: {row[0]} stands in an earlier line already")
+            raise UserError(f"{mapping}:{line}: {row[0]} is in an earlier line already")
         originals[name] = row[2]
     return originals
 
 
 def _identities(folder: Path) -> dict[str, str]:
-    """The identity of each of CelebA's files."""
+    """Return the identity on each of CelebA's files."""
     places = [folder / IDENTITIES, folder.parent / IDENTITIES]
     table = next((place for place in places if place.is_file()), None)
     if table is None:
@@ -74,6 +77,6 @@ def _identities(folder: Path) -> dict[str, str]:
     identities: dict[str, str] = {}
     for line, (name, identity) in words(table, 2):
         if name in identities:
-            raise UserError(f"{table}:{line}: {name} stands in an earlier line already")
+            raise UserError(f"{table}:{line}: {name} is in an earlier line already")
         identities[name] = contributor_name(identity, f"{table}:{line}")
     return identities

@@ -1,8 +1,8 @@
-"""CIFAR-100, whose classes stand for the labelers who gave them.
+"""CIFAR-100; each class stands for a labeler who contributed it.
 
-Read as its owners distribute it (https://www.cs.toronto.edu/~kriz/cifar.html, "binary version"):
+It is read as its owners distribute it (https://www.cs.toronto.edu/~kriz/cifar.html, "binary version"):
 ``cifar-100-binary/`` with ``train.bin``, ``test.bin``, ``coarse_label_names.txt`` and ``fine_label_names.txt``.
-A record is a byte of the superclass, a byte of the class, and 3072 bytes: 32 × 32 red, then green, then blue.
+A record is one byte for the superclass, one for the class, and 3072 bytes: 32 × 32 red, then green, then blue.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,13 @@ class Cifar100:
     """The classes of some superclasses; by default the four of the published study, 20 labelers."""
 
     superclasses: tuple[str, ...] = ("large carnivores", "flowers", "household electrical devices", "vehicles 1")
-    """Their names, with spaces or with the files' underscores."""
+    """Their names, with spaces or underscores."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """The training images by their classes, and the test images of the same classes, held out. ``path`` is
-        the folder or the one above; ``contributor`` only says whether classes are named at all."""
+        """Return the training images by their classes, and the test images of the same classes as held out.
+
+        ``path`` is the folder or the one above. Classes are named unless ``contributor`` is None.
+        """
         folder = _folder(existing(path))
         coarse, fine = (_label_names(folder / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
         wanted = [_label(name, coarse, folder) for name in self.superclasses]
@@ -74,7 +76,7 @@ def _label(name: str, known: Sequence[str], folder: Path) -> int:
 
 
 def _read(file: Path, coarse: int, fine: int) -> NDArray[np.uint8]:
-    """(m, 3074) uint8, a record a row."""
+    """Return (m, 3074) uint8, one record a row."""
     if not file.is_file():
         raise UserError(f"{file}: does not exist")
     size = file.stat().st_size

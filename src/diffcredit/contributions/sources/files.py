@@ -1,4 +1,4 @@
-"""The files of a folder, never outside it and never in the file system's order."""
+"""The files of a folder: never outside it, and never in the file system's order."""
 
 import os
 import unicodedata
@@ -10,7 +10,7 @@ from diffcredit.errors import UserError
 
 
 def existing(path: Path | None) -> Path:
-    """``path``, once it is sure that there is one and that something lies there."""
+    """Return ``path``; refuse one that is missing or does not exist."""
     if path is None:
         raise UserError("path: missing; the source reads a path (only openmoji is bundled)")
     if not path.exists():
@@ -19,7 +19,7 @@ def existing(path: Path | None) -> Path:
 
 
 def folder_with(path: Path, child: str, content: str) -> Path:
-    """The folder that holds ``content``: ``path`` itself or its subfolder ``child``, as an archive unpacks."""
+    """Return the folder that has ``content``: ``path`` or, as archives unpack, its subfolder ``child``."""
     for folder in (path, path / child):
         if (folder / content).exists():
             return folder
@@ -27,8 +27,10 @@ def folder_with(path: Path, child: str, content: str) -> Path:
 
 
 def files_below(root: Path) -> dict[str, Path]:
-    """Every file at any depth by its relative, NFC-normalised posix path; hidden files and folders are passed
-    over. A linked folder stops the walk: it leads outside, or gives the same images twice."""
+    """Return every file at any depth by its relative, NFC-normalised posix path.
+
+    Hidden files and folders are ignored. A linked folder is refused: it leads outside, or gives the same images twice.
+    """
     if not root.is_dir():
         raise UserError(f"{root}: not a folder")
     found: dict[str, Path] = {}
@@ -53,7 +55,7 @@ def is_image(path: Path) -> bool:
 
 
 def check_inside(path: Path, root: Path) -> None:
-    """``path`` came from ``files_below(root)``, so only the file itself may be a link."""
+    """Refuse a file of ``files_below(root)`` that is a link out of ``root``. Its folders are no links."""
     if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
         raise UserError(f"{path}: a link that leads out of {root}; files inside it are accepted")
 

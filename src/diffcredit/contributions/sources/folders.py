@@ -1,4 +1,4 @@
-"""A folder per contributor, images at any depth below it."""
+"""A folder for each contributor, with images at any depth below it."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,13 +13,13 @@ from diffcredit.errors import UserError
 
 @dataclass(frozen=True)
 class Folders:
-    """A folder per contributor."""
+    """A folder for each contributor."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """The images below ``path``, each its top folder's; with ``contributor`` None simply all images.
+        """Return the images below ``path``; the top folder is the contributor unless ``contributor`` is None.
 
-        Hidden files and files without an image's ending are passed over; a contributor's folder without any image
-        is an error, for it would leave somebody out in silence.
+        Hidden files and files without an image's ending are ignored. A contributor's folder without any image is an
+        error: somebody would be left out silently.
         """
         path = existing(path)
         records = []

@@ -1,8 +1,8 @@
 """A dataset of Hugging Face's ``datasets`` package, from disk or from the hub.
 
-Images are taken from the dataset undecoded, and opened as any other image is: its size checked before its
-pixels, in accepted formats alone. An image that the dataset only points to must lie among the dataset's own
-files. The package, from its version 4 on, runs no code that comes with a dataset.
+Images are taken from the dataset undecoded and opened like any other image: in accepted formats only, and with the size
+checked before the pixels. An image that the dataset only points to must be among the dataset's own files. From its
+version 4 on, the package runs no code that comes with a dataset.
 """
 
 import re
@@ -29,17 +29,19 @@ class HuggingFace:
     dataset: str | None = None
     """``user/name`` on the hub, instead of a path."""
     split: str = "train"
-    """Which of the splits, where there are several."""
+    """The split, where there are several."""
     revision: str | None = None
-    """A commit, branch or tag of the hub's; its newest by default."""
+    """A commit, branch or tag on the hub; by default the newest."""
     image: str = "image"
     """The column of the images."""
     caption: str | None = None
     """The column of the captions."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """One record a row. The column ``contributor`` holds texts, integers or class labels, which give their
-        names. A row's number is its identity."""
+        """Return one record for each row; the row's number is its identity.
+
+        The column ``contributor`` has texts, integers or class labels, whose names are used.
+        """
         package = _package()
         if (path is None) == (self.dataset is None):
             raise UserError("path and dataset: one of them is accepted, a folder or the hub's user/name")
@@ -66,7 +68,7 @@ class HuggingFace:
     def _from_disk(self, package: ModuleType, path: Path) -> Any:
         try:
             found = package.load_from_disk(str(path))
-        except Exception as error:  # what reads a stranger's files may raise anything
+        except Exception as error:  # reading a stranger's files may raise anything
             raise UserError(f"{path}: not a dataset that save_to_disk wrote ({_reason(error)})") from error
         if not isinstance(found, package.DatasetDict):
             return found
@@ -75,11 +77,11 @@ class HuggingFace:
         return found[self.split]
 
     def _from_hub(self, package: ModuleType, name: str) -> Any:
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):  # anything else might be a file here
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):  # anything else might be a local file
             raise UserError(f"dataset: {name!r}; user/name of a dataset on the hub is accepted")
         try:
             return package.load_dataset(name, split=self.split, revision=self.revision)
-        except Exception as error:  # networks, permissions, splits, formats: each has errors of its own
+        except Exception as error:  # networks, permissions, splits, formats: each has its own errors
             raise UserError(f"dataset: {name!r} cannot be loaded from the hub ({_reason(error)})") from error
 
 
@@ -96,7 +98,7 @@ def _reason(error: Exception) -> str:
 
 
 def _caches(package: ModuleType, name: str) -> list[Path]:
-    """Where the package keeps a hub's dataset: the files as they are, and the archives it unpacked."""
+    """Return where the package caches a dataset of the hub: its files, and the archives it unpacked."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return [
@@ -112,7 +114,7 @@ def _feature(dataset: Any, column: str, where: str) -> Any:
 
 
 def _values(package: ModuleType, dataset: Any, column: str | None, where: str) -> list[Any]:
-    """What stands in a column of texts, integers or class labels, row by row."""
+    """Return a column of texts, integers or class labels, row by row."""
     if column is None:
         return []
     feature = _feature(dataset, column, where)

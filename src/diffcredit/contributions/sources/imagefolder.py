@@ -1,7 +1,7 @@
 """Hugging Face's ``imagefolder`` layout: images with a ``metadata.jsonl`` or ``metadata.csv`` beside them.
 
-Each row names its image (``file_name``, relative to the metadata file), its contributor (a column of the
-user's choice) and perhaps a caption.
+Each row names its image (``file_name``, relative to the metadata file), its contributor (in a column of the user's
+choice) and possibly a caption.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.sanitize import shortened
 
 TEXT = "text"
-"""The column where captions usually stand; the only one that may be missing."""
+"""The usual column of captions; the only one that may be missing."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class ImageFolder:
     """The column of the captions."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """One record a row of the metadata at ``path``, which is the folder or its metadata file.
+        """Return one record for each row of the metadata at ``path``, the folder or its metadata file.
 
-        Every row's image must lie in the folder, and every image in the folder must have a row.
+        Every row's image must be in the folder, and every image in the folder must have a row.
         """
         metadata = _metadata_file(existing(path))
         folder = metadata.parent
@@ -41,7 +41,7 @@ class ImageFolder:
             where = f"{metadata}:{line}"
             name = path_within(row, "file_name", where)
             if name in lines:
-                raise UserError(f"{where}: {name} stands in line {lines[name]} already; one row an image is accepted")
+                raise UserError(f"{where}: {name} is in line {lines[name]} already; one row for each image is accepted")
             if name not in files:
                 raise UserError(f"{where}: {shortened(name)} does not exist in {folder} (hidden files are not read)")
             check_inside(files[name], folder)
@@ -71,5 +71,5 @@ def _metadata_file(path: Path) -> Path:
     if not there:
         raise UserError(f"{path}: no {' or '.join(METADATA)} there")
     if len(there) > 1:
-        raise UserError(f"{path}: holds both {' and '.join(METADATA)}; one is accepted")
+        raise UserError(f"{path}: has both {' and '.join(METADATA)}; one is accepted")
     return there[0]

@@ -1,4 +1,4 @@
-"""NumPy arrays: ``images`` and, row by row, their contributors, captions and who is held out."""
+"""NumPy arrays: ``images`` and, row by row, their contributors, captions and whether they are held out."""
 
 import math
 import zipfile
@@ -19,9 +19,9 @@ from diffcredit.contributions.sources.tables import listed
 from diffcredit.errors import UserError
 
 MOST_BYTES = 2**35
-"""Of all arrays that are read, unpacked."""
+"""The largest size of all arrays that are read, unpacked."""
 FREE_BYTES, MOST_TIMES = 2**30, 100
-"""What may be unpacked from a file of any size; and beyond that, so many times its size: no images pack better."""
+"""A file of any size may unpack to ``FREE_BYTES``, beyond that to ``MOST_TIMES`` its size: no images pack better."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,14 @@ class Npz:
     caption: str | None = None
     """The array of m captions."""
     heldout: str | None = None
-    """The array of m integers or booleans that are not zero where an image is held out."""
+    """The array of m integers or booleans, not zero where an image is held out."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """One record a row of ``images``, (m, h, w), (m, h, w, 1) or (m, h, w, 3) uint8; the array named
-        ``contributor`` holds m texts or integers. A row's number is its identity."""
+        """Return one record for each row of ``images``; the row's number is its identity.
+
+        ``images`` is uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3). The array named ``contributor`` has m texts or
+        integers.
+        """
         path = existing(path)
         wanted = {"images", contributor, self.caption, self.heldout} - {None}
         arrays = _read(path, sorted(str(name) for name in wanted))
@@ -58,7 +61,7 @@ class Npz:
         ]
         captions = column(self.caption, "U", "texts")
         out = column(self.heldout, "biu", "integers or booleans")
-        # a fixed width: names sort as numbers do, and more rows do not rename the earlier ones
+        # of fixed width: names sort like numbers, and more rows do not rename earlier ones
         return [
             Record(f"{row:08d}", giver, partial(Image.fromarray, image), caption, bool(kept_out))
             for row, (image, giver, caption, kept_out) in enumerate(zip(images, givers, captions, out, strict=True))
@@ -83,8 +86,10 @@ def _read(path: Path, wanted: list[str]) -> dict[str, NDArray[Any]]:
 
 
 def _check_size(path: Path, wanted: list[str]) -> None:
-    """Refuses arrays that would fill the memory, by what the archive and the arrays' headers say of their sizes:
-    whatever else the archive holds is never unpacked."""
+    """Refuse arrays that would fill the memory, by the sizes in the archive and in the arrays' headers.
+
+    Whatever else the archive contains is never unpacked.
+    """
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         members = [archive.getinfo(name if name in names else f"{name}.npy") for name in wanted]
@@ -97,12 +102,12 @@ def _check_size(path: Path, wanted: list[str]) -> None:
         for member in members:
             with archive.open(member) as file:
                 shape, dtype = _header(file)
-            if (told := math.prod(shape) * dtype.itemsize) > member.file_size:
-                raise UserError(f"{path}: {member.filename} tells of {told:,} bytes, and has {member.file_size:,}")
+            if (stated := math.prod(shape) * dtype.itemsize) > member.file_size:
+                raise UserError(f"{path}: {member.filename} states {stated:,} bytes but has {member.file_size:,}")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and type of the array that an open .npy holds."""
+    """Return the shape and type of the array in an open .npy."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)

@@ -13,11 +13,10 @@ BUNDLED = Path(__file__).parent.parent / "openmoji"
 
 @dataclass(frozen=True)
 class OpenMoji:
-    """Emoji and their designers; there is nothing to download."""
+    """Emoji by their designers; nothing needs to be downloaded."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """The emoji of ``images`` by their designers, and those of ``heldout``, which stay out of training
-        whoever joins the game."""
+        """Return the emoji of ``images`` by their designers, and those of ``heldout`` as held out."""
         if path is not None:
             raise UserError(f"path: {path}; the source openmoji is bundled and takes no path")
         kept_out = Folders()(BUNDLED / "heldout", None)

@@ -1,4 +1,4 @@
-"""What a source tells about one image before it is decoded."""
+"""The protocol of a source, and the record it returns for each image."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from PIL import Image
 
 @dataclass(frozen=True)
 class Record:
+    """One image before it is decoded."""
+
     name: str
     """The image's identity within its source: unique, the same on every machine."""
     contributor: str | None
@@ -22,11 +24,11 @@ class Record:
 
 
 class Source(Protocol):
-    """A way to find contributions; its fields, if it has any, are its options in a study file.
+    """A way to read contributions. Its fields, if it has any, are its options in a study file.
 
-    ``path`` is the study file's, None when it names none; the source says what it needs. ``contributor`` names
-    the column or array that holds the contributors; None means that nobody needs to be named (held-out images).
-    The records may come in any order.
+    Called with the study file's ``path``, None where it names none; a source that needs one refuses None.
+    ``contributor`` names the column or array of the contributors; None means that nobody needs to be named, as for
+    held-out images. The records may come in any order.
     """
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]: ...

@@ -1,4 +1,4 @@
-"""Tables that stand beside images: CSV and JSON lines, read row by row, every error with its line."""
+"""Tables beside images, CSV and JSON lines, read row by row. Every error names its line."""
 
 import csv
 import json
@@ -16,17 +16,17 @@ Row = Mapping[str, Any]
 
 LARGEST_TABLE = 2**30  # bytes
 LONGEST_LINE = 1_000_000  # characters
-MOST_NAMES = 20  # that a message lists
+MOST_NAMES = 20  # listed in a message
 
 
 def rows(table: Path) -> Iterator[tuple[int, Row]]:
-    """The rows of a ``.jsonl`` or ``.csv`` file with their line numbers, from 1."""
+    """Yield the rows of a ``.jsonl`` or ``.csv`` file with their line numbers, from 1."""
     with _readable(table):
         yield from _json_rows(table) if table.suffix == ".jsonl" else _csv_rows(table)
 
 
 def words(table: Path, count: int) -> Iterator[tuple[int, list[str]]]:
-    """The lines of ``count`` words each, with their numbers from 1; blank lines are passed over."""
+    """Yield the lines, of ``count`` words each, with their numbers from 1; blank lines are skipped."""
     with _readable(table), table.open(encoding="utf-8-sig") as file:
         for line, text in enumerate(_lines(file, table), 1):
             if found := text.split():
@@ -42,7 +42,7 @@ def value(row: Row, column: str, where: str) -> Any:
 
 
 def path_within(row: Row, column: str, where: str) -> str:
-    """The NFC-normalised posix path in ``column``, which must not lead out of the folder it starts from."""
+    """Return the NFC-normalised posix path in ``column``, which must not lead out of its folder."""
     given = value(row, column, where)
     if not isinstance(given, str) or not given.strip():
         raise UserError(f"{where}: {column} {shortened(given)}; the image's path within the folder is accepted")
@@ -54,7 +54,7 @@ def path_within(row: Row, column: str, where: str) -> str:
 
 
 def contributor_of(given: Any, column: str, image: str, where: str) -> str:
-    """The contributor that a table's value names, a text or an integer."""
+    """Return the contributor that a table's value names, a text or an integer."""
     if given is None or (isinstance(given, str) and not given.strip()):
         raise UserError(f"{where}: {image} is an image without contributor: {column!r} is empty")
     if isinstance(given, bool) or not isinstance(given, str | int):
@@ -68,13 +68,13 @@ def caption_of(given: Any, column: str, where: str) -> str:
     caption = given or ""
     try:
         caption.encode()
-    except UnicodeEncodeError:  # JSON can name halves of characters
+    except UnicodeEncodeError:  # JSON can contain lone surrogates
         raise UserError(f"{where}: {column} {shortened(caption)} is not valid Unicode") from None
     return caption
 
 
 def listed(names: Iterable[object]) -> str:
-    """The names of columns or arrays that are there, as many as fit into a message."""
+    """Return the names of columns or arrays that are there, as many as fit into a message."""
     shown = [str(name)[:LONGEST_VALUE] for name in names]
     more = f" and {len(shown) - MOST_NAMES:,} more" if len(shown) > MOST_NAMES else ""
     return (", ".join(shown[:MOST_NAMES]) or "none") + more
@@ -93,7 +93,7 @@ def _readable(table: Path) -> Generator[None]:
 
 
 def _lines(file: TextIO, table: Path) -> Iterator[str]:
-    """The lines, none of which is read where it is too long."""
+    """Yield the lines; refuse one that is too long before reading all of it."""
     line = 0
     while text := file.readline(LONGEST_LINE + 1):
         line += 1
@@ -109,7 +109,7 @@ def _json_rows(table: Path) -> Iterator[tuple[int, Row]]:
                 continue
             try:
                 row = json.loads(text)
-            except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
+            except (ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
                 raise UserError(f"{table}:{line}: not valid JSON: {error}") from None
             if not isinstance(row, dict):
                 raise UserError(f"{table}:{line}: {type(row).__name__}; a JSON object a line is accepted")
@@ -122,7 +122,7 @@ def _csv_rows(table: Path) -> Iterator[tuple[int, Row]]:
         try:
             columns = next(reader, [])
             if len(set(columns)) != len(columns):
-                raise UserError(f"{table}:1: a column stands twice; the columns are: {listed(columns)}")
+                raise UserError(f"{table}:1: a column is there twice; the columns are: {listed(columns)}")
             for values in reader:
                 if not values:
                     continue

@@ -82,8 +82,10 @@ class RayWorker(Worker):
 
 
 class RayPayload:
-    """What the workers of one run build their evaluator from; ``seen``: paths that show whether a node shares the
-    driver's files."""
+    """The description from which the workers of one run build their evaluator.
+
+    ``seen``: paths that show whether a node shares the driver's files.
+    """
 
     def __init__(self, factory: str, files: WorkerFiles | None, seen: list[str]) -> None:
         self.factory, self.seen = factory, seen
@@ -114,7 +116,7 @@ class HasWorkerFiles(Protocol):
 
 @contextmanager
 def ray_payload(factory: EvaluatorFactory) -> Generator[RayPayload]:
-    """What workers build from ``factory``, whose owner may name files (:class:`HasWorkerFiles`)."""
+    """Return what workers build from ``factory``, whose owner may name files (:class:`HasWorkerFiles`)."""
     text, owner = factory_text(factory), owner_of(factory)
     if not isinstance(owner, HasWorkerFiles):
         yield RayPayload(text, None, [])

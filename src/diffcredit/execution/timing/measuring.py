@@ -14,9 +14,10 @@ from diffcredit.errors import DiffcreditError
 from diffcredit.execution.timing.growth import extrapolate
 from diffcredit.execution.timing.stand_ins import StandInExtractors, random_features, random_images
 from diffcredit.features import FeaturesOption
-from diffcredit.features.protocol import option_key
-from diffcredit.properties.measuring import Observation, measure_all, needs_features, needs_model
-from diffcredit.properties.protocol import Context, State
+from diffcredit.features.base import option_key
+from diffcredit.properties import Property, as_property
+from diffcredit.properties.base import Context, State, needs_features, needs_fitting, needs_model
+from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.sanitize import last_line
 
@@ -47,7 +48,7 @@ def time_measuring(
     """
     features: dict[str, float] = {}
     seconds, left_out = 0.0, {}
-    for prop in properties:
+    for prop in map(as_property, properties):
         try:
             if needs_features(prop) and (key := option_key(prop.features)) not in features:
                 features[key] = _seconds_of_extracting(prop.features, images, context)
@@ -65,11 +66,11 @@ def _seconds_of_extracting(option: FeaturesOption, images: int, context: Context
     return extrapolate(seconds_of, images)
 
 
-def _seconds_of(prop: Any, state: State | None, model: DiffusionModel, images: int, context: Context) -> float:
+def _seconds_of(prop: Property, state: State | None, model: DiffusionModel, images: int, context: Context) -> float:
     stand_in = dataclasses.replace(context, extractors=StandInExtractors(context.extractors))
     if needs_model(prop):
         return _seconds_on_model(prop, model, stand_in)
-    if hasattr(prop, "fit"):
+    if needs_fitting(prop):
         prop.restore(prop.fit(stand_in) if state is None else state)
 
     def seconds_of(count: int) -> float:
@@ -78,21 +79,21 @@ def _seconds_of(prop: Any, state: State | None, model: DiffusionModel, images: i
     return extrapolate(seconds_of, images)
 
 
-def _seconds_on_model(prop: Any, model: DiffusionModel, context: Context) -> float:
+def _seconds_on_model(prop: Property, model: DiffusionModel, context: Context) -> float:
     """Time a property of the model itself. It may be expensive, and grow with the number of held-out images."""
     whole = context.contributions
 
     def seconds_of(heldout: int) -> float:
-        if hasattr(prop, "fit"):
+        if needs_fitting(prop):
             captions = whole.heldout_captions and whole.heldout_captions[:heldout]
             some = dataclasses.replace(whole, heldout=whole.heldout[:heldout], heldout_captions=captions)
             prop.restore(prop.fit(dataclasses.replace(context, contributions=some)))
         return _seconds_on(prop, Observation(context.extractors, context.generated, model))
 
-    return extrapolate(seconds_of, len(whole.heldout) if hasattr(prop, "fit") else 0)
+    return extrapolate(seconds_of, len(whole.heldout) if needs_fitting(prop) else 0)
 
 
-def _observation(prop: Any, model: DiffusionModel, count: int, context: Context) -> Observation:
+def _observation(prop: Property, model: DiffusionModel, count: int, context: Context) -> Observation:
     extractors = context.extractors
     if not needs_features(prop):
         return Observation(extractors, random_images(count, context.contributions.images.shape[1]), model)

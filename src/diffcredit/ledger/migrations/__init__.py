@@ -1,6 +1,6 @@
-"""From an older schema of the ledger to the present one.
+"""Migrations from an older schema of the ledger to the present one.
 
-The scripts are alembic's; which of them a ledger has gone through says its own table ``schema_version``.
+The scripts are alembic's. The ledger's own table ``schema_version`` says which of them it has gone through.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from diffcredit.ledger import tables
 
 
 def migrate(connection: Connection, version: int) -> None:
-    """Brings a ledger of schema ``version`` to :data:`~diffcredit.ledger.tables.SCHEMA_VERSION`, within the
+    """Migrate a ledger of schema ``version`` to :data:`~diffcredit.ledger.tables.SCHEMA_VERSION`, within the
     connection's transaction."""
     from alembic.migration import MigrationContext
     from alembic.operations import Operations

@@ -1,4 +1,4 @@
-"""Studies, recipes, properties, evaluations and their values: where migrations begin."""
+"""Studies, recipes, properties, evaluations and their values: the oldest schema that can be migrated."""
 
 revision = "2"
 down_revision = None

@@ -1,4 +1,4 @@
-"""The chain of hashes, built of what is there; the claims of those who evaluate."""
+"""The chain of hashes over the rows that are there, and the table of claims."""
 
 import sqlalchemy as sa
 from alembic import op

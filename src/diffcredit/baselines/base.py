@@ -1,0 +1,148 @@
+"""The base classes of baselines, and the evidence they are given.
+
+A baseline credits contributors by what a study has before any retraining. It is of one of two kinds: :class:`Scoring`
+scores every training image, and scores become credits by aggregation; :class:`Crediting` credits contributors directly.
+A class of your own inherits from one of them, or simply has the same members, and is used as
+``package.module:Class``; its fields are its options::
+
+    @dataclass
+    class Brightness(Scoring):
+        power: float = 1.0
+        name, title, category, aggregations = "brightness", "Brightness", "floor", ("mean",)
+
+        def scores(self, evidence):
+            return evidence.contributions.images.mean(axis=(1, 2, 3)) ** self.power
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from diffcredit.contributions import Contributions
+from diffcredit.diffusion.settings import Sampling, Training
+from diffcredit.errors import UserError
+from diffcredit.features.extractors import Extractors
+from diffcredit.properties import Images
+from diffcredit.util.arrays import FloatArray
+from diffcredit.util.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from diffcredit.diffusion.model import DiffusionModel  # imports torch, which most baselines do not need
+
+How = Literal["sum", "mean", "max"]
+Category = Literal["floor", "control", "similarity", "application", "gradient", "influence", "surrogate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Everything that a baseline may look at.
+
+    All but the first two may be missing: a baseline that needs more refuses.
+    """
+
+    contributions: Contributions
+    generated: Images
+    """(g, h, w, 3) images of the base model; image j was sampled with seed j of ``sampling``."""
+    prop: Any = None
+    """The fitted property that contributors are credited for."""
+    seed: int = 0
+    """The seed of whatever is random in a method."""
+    extractors: Extractors = field(default_factory=Extractors)
+    load_model: "Callable[[], DiffusionModel] | None" = None
+    """Loads the base model."""
+    sampling: Sampling | None = None
+    """How the images were generated."""
+    training: Training | None = None
+    """How the base model was trained."""
+    start: "Callable[[], tuple[DiffusionModel, int]] | None" = None
+    """Returns the model before that training, and the training's seed. None for a pretrained base model."""
+    replicate: "Callable[[int], DiffusionModel] | None" = None
+    """``replicate(s)``, s ≥ 1: another model trained like the base model, from another initialisation and data order.
+    None for a pretrained base model."""
+    folder: Path | None = None
+    """Where expensive intermediate results are cached; None: nowhere."""
+    progress: Progress = silent
+
+    def model(self, method: str, replicate: int = 0) -> "DiffusionModel":
+        """Return the base model or another ``replicate`` of it; refuse ``method`` where there is none."""
+        if self.load_model is None:
+            raise UserError(f"{method}: needs the base model, and none was given")
+        return self.replicates(method)(replicate) if replicate else self.load_model()
+
+    def replicates(self, method: str) -> "Callable[[int], DiffusionModel]":
+        """Return ``replicate``; refuse ``method`` where there is none."""
+        if self.replicate is None:
+            raise UserError(
+                f"{method}: models: more than 1 are trained like the base model, and a pretrained model has no such "
+                "training; 1 is accepted"
+            )
+        return self.replicate
+
+    def queries(self, method: str) -> Images:
+        """Return the generated images; refuse ``method`` where there are none."""
+        if len(self.generated) == 0:
+            raise UserError(f"{method}: needs generated images, and there are none")
+        return self.generated
+
+    def required_property(self, method: str) -> Any:
+        """Return the property; refuse ``method`` where there is none."""
+        if self.prop is None:
+            raise UserError(f"{method}: needs the property that contributors are credited for")
+        return self.prop
+
+
+class Baseline(ABC):
+    """The members that both kinds of baseline have. They are not dataclass fields, so that they are no options."""
+
+    name: str
+    """Identifies the method in tables and files."""
+    title: str
+    """What people read."""
+    category: Category
+    of_property: bool = False
+    """Whether the method looks at ``evidence.prop``, so that each property has its own scores or credits."""
+    chosen: Mapping[str, float] = MappingProxyType({})
+    """Numbers that the method chose by itself, such as λ; set by its last call."""
+
+
+class Scoring(Baseline):
+    """A baseline that scores every training image: how much it has to do with the generated images, on average."""
+
+    aggregations: tuple[How, ...]
+    """How a contributor's scores become its credit: the usual way first."""
+
+    @abstractmethod
+    def scores(self, evidence: Evidence) -> FloatArray:
+        """Return (m,) finite scores in the order of the contributions' images: the mean over the generated images.
+
+        Raise a :class:`~diffcredit.errors.UserError` where the evidence does not suffice.
+        """
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        return _has(other, "scores") if cls is Scoring else NotImplemented
+
+
+class Crediting(Baseline):
+    """A baseline that credits contributors without scoring their images one by one."""
+
+    @abstractmethod
+    def credits(self, evidence: Evidence) -> FloatArray:
+        """Return (n,) finite credits in the order of the contributors. Errors as in :meth:`Scoring.scores`."""
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        return _has(other, "credits") if cls is Crediting else NotImplemented
+
+
+def _has(kind: type, method: str) -> bool:
+    """Return whether a class has a method of its own or by inheritance, whatever its base class is."""
+    return any(method in vars(each) for each in kind.__mro__)
+
+
+def looks_at_property(baseline: Any) -> bool:
+    """Return ``of_property``, which a class that inherits from neither base class may leave out."""
+    return bool(getattr(baseline, "of_property", Baseline.of_property))

@@ -1,0 +1,154 @@
+"""Feature extractors: images to vectors and, with a classifier, to class scores.
+
+A study file names an extractor, with its options where it has any::
+
+    properties:
+      - {name: fid, features: inception_v3}
+      - {name: fid, features: {name: "my_module:MyExtractor", layer: 3}, as: my-fid}
+
+To write one, inherit from :class:`Extractor`, or write any class with the members that it must have.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffcredit.errors import UserError
+from diffcredit.util.adapting import Adapted, missing_members, overridden
+from diffcredit.util.artifacts import canonical_json
+
+if TYPE_CHECKING:
+    pass
+
+Images = NDArray[np.uint8]
+"""(m, h, w, 3) uint8."""
+
+Precision = Literal["float32", "bf16"]
+"""Precision of a network's products. bf16 is several times faster on a GPU and rounds features to 2 or 3 digits."""
+
+FeaturesOption = str | dict[str, Any]
+"""How a study file names an extractor: ``efficientnet_lite0``, or a mapping with its ``name`` and options."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of m images: ``vectors`` (m, d) and, from a classifier, ``logits`` (m, k); float32."""
+
+    vectors: NDArray[np.float32]
+    logits: NDArray[np.float32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def select(self, rows: NDArray[np.int64] | slice) -> "Features":
+        """Return the features of some of the images, in the order of ``rows``."""
+        return Features(self.vectors[rows], None if self.logits is None else self.logits[rows])
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return each image's class probabilities (m, k), the softmax of its logits."""
+        if self.logits is None:
+            raise UserError("features: the extractor is no classifier, and class probabilities are needed")
+        scores = self.logits.astype(np.float64)
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return scores / scores.sum(axis=1, keepdims=True)
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return named arrays, for a file."""
+        named = {"vectors": self.vectors}
+        return named if self.logits is None else {**named, "logits": self.logits}
+
+    @classmethod
+    def joined(cls, parts: Sequence["Features"]) -> "Features":
+        """Concatenate the features of several sets of images."""
+        logits = [part.logits for part in parts if part.logits is not None]
+        return cls(np.concatenate([part.vectors for part in parts]), np.concatenate(logits) if logits else None)
+
+
+class Extractor:
+    """Base class of feature extractors.
+
+    One must have ``label``, ``batch_size``, ``dimensions``, :meth:`identity` and :meth:`extract`. The rest has
+    defaults. The fields of a dataclass are the options of the study file. Making one must be cheap: weights are read by
+    :meth:`load`, which is called once, before ``dimensions``, ``classes``, ``labels`` or any other method.
+
+    An extractor is used by one thread at a time.
+    """
+
+    label: ClassVar[str]
+    """Its name for readers, such as ``Inception-v3``."""
+
+    batch_size: int
+    """The most images that :meth:`extract` is given at once."""
+
+    dimensions: int
+    """d, the length of a vector."""
+
+    classes: int | None = None
+    """k, the number of logits; None: it is no classifier."""
+
+    labels: Sequence[str] | None = None
+    """The names of the k classes, where they have some."""
+
+    cpu_batch: int | None = None
+    """The most images at once on a CPU, where that is less than ``batch_size``."""
+
+    def load(self, device: str) -> None:
+        """Read the weights, verified where their hash is published, onto a torch device such as ``cuda:0``.
+
+        By default nothing, for an extractor without weights.
+        """
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that fixes its numbers, as JSON: ``weights`` (a hash), ``resize`` (size and method), the layer.
+
+        Never a path: a file is identified by its content.
+        """
+        raise NotImplementedError
+
+    def extract(self, images: Images) -> Features:
+        """Return the features of 1 to ``batch_size`` images (m, h, w, 3), finite and float32.
+
+        Each image counts by itself: other images of the batch may change its features by rounding only. Where a GPU's
+        memory does not suffice, torch's OutOfMemoryError has the caller try again with half of the images.
+        """
+        raise NotImplementedError
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return embeddings (len(texts), d) of texts in the space of the vectors; optional."""
+        raise NotImplementedError
+
+
+class AdaptedExtractor(Adapted, Extractor):
+    """A user's extractor that does not inherit from :class:`Extractor`."""
+
+
+def as_extractor(component: Any, name: str) -> Extractor:
+    """Return ``component`` as an :class:`Extractor`; raise a UserError about ``name`` if members are missing."""
+    for member in missing_members(component, Extractor, ("label", "batch_size", "dimensions", "identity", "extract")):
+        raise UserError(f"features: {name!r} has no {member}; an Extractor is expected")
+    return component if isinstance(component, Extractor) else AdaptedExtractor(component)
+
+
+def embeds_texts(extractor: Extractor) -> bool:
+    """Whether the extractor has ``embed_texts``."""
+    return overridden(extractor.embed_texts, Extractor.embed_texts)
+
+
+def option_name(option: FeaturesOption) -> str:
+    """Return the extractor's name in a ``features`` option."""
+    name = option.get("name") if isinstance(option, dict) else option
+    if not isinstance(name, str):
+        raise UserError(f"features: {option!r} is not accepted; an extractor's name, or a mapping with its name")
+    return name
+
+
+def option_key(option: FeaturesOption) -> str:
+    """Return one text for one option: a plain name and a mapping with only a name are the same."""
+    settings: Mapping[str, Any] = option if isinstance(option, dict) else {"name": option_name(option)}
+    try:
+        return canonical_json(settings)
+    except (TypeError, ValueError):
+        raise UserError(f"features: {option!r} is not accepted; texts and finite numbers are") from None

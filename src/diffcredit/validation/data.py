@@ -1,0 +1,364 @@
+"""A study's ledger as the records that validation works with.
+
+    from diffcredit import Study
+    from diffcredit.validation.data import ValidationData
+
+    data = ValidationData(Study.load("study.yaml"))
+    data.truths("fid")      # models retrained from scratch on held-out coalitions, by share
+    data.games("fid")       # every recipe's evaluations
+    data.contenders("fid")  # everybody's credits: estimators, recipes, surrogates, baselines
+
+Every recipe is evaluated on the beginning of the study's own design, with endpoints of its own. Truth is separate. All
+of it is in the study's ledger, and what is there is not evaluated again. Reading needs neither models nor fitted
+properties.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from diffcredit.baselines.study import StudyBaseline
+from diffcredit.coalitions import decode, encode
+from diffcredit.credit.estimate import method_of
+from diffcredit.errors import DiffcreditWarning, UserError, located
+from diffcredit.execution import Task
+from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
+from diffcredit.ledger.purposes import TRUTH_REPLICATE
+from diffcredit.study.prepared import build_properties
+from diffcredit.study.recipe import Recipe
+from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
+from diffcredit.study.schedule import studied
+from diffcredit.study.sections import ValidationSection
+from diffcredit.study.study import Study
+from diffcredit.validation.contenders import collect_contenders
+from diffcredit.validation.statistics.records import Contender, RecipeGame, Truth
+from diffcredit.validation.statistics.runtime import mean_of_known
+from diffcredit.validation.work import STAGES, PartWork, seconds_of
+
+ESTIMATORS = {
+    "shapley": "shapley",
+    "kernelshap": "shapley",
+    "unshrunk": "shapley",
+    "banzhaf": "banzhaf",
+    "datamodel": "datamodel",
+}
+"""The estimators that any design has credits by, with the category of those credits."""
+
+Remembered = TypeVar("Remembered")
+
+
+class ValidationData:
+    """The recipes that a validation compares, and what the ledger has of them.
+
+    The recipes are the study's own, those that its file compares with it (``compared``), and retraining from scratch
+    (``scratch``). ``properties`` are the names to validate; none: all that are measured. ``baselines`` are compared
+    too; None: those cached in the study's folder.
+    """
+
+    def __init__(
+        self, study: Study, properties: Sequence[str] = (), baselines: Sequence[StudyBaseline] | None = None
+    ) -> None:
+        self.study, self.baselines = study, baselines
+        self.chosen = list(dict.fromkeys(properties))
+        self.settings = study.config.validation or ValidationSection()
+        self.n = study.contributions.n
+        asked = study.recipe_with(self.settings.truth, self.settings.evaluations)
+        self.evaluations = len(list(asked.schedule().coalitions()))  # a finite design may have fewer
+        self.scratch = study.recipe_with(self.settings.truth, self.evaluations)
+        self.compared = [study.recipe_with(section, self.evaluations) for section in self.settings.retrainings]
+        self.recipes = [study.recipe, *self.compared]
+        if self.scratch.name not in [each.name for each in self.recipes]:
+            self.recipes.append(self.scratch)
+        for each in self.recipes:
+            if each.name == self.scratch.name and each.section != self.settings.truth:
+                raise UserError(
+                    f"{study.file}: {each.name!r} is the name of the models that are retrained as truth, and of a "
+                    "retraining with other settings; give that one a 'name' of its own, or set validation.steps to its "
+                    "steps"
+                )
+        self._facts = _RecipeFacts(self.recipes)
+        self._remembered: dict[Hashable, Any] = {}
+        self._warned: set[str] = set()  # recipes that evaluated truth's coalitions
+
+    def check_recipes(self) -> None:
+        """Raise UserError where the ledger's evaluations were made with other settings than the study file's."""
+        with self.study.ledger(create=False) as ledger, located(self.study.file):
+            for each in self.recipes:
+                ledger.check_recipe_settings(self.study.name, each.name, each.settings)
+
+    @property
+    def estimators(self) -> dict[str, str]:
+        """The estimators of the study's design with the category of their credits, the study's own first."""
+        own = method_of(self.study.config.design.distribution)
+        # a design of one method's own coalitions has no other credits
+        return {own: ESTIMATORS[own], **ESTIMATORS} if own in ESTIMATORS else {own: own}
+
+    # What is evaluated.
+    def truth(self) -> PartWork:
+        """The reserved coalitions, retrained from scratch."""
+        return PartWork(self.scratch, self._truth_tasks, "retraining from scratch: truth")
+
+    @cached_property
+    def _truth_tasks(self) -> list[Task]:
+        return truth_tasks(self.study.config, self.n)
+
+    def design(self, recipe: Recipe) -> PartWork:
+        """A recipe's endpoints, and the beginning of the design."""
+        schedule = recipe.schedule()
+        tasks = [*schedule.endpoints, *schedule.coalitions()]
+        return PartWork(recipe, tasks, f"evaluating coalitions by {recipe.name}")
+
+    def leave_one_out(self, recipe: Recipe) -> PartWork:
+        """A recipe's endpoints, and all contributors but one, for each contributor in turn."""
+        rows = ~np.eye(self.n, dtype=np.bool_)
+        tasks = [Task(encode(row), TRUTH_REPLICATE, "validation") for row in rows]
+        return PartWork(recipe, [*recipe.schedule().endpoints, *tasks], f"leaving one out by {recipe.name}")
+
+    # Properties.
+    @cached_property
+    def properties(self) -> dict[str, PropertyRecord]:
+        """The study's properties in its ledger."""
+        try:
+            with self.study.ledger(create=False) as ledger:
+                known = ledger.studies().get(self.study.name)
+                records = ledger.properties(self.study.name) if known else []
+        except NoLedger:
+            known = None
+        if known is None:
+            raise UserError(f"{self.study.file}: nothing is evaluated yet; diffcredit run comes first")
+        mine = list(self.study.contributions.contributors)
+        if known["contributors"] != mine:
+            raise UserError(
+                f"{self.study.file}: contributions: the ledger's evaluations are of {len(known['contributors'])} "
+                f"contributors, {_some(known['contributors'])}; the study file's are {len(mine)}, {_some(mine)}"
+            )
+        names = studied(self.study.config, records)
+        return {record.name: record for record in records if record.name in names}
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The properties to validate."""
+        for name in self.chosen:
+            if name not in self.properties:
+                raise UserError(f"{self.study.file}: --property {name!r}: accepted: {', '.join(self.properties)}")
+        if not self.properties:
+            raise UserError(f"{self.study.file}: properties: none of them is measured yet; diffcredit run comes first")
+        return self.chosen or list(self.properties)
+
+    def title(self, name: str) -> str:
+        """Return a property's title in tables: its own, or its name where another has the same title."""
+        own = self._titles[name]
+        return own if list(self._titles.values()).count(own) == 1 else name
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        # properties that are not fitted are enough, and fitting may need a model
+        return {
+            prop.name: getattr(prop, "title", prop.name)
+            for prop in build_properties(self.study.config, self.study.file)
+        }
+
+    def fitted_property(self, name: str) -> Any:
+        return next(prop for prop in self.study.prepared.properties if prop.name == name)
+
+    def by_title(self, result: Callable[[str], Remembered]) -> dict[str, Remembered]:
+        """Return ``result`` of each property's name by its title. A property without one is left out with a warning;
+        if none has one, UserError is raised."""
+        found: dict[str, Remembered] = {}
+        reasons = {}
+        for name in self.names:
+            try:
+                found[self.title(name)] = result(name)
+            except UserError as error:
+                reasons[name] = str(error)
+        if not found:
+            raise UserError("; ".join(dict.fromkeys(reasons.values())))
+        for name, reason in reasons.items():
+            warnings.warn(f"{name}: {reason}", DiffcreditWarning, stacklevel=2)
+        return found
+
+    def remember(self, key: Hashable, make: Callable[[], Remembered]) -> Remembered:
+        """Return what ``make`` returns, remembered until more evaluations are recorded."""
+        known = key, sum(len(each.evaluations()) for each in self.recipes)
+        if known not in self._remembered:
+            self._remembered[known] = make()
+        return self._remembered[known]
+
+    # What came of it.
+    def truths(self, prop: str) -> list[Truth]:
+        """Return the truth of each share with enough retrained coalitions: those with all seeds, or else with fewer."""
+        values = self.values(self.scratch.evaluations(), prop, ("truth",))
+        found = []
+        for share in self.settings.shares:
+            coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
+            for seeds in range(self.settings.seeds, 0, -1):
+                keys = {each: [(each, TRUTH_REPLICATE + seed) for seed in range(seeds)] for each in coalitions}
+                whole = [each for each in coalitions if all(key in values for key in keys[each])]
+                if len(whole) >= min(LEAST_TRUTH, len(coalitions)) or seeds == 1:
+                    break
+            if len(whole) >= LEAST_TRUTH:
+                rows = np.array([decode(each) for each in whole])
+                found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
+        return found
+
+    def missing_truth(self, prop: str) -> str:
+        """Return why a property has no truth, in words."""
+        known, found = self.truth_values(prop), []
+        for share in self.settings.shares:
+            coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
+            found.append(f"{sum(each in known for each in coalitions)} of {len(coalitions)} at share {share:g}")
+        return f"truth coalitions with a value: {', '.join(found)}; an interval needs at least {LEAST_TRUTH}"
+
+    def truth_values(self, prop: str) -> dict[str, list[float]]:
+        """Return the helpfulness of every coalition retrained from scratch as truth, one value for each seed. For all
+        contributors the endpoints count too: they have other seeds."""
+        found: dict[str, list[float]] = {}
+        values = self.values(self.scratch.evaluations(), prop, ("truth", "endpoint"))
+        for (coalition, _), value in sorted(values.items()):
+            if "1" in coalition:
+                found.setdefault(coalition, []).append(value)
+        return found
+
+    def game(self, recipe: Recipe, prop: str) -> RecipeGame | None:
+        """Return a recipe's evaluations of a property, without those of truth's coalitions; None if there are none."""
+        every, purposes = recipe.evaluations(), ("estimate", "endpoint")
+        evaluations = {one.key: one for one in every if one.status == "done" and one.purpose in purposes}
+        values = self.values(every, prop, purposes)
+        recorded = [key for key, one in evaluations.items() if one.purpose == "estimate" and key in values]
+        kept = self._without_truth(recipe, recorded)
+        # as many as were tried: one that failed has its place too
+        place = self._facts.places(recipe, len({one.key for one in every if one.purpose == "estimate"}))
+        kept.sort(key=lambda key: (place.get(key, len(place)), key))
+        endpoints = [key for key, one in evaluations.items() if one.purpose == "endpoint" and key in values]
+        empty = [values[key] for key in sorted(endpoints) if "1" not in key[0]]
+        full = [values[key] for key in sorted(endpoints) if "1" in key[0]]
+        if not kept or not empty or not full:
+            return None
+        seconds = _seconds_by_stage([evaluations[key] for key in kept])
+        steps, prepared = self._facts.steps(recipe)
+        return RecipeGame(
+            recipe=recipe.name,
+            method=self._facts.method(recipe),
+            steps=steps,
+            size_distribution=self.study.config.design.distribution,
+            coalitions=np.array([decode(key[0]) for key in kept]),
+            values=np.array([values[key] for key in kept]),
+            empty=tuple(empty[:1]),  # an untrained network: known without noise
+            full=tuple(full),
+            **seconds,
+            # the preparation's steps at the pace of the coalitions' training
+            preparation=prepared * mean_of_known(seconds["training_seconds"]) / steps if steps else math.nan,
+        )
+
+    def _without_truth(self, recipe: Recipe, recorded: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        truth = {task.coalition for task in self._truth_tasks}  # a share of too few has none
+        kept = [key for key in recorded if key[0] not in truth]
+        if len(kept) < len(recorded) and recipe.name not in self._warned:
+            self._warned.add(recipe.name)
+            warnings.warn(
+                f"{recipe.name}: {len(recorded) - len(kept)} evaluations of coalitions that are truth's are left out "
+                "of the credits that are validated",
+                DiffcreditWarning,
+                stacklevel=1,
+            )
+        return kept
+
+    def games(self, prop: str) -> list[RecipeGame]:
+        """Return the game of every recipe that has one, the study's own first."""
+        found = [self.game(each, prop) for each in self.recipes]
+        return [game for game in found if game is not None]
+
+    def contenders(self, prop: str) -> list[Contender]:
+        """Return everybody's credits for a property, the study's own first."""
+        return collect_contenders(self, prop)
+
+    def timings(self, recipe: Recipe) -> RecipeGame | None:
+        """Return all of a recipe's evaluations with their seconds, for any purpose; None where there are none."""
+        done = [one for one in recipe.evaluations(status="done") if "1" in one.coalition]
+        if not done:
+            return None
+        return RecipeGame(
+            recipe=recipe.name,
+            method=self._facts.method(recipe),
+            steps=self._facts.steps(recipe)[0],
+            size_distribution=self.study.config.design.distribution,
+            coalitions=np.array([decode(one.coalition) for one in done]),
+            values=np.full(len(done), math.nan),
+            empty=(),
+            full=(),
+            **_seconds_by_stage(done),
+        )
+
+    def unit(self) -> float:
+        """Return the mean seconds of one retraining from scratch with its sampling; NaN where none was timed."""
+        return self.seconds(self.scratch)
+
+    def seconds(self, recipe: Recipe) -> float:
+        """Return the mean seconds of a recipe's evaluations, for any purpose; NaN where none was timed."""
+        seconds = [seconds_of(one) for one in recipe.evaluations(status="done") if "1" in one.coalition]
+        return float(np.mean(seconds)) if sum(seconds) > 0 else math.nan
+
+    def values(
+        self, evaluations: Iterable[Evaluation], prop: str, purposes: Iterable[str]
+    ) -> dict[tuple[str, int], float]:
+        """Return the helpfulness of ``evaluations`` that are done, by coalition and replicate."""
+        sign = 1 if self.properties[prop].higher_is_better else -1
+        return {
+            one.key: sign * value.value
+            for one in evaluations
+            if one.status == "done" and one.purpose in purposes
+            for value in one.values
+            if value.property == prop and value.value is not None
+        }
+
+
+class _RecipeFacts:
+    """Facts about recipes that take time to find out: each is found once."""
+
+    def __init__(self, recipes: Sequence[Recipe]) -> None:
+        self.recipes = recipes
+        self._steps: dict[str, tuple[int | None, int]] = {}
+        self._places: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
+
+    def places(self, recipe: Recipe, count: int) -> dict[tuple[str, int], int]:
+        """Return the places of the first ``count`` tasks in a recipe's design, which takes long to draw."""
+        if (recipe.name, count) not in self._places:
+            drawn = islice(recipe.schedule().coalitions(), count)
+            self._places[recipe.name, count] = {task.key: index for index, task in enumerate(drawn)}
+        return self._places[recipe.name, count]
+
+    def steps(self, recipe: Recipe) -> tuple[int | None, int]:
+        """Return the training steps of a coalition's model, and of the preparation before the first."""
+        if recipe.name not in self._steps:  # pruning takes its time
+            rehearsal = recipe.rehearse(recipe.study.prepared.start())
+            self._steps[recipe.name] = (
+                rehearsal.coalition.steps if rehearsal.coalition else None,
+                rehearsal.preparation.steps if rehearsal.preparation else 0,
+            )
+        return self._steps[recipe.name]
+
+    def method(self, recipe: Recipe) -> str:
+        """Return the name that recipes share which differ only in their steps: the method's, or the first recipe's
+        name where another recipe has the method with other settings."""
+        alike = [one for one in self.recipes if _but_steps(one) == _but_steps(recipe)] or [recipe]
+        method = recipe.section.method
+        named = [one for one in self.recipes if one.section.method == method] or [recipe]
+        return method if named[0] in alike else alike[0].name
+
+
+def _but_steps(recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    section = recipe.section
+    return section.method, {key: value for key, value in section.options.items() if key != "steps"}
+
+
+def _seconds_by_stage(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    return {f"{stage}_seconds": np.array([one.seconds.get(stage, math.nan) for one in evaluations]) for stage in STAGES}
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

@@ -1,0 +1,52 @@
+"""The parts of a validation, one file each.
+
+A part is three functions. ``work`` returns the evaluations that it needs, ``result`` computes its numbers from a
+`ValidationData`, and ``section`` turns these into sentences, tables and figures.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts import (
+    budget,
+    contributors,
+    convergence,
+    counterfactual,
+    fidelity,
+    lds,
+    runtime,
+    surrogacy,
+    unlearning,
+)
+from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.presentation.sections import Section
+from diffcredit.validation.work import PartWork
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of evidence. ``before_lds`` is the work as far as it is known before the part ``lds`` is there, for a
+    part whose work depends on that."""
+
+    work: Callable[[ValidationData], Sequence[PartWork]]
+    result: Callable[[ValidationData], PartResult[Any]]
+    section: Callable[[Any], Section]
+    before_lds: Callable[[ValidationData], Sequence[PartWork]] | None = None
+
+
+PARTS = {
+    "lds": Part(lds.work, lds.result, lds.section),
+    "surrogates": Part(surrogacy.work, surrogacy.result, surrogacy.section),
+    "counterfactual": Part(
+        counterfactual.work, counterfactual.result, counterfactual.section, counterfactual.expected_work
+    ),
+    "fidelity": Part(fidelity.work, fidelity.result, fidelity.section),
+    "convergence": Part(convergence.work, convergence.result, convergence.section),
+    "budget": Part(budget.work, budget.result, budget.section),
+    "runtime": Part(runtime.work, runtime.result, runtime.section),
+    "unlearning": Part(unlearning.work, unlearning.result, unlearning.section),
+    "contributors": Part(contributors.work, contributors.result, contributors.section),
+}
+"""In the order in which they run: a later part may use what an earlier one has evaluated."""

@@ -1,0 +1,241 @@
+"""Is there something that the contributors with the highest credits have in common?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diffcredit.baselines.application import ApplicationScores
+from diffcredit.baselines.clusters import ClusterDistance
+from diffcredit.baselines.study import study_evidence
+from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.presentation.figures import boxes
+from diffcredit.validation.presentation.photographs import framed
+from diffcredit.validation.presentation.sections import Cell, Figure, Photograph, Section, Table
+from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.statistics.contributors import (
+    LEAST_GROUP,
+    ContributorsResult,
+    by_credit,
+    check_scores,
+    compare_contributors,
+)
+from diffcredit.validation.statistics.intervals import LEAST_ROWS
+from diffcredit.validation.statistics.records import Estimate
+from diffcredit.validation.work import PartWork
+
+SHOWN = 20  # contributors at either end of a figure
+STRIPS, STRIP_IMAGES = 5, 5
+CLUSTERS = 20
+
+
+def work(data: ValidationData) -> list[PartWork]:
+    """Need nothing: the study's own credits and images are enough."""
+    return []
+
+
+def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]:
+    contributions, credits = data.study.contributions, data.study.credits()
+    owner, who, scores = contributions.owner, contributions.contributors, _image_scores(data)
+    results: dict[str, ContributorsResult] = {}
+    photographs: list[Photograph] = []
+    for index, name in enumerate(data.names, start=1):
+        if name not in credits:
+            continue
+        sign, each = 1 if data.properties[name].higher_is_better else -1, credits[name]
+        estimates = [
+            Estimate(sign * value, *sorted((sign * low, sign * high)))
+            for value, low, high in zip(each.rounded, each.low, each.high, strict=True)
+        ]
+        found = results[data.title(name)] = compare_contributors(scores, owner, who, estimates)
+        own = _title_of_each(data, data.fitted_property(name))
+        measure = own if own in scores else next(iter(scores))
+        if found.top:
+            photographs += strips(
+                f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
+            )
+    return PartResult(results, tuple(photographs))
+
+
+def _image_scores(data: ValidationData) -> dict[str, FloatArray]:
+    """Score every training image by each property that single images have, and by its nearness to the kinds of images
+    that the base model makes."""
+    study, scores = data.study, {}
+    for prop in study.prepared.properties:
+        if hasattr(prop, "of_each"):
+            scores[_title_of_each(data, prop)] = ApplicationScores().scores(study_evidence(study, prop))
+    near = ClusterDistance(clusters=max(2, min(CLUSTERS, len(study.prepared.generated_images()) // 2)))
+    scores["nearness to the base model's clusters"] = near.scores(study_evidence(study))
+    return scores
+
+
+def _title_of_each(data: ValidationData, prop: Any) -> str:
+    """Return the title of a single image's score: the property's own ``title_of_each`` if no other has the same,
+    otherwise the property's title."""
+    titles = [getattr(each, "title_of_each", None) for each in data.study.prepared.properties]
+    own = getattr(prop, "title_of_each", None)
+    return own if own is not None and titles.count(own) == 1 else data.title(prop.name)
+
+
+def strips(
+    name: str,
+    images: NDArray[np.uint8],
+    owner: ArrayLike,
+    names: Sequence[str],
+    credits: Sequence[Estimate],
+    measure: str,
+    scores: ArrayLike,
+) -> tuple[Photograph, Photograph]:
+    """Show the contributors with the highest and with the lowest credits, at most five each, in one row each: the
+    images (of (m, h, w, 3)) with the highest ``scores`` (m,), then those with the lowest, at most five each."""
+    whose, score = np.asarray(owner), np.asarray(scores, np.float64)
+    check_scores({measure: score}, whose, names, credits)
+    if len(images) != len(whose):
+        raise UserError(f"contributors: {len(images)} images of {len(whose)} owners; expected one owner an image")
+    order = by_credit(credits)
+    shown = min(STRIPS, (len(order) + 1) // 2)
+    ends = ((order[:shown], "highest", "top"), (order[::-1][: min(shown, len(order) // 2)], "lowest", "bottom"))
+    first, second = (
+        Photograph(
+            f"{name}-{word}",
+            f"Contributors with the {extreme} credits",
+            f"Rows from top to bottom: {'; '.join(names[i] for i in chosen)}. In each the images with the highest "
+            f"{measure} (at most {STRIP_IMAGES}, highest first), then those with the lowest, lowest last.",
+            framed([images[_ends(np.flatnonzero(whose == i), score)] for i in chosen]),
+        )
+        for chosen, extreme, word in ends
+    )
+    return first, second
+
+
+def section(result: PartResult[Mapping[str, ContributorsResult]]) -> Section:
+    results = result.numbers
+    if not results:
+        raise UserError("contributors: 0 properties; at least 1 is needed")
+    return Section(
+        part="contributors",
+        title="What the top contributors have in common",
+        summary=(
+            *(sentence for title, each in results.items() for sentence in _summary(title, each)),
+            *_too_few(results),
+        ),
+        tables=(_traits(results), _correlations(results), _qualities(results)),
+        figures=tuple(_figure(index, *item) for index, item in enumerate(results.items(), start=1)),
+        photographs=result.photographs,
+        caveats=(
+            "What goes with high credits need not cause them.",
+            "Intervals are over contributors and take credits as they are; each holds on its own, not all at once.",
+            f"Correlations of fewer than {LEAST_ROWS} contributors, or that are perfect without one of them, and "
+            f"differences of groups of fewer than {LEAST_GROUP} have no interval.",
+        ),
+    )
+
+
+def _ends(rows: NDArray[np.intp], score: FloatArray) -> NDArray[np.intp]:
+    """Return the rows with the highest scores, then those with the lowest, none twice."""
+    order = rows[np.argsort(-score[rows], kind="stable")]
+    return order if len(order) <= 2 * STRIP_IMAGES else np.concatenate([order[:STRIP_IMAGES], order[-STRIP_IMAGES:]])
+
+
+def _summary(title: str, result: ContributorsResult) -> list[str]:
+    if not result.top:
+        return [f"{title}: all contributors have the same credit, so that there is no top fifth."]
+    count, top = len(result.top), ", ".join(result.top[:SHOWN])
+    more = f" and {count - SHOWN} more" if count > SHOWN else ""
+    sentences = [f"{title}: the top fifth by credit is {top}{more}."]
+    differing = [
+        f"{'higher' if trait.difference.value > 0 else 'lower'} {trait.title} "
+        f"(median {worded(trait.top, '.3g')} against {worded(trait.rest, '.3g')})"
+        for trait in result.traits
+        if trait.difference.low > 0 or trait.difference.high < 0
+    ]
+    if differing:
+        sentences.append(f"{title}: the top fifth differs from the rest in {'; '.join(differing)}.")
+    elif not _unknown(result):
+        sentences.append(f"{title}: no measure tells the top fifth from the rest.")
+    constant = [measure.title for measure in result.measures if np.isnan(measure.correlation.value)]
+    if constant:
+        sentences.append(f"{title}: no correlation with {', '.join(constant)}, where medians or credits are all equal.")
+    return sentences
+
+
+def _unknown(result: ContributorsResult) -> tuple[str, ...]:
+    """Return the traits whose difference has no interval."""
+    return tuple(
+        trait.title for trait in result.traits if not np.isfinite([trait.difference.low, trait.difference.high]).all()
+    )
+
+
+def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:
+    """Write one sentence for all properties with the same unknown traits."""
+    unknown: dict[tuple[str, ...], list[str]] = {}
+    for title, result in results.items():
+        unknown.setdefault(_unknown(result), []).append(title)
+    return [
+        f"{'; '.join(titles)}: too few contributors to tell the top fifth from the rest in {', '.join(traits)}."
+        for traits, titles in unknown.items()
+        if traits
+    ]
+
+
+def _traits(results: Mapping[str, ContributorsResult]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (title, trait.title, trait.top, trait.rest, trait.difference)
+        for title, result in results.items()
+        for trait in result.traits
+    ]
+    columns = ("property", "measure", "top fifth", "rest", "difference")
+    return Table("contributors-top-fifth", "The top fifth against the rest, medians", columns, tuple(rows))
+
+
+def _correlations(results: Mapping[str, ContributorsResult]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (title, measure.title, None if np.isnan(measure.correlation.value) else measure.correlation)
+        for title, result in results.items()
+        for measure in result.measures
+    ]
+    columns = ("property", "measure", "correlation")
+    return Table(
+        "contributors-correlation", "Spearman's correlation of median scores with credits", columns, tuple(rows)
+    )
+
+
+def _qualities(results: Mapping[str, ContributorsResult]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(title, measure.title, quality.contributor, quality.credit, quality.images),
+            *(quality.lower, quality.median, quality.upper, quality.mean, quality.share),
+        )
+        for title, result in results.items()
+        for measure in result.measures
+        for quality in measure.qualities
+    ]
+    columns = (
+        *("property", "measure", "contributor", "credit", "images"),
+        *("lower quartile", "median", "upper quartile", "mean", "share above the 90th percentile"),
+    )
+    return Table("contributors", "Images' scores by contributor", columns, tuple(rows))
+
+
+def _figure(index: int, title: str, result: ContributorsResult) -> Figure:
+    panels = {
+        measure.title: {
+            quality.contributor: sample
+            for rank, (quality, sample) in enumerate(zip(measure.qualities, measure.samples, strict=True))
+            if rank < SHOWN or rank >= len(measure.qualities) - SHOWN
+        }
+        for measure in result.measures
+    }
+    count = max((len(measure.qualities) for measure in result.measures), default=0)
+    which = f"the {SHOWN} highest and {SHOWN} lowest of {count}" if count > 2 * SHOWN else "all contributors"
+    return boxes(
+        f"contributors-{index}",
+        f"Scores of contributed images, ordered by credit for {title}",
+        f"Box plots of each contributor's images, the highest credit for {title} on top: {which}.",
+        panels,
+        "score of an image",
+    )

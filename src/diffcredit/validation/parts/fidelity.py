@@ -1,0 +1,184 @@
+"""Do cheap retrainings stand in for retraining from scratch?"""
+
+from collections.abc import Mapping
+from math import isfinite
+
+from diffcredit.errors import UserError
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.presentation.figures import Series, curves, scatter
+from diffcredit.validation.presentation.sections import Cell, Figure, Section, Table
+from diffcredit.validation.presentation.wording import in_words, worded
+from diffcredit.validation.statistics.fidelity import (
+    FidelityResult,
+    Recommendation,
+    compare_with_retraining,
+    recommended_steps,
+)
+from diffcredit.validation.work import PartWork
+
+WANTED = 0.9
+"""The correlation that the section recommends steps for."""
+
+
+def work(data: ValidationData) -> list[PartWork]:
+    return [*map(data.design, data.compared), data.design(data.scratch)]
+
+
+def result(data: ValidationData) -> PartResult[Mapping[str, FidelityResult]]:
+    def fidelity(name: str) -> FidelityResult:
+        scratch = data.game(data.scratch, name)
+        if scratch is None:
+            raise UserError(f"no evaluations of {data.scratch.name!r} beside truth's yet")
+        return compare_with_retraining(data.games(name), scratch)
+
+    return PartResult(data.by_title(fidelity))
+
+
+def section(result: PartResult[Mapping[str, FidelityResult]]) -> Section:
+    results = result.numbers
+    figures = [_scatter(results)]
+    if any(len({row.steps for row in each.of(m)}) > 1 for each in results.values() for m in each.methods):
+        figures.append(_curves(results))
+    return Section(
+        "fidelity",
+        "Fidelity: do cheap retrainings stand in for retraining?",
+        tuple(sentence for title, each in results.items() for sentence in _summary(title, each)),
+        (_value_table(results), _gap_table(results), _steps_table(results)),
+        tuple(figures),
+        caveats=(
+            "Intervals are over coalitions, for this base model and these initial noises.",
+            "The paper's bounds are of exact values over all coalitions; here the largest gap and the credits come "
+            "from the coalitions that were evaluated, with the noise of training in both.",
+        ),
+    )
+
+
+def _summary(title: str, result: FidelityResult) -> list[str]:
+    sentences = []
+    known = [row for row in result.recipes if isfinite(row.size_adjusted.value)]
+    if known:
+        best = max(known, key=lambda row: row.size_adjusted.value)
+        sentences.append(
+            f"{title}: of coalitions of one size, {best.recipe} follows retraining best, with a correlation of "
+            f"{in_words(best.size_adjusted)} over {len(best.values)} coalitions."
+        )
+    else:
+        sentences.append(f"{title}: no recipe's values correlate with retraining's, or they cannot be compared.")
+    if result.ceiling is not None:
+        sentences.append(
+            f"{title}: retraining follows itself with another seed with {in_words(result.ceiling.size_adjusted)}, over "
+            f"{result.ceiling.coalitions} coalitions."
+        )
+    sentences += [f"{title}: {row.recipe}: {row.note}." for row in result.recipes if row.note]
+    return sentences
+
+
+def _value_table(results: Mapping[str, FidelityResult]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for title, result in results.items():
+        rows += [
+            (
+                *(title, row.recipe, row.method, row.steps, len(row.values)),
+                *(row.pearson, row.spearman, row.size_adjusted),
+                row.freed_of_noise if isfinite(row.attainable) else None,
+                *((row.credits.pearson, row.credits.spearman) if row.credits else (None, None)),
+            )
+            for row in result.recipes
+        ]
+        if result.ceiling is not None:
+            c = result.ceiling
+            label = f"{result.truth}, another seed"
+            about = (title, label, None, None, c.coalitions)
+            rows.append((*about, c.pearson, c.spearman, c.size_adjusted, None, None, None))
+    return Table(
+        "correlations",
+        "Correlation with retraining",
+        (
+            *("property", "recipe", "method", "steps", "coalitions"),
+            *("Pearson", "Spearman", "size-adjusted", "freed of retraining's noise"),
+            *("Pearson of credits", "Spearman of credits"),
+        ),
+        tuple(rows),
+    )
+
+
+def _gap_table(results: Mapping[str, FidelityResult]) -> Table:
+    return Table(
+        "gaps",
+        "Gap to retraining, beside the paper's bounds",
+        (
+            *("property", "recipe", "steps", "mean gap", "largest gap", "B: largest gap at the longest training"),
+            *("distance of credits", "bound 2√n·C"),
+        ),
+        tuple(
+            (title, row.recipe, row.steps, row.mean_gap, row.largest_gap, result.lottery_gap(row.method))
+            + ((row.credits.distance, row.credits.bound) if row.credits else (None, None))
+            for title, result in results.items()
+            for row in result.recipes
+        ),
+        decimals=4,
+    )
+
+
+def _steps_table(results: Mapping[str, FidelityResult]) -> Table:
+    found = {
+        title: [
+            recommended_steps(result, method, WANTED)
+            for method in result.methods
+            if any(row.steps is not None for row in result.of(method))
+        ]
+        for title, result in results.items()
+    }
+    return Table(
+        "steps",
+        f"The fewest steps that are expected to reach a size-adjusted correlation of {WANTED:g}",
+        ("property", "method", "steps", "in words"),
+        tuple((title, each.method, each.steps, _in_words(each)) for title, listed in found.items() for each in listed),
+    )
+
+
+def _in_words(found: Recommendation) -> str:
+    if found.evaluated is None:
+        return f"{found.method}: no number of steps has a known correlation with retraining."
+    if found.steps is None:
+        return (
+            f"{found.method}: none of up to {found.evaluated[1]:.0f} steps reaches a correlation of {found.wanted:g}; "
+            f"the highest is {worded(found.highest)}."
+        )
+    least = ", the fewest evaluated" if found.at_the_fewest else ""
+    return f"{found.method}: {found.steps} steps are expected to reach a correlation of {found.wanted:g}{least}."
+
+
+def _curves(results: Mapping[str, FidelityResult]) -> Figure:
+    panels: dict[str, list[Series]] = {}
+    for title, result in results.items():
+        panels[title] = []
+        for method in result.methods:
+            rows = [row for row in result.of(method) if row.steps is not None]
+            if rows:
+                x, y = tuple(float(row.steps or 0) for row in rows), tuple(row.size_adjusted for row in rows)
+                panels[title].append(Series(method, x, y))
+    return curves(
+        "correlation-by-steps",
+        "More steps come closer to retraining",
+        "Size-adjusted correlation of F with retraining's, with its interval over coalitions, against training steps "
+        "of a coalition.",
+        panels,
+        "training steps",
+        "size-adjusted correlation",
+    )
+
+
+def _scatter(results: Mapping[str, FidelityResult]) -> Figure:
+    return scatter(
+        "values-against-retraining",
+        "F by each recipe against F retrained",
+        "Each point is a coalition: helpfulness after retraining from scratch (across) and by the recipe (up).",
+        {
+            title: {row.recipe: (row.retrained, row.values) for row in result.recipes}
+            for title, result in results.items()
+        },
+        "F retrained from scratch",
+        "F by the recipe",
+    )

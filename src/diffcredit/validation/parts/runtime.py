@@ -1,0 +1,164 @@
+"""How long does one coalition take?"""
+
+from math import isfinite
+
+from diffcredit.errors import UserError
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.presentation.figures import Series, boxes, curves
+from diffcredit.validation.presentation.sections import Figure, Section, Table
+from diffcredit.validation.statistics.records import Estimate
+from diffcredit.validation.statistics.runtime import RuntimeResult, compare_runtimes
+from diffcredit.validation.work import PartWork
+
+MINUTE = 60.0
+LONG = 120.0  # longer times are shown in minutes
+UNEVEN = 1.1  # a mean that is so many times the median: a few evaluations took far longer
+
+
+def work(data: ValidationData) -> list[PartWork]:
+    """Need nothing: every evaluation was timed."""
+    return []
+
+
+def result(data: ValidationData) -> PartResult[RuntimeResult]:
+    games = [game for each in data.recipes if (game := data.timings(each)) is not None]
+    scratch = next((game for game in games if game.recipe == data.scratch.name), None)
+    if scratch is None:
+        raise UserError("no model is retrained from scratch yet; the parts lds and fidelity do that")
+    devices = {
+        each.name: sorted({str(one.numerics.get("device")) for one in each.evaluations(status="done")})
+        for each in data.recipes
+    }
+    return PartResult(compare_runtimes(games, scratch, devices))
+
+
+def section(result: PartResult[RuntimeResult]) -> Section:
+    found = result.numbers
+    unit, name = (MINUTE, "min") if found.recipes[0].both.mean > LONG else (1.0, "s")
+    figures = [_box_figure(found, unit, name)]
+    if found.growths:
+        figures.append(_growth_figure(found, unit, name))
+    return Section(
+        "runtime",
+        "Runtime of one coalition",
+        tuple(_summary(found)),
+        tuple([_table(found, unit, name)] + ([_growth_table(found)] if found.growths else [])),
+        tuple(figures),
+        caveats=(*_uneven_caveats(found), *_device_caveats(found)),
+    )
+
+
+def _summary(result: RuntimeResult) -> list[str]:
+    first = result.recipes[0]
+    sentences = [
+        f"{first.recipe}: {_words(first.training.mean)} of training and {_words(first.sampling.mean)} of sampling a "
+        "coalition."
+    ]
+    for each in result.recipes[1:]:
+        if isfinite(each.speed_up):
+            sentences.append(
+                f"{each.recipe}: {_words(each.training.mean)} of training and {_words(each.sampling.mean)} of "
+                f"sampling, {each.speed_up:.3g} times as fast as {first.recipe}."
+            )
+        else:
+            sentences.append(f"{each.recipe}: its seconds are not known.")
+    return sentences
+
+
+def _words(seconds: float) -> str:
+    return f"{seconds / MINUTE:.3g} min" if seconds > LONG else f"{seconds:.3g} s"
+
+
+def _uneven_caveats(result: RuntimeResult) -> list[str]:
+    """Warn of skewed times: the first fleet compiles, and a fleet with empty places takes as long as a full one."""
+    uneven = [each.recipe for each in result.recipes if each.both.mean > UNEVEN * each.both.median]
+    if not uneven:
+        return []
+    return [
+        f"Means are what was spent; of {', '.join(uneven)} a few evaluations took far longer, as those do with which "
+        "a run begins. The median is nearer to what one among many takes."
+    ]
+
+
+def _device_caveats(result: RuntimeResult) -> list[str]:
+    """Warn where seconds were spent on different devices and so do not compare."""
+    devices = result.devices
+    caveats = [
+        f"{recipe} ran on different devices ({', '.join(sorted(set(used)))}): its mean is a mixture."
+        for recipe, used in devices.items()
+        if len(set(used)) > 1
+    ]
+    reference = set(devices.get(result.retraining, ()))
+    for each in result.recipes[1:]:
+        used = set(devices.get(each.recipe, ()))
+        if reference and used and used != reference:
+            caveats.append(
+                f"{each.recipe} ran on {', '.join(sorted(used))}, {result.retraining} on "
+                f"{', '.join(sorted(reference))}: their seconds do not compare."
+            )
+    return caveats
+
+
+def _table(result: RuntimeResult, unit: float, name: str) -> Table:
+    return Table(
+        "runtime",
+        "Training and sampling of one coalition",
+        (
+            *("recipe", "method", "steps", "evaluations", f"training ({name})", "deviation of training"),
+            *(f"sampling ({name})", "deviation of sampling", f"both ({name})", "median of both"),
+            "times as fast as retraining",
+        ),
+        tuple(
+            (
+                *(each.recipe, each.method, each.steps, each.evaluations),
+                *(each.training.mean / unit, each.training.deviation / unit),
+                *(each.sampling.mean / unit, each.sampling.deviation / unit),
+                *(each.both.mean / unit, each.both.median / unit, each.speed_up),
+            )
+            for each in result.recipes
+        ),
+    )
+
+
+def _growth_table(result: RuntimeResult) -> Table:
+    return Table(
+        "growth",
+        "Training seconds against steps",
+        ("method", "seconds a step", "seconds at no step", "R²"),
+        tuple((each.method, each.slope, each.intercept, each.r_squared) for each in result.growths),
+        decimals=4,
+    )
+
+
+def _box_figure(result: RuntimeResult, unit: float, name: str) -> Figure:
+    return boxes(
+        "runtimes",
+        "Runtime of one coalition",
+        "Training and sampling of one coalition together, over evaluations.",
+        {"training and sampling": {each.recipe: each.seconds / unit for each in result.recipes}},
+        name,
+    )
+
+
+def _growth_figure(result: RuntimeResult, unit: float, name: str) -> Figure:
+    series = []
+    for growth in result.growths:
+        rows = [each for each in result.recipes if each.method == growth.method and each.steps is not None]
+        y = tuple(
+            Estimate(
+                each.training.mean / unit,
+                (each.training.mean - each.training.deviation) / unit,
+                (each.training.mean + each.training.deviation) / unit,
+            )
+            for each in rows
+        )
+        series.append(Series(growth.method, tuple(float(each.steps or 0) for each in rows), y))
+    return curves(
+        "training-by-steps",
+        "Training time against steps",
+        "Mean training time of one coalition, with one standard deviation each way, against training steps.",
+        {"training": series},
+        "training steps",
+        name,
+    )

@@ -1,0 +1,230 @@
+"""The figures of validation, as SVG text.
+
+A figure is the same text for the same input. Words stay text in it, small and readable in any script, and are never
+interpreted: ``$x^2$`` and ``<b>`` show as they are written. Colour-blind readers can distinguish the colours (Okabe and
+Ito 2008). Where there are more names than colours, the shapes of line and marker distinguish them.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.presentation.drawing import (
+    COLOURS,
+    MARKED,
+    PER_LINE,
+    draw_legend,
+    drawing,
+    finish_plane_panel,
+    finish_row_panel,
+    level,
+    line_look,
+    plane_panels,
+    reference_look,
+    row_panels,
+    to_svg,
+)
+from diffcredit.validation.presentation.sections import Figure
+from diffcredit.validation.statistics.records import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_PER_LINE = 4
+MOST_BANDS = 4  # in one panel: more would hide each other
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of `curves`: an estimate for each x."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[Estimate, ...]
+
+
+def forest(
+    name: str,
+    title: str,
+    caption: str,
+    panels: Mapping[str, Mapping[str, Estimate]],
+    axis: str,
+    lines: Mapping[str, Mapping[str, Estimate]] = MappingProxyType({}),
+    marked: str | None = None,
+) -> Figure:
+    """Draw a panel for each key, side by side, with a row for each label: a dot and its interval. The label ``marked``
+    is bold and its row is dark.
+
+    ``lines`` are a panel's references, such as a ceiling: dashed vertical lines, each with its interval as a band.
+    Where an estimate is not finite its row is empty; where a bound is not finite only the dot is drawn.
+    """
+    labels = _union(panels.values())
+    references = _union(lines.values())
+    with drawing(name, panels):
+        canvas, axes = row_panels(panels, labels, axis, legend=references, marked=marked)
+        for (key, rows), ax in zip(panels.items(), axes, strict=True):
+            for label, estimate in lines.get(key, {}).items():
+                if not math.isfinite(estimate.value):
+                    continue
+                colour, dash = reference_look(references.index(label))
+                ax.axvline(estimate.value, color=colour, linestyle=dash, linewidth=1.2, zorder=2)
+                if _bounded(estimate):
+                    ax.axvspan(estimate.low, estimate.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
+            shown = {label: estimate for label, estimate in rows.items() if math.isfinite(estimate.value)}
+            for label, estimate in shown.items():
+                row, colour = labels.index(label), MARKED if label == marked else COLOURS[0]
+                if _bounded(estimate):
+                    ax.hlines(row, estimate.low, estimate.high, color=colour, linewidth=1.6, zorder=3)
+                ax.plot(estimate.value, row, "o", color=colour, markersize=4.5, zorder=4)
+            finish_row_panel(ax, bool(shown))
+        draw_legend(canvas, [(label, *reference_look(i), "") for i, label in enumerate(references)])
+        return Figure(name, title, caption, to_svg(canvas, title))
+
+
+def boxes(name: str, title: str, caption: str, panels: Mapping[str, Mapping[str, FloatArray]], axis: str) -> Figure:
+    """Draw a panel for each key, side by side, with a horizontal box plot for each label, top to bottom as given.
+
+    A box spans the quartiles with a line at the median; whiskers reach the furthest value within 1.5 times the box's
+    width, and values beyond are dots. Values that are not finite are left out.
+    """
+    labels = _union(panels.values())
+    with drawing(name, panels):
+        canvas, axes = row_panels(panels, labels, axis, legend=[])
+        for rows, ax in zip(panels.values(), axes, strict=True):
+            samples = {label: np.asarray(sample, np.float64).ravel() for label, sample in rows.items()}
+            samples = {label: sample[np.isfinite(sample)] for label, sample in samples.items()}
+            samples = {label: sample for label, sample in samples.items() if sample.size}
+            for label, sample in samples.items():
+                _box(ax, labels.index(label), sample)
+            finish_row_panel(ax, bool(samples))
+        return Figure(name, title, caption, to_svg(canvas, title))
+
+
+def curves(
+    name: str,
+    title: str,
+    caption: str,
+    panels: Mapping[str, Sequence[Series]],
+    x_axis: str,
+    y_axis: str,
+    log_x: bool = False,
+    per_line: int = PER_LINE,
+) -> Figure:
+    """Draw a panel for each key, ``per_line`` in a line, with a line for each series and its intervals as bars and,
+    where there are few series, as a band.
+
+    A label looks the same in all panels, and so does a height. Estimates that are not finite are left out, as are
+    x ≤ 0 with ``log_x``.
+    """
+    for each in (series for listed in panels.values() for series in listed):
+        if len(each.x) != len(each.y):
+            raise UserError(f"figure {name!r}: {each.label!r} has {len(each.x)} x for {len(each.y)} estimates")
+    labels = _union({series.label: series for series in listed} for listed in panels.values())
+    with drawing(name, panels):
+        canvas, axes = plane_panels(panels, x_axis, y_axis, labels, per_line)
+        filled = []
+        for listed, ax in zip(panels.values(), axes, strict=True):
+            seen = [
+                _curve(ax, series, labels.index(series.label), log_x, len(listed) <= MOST_BANDS) for series in listed
+            ]
+            x = np.concatenate(seen) if seen else np.empty(0)
+            finish_plane_panel(ax, x, log_x)
+            filled += [ax] if x.size else []
+        level(filled)
+        draw_legend(canvas, [(label, *line_look(i)) for i, label in enumerate(labels)])
+        return Figure(name, title, caption, to_svg(canvas, title))
+
+
+def beside(count: int) -> int:
+    """Return how many panels to put in a line where ``count`` of them belong together."""
+    return count if 1 < count <= MOST_PER_LINE else PER_LINE
+
+
+def scatter(
+    name: str,
+    title: str,
+    caption: str,
+    panels: Mapping[str, Mapping[str, tuple[FloatArray, FloatArray]]],
+    x_axis: str,
+    y_axis: str,
+) -> Figure:
+    """Draw a panel for each key, with a cloud of points (x, y) for each label, two arrays of one length.
+
+    A label looks the same in all panels. Points that are not finite are left out.
+    """
+    clouds = {
+        key: {label: tuple(np.asarray(part, np.float64).ravel() for part in pair) for label, pair in rows.items()}
+        for key, rows in panels.items()
+    }
+    for label, (x, y) in (item for rows in clouds.values() for item in rows.items()):
+        if x.size != y.size:
+            raise UserError(f"figure {name!r}: {label!r} has {x.size} x for {y.size} y")
+    labels = _union(clouds.values())
+    with drawing(name, panels):
+        canvas, axes = plane_panels(panels, x_axis, y_axis, legend=labels)
+        for rows, ax in zip(clouds.values(), axes, strict=True):
+            seen = [np.empty(0)]
+            for label, (x, y) in rows.items():
+                colour, _, marker = line_look(labels.index(label))
+                finite = np.isfinite(x) & np.isfinite(y)
+                ax.scatter(
+                    x[finite],
+                    y[finite],
+                    s=20,
+                    marker=marker,
+                    color=colour,
+                    alpha=0.75,
+                    edgecolor="white",
+                    linewidth=0.4,
+                )
+                seen.append(x[finite])
+            finish_plane_panel(ax, np.concatenate(seen), log_x=False)
+        draw_legend(canvas, [(label, line_look(i)[0], "", line_look(i)[2]) for i, label in enumerate(labels)])
+        return Figure(name, title, caption, to_svg(canvas, title))
+
+
+def _union(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return all keys, in the order in which they first occur."""
+    return list(dict.fromkeys(key for mapping in mappings for key in mapping))
+
+
+def _bounded(estimate: Estimate) -> bool:
+    return math.isfinite(estimate.low) and math.isfinite(estimate.high)
+
+
+def _curve(ax: "Axes", series: Series, index: int, log_x: bool, band: bool) -> FloatArray:
+    """Draw ``series`` and return the x of its points."""
+    colour, dash, marker = line_look(index)
+    points = [
+        (x, estimate)
+        for x, estimate in zip(series.x, series.y, strict=True)
+        if math.isfinite(x) and math.isfinite(estimate.value) and (x > 0 or not log_x)
+    ]
+    points.sort(key=lambda point: point[0])
+    x = np.array([place for place, _ in points])
+    y = [each.value for _, each in points]
+    ax.plot(x, y, color=colour, linestyle=dash, marker=marker, markersize=3.5, linewidth=1.4)
+    low = np.array([each.low if _bounded(each) else math.nan for _, each in points])
+    high = np.array([each.high if _bounded(each) else math.nan for _, each in points])
+    if band:
+        ax.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+    ax.vlines(x, low, high, color=colour, linewidth=0.9, alpha=0.6)
+    return x
+
+
+def _box(ax: "Axes", row: int, sample: FloatArray) -> None:
+    lower, median, upper = np.quantile(sample, [0.25, 0.5, 0.75])
+    reach = 1.5 * (upper - lower)
+    inside = sample[(sample >= lower - reach) & (sample <= upper + reach)]
+    beyond = sample[(sample < lower - reach) | (sample > upper + reach)]
+    ax.hlines(row, inside.min(), lower, color=COLOURS[0], linewidth=1)
+    ax.hlines(row, upper, inside.max(), color=COLOURS[0], linewidth=1)
+    ax.barh(row, upper - lower, left=lower, height=0.6, color="#b9d6e8", edgecolor=COLOURS[0], linewidth=1, zorder=2)
+    ax.vlines(median, row - 0.3, row + 0.3, color=COLOURS[1], linewidth=1.8, zorder=3)
+    ax.plot(beyond, np.full(beyond.size, row), "o", color=COLOURS[0], markersize=2.5, zorder=3)

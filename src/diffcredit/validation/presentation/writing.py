@@ -1,0 +1,201 @@
+"""Sections as files: tables as CSV, figures as SVG, photographs as PNG, and how to read them back."""
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from diffcredit.errors import UserError, located
+from diffcredit.util.artifacts import atomic_folder, canonical_json
+from diffcredit.util.sanitize import escape_formula
+from diffcredit.validation.presentation.sections import Cell, Figure, Photograph, Section, Table
+from diffcredit.validation.statistics.records import Estimate
+
+SECTION = "section.json"
+_FILE_NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
+
+
+def write_section(section: Section, folder: Path) -> None:
+    """Write ``section`` to ``folder``, which holds nothing else then: an earlier section there is replaced as a whole.
+
+    ``section.json`` has the words and the tables' cells. Beside it are a CSV file for each table, an SVG file for each
+    figure and a PNG file for each photograph, called by its name.
+    """
+    _check(section)
+    if folder.exists() and not (folder / SECTION).is_file():
+        raise UserError(f"{folder}: exists and holds no {SECTION}; a folder of a section is replaced, no other")
+    with atomic_folder(folder) as fresh:
+        for table in section.tables:
+            (fresh / f"{table.name}.csv").write_text(table_csv(table), encoding="utf-8", newline="")
+        for figure in section.figures:
+            (fresh / f"{figure.name}.svg").write_bytes(figure.svg.encode())
+        for photograph in section.photographs:
+            (fresh / f"{photograph.name}.png").write_bytes(photograph.png)
+        (fresh / SECTION).write_text(canonical_json(_content(section)), encoding="utf-8", newline="")
+        _retire(folder)
+
+
+def read_section(folder: Path) -> Section:
+    """Read what `write_section` wrote to ``folder``. The folder may be a stranger's: names that lead out of it and
+    links are refused."""
+    file = folder / SECTION
+    try:
+        section = _section(json.loads(file.read_text(encoding="utf-8")), folder)
+        with located(file):
+            _check(section)
+        return section
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename}: not found; a section is {SECTION} and the files that it names") from None
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: not a section ({type(error).__name__}: {error})") from None
+
+
+def table_csv(table: Table) -> str:
+    """Write a table as RFC 4180: all digits of a number, nothing for no number or one that is not finite, and texts
+    that spreadsheets do not run as formulae. A column with estimates becomes three: its name, ``… low`` and ``…
+    high``."""
+    wide = [any(isinstance(row[i], Estimate) for row in table.rows) for i in range(len(table.columns))]
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    header = zip(table.columns, wide, strict=True)
+    writer.writerow([name for column, three in header for name in _headings(escape_formula(column), three)])
+    for row in table.rows:
+        writer.writerow([text for cell, three in zip(row, wide, strict=True) for text in _texts(cell, three)])
+    return file.getvalue()
+
+
+def _headings(column: str, three: bool) -> tuple[str, ...]:
+    return (column, f"{column} low", f"{column} high") if three else (column,)
+
+
+def _texts(cell: Cell, three: bool) -> tuple[str, ...]:
+    """Return a cell as the one or three texts that its column takes."""
+    if isinstance(cell, Estimate):
+        return tuple(_text(number) for number in (cell.value, cell.low, cell.high))
+    return (_text(cell), "", "") if three else (_text(cell),)
+
+
+def _text(cell: str | float | None) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return escape_formula(cell)
+    if isinstance(cell, Integral):
+        return str(int(cell))
+    return repr(float(cell)) if math.isfinite(cell) else ""
+
+
+def _check(section: Section) -> None:
+    files = list(_file_names(section))
+    for file in files:
+        if not _FILE_NAME.fullmatch(file.rpartition(".")[0]):
+            raise UserError(f"section {section.part!r}: {_not_a_name(file)}")
+    # some file systems do not distinguish case
+    folded = [file.casefold() for file in files]
+    for file in files:
+        if folded.count(file.casefold()) > 1:
+            raise UserError(f"section {section.part!r}: {file!r} is there twice; names must differ")
+    for table in section.tables:
+        for row in table.rows:
+            if len(row) != len(table.columns):
+                raise UserError(
+                    f"table {table.name!r}: a row of {len(row)} cells, expected {len(table.columns)}: {row!r:.80}"
+                )
+
+
+def _not_a_name(text: str) -> str:
+    return f"{text!r:.80} is no file's name; letters, digits, - and _ are accepted"
+
+
+def _file_names(section: Section) -> Iterator[str]:
+    yield from (f"{table.name}.csv" for table in section.tables)
+    yield from (f"{figure.name}.svg" for figure in section.figures)
+    yield from (f"{photograph.name}.png" for photograph in section.photographs)
+
+
+def _retire(folder: Path) -> None:
+    """Clear the place in one step, so that readers see the old section whole or none."""
+    if folder.exists():
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part") as bin_:
+            shutil.move(folder, Path(bin_) / folder.name)
+
+
+def _content(section: Section) -> dict[str, Any]:
+    return {
+        "part": section.part,
+        "title": section.title,
+        "summary": section.summary,
+        "caveats": section.caveats,
+        "tables": [
+            {**vars(table), "rows": [[_kept(cell) for cell in row] for row in table.rows]} for table in section.tables
+        ],
+        "figures": [_words(figure) for figure in section.figures],
+        "photographs": [_words(photograph) for photograph in section.photographs],
+    }
+
+
+def _words(picture: Figure | Photograph) -> dict[str, str]:
+    return {"name": picture.name, "title": picture.title, "caption": picture.caption}
+
+
+def _section(content: dict[str, Any], folder: Path) -> Section:
+    return Section(
+        part=content["part"],
+        title=content["title"],
+        summary=tuple(content["summary"]),
+        tables=tuple(
+            Table(
+                name=table["name"],
+                title=table["title"],
+                columns=tuple(table["columns"]),
+                rows=tuple(tuple(_cell(cell) for cell in row) for row in table["rows"]),
+                decimals=table["decimals"],
+            )
+            for table in content["tables"]
+        ),
+        figures=tuple(
+            Figure(**words, svg=_picture(folder, words["name"], ".svg").decode()) for words in content["figures"]
+        ),
+        photographs=tuple(
+            Photograph(**words, png=_picture(folder, words["name"], ".png")) for words in content["photographs"]
+        ),
+        caveats=tuple(content["caveats"]),
+    )
+
+
+def _picture(folder: Path, name: str, suffix: str) -> bytes:
+    """Read the file of a picture in ``folder`` itself."""
+    if not _FILE_NAME.fullmatch(name):
+        raise ValueError(_not_a_name(name))
+    file = folder / f"{name}{suffix}"
+    if file.is_symlink():
+        raise ValueError(f"{file.name!r} is a link; only a file of the folder's own is accepted")
+    return file.read_bytes()
+
+
+def _kept(cell: Cell) -> Any:
+    """Return a cell for JSON, which has no NaN and no infinity: these become ``{"number": "nan"}``."""
+    if isinstance(cell, Estimate):
+        return {"estimate": [_kept(number) for number in (cell.value, cell.low, cell.high)]}
+    if cell is None or isinstance(cell, str):
+        return cell
+    if isinstance(cell, Integral):
+        return int(cell)
+    return float(cell) if math.isfinite(cell) else {"number": repr(float(cell))}
+
+
+def _cell(kept: Any) -> Any:
+    if not isinstance(kept, dict):
+        return kept
+    if "estimate" in kept:
+        return Estimate(*(_cell(number) for number in kept["estimate"]))
+    return float(kept["number"])

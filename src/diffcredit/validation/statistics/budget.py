@@ -1,0 +1,142 @@
+"""The LDS that the same compute buys with each recipe and estimator. The unit of cost is one retraining from scratch
+with its sampling."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor, isfinite
+
+from diffcredit.errors import UserError
+from diffcredit.validation.statistics.convergence import ConvergenceResult
+from diffcredit.validation.statistics.datamodeling import lds
+from diffcredit.validation.statistics.games import game_credits
+from diffcredit.validation.statistics.monotone import first_reaching
+from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
+
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)
+"""In retrainings."""
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Of the LDS."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """The cost of a recipe's evaluations, in retrainings: ``preparation`` once (NaN: unknown, counted as 0), then
+    ``evaluation`` for each."""
+
+    preparation: float
+    evaluation: float
+
+    def of(self, evaluations: int) -> float:
+        return (self.preparation if isfinite(self.preparation) else 0.0) + evaluations * self.evaluation
+
+    def evaluations(self, budget: float) -> int:
+        """Return how many evaluations a budget buys."""
+        return max(floor((budget - self.of(0)) / self.evaluation + 1e-9), 0)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The LDS of one recipe and estimator against cost.
+
+    ``costs`` are in retrainings, each with the LDS of the evaluations it buys and the range over stretches of the
+    design (see `PrefixScore`). ``at`` has the LDS for each of `BUDGETS`, with its interval over truth coalitions; a
+    budget that buys too few evaluations, or more than there are, is absent.
+    """
+
+    recipe: str
+    estimator: str
+    costs: tuple[float, ...]
+    lds: tuple[Estimate, ...]
+    stretches: tuple[Estimate, ...]
+    at: Mapping[float, Estimate]
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """The least ``cost``, in retrainings, at which any recipe and estimator reaches the LDS ``level``; ``whole``: the
+    cost includes the preparation, which is known."""
+
+    level: float
+    recipe: str
+    estimator: str
+    cost: float
+    whole: bool
+
+
+@dataclass(frozen=True)
+class BudgetResult:
+    """Scores at equal compute. ``unit`` is the seconds of one retraining, ``share`` the LDS's, ``prices`` by recipe."""
+
+    unit: float
+    share: float
+    prices: Mapping[str, Price]
+    curves: tuple[Curve, ...]
+    cheapest: tuple[Cheapest, ...]
+
+
+def lds_by_cost(
+    result: ConvergenceResult,
+    games: Sequence[RecipeGame],
+    truths: Sequence[Truth],
+    seconds: Mapping[str, float],
+    unit: float,
+) -> BudgetResult:
+    """Set the scores of ``result``, which was computed from these ``games`` and ``truths``, against compute.
+
+    seconds: by recipe the mean of one evaluation, training and sampling. A mean does not depend on which evaluation
+    came first. Recipes with unknown seconds are left out. unit: the seconds of one retraining from scratch.
+    Raises UserError when the unit or the LDS is unknown.
+    """
+    if not (isfinite(unit) and unit > 0):
+        raise UserError(f"budget: {unit} seconds a retraining; a positive number is needed, from truth evaluations")
+    truth = next((each for each in truths if each.share == result.middle), None)
+    if truth is None:
+        raise UserError("budget: no LDS is known; it needs at least 10 truth coalitions of one share")
+    by_recipe = {game.recipe: game for game in games}
+    prices = {
+        recipe: Price(game.preparation / unit, seconds[recipe] / unit)
+        for recipe, game in by_recipe.items()
+        if isfinite(seconds[recipe]) and seconds[recipe] > 0
+    }
+    found = tuple(
+        _curve(result, by_recipe[recipe], estimator, truth, prices[recipe])
+        for recipe, estimator in result.curves
+        if recipe in prices
+    )
+    return BudgetResult(unit, truth.share, prices, found, _cheapest(found, prices))
+
+
+def _curve(result: ConvergenceResult, game: RecipeGame, estimator: str, truth: Truth, price: Price) -> Curve:
+    scores = result.of(game.recipe, estimator)
+    at = {}
+    for amount in BUDGETS:
+        evaluations = price.evaluations(amount)
+        if 0 < evaluations <= len(game.values):
+            try:
+                credits = game_credits(game, estimator, slice(evaluations))
+            except UserError:
+                continue
+            at[float(amount)] = lds(credits, truth.coalitions, truth.values)
+    return Curve(
+        game.recipe,
+        estimator,
+        costs=tuple(price.of(each.evaluations) for each in scores),
+        lds=tuple(each.lds[truth.share] for each in scores),
+        stretches=tuple(each.stretches[truth.share] for each in scores),
+        at=at,
+    )
+
+
+def _cheapest(found: Sequence[Curve], prices: Mapping[str, Price]) -> tuple[Cheapest, ...]:
+    """Find the cheapest way to each level, by the non-decreasing fit of each curve's mean over stretches."""
+    cheapest = []
+    for level in LEVELS:
+        ways = []
+        for curve in found:
+            cost = first_reaching(curve.costs, [each.value for each in curve.stretches], level)
+            if cost is not None:
+                whole = isfinite(prices[curve.recipe].preparation)
+                ways.append(Cheapest(level, curve.recipe, curve.estimator, cost, whole))
+        if ways:
+            cheapest.append(min(ways, key=lambda way: way.cost))
+    return tuple(cheapest)

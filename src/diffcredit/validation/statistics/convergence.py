@@ -1,0 +1,182 @@
+"""How fast credits converge as evaluations are added."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+
+from diffcredit.credit.correlations import correlation
+from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.statistics.datamodeling import lds, linear_datamodeling_score
+from diffcredit.validation.statistics.games import game_credits
+from diffcredit.validation.statistics.intervals import LEAST_ROWS
+from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
+
+ESTIMATORS = ("shapley", "kernelshap", "unshrunk", "banzhaf")
+POINTS = 10
+MOST_STRETCHES = 5
+
+
+@dataclass(frozen=True)
+class PrefixScore:
+    """The quality of credits by ``estimator`` from the first ``evaluations`` of a recipe's design.
+
+    ``lds``: for each share the LDS with its interval over truth coalitions. ``stretches``: the mean LDS, the lowest and
+    the highest over up to 5 disjoint stretches of the design of this length (low and high are NaN where there is only
+    one). ``with_final`` and ``with_retrained``: Pearson's correlation with the same estimator's credits from all
+    evaluations of the recipe, and of retraining from scratch (NaN: there are none).
+    """
+
+    recipe: str
+    estimator: str
+    evaluations: int
+    lds: Mapping[float, Estimate]
+    stretches: Mapping[float, Estimate]
+    with_final: float
+    with_retrained: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A curve, or a part of it, that could not be scored: ``evaluations`` are the numbers concerned (empty: any). Of
+    several reasons, the one for the most evaluations is kept."""
+
+    what: str
+    evaluations: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class ConvergenceResult:
+    """``scores`` by recipe, estimator and number of evaluations. The LDS is known at ``shares``."""
+
+    shares: tuple[float, ...]
+    scores: tuple[PrefixScore, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def middle(self) -> float | None:
+        """The share nearest to ½."""
+        return min(self.shares, key=lambda share: abs(share - 0.5), default=None)
+
+    def of(self, recipe: str, estimator: str) -> tuple[PrefixScore, ...]:
+        """The scores of one curve, fewest evaluations first."""
+        return tuple(each for each in self.scores if (each.recipe, each.estimator) == (recipe, estimator))
+
+    @property
+    def curves(self) -> tuple[tuple[str, str], ...]:
+        """The recipes and estimators that have scores."""
+        return tuple(dict.fromkeys((each.recipe, each.estimator) for each in self.scores))
+
+
+def convergence_curves(
+    games: Sequence[RecipeGame],
+    truths: Sequence[Truth],
+    retrained: RecipeGame | None = None,
+    estimators: Sequence[str] = ESTIMATORS,
+) -> ConvergenceResult:
+    """Score each game and estimator at about 10 numbers of evaluations from n/2 to all, evenly on a logarithmic scale.
+
+    ``retrained`` is the game of retraining from scratch, if its credits are to be compared with. To see its own curve,
+    give it among the games as well. Whatever an estimator refuses, and a share with fewer than 10 truth coalitions, is
+    left out with its reason. Raises UserError without any game.
+    """
+    if not games:
+        raise UserError("convergence: no recipe has evaluations; at least one is needed")
+    usable = [truth for truth in truths if len(truth.coalitions) >= LEAST_ROWS]
+    left_out = [
+        LeftOut(
+            f"LDS at share {truth.share:g}",
+            (),
+            f"{len(truth.coalitions)} truth coalitions; at least {LEAST_ROWS} are needed",
+        )
+        for truth in truths
+        if len(truth.coalitions) < LEAST_ROWS
+    ]
+    scores: list[PrefixScore] = []
+    for estimator in estimators:
+        reference = None
+        if retrained is not None:
+            try:
+                reference = game_credits(retrained, estimator)
+            except UserError as error:
+                left_out.append(LeftOut(f"correlation with {retrained.recipe}, {estimator}", (), str(error)))
+        for game in games:
+            found, refused = _curve(game, estimator, usable, reference)
+            scores += found
+            left_out += refused
+    return ConvergenceResult(tuple(truth.share for truth in usable), tuple(scores), tuple(left_out))
+
+
+def prefix_counts(n: int, evaluations: int) -> tuple[int, ...]:
+    """Return about 10 counts from n/2 (or ``evaluations``, if fewer) to ``evaluations``, evenly on a log scale."""
+    least = min(max(n // 2, 1), evaluations)
+    return tuple(int(count) for count in np.unique(np.geomspace(least, evaluations, POINTS).round().astype(np.intp)))
+
+
+def _curve(
+    game: RecipeGame, estimator: str, truths: Sequence[Truth], retrained: FloatArray | None
+) -> tuple[list[PrefixScore], list[LeftOut]]:
+    """Return the scores at all counts that the estimator accepts, and what it refused."""
+    what = f"{game.recipe}, {estimator}"
+    try:
+        final = game_credits(game, estimator)
+    except UserError as error:
+        return [], [LeftOut(what, (), str(error))]
+    scores, refused = [], {}
+    for count in prefix_counts(game.coalitions.shape[1], len(game.values)):
+        try:
+            scores.append(prefix_score(game, estimator, count, truths, final, retrained))
+        except UserError as error:
+            refused[count] = str(error)
+    return scores, [LeftOut(what, tuple(refused), refused[max(refused)])] if refused else []
+
+
+def prefix_score(
+    game: RecipeGame,
+    estimator: str,
+    evaluations: int,
+    truths: Sequence[Truth],
+    final: FloatArray,
+    retrained: FloatArray | None,
+) -> PrefixScore:
+    """Score the credits of the first ``evaluations``; ``final`` and ``retrained`` (n,) are credits to compare with.
+
+    Raises UserError where the estimator refuses so few.
+    """
+    credits = game_credits(game, estimator, slice(evaluations))
+    stretches = [credits, *_further_stretches(game, estimator, evaluations)]
+    return PrefixScore(
+        game.recipe,
+        estimator,
+        evaluations,
+        lds={truth.share: lds(credits, truth.coalitions, truth.values) for truth in truths},
+        stretches={
+            truth.share: _range([linear_datamodeling_score(each, truth.coalitions, truth.values) for each in stretches])
+            for truth in truths
+        },
+        with_final=correlation(credits, final, "pearson"),
+        with_retrained=nan if retrained is None else correlation(credits, retrained, "pearson"),
+    )
+
+
+def _further_stretches(game: RecipeGame, estimator: str, length: int) -> list[FloatArray]:
+    """Return the credits of the second, third, … stretch, except those that the estimator refuses."""
+    whole = len(game.values) // length
+    found = []
+    for start in range(length, min(whole, MOST_STRETCHES) * length, length):
+        try:
+            found.append(game_credits(game, estimator, slice(start, start + length)))
+        except UserError:
+            continue
+    return found
+
+
+def _range(values: list[float]) -> Estimate:
+    known = [value for value in values if np.isfinite(value)]
+    if not known:
+        return Estimate(nan)
+    spread = len(known) > 1
+    return Estimate(float(np.mean(known)), min(known) if spread else nan, max(known) if spread else nan)

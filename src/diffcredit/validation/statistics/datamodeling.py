@@ -1,0 +1,233 @@
+"""The linear datamodeling score (LDS): how well credits order held-out coalitions.
+
+Credits predict the value of a coalition S by the sum Σ_{i∈S} credit_i. The LDS is Spearman's rank correlation of these
+predictions with F(S) over coalitions that were not used for estimating the credits:
+
+    LDS = ρ( (Σ_{i∈S} credit_i)_S , (F(S))_S )
+
+    from diffcredit.validation import lds
+
+    credits = [3.0, 1.0, 0.5, -2.0]               # n numbers, by any method
+    coalitions = [[1, 1, 0, 0], [0, 1, 1, 0], …]  # B held-out coalitions, retrained from scratch
+    values = [[0.71, 0.69], [0.43, 0.47], …]      # F of each, one column for each training seed
+    lds(credits, coalitions, values)              # Estimate(value=0.83, low=0.71, high=0.90)
+
+Pitfalls:
+
+- The score ranks; it says nothing about the sizes of credits. It may favour other additive values, such as Banzhaf's,
+  over the Shapley value.
+- Coalitions should have one size. Over several sizes any credits of one sign predict well: larger is better.
+- Noise of the training seeds keeps a perfect prediction below 1; see `diffcredit.validation.statistics.ceilings`.
+- The difference of two scores has a shorter interval than the scores suggest, since both rest on the same coalitions:
+  `compare_lds`.
+
+Reference: Park et al. 2023, "TRAK: Attributing model behavior at scale".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from diffcredit.credit.correlations import DIGITS, correlation, jackknifed_correlation
+from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray, FloatArray
+from diffcredit.validation.statistics.ceilings import Ceilings, ceilings, known_ceiling, mean_over_seeds
+from diffcredit.validation.statistics.intervals import (
+    LEAST_ROWS,
+    correlation_interval,
+    correlation_with_interval,
+    jackknife_interval,
+    seeds_interval,
+)
+from diffcredit.validation.statistics.records import Contender, Estimate, Truth
+
+
+def lds(credits: ArrayLike, coalitions: ArrayLike, values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Score credits by how well they order held-out coalitions.
+
+    Args:
+        credits: (n,), one for each contributor, by any method; higher must mean better, as in ``values``.
+        coalitions: (B, n) booleans, True for members. Use coalitions of one size that no credit was estimated from.
+        values: (B,) the property of the model retrained on each coalition, or (B, R) with R training seeds, which are
+            averaged.
+        confidence: of the interval.
+
+    Returns:
+        The rank correlation in −1…1 with its interval over coalitions and seeds. The bounds are NaN for fewer than 10
+        coalitions. The value is NaN where all predictions or all values are equal. ``float()`` gives the value alone.
+
+    Raises:
+        UserError: the shapes do not fit, or a number is not finite; the message names it.
+
+    Memory grows with B²: a few thousand coalitions are the most.
+
+    >>> lds([1.0, 0.0, -1.0], [[1, 0, 0], [0, 1, 0], [0, 0, 1]], [0.9, 0.5, 0.2]).value
+    1.0
+    """
+    c, x, y = _checked(credits, coalitions, values)
+    predicted, means = predictions(c, x), mean_over_seeds(y)
+    if len(means) < LEAST_ROWS:
+        return Estimate(correlation(predicted, means, "spearman"))
+    return correlation_with_interval(predicted, means, "spearman", confidence)
+
+
+def linear_datamodeling_score(credits: ArrayLike, coalitions: ArrayLike, values: ArrayLike) -> float:
+    """Compute the value of `lds` without its interval, which takes most of the time."""
+    c, x, y = _checked(credits, coalitions, values)
+    return correlation(predictions(c, x), mean_over_seeds(y), "spearman")
+
+
+def predictions(credits: FloatArray, coalitions: BoolArray) -> FloatArray:
+    """Predict coalitions (B, n) by Σ_{i∈S} credit_i / Σ_i |credit_i|, rounded so that equal sums are equal numbers."""
+    scale = np.abs(credits).sum()
+    return np.round(coalitions @ credits / scale, DIGITS) if scale > 0 else np.zeros(len(coalitions))
+
+
+def _checked(credits: ArrayLike, coalitions: ArrayLike, values: ArrayLike) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """Return arrays (n,), (B, n) and (B, R)."""
+    c, x, y = np.asarray(credits, np.float64), np.asarray(coalitions, np.bool_), np.asarray(values, np.float64)
+    if c.ndim != 1 or not len(c) or y.ndim not in (1, 2) or not y.size or x.shape != (len(y), len(c)):
+        raise UserError(
+            f"LDS: credits {c.shape}, coalitions {x.shape}, values {y.shape}; expected (n,), (B, n), and (B,) or (B, R)"
+        )
+    for name, array in (("credits", c), ("values", y)):
+        if not np.isfinite(array).all():
+            place = ", ".join(map(str, np.argwhere(~np.isfinite(array))[0]))
+            raise UserError(f"LDS: {name}[{place}] is not a finite number")
+    return c, x, y if y.ndim == 2 else y[:, None]
+
+
+@dataclass(frozen=True)
+class MethodScore:
+    """A contender's correlation with the mean over seeds of the retrained models' F, with intervals over coalitions.
+
+    ``spearman`` is the LDS. ``seeds`` (R,) are the LDS against each seed alone, ``over_seeds`` their mean with its
+    interval over seeds. ``of_ceiling`` is the LDS divided by the replicate ceiling, None where that is unknown or may
+    be 0.
+    """
+
+    contender: Contender
+    share: float
+    spearman: Estimate
+    pearson: Estimate
+    seeds: tuple[float, ...]
+    over_seeds: Estimate
+    of_ceiling: Estimate | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A contender's LDS minus that of ``against``, over the same coalitions."""
+
+    contender: str
+    against: str
+    share: float
+    spearman: Estimate
+
+    @property
+    def verdict(self) -> str:
+        if not isfinite(self.spearman.value):
+            return "no score"
+        if self.spearman.low > 0:
+            return "better"
+        return "worse" if self.spearman.high < 0 else "not told apart"
+
+
+@dataclass(frozen=True)
+class LDSResult:
+    """One property's scores and differences, contenders in the order given within each share, and its ceilings."""
+
+    against: str
+    confidence: float
+    scores: tuple[MethodScore, ...]
+    ceilings: tuple[Ceilings, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def middle(self) -> float:
+        """The share nearest to one half."""
+        return min((each.share for each in self.ceilings), key=lambda share: abs(share - 0.5))
+
+    def at(self, share: float) -> tuple[MethodScore, ...]:
+        return tuple(score for score in self.scores if score.share == share)
+
+    def ceilings_at(self, share: float) -> Ceilings:
+        return next(each for each in self.ceilings if each.share == share)
+
+
+def compare_lds(
+    truths: Sequence[Truth],
+    contenders: Sequence[Contender],
+    *,
+    against: str | None = None,
+    confidence: float = 0.95,
+) -> LDSResult:
+    """Score every contender at every share, and its difference from ``against`` (None: the first contender)."""
+    _check(truths, contenders)
+    names = [contender.name for contender in contenders]
+    reference = names[0] if against is None else against
+    if reference not in names:
+        raise UserError(f"LDS: against {reference!r}; accepted: {', '.join(names)}")
+    scores: list[MethodScore] = []
+    differences: list[Difference] = []
+    for truth in truths:
+        seeds, means = truth.values.T, mean_over_seeds(truth.values)
+        ceiling = known_ceiling(truth, confidence)
+        found = {}
+        for contender in contenders:
+            predicted = predictions(contender.credits, truth.coalitions)
+            spearman = found[contender.name] = jackknifed_correlation(predicted, means, "spearman")
+            by_seed = np.array([correlation(predicted, seed, "spearman") for seed in seeds])
+            scores.append(
+                MethodScore(
+                    contender,
+                    truth.share,
+                    correlation_interval(spearman, confidence),
+                    correlation_with_interval(predicted, means, "pearson", confidence),
+                    tuple(float(score) for score in by_seed),
+                    seeds_interval(by_seed, confidence),
+                    None if ceiling is None else jackknife_interval(spearman / ceiling, confidence),
+                )
+            )
+        differences += [
+            Difference(name, reference, truth.share, jackknife_interval(each - found[reference], confidence))
+            for name, each in found.items()
+            if name != reference
+        ]
+    limits = tuple(ceilings(truth, confidence) for truth in truths)
+    return LDSResult(reference, confidence, tuple(scores), limits, tuple(differences))
+
+
+def _check(truths: Sequence[Truth], contenders: Sequence[Contender]) -> None:
+    if not truths or not contenders:
+        raise UserError(f"LDS: {len(truths)} shares of truth and {len(contenders)} contenders; needs one of each")
+    keys = {
+        "contender": [contender.name for contender in contenders],
+        "share": [f"{truth.share:g}" for truth in truths],
+    }
+    for what, each in keys.items():
+        for name in each:
+            if each.count(name) > 1:
+                raise UserError(f"LDS: {what} {name} is given twice; they must differ")
+    for truth in truths:
+        where, count = f"LDS, truth of share {truth.share:g}", len(truth.coalitions)
+        if count < LEAST_ROWS:
+            raise UserError(f"{where}: {count} coalitions; an interval needs at least {LEAST_ROWS}")
+        if truth.values.ndim != 2 or len(truth.values) != count or truth.values.shape[1] == 0:
+            raise UserError(f"{where}: values {truth.values.shape}; expected ({count}, R) for R ≥ 1 seeds")
+        if not np.isfinite(truth.values).all():
+            row, seed = np.argwhere(~np.isfinite(truth.values))[0]
+            raise UserError(f"{where}: the value of coalition {row}, seed {seed} is not a finite number")
+        n = truth.coalitions.shape[1]
+        for contender in contenders:
+            if contender.credits.shape != (n,):
+                raise UserError(
+                    f"LDS, {contender.name}: credits {contender.credits.shape}; the truth has {n} contributors"
+                )
+    for contender in contenders:
+        if not np.isfinite(contender.credits).all():
+            first = int(np.argmin(np.isfinite(contender.credits)))
+            raise UserError(f"LDS, {contender.name}: the credit of contributor {first} is not a finite number")

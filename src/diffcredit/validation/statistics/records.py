@@ -1,0 +1,87 @@
+"""The records that validation works with.
+
+All values and credits are *helpfulness*: F itself, or −F for a property where lower is better. More is better
+everywhere.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from diffcredit.util.arrays import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval. Bounds that are not finite are unknown."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """One property of models retrained from scratch on held-out coalitions of one size.
+
+    ``coalitions`` (B, n) have ⌊αn⌋ members each, α = ``share``. Column r of ``values`` (B, R) has each coalition's
+    value with its r-th training seed.
+    """
+
+    share: float
+    coalitions: BoolArray
+    values: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """Credits (n,) by one method.
+
+    ``category`` is the kind of method: ``shapley``, ``banzhaf``, ``leave-one-out``, or a baseline's. ``recipe`` is the
+    retraining behind it (empty: none), ``evaluations`` the number of its evaluations. ``cost`` is their time in units
+    of one retraining from scratch with its sampling (NaN: unknown).
+    """
+
+    name: str
+    category: str
+    recipe: str
+    credits: FloatArray
+    evaluations: int = 0
+    cost: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeGame:
+    """One property's evaluations by one recipe, in the order of the design.
+
+    ``coalitions`` (m, n) are drawn from the design ``size_distribution`` and have ``values`` (m,). ``empty`` and
+    ``full`` are replicates of F(∅) and F(N). Recipes that differ only in their training ``steps`` (None: the method has
+    none) share the ``method``. ``preparation`` is the time in seconds spent before the first coalition, such as on
+    pruning and recovery (NaN: unknown).
+    """
+
+    recipe: str
+    method: str
+    steps: int | None
+    size_distribution: str
+    coalitions: BoolArray
+    values: FloatArray
+    empty: tuple[float, ...]
+    full: tuple[float, ...]
+    training_seconds: FloatArray
+    sampling_seconds: FloatArray
+    preparation: float = float("nan")
+
+    @property
+    def seconds(self) -> FloatArray:
+        """(m,): training and sampling."""
+        return self.training_seconds + self.sampling_seconds
+
+
+def by_method(games: Iterable[RecipeGame]) -> list[RecipeGame]:
+    """Sort games by method, then by steps. Methods keep their order, and so their colours in all figures."""
+    games = list(games)
+    methods = list(dict.fromkeys(game.method for game in games))
+    return sorted(games, key=lambda game: (methods.index(game.method), game.steps is not None, game.steps or 0))

@@ -1,0 +1,121 @@
+"""How long a coalition takes with each recipe, and how that grows with the steps. The same for all properties."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
+
+import numpy as np
+from scipy.stats import linregress
+
+from diffcredit.errors import UserError
+from diffcredit.util.arrays import FloatArray
+from diffcredit.validation.statistics.records import RecipeGame, by_method
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """The mean, standard deviation (NaN: fewer than two) and median of evaluations' seconds."""
+
+    mean: float
+    deviation: float
+    median: float
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeRuntime:
+    """One recipe's seconds for each of its ``evaluations``: ``training``, ``sampling`` and ``both`` together, which
+    ``seconds`` has evaluation by evaluation. ``speed_up`` is how many times faster it is than a retraining."""
+
+    recipe: str
+    method: str
+    steps: int | None
+    evaluations: int
+    training: Seconds
+    sampling: Seconds
+    both: Seconds
+    seconds: FloatArray
+    speed_up: float
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Training seconds = ``intercept`` + ``slope``·steps, by least squares over all evaluations of a method's recipes
+    of two step counts or more; ``r_squared`` is the explained part of their variance (NaN: they do not vary)."""
+
+    method: str
+    slope: float
+    intercept: float
+    r_squared: float
+
+
+@dataclass(frozen=True)
+class RuntimeResult:
+    """Runtimes by method and steps. ``retraining`` is the recipe that the others are compared with, ``devices`` the
+    distinct devices that each recipe's evaluations ran on."""
+
+    retraining: str
+    recipes: tuple[RecipeRuntime, ...]
+    growths: tuple[Growth, ...]
+    devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def mean_of_known(seconds: FloatArray) -> float:
+    """Average the finite ones; NaN if there are none."""
+    known = seconds[np.isfinite(seconds)]
+    return float(known.mean()) if len(known) else nan
+
+
+def compare_runtimes(
+    games: Sequence[RecipeGame], retraining: RecipeGame, devices: Mapping[str, Sequence[str]] | None = None
+) -> RuntimeResult:
+    """Compare the runtime of every game with that of ``retraining``, and fit how training grows with the steps.
+
+    Seconds that are not finite are unknown and left out. Raises UserError when the retraining's are all unknown or 0.
+    """
+    unit = mean_of_known(retraining.seconds)
+    if not unit > 0:
+        raise UserError(f"runtime: no seconds of {retraining.recipe!r} are known; at least one evaluation is needed")
+    others = [game for game in games if game.recipe != retraining.recipe]
+    ordered = [retraining, *by_method(others)]
+    growths = (_growth(method, ordered) for method in dict.fromkeys(game.method for game in ordered))
+    return RuntimeResult(
+        retraining.recipe,
+        tuple(_recipe(game, unit) for game in ordered),
+        tuple(growth for growth in growths if growth is not None),
+        devices or {},
+    )
+
+
+def _recipe(game: RecipeGame, unit: float) -> RecipeRuntime:
+    seconds = game.seconds[np.isfinite(game.seconds)]
+    both = _seconds(seconds)
+    return RecipeRuntime(
+        game.recipe,
+        game.method,
+        game.steps,
+        len(seconds),
+        _seconds(game.training_seconds),
+        _seconds(game.sampling_seconds),
+        both,
+        seconds,
+        unit / both.mean if both.mean > 0 else nan,
+    )
+
+
+def _seconds(seconds: FloatArray) -> Seconds:
+    known = seconds[np.isfinite(seconds)]
+    deviation = float(known.std(ddof=1)) if len(known) > 1 else nan
+    return Seconds(mean_of_known(known), deviation, float(np.median(known)) if len(known) else nan)
+
+
+def _growth(method: str, games: Sequence[RecipeGame]) -> Growth | None:
+    mine = [game for game in games if game.method == method and game.steps is not None]
+    seconds = np.concatenate([game.training_seconds for game in mine]) if mine else np.empty(0)
+    steps = np.concatenate([np.full(len(game.values), float(game.steps or 0)) for game in mine] or [np.empty(0)])
+    known = np.isfinite(seconds)
+    if len(np.unique(steps[known])) < 2:
+        return None
+    fit = linregress(steps[known], seconds[known])
+    return Growth(
+        method, float(fit.slope), float(fit.intercept), float(fit.rvalue**2) if np.ptp(seconds[known]) > 0 else nan
+    )

@@ -1,0 +1,160 @@
+"""Test a study's credits against models retrained from scratch.
+
+    from diffcredit import InProcess, Study
+    from diffcredit.validation.validate import missing_evaluations, validate
+
+    study = Study.load("study.yaml")
+    missing_evaluations(study)             # what would be evaluated, and for which part
+    found = validate(study, ["lds"], executor=InProcess())
+    found.sections[0].summary              # sentences; tables and figures are beside them
+    found.left_out                         # what could not be computed, and why
+
+Each section is also kept as files in ``validation/PART`` of the study's folder, where reports find it. Without an
+executor nothing is retrained: sections are computed from what the ledger has.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diffcredit.errors import UserError
+from diffcredit.execution import Executor
+from diffcredit.ledger import Evaluation
+from diffcredit.study.evaluating import evaluate_tasks, keep_again
+from diffcredit.study.study import Study
+from diffcredit.validation.data import ValidationData
+from diffcredit.validation.parts import PARTS
+from diffcredit.validation.presentation.sections import Section
+from diffcredit.validation.presentation.writing import SECTION, read_section, write_section
+from diffcredit.validation.work import PartWork
+
+Watch = Callable[[Iterable[Evaluation], bool], None]
+"""Consumes evaluations as they are made; the flag says whether they are recorded in the ledger."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Evaluations, or images of these, that a part needs and that are not there: at most ``count`` where some of the
+    ``work`` is undecided."""
+
+    work: PartWork
+    count: int
+
+
+@dataclass(frozen=True)
+class Validated:
+    """The ``sections`` that could be computed, and the reasons for what was ``left_out``, by part or work."""
+
+    sections: tuple[Section, ...]
+    left_out: dict[str, str]
+
+
+def validate(
+    study: Study,
+    parts: Sequence[str] = (),
+    properties: Sequence[str] = (),
+    *,
+    executor: Executor | None = None,
+    watch: Watch | None = None,
+) -> Validated:
+    """Evaluate what each part needs, compute its section and keep it in the study's folder.
+
+    parts: names from `PARTS`; none: all that the study can have. properties: names; none: all that are measured.
+    executor: runs the evaluations that are missing; None: nothing is evaluated. watch: is given these as they come.
+    A part that cannot be computed is left out with its reason. Raises UserError where nothing has been evaluated yet,
+    or the ledger's evaluations have other settings.
+    """
+    data = open_data(study, properties)
+    sections: list[Section] = []
+    left_out: dict[str, str] = {}
+    for part in _ordered(study, parts):
+        if executor is not None:
+            for work in possible_work(data, part):
+                left_out |= _evaluate(work, part, executor, watch or _exhaust)
+        try:
+            sections.append(make_section(data, part))
+        except UserError as error:
+            left_out[part] = str(error)
+    return Validated(tuple(sections), left_out)
+
+
+def _evaluate(work: PartWork, part: str, executor: Executor, watch: Watch) -> dict[str, str]:
+    """Evaluate what is missing, then make images that are missing once more. Return why these cannot be had, if so."""
+    if work.missing():
+        watch(evaluate_tasks(work.recipe, executor, work.tasks, work.what), True)
+    try:
+        if unseen := work.without_images():
+            watch(keep_again(work.recipe, executor, unseen, f"{work.what}, images again"), False)
+    except UserError as error:  # such as lost models of a recipe; the part may do without
+        return {f"{part}: {work.what}": str(error)}
+    return {}
+
+
+def _exhaust(evaluations: Iterable[Evaluation], recorded: bool) -> None:
+    deque(evaluations, maxlen=0)
+
+
+def missing_evaluations(study: Study, parts: Sequence[str] = (), properties: Sequence[str] = ()) -> list[Missing]:
+    """Return what `validate` would evaluate. Evaluations that several parts need are counted for the first."""
+    data, wanted = open_data(study, properties), _ordered(study, parts)
+    found: dict[str, Missing] = {}
+    counted: set[tuple[str, str, int]] = set()
+    for part in wanted:
+        for work in possible_work(data, part, planned="lds" in wanted):
+            tasks = [*work.missing(), *work.without_images()]
+            keys = {(work.recipe.name, *task.key) for task in tasks} - counted
+            counted |= keys
+            if keys or work.undecided:
+                found[work.what] = Missing(work, len(keys) + work.undecided)
+    return list(found.values())
+
+
+def open_data(study: Study, properties: Sequence[str] = ()) -> ValidationData:
+    """Open a study's ledger for validation. Raises UserError where it has nothing, or of other settings."""
+    data = ValidationData(study, properties)
+    if data.names:
+        data.check_recipes()
+    return data
+
+
+def possible_work(data: ValidationData, part: str, *, planned: bool = False) -> Sequence[PartWork]:
+    """Return a part's work; none where it cannot be known, for a reason that its section will give. ``planned``: the
+    part ``lds`` is still to come."""
+    chosen = PARTS[part]
+    try:
+        return (chosen.before_lds or chosen.work)(data) if planned else chosen.work(data)
+    except UserError:
+        return []
+
+
+def make_section(data: ValidationData, part: str) -> Section:
+    """Compute a part from what the ledger has, and keep it in the study's folder."""
+    try:
+        section = PARTS[part].section(PARTS[part].result(data))
+    except UserError as error:
+        raise UserError(f"{data.study.file}: {part}: {str(error).removeprefix(f'{part}: ')}") from error
+    write_section(section, section_folder(data.study, part))
+    return section
+
+
+def section_folder(study: Study, part: str) -> Path:
+    return study.folder / "validation" / part
+
+
+def possible_parts(study: Study) -> list[str]:
+    """Return the parts that a study can have, in order."""
+    return [part for part in PARTS if part != "surrogates" or study.surrogates.names]
+
+
+def kept_sections(study: Study) -> list[Section]:
+    """Read the sections that were computed so far, in the order of the parts."""
+    folders = [section_folder(study, part) for part in PARTS]
+    return [read_section(folder) for folder in folders if (folder / SECTION).exists()]
+
+
+def _ordered(study: Study, parts: Sequence[str]) -> list[str]:
+    for name in parts:
+        if name not in PARTS:
+            raise UserError(f"part {name!r}: accepted: {', '.join(PARTS)}")
+    return [name for name in PARTS if name in parts] if parts else possible_parts(study)

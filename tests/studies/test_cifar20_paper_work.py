@@ -1,0 +1,134 @@
+"""The runner of studies/cifar20-paper, on a study that takes seconds."""
+
+import shutil
+import sqlite3
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from diffcredit.study import Study
+from diffcredit.study.recipe import Recipe
+from diffcredit.study.sections import ValidationSection
+from tiny_study import images_of, write_study
+
+FOLDER = Path(__file__).parents[2] / "studies" / "cifar20-paper"
+NAMES = ["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]
+SMALL = {
+    "contributions": {"path": "images", "resolution": 16},
+    "properties": ["colourfulness", {"name": "nearest_distance"}],  # the second is fitted
+    "stop.evaluations": 6,
+    "validation": {
+        "shares": [0.25, 0.5, 0.75],
+        "coalitions": 12,
+        "evaluations": 5,
+        "retrainings": [{"method": "fine_tune", "steps": 1}],
+    },
+}
+
+
+@pytest.fixture
+def work(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import work
+
+    for name, value in {"FEW": 3, "MORE": 4, "SPARSIFIED": 4, "FINE_TUNED": 3, "FROM_SCRATCH": 2}.items():
+        monkeypatch.setattr(work, name, value)
+    yield work
+    sys.modules.pop("work", None)
+
+
+@pytest.fixture
+def file(tmp_path):
+    images_of(tmp_path / "images", NAMES)
+    return write_study(tmp_path, SMALL)
+
+
+def run(work, monkeypatch, file: Path, minutes: float, *more: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["work.py", "--study", str(file), "--minutes", str(minutes), *more])
+    work.main()
+
+
+def done(file: Path) -> dict[str, Counter[str]]:
+    """How many evaluations each recipe has, by their purpose."""
+    with Study.load(file).ledger(create=False) as ledger:
+        (study,) = ledger.studies()
+        return {
+            recipe.name: Counter(each.purpose for each in ledger.evaluations(study, recipe.name, status="done"))
+            for recipe in ledger.recipes(study)
+        }
+
+
+def left(capsys) -> list[int]:
+    """Of each piece, how many evaluations the runner says are left."""
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" left")]
+    return [int(line.rsplit(": ", 1)[1].split()[0]) for line in lines]
+
+
+def test_truth_comes_first_and_needs_no_base_model(work, monkeypatch, file, capsys):
+    monkeypatch.setattr(work, "BASE", 1e6)
+    run(work, monkeypatch, file, 60)
+    assert done(file) == {"from_scratch": {"truth": 13, "estimate": 2, "endpoint": 2}}
+    assert not Study.load(file).prepared.has_base
+    assert left(capsys) == [0, 6, 5, 0, 0, 0, 0, 0]
+
+
+def test_values_are_those_of_a_study_with_a_base_model(work, monkeypatch, file, tmp_path):
+    monkeypatch.setattr(work, "BASE", 1e6)
+    run(work, monkeypatch, file, 60)
+    other = tmp_path / "other"
+    shutil.copytree(file.parent, other, ignore=shutil.ignore_patterns("results"))
+    with_base = property(lambda self: Recipe(self.study, ValidationSection().truth, 1))
+    monkeypatch.setattr(work.Runner, "from_scratch", with_base)
+    monkeypatch.setattr(work.Runner, "prepare", lambda self, recipe: False)
+    run(work, monkeypatch, other / file.name, 60)
+    first, second = (Study.load(each / file.name) for each in (file.parent, other))
+    with first.ledger(create=False) as mine, second.ledger(create=False) as theirs:
+        assert mine.properties(first.name) == theirs.properties(second.name)
+        truth = [
+            {each.coalition: each.values for each in ledger.evaluations(first.name, "from_scratch", purpose="truth")}
+            for ledger in (mine, theirs)
+        ]
+        recipe = [
+            next(each for each in ledger.recipes(first.name) if each.name == "from_scratch")
+            for ledger in (mine, theirs)
+        ]
+    assert truth[0] == truth[1]
+    assert recipe[0] == recipe[1]
+
+
+def test_what_would_not_finish_is_not_begun(work, monkeypatch, file, capsys):
+    run(work, monkeypatch, file, 1)
+    assert done(file) == {"from_scratch": {}}
+    assert left(capsys) == [3, 6, 5, 3, 4, 1, 3, 3]
+
+
+def test_a_run_goes_on_from_a_copy_of_the_ledger(work, monkeypatch, file, capsys):
+    evaluated = []
+    monkeypatch.setattr(work, "BASE", 1e6)
+    monkeypatch.setattr(work, "tell", lambda recipe, evaluation: evaluated.append(evaluation))
+    with monkeypatch.context() as stopped:
+        stopped.setattr(work.Runner, "left", lambda self: 1e4 if len(evaluated) < 2 else 0.0)
+        run(work, stopped, file, 60)
+    assert done(file) == {"from_scratch": {"truth": 2}}
+    ledger, copy = Study.load(file).folder / "ledger.db", file.with_name("copy.db")
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("VACUUM INTO ?", [str(copy)])
+    shutil.rmtree(ledger.parent)
+    ledger.parent.mkdir()
+    copy.rename(ledger)
+    run(work, monkeypatch, file, 60)
+    assert left(capsys)[-8:] == [0, 6, 5, 0, 0, 0, 0, 0]
+    assert len(evaluated) == len({each.key for each in evaluated}) == 17
+
+
+def test_all_of_it_with_fleets(work, monkeypatch, file, capsys):
+    run(work, monkeypatch, file, 60, "--fleet", "2")
+    assert left(capsys) == [0] * 8
+    assert done(file) == {
+        "from_scratch": {"truth": 13, "estimate": 2, "endpoint": 2},
+        "sparsified": {"estimate": 4, "endpoint": 2},
+        "fine_tune": {"estimate": 3, "endpoint": 2},
+    }
