@@ -231,7 +231,7 @@ def test_a_generated_image_is_named_by_its_seed(finished, diffcredit, tmp_path):
     code, _, err = diffcredit("explain", finished, 2, *asked("pixel_similarity"), "--output", sheet, warned=True)
     assert (code, sheet.exists()) == (0, True), err
     code, _, err = diffcredit("explain", finished, 99, *asked("pixel_similarity"))
-    assert (code, err) == (2, "error: PICTURE: seed 99; those of the study's images are 0 to 3\n")
+    assert (code, err) == (2, "error: PICTURE: seed 99; the study's images have the seeds 0 to 3\n")
     code, _, err = diffcredit("explain", finished, 2, *asked("image_count"))
     assert (code, "scores no images one by one" in err) == (2, True)
     code, _, err = diffcredit("explain", finished, "nowhere.png", *asked("pixel_similarity"))

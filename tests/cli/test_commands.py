@@ -117,7 +117,7 @@ def test_plan_trains_nothing_and_leaves_nothing(diffcredit, tmp_path):
     assert lines[2].startswith("preparing the retraining: 2 steps")
     assert lines[3].startswith("18 evaluations of 18, ")
     assert "(1 steps, 4 images), 2 at a time" in lines[3]
-    assert lines[4].startswith("left in all")
+    assert lines[4].startswith("total left")
     assert files_below(tmp_path) == {"study.yaml"}
 
 
@@ -126,7 +126,7 @@ def test_plan_turns_hours_and_money_into_evaluations(diffcredit, tmp_path):
 
     def foreseen(stop):
         out = diffcredit("plan", write_study(tmp_path, {**SMALL, "stop": stop}), "--workers", 2)[1]
-        assert "Splitting the budget: told after 40 evaluations; there are 0." in out
+        assert "Splitting the budget: shown after 40 evaluations; there are 0." in out
         (line,) = [line for line in out.splitlines() if " evaluations of " in line]
         return line.strip().partition(",  ")[0]
 
@@ -186,7 +186,7 @@ def test_plan_warns_of_noise(diffcredit, finished):
     assert noisy  # contributors make nothing of these values
     code, out, err = diffcredit("plan", finished, warned=True)
     assert code == 0
-    assert out.count("cannot tell") == 2
+    assert out.count("not known") == 2
     assert "share their initial noises" in out
     assert set(re.findall(r"warning: (\w+): signal/noise \S+ is under 0.1", err)) == noisy
 
@@ -238,7 +238,7 @@ def test_status_of_a_rule_with_parts(diffcredit, finished, tmp_path):
     lines = {line.strip().partition("  ")[0]: line for line in out.splitlines()}
     assert lines["200 evaluations"].split()[2:5] == ["16", "≈", "200"]
     assert "no look yet" in lines["correlation ≥ 0.5, 85 % sure"]
-    assert "cannot tell yet" in lines["width ≤ 1e+09"]
+    assert "not known yet" in lines["width ≤ 1e+09"]
     assert lines["5 hours"].startswith("     ")  # below its parent
     assert "reached" not in lines["5 hours"]
 
@@ -367,11 +367,14 @@ def test_a_mix_of_properties(diffcredit, finished):
 @pytest.mark.parametrize(
     ("mix", "said"),
     [
-        ("colourfulness", "--mix: 'colourfulness' is no NAME=WEIGHT; accepted: properties with numbers, separated by "),
-        ("colourfulness=one", "--mix: 'colourfulness=one' is no NAME=WEIGHT; "),
-        ("colourfulness=1,", "--mix: '' is no NAME=WEIGHT; "),
-        ("=1", "--mix: '=1' is no NAME=WEIGHT; "),
-        ("colourfulness=inf", "--mix: 'colourfulness=inf' is no NAME=WEIGHT; "),
+        (
+            "colourfulness",
+            "--mix: 'colourfulness' is not NAME=WEIGHT; accepted: properties with numbers, separated by ",
+        ),
+        ("colourfulness=one", "--mix: 'colourfulness=one' is not NAME=WEIGHT; "),
+        ("colourfulness=1,", "--mix: '' is not NAME=WEIGHT; "),
+        ("=1", "--mix: '=1' is not NAME=WEIGHT; "),
+        ("colourfulness=inf", "--mix: 'colourfulness=inf' is not NAME=WEIGHT; "),
         ("colourfulness=1,colourfulness=2", "--mix: 'colourfulness' has two weights; one is accepted"),
         ("colourfulness=0", "--mix: weights: all are 0"),
         ("beauty=1", "--mix: weights: 'beauty' has no credits; accepted: heldout_loss, colourfulness, cluster_entropy"),

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from running_study import BASE, EVALUATING, is_running, read_until, running, workers_of
 from tiny_study import recorded_values, rows, write_study
 
-WORD = "Stopped. What was finished is recorded; the same command goes on from there.\n"
+WORD = "Stopped. Everything finished is recorded; the same command goes on from there.\n"
 
 
 def interrupt(process):

@@ -102,7 +102,7 @@ def test_what_was_not_kept_is_priced_and_changes_nothing(kind, name, kept, diffc
     code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", yaml.safe_dump(PROPERTIES[name]))
     assert code == 1
     assert f"too little was kept of 10 evaluations (keep: {kind}) to measure it on" in out
-    assert "of one worker in all; --retrain does it" in out
+    assert "of one worker in total; --retrain does it" in out
     assert (folder / "study.yaml").read_text() == before
     assert (name,) not in rows(folder, "SELECT name FROM properties")
 

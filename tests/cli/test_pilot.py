@@ -6,7 +6,7 @@ import re
 import pytest
 from scipy import stats
 
-from diffcredit.cli.pilot import meaning
+from diffcredit.cli.pilot import conclusion
 from diffcredit.credit.pilot import Pilot
 from tiny_study import images_of, rows, write_study
 
@@ -131,21 +131,21 @@ def test_what_it_means():
     """In closed form at n = 20 with uniform sizes: M = 6·19/21 · (5/ratio) · ρ²/(1 − ρ²)."""
     expected = math.tanh(math.atanh(0.9) + stats.norm.ppf(0.85) / math.sqrt(17)) ** 2
     evaluations = 6 * 19 / 21 * 5 / 0.5 * expected / (1 - expected)
-    text = meaning(pilot(0.5, 0.0, 2.0), 20, "uniform")
-    assert text.startswith(f"about {round(evaluations, -1):.0f} evaluations for a correlation of 0.9")
-    assert f"({round(evaluations / 4):.0f} to endless by the interval)" in text
+    text = conclusion(pilot(0.5, 0.0, 2.0), 20, "uniform")
+    assert text.startswith(f"about {round(evaluations, -1):.0f} evaluations should reach a correlation of 0.9")
+    assert f"(could be from {round(evaluations / 4):.0f} to very many)" in text
 
 
 def test_what_helps():
-    certain, likely = meaning(pilot(0.01, 0, 0.05), 20, "uniform"), meaning(pilot(0.01, 0, 0.5), 20, "uniform")
+    certain, likely = conclusion(pilot(0.01, 0, 0.05), 20, "uniform"), conclusion(pilot(0.01, 0, 0.5), 20, "uniform")
     assert certain.startswith("hopeless: ")
     assert likely.startswith("likely hopeless: ")
     for text in (certain, likely):
         assert "annealing and tail averaging" in text
         assert "more fine-tuning steps" in text
         assert "sampling.images" not in text
-    assert "more sampling.images" in meaning(pilot(0.01, 0, 0.05, images=0.9), 20, "uniform")
-    assert "sampling.images" not in meaning(pilot(0.01, 0, 0.05, images=None), 20, "uniform")
+    assert "more sampling.images" in conclusion(pilot(0.01, 0, 0.05, images=0.9), 20, "uniform")
+    assert "sampling.images" not in conclusion(pilot(0.01, 0, 0.05, images=None), 20, "uniform")
 
 
 def test_plan_foresees_what_surrogates_cost(diffcredit, tmp_path):

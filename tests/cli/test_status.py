@@ -18,7 +18,7 @@ from diffcredit.coalitions import encode, make_design
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value, claims
 from diffcredit.study import status as facts
 from diffcredit.study.schedule import Schedule
-from diffcredit.study.status import Watch
+from diffcredit.study.status import StatusReader
 from diffcredit.study.study import Study
 from diffcredit.study.tally import Tally
 from tiny_study import ENVIRONMENT, command, rows, write_study
@@ -86,7 +86,7 @@ def promise(study, seconds=60.0):
 def test_the_numbers_are_those_of_the_ledger(study, clock, live):
     promise(study)
     clock.seconds += 20
-    found = Watch(study, live=live).look()
+    found = StatusReader(study, live=live).read()
     assert found.time == stamp(NOW + 20).replace(".000", "")
     ours, truth = found.recipes
     assert (ours.done, ours.failed, ours.others, ours.under_way) == (10, 3, 1, 2)
@@ -122,9 +122,9 @@ def test_the_numbers_are_those_of_the_ledger(study, clock, live):
 def test_a_price_and_a_claim_that_expired(study, clock):
     promise(study)
     clock.seconds += 61
-    found = Watch(study, price=36.0, live=True).look()
+    found = StatusReader(study, price=36.0, live=True).read()
     clock.seconds = NOW - 150
-    assert Watch(study).look().recipes[0].per_minute_lately == 0.4  # two of the four pairs
+    assert StatusReader(study).read().recipes[0].per_minute_lately == 0.4  # two of the four pairs
     assert found.drivers == ()
     assert found.recipes[0].under_way == 0
     assert found.recipes[0].cost_left == pytest.approx(12)
@@ -139,10 +139,10 @@ def test_the_log_tells_which_worker_has_a_task(study, clock):
         return json.dumps(record | {"coalition": DRAWN[index], "replicate": 0}) + "\n"
 
     log.write_text("half a li\n[]\n" + told("task given", 10, "a:1", -30) + told("task given", 3, "b:2", -20))
-    looking = Watch(study, live=True)
+    reader = StatusReader(study, live=True)
 
     def busy():
-        return {each.name: (each.coalition, each.busy_seconds) for each in looking.look().workers if each.coalition}
+        return {each.name: (each.coalition, each.busy_seconds) for each in reader.read().workers if each.coalition}
 
     assert busy() == {"a:1": (DRAWN[10], 30)}  # what b:2 was given is nobody's promise any more
     with log.open("a") as file:
@@ -158,16 +158,16 @@ def test_the_log_tells_which_worker_has_a_task(study, clock):
 
 
 def test_a_live_view_reads_what_is_new(study, clock, monkeypatch):
-    looking = Watch(study, live=True)
-    before = looking.look().recipes[0]
+    reader = StatusReader(study, live=True)
+    before = reader.read().recipes[0]
     counted = []
     monkeypatch.setattr(Tally, "add", lambda tally, item, add=Tally.add: (counted.append(item), add(tally, item)))
-    assert looking.look().recipes[0] == before
+    assert reader.read().recipes[0] == before
     assert counted == []
     new = evaluation(DRAWN[8], NOW - 10, NOW)
     with study.ledger() as ledger:
         ledger.record("tiny", "sparsified", new)
-    assert looking.look().recipes[0].done == before.done + 1
+    assert reader.read().recipes[0].done == before.done + 1
     assert counted == [new]
 
 
@@ -175,10 +175,10 @@ def test_credits_are_looked_at_while_that_is_cheap(study, clock, monkeypatch):
     file = write_study(study.file.parent, {"stop": {"any": [{"evaluations": 20}, {"correlation": 0.9}]}})
     looks = []
     monkeypatch.setattr(Schedule, "catch_up", lambda schedule: looks.append(1))
-    assert Watch(Study.load(file), live=True).look().recipes[0].total == 22
+    assert StatusReader(Study.load(file), live=True).read().recipes[0].total == 22
     assert len(looks) == 1
     monkeypatch.setattr(facts, "MOST_LOOKED", 5)
-    found = Watch(Study.load(file), live=True).look()
+    found = StatusReader(Study.load(file), live=True).read()
     assert (found.recipes[0].total, found.recipes[0].certain) == (22, False)
     assert len(looks) == 1
 
@@ -187,7 +187,7 @@ def test_many_are_cut_and_strangers_text_is_shown(study, clock, monkeypatch):
     promise(study)
     monkeypatch.setattr(status_view, "MOST_WORKERS", 2)
     screen = SafeConsole(width=80, record=True, file=io.StringIO())
-    screen.print(status_view.view(Watch(study).look()))
+    screen.print(status_view.view(StatusReader(study).read()))
     text = screen.export_text()
     assert "and 2 more" in text
     assert "[red]\\x1b[31m" in text

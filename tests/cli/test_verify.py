@@ -44,14 +44,14 @@ def test_an_untouched_ledger_and_a_changed_one(finished):
     (count,) = rows(finished, "SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM property_values)")[0]
     assert f"tiny: {count + 5} rows" in told  # one study, one recipe, three properties
     assert rows(finished, "SELECT hash FROM chain ORDER BY number DESC LIMIT 1") == [(head,)]
-    assert "rows, each as it was written" in run("verify", finished, "--head", head.upper())
+    assert "rows, all unchanged" in run("verify", finished, "--head", head.upper())
     assert head in run("status", finished)
-    with pytest.raises(UserError, match="--head: 'abc' is no head"):
+    with pytest.raises(UserError, match="--head: 'abc' is not a head"):
         run("verify", finished, "--head", "abc")
-    with pytest.raises(DiffcreditError, match="not as it was written: 1 problems"):
+    with pytest.raises(DiffcreditError, match="the ledger was changed: 1 problems"):
         run("verify", finished, "--head", "0" * 64)
     change(finished, "UPDATE property_values SET value = value * 1.01 WHERE id = 7")
-    with pytest.raises(DiffcreditError, match=r"study\.yaml: the ledger is not as it was written: 1 problems"):
+    with pytest.raises(DiffcreditError, match=r"study\.yaml: the ledger was changed: 1 problems"):
         run("verify", finished)
 
 
@@ -101,9 +101,7 @@ def test_the_same_bits_are_asked_for_where_they_are_promised(finished, monkeypat
 
 def test_verify_repeats_evaluations(finished):
     with limited_threads(1):
-        assert "All 3 values come out as they were recorded." in run(
-            "verify", finished, "--recompute", 1, "--workers", 1
-        )
+        assert "All 3 values agree with the recorded ones." in run("verify", finished, "--recompute", 1, "--workers", 1)
 
 
 def test_a_study_goes_to_another_folder_and_keeps_its_head(finished, tmp_path):
@@ -115,7 +113,7 @@ def test_a_study_goes_to_another_folder_and_keeps_its_head(finished, tmp_path):
     assert head in run("export", finished, file)
     assert head in run("import", file, folder)
     assert {path.name for path in folder.iterdir()} == {"study.yaml", "ledger.db"}
-    assert "rows, each" in run("verify", folder, "--head", head)
+    assert "rows, all unchanged" in run("verify", folder, "--head", head)
     # another's folders, and a database with its password, stay behind
     assert yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8")) == content | {"results": "."}
     assert run("credits", folder) == run("credits", finished)

@@ -34,7 +34,7 @@ def test_a_loss_that_rises():
     assert row.broken
     assert row.complaint() == (
         "denoising loss: pruning changed the model too much: it rose from 0.2 to 0.45, by 31 % of the distance to the "
-        "untrained network's 1, and at most 25 % is tolerated; more retraining.recover_steps help, or more "
+        "untrained network's 1; at most 25 % is tolerated; increase retraining.recover_steps or "
         "retraining.parameters"
     )
 

@@ -124,7 +124,7 @@ def test_evaluations_alone_estimate_nothing():
     )
     assert len(Crew(workers=2, seconds=0.001).work(schedule)) == 92
     schedule.catch_up()
-    assert schedule.standing().reached
+    assert schedule.rule_status().reached
 
 
 CORRELATION = {"any": [{"evaluations": 900}, {"correlation": 0.9}]}
@@ -132,7 +132,7 @@ CORRELATION = {"any": [{"evaluations": 900}, {"correlation": 0.9}]}
 
 def stopped_at(schedule):
     schedule.catch_up()
-    standing = schedule.standing()
+    standing = schedule.rule_status()
     assert standing.reached
     return standing.evaluations
 
@@ -234,7 +234,7 @@ def test_finite_designs_end_where_they_end(design, size):
     for stop in ({"hours": 100}, {"any": [{"evaluations": 500}, {"correlation": 0.9999}]}):
         schedule = schedule_of(stop, n=6, **{"design.distribution": design})
         assert len(Crew(3).work(schedule)) == size + 2
-        assert not schedule.standing().reached
+        assert not schedule.rule_status().reached
         assert schedule.total().evaluations == size + 2
 
 
@@ -290,8 +290,8 @@ def test_progress_tells_what_is_only_foreseen():
     for stop in ({"evaluations": 30}, {"hours": 1}):
         schedule = schedule_of(stop)
         schedule.record(evaluation(schedule.endpoints[0]))
-        schedule.tell(lambda *what: told.append(what))
-    assert told == [("evaluating coalitions", 1, 32), ("evaluating coalitions (total foreseen)", 1, 2)]
+        schedule.report_progress(lambda *what: told.append(what))
+    assert told == [("evaluating coalitions", 1, 32), ("evaluating coalitions (estimated total)", 1, 2)]
 
 
 def test_interleaved_readers_of_the_design_see_the_same():

@@ -314,4 +314,4 @@ def test_the_stopping_rule_sees_the_better_precision(tmp_path, monkeypatch):
         looked = Study.load(write_study(tmp_path, content | ({"surrogates": names} if names else {})))
         schedule = looked.schedule()
         schedule.catch_up()
-        assert schedule.standing().reached is reached
+        assert schedule.rule_status().reached is reached

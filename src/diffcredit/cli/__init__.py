@@ -1,4 +1,4 @@
-"""The command line: one file a command."""
+"""The command line, with one file for each command. Commands parse and print; the library does the work."""
 
 import logging
 import sys
@@ -31,7 +31,7 @@ from diffcredit.util.events import event
 
 app = typer.Typer(
     name="diffcredit",
-    help="Credits the data contributors of diffusion models: Shapley values with honest error bars.",
+    help="Credit the data contributors of diffusion models: Shapley values with honest error bars.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ app.command("import")(export.restore)
 
 @app.callback(invoke_without_command=True)
 def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
 ) -> None:
     if version:
         from diffcredit.execution.versions import package_versions
@@ -59,8 +59,8 @@ def _options(
 
 
 def main() -> None:
-    """Runs a command. Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 stopped by Ctrl-C."""
-    warnings.showwarning = _show_warning  # ty: ignore[invalid-assignment]  (a hook is there to be replaced)
+    """Run a command. Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 stopped by Ctrl-C."""
+    warnings.showwarning = _show_warning  # ty: ignore[invalid-assignment]  (it is meant to be replaced)
     try:
         app()
     except UserError as error:

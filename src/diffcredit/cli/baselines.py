@@ -1,4 +1,4 @@
-"""``diffcredit baselines``: credits without retraining, beside the study's own."""
+"""``diffcredit baselines``: credits without retraining, compared with the study's own."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,14 +20,14 @@ MethodOption = Annotated[
     typer.Option(
         "--method",
         help="A method's name, a plug-in package.module:Class, or a mapping with options such as "
-        "'{name: trak, dimensions: 4096}'. Default: all that this study can have.",
+        "'{name: trak, dimensions: 4096}'. Default: all that this study supports.",
         show_default=False,
     ),
 ]
 
 
-MOST_COLUMNS = 4
-NAME_WIDTH = 30  # a name without options stays whole
+MOST_COLUMNS = 4  # properties side by side
+NAME_WIDTH = 30  # names without options fit
 
 
 def baselines(study: StudyArgument, method: MethodOption = None) -> None:
@@ -39,15 +39,17 @@ def baselines(study: StudyArgument, method: MethodOption = None) -> None:
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
         found = run_baselines(loaded, [parsed(text) for text in method or []])
         file = loaded.folder / "baselines.csv"
-        write_baselines_csv(kept_baselines(loaded), loaded.contributions.contributors, file)  # earlier runs' too
-        with suppress(UserError):  # no credits yet to stand beside
+        write_baselines_csv(
+            kept_baselines(loaded), loaded.contributions.contributors, file
+        )  # with those of earlier runs
+        with suppress(UserError):  # there are no credits yet
             write_results(loaded, retrain=False)
     print_baselines(loaded, found)
     say(f"\nTable: {file}")
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """A name or a mapping with a name, as written on the command line."""
+    """Parse a name, or a mapping with a name, from the command line."""
     from diffcredit.util.yamlfile import parse_yaml
 
     value = parse_yaml(text, "--method")
@@ -59,8 +61,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def print_baselines(study: "Study", found: "Sequence[StudyBaseline]") -> None:
-    """One line a method: what it chose, how long it took, and how it agrees with the study's credits; a few properties
-    beside each other, many below."""
+    """Print a line for each method: its correlations with the study's credits, its time, and what it chose."""
     from textwrap import fill
 
     from rich.table import Table
@@ -70,7 +71,7 @@ def print_baselines(study: "Study", found: "Sequence[StudyBaseline]") -> None:
 
     credits = study_helpfulness(study)
     rows, names = compared(found, credits), list(credits)
-    for start in range(0, max(1, len(names)), MOST_COLUMNS):  # more do not fit side by side
+    for start in range(0, max(1, len(names)), MOST_COLUMNS):  # one table for every few properties
         some = names[start : start + MOST_COLUMNS]
         title = "\nBaselines" + ("; rank correlation with the study's credits for" if some else "")
         grid = Table(box=None, title=Text(title, "bold"), title_justify="left")

@@ -1,4 +1,4 @@
-"""What all commands share: how they print, show progress and complain."""
+"""Printing, progress and error messages, for all commands."""
 
 import time
 from collections.abc import Generator, Iterable
@@ -26,11 +26,11 @@ from diffcredit.util.sanitize import escape_controls, without_passwords
 
 
 class SafeConsole(Console):
-    """Shows control characters instead of sending them, wherever in a text, table or bar they stand."""
+    """A console that shows control characters instead of sending them, in texts, tables and bars."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            # what is not rich's own control code is text, and may be a stranger's
+            # all but rich's own control codes is text, which may come from a stranger
             yield segment if segment.control else Segment(escape_controls(segment.text), segment.style)
 
 
@@ -39,39 +39,39 @@ errors = SafeConsole(stderr=True)
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or a folder with a study.yaml.")]
 
-LONGEST_COMPLAINT = 2000  # characters: a message repeats what a file says, whatever its length
-PLAIN_SECONDS = 10.0  # between two lines of progress where there is no terminal
+LONGEST_COMPLAINT = 2000  # characters: a message may quote a file, which may be long
+PLAIN_SECONDS = 10.0  # between two lines of progress if there is no terminal
 
 
 def say(text: str) -> None:
-    """A line as it is: names and paths are data, never markup, and no line is broken."""
-    console.print(_shown(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
+    """Print ``text`` as it is: names and paths are data, never markup, and lines are not wrapped."""
+    console.print(_sanitized(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def complain(message: object, kind: str = "error") -> None:
-    """One line on standard error."""
-    text = " ".join(_shown(str(message)).split())
+    """Print ``message`` as one line on standard error."""
+    text = " ".join(_sanitized(str(message)).split())
     text = text if len(text) <= LONGEST_COMPLAINT else f"{text[: LONGEST_COMPLAINT - 1]}…"
     errors.print(Text.assemble((f"{kind}: ", "bold red"), text), soft_wrap=True, highlight=False)
 
 
-def _shown(text: str) -> str:
-    # before rich sees it, which drops some control characters instead of showing them
+def _sanitized(text: str) -> str:
+    # before rich gets it, which drops some control characters instead of showing them
     return escape_controls(without_passwords(text))
 
 
 @contextmanager
 def stopping_gently() -> Generator[None]:
-    """End a command at Ctrl-C with exit code 130 and a word on how to go on."""
+    """End a command at Ctrl-C with exit code 130, and say how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
-        say("Stopped. What was finished is recorded; the same command goes on from there.")
+        say("Stopped. Everything finished is recorded; the same command goes on from there.")
         raise typer.Exit(130) from None
 
 
 def duration(seconds: float) -> str:
-    """``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Return ``45 s``, ``3 min 20 s``, ``2 h 5 min`` or ``3 d 4 h``."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -94,7 +94,7 @@ class _Left(ProgressColumn):
 
 @dataclass
 class _Stage:
-    """A bar, when it started and at which count, and the last count."""
+    """A bar, the time and count at which it started, and the last count."""
 
     bar: TaskID
     since: float
@@ -103,7 +103,7 @@ class _Stage:
 
 
 class Bars:
-    """A progress callable: a bar for each stage with rate and time left; plain lines where there is no terminal."""
+    """A progress callback that shows a bar for each stage, with rate and time left; without a terminal, plain lines."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -133,15 +133,15 @@ class Bars:
         stage = self._stages.get(what)
         if stage is None:
             stage = self._stages[what] = _Stage(self._progress.add_task(what), time.monotonic(), done, done)
-        elif done < stage.last:  # it is gone through once more
+        elif done < stage.last:  # the stage starts again
             stage.since, stage.first = time.monotonic(), done
             self._progress.reset(stage.bar)
         stage.last = done
         self._progress.update(stage.bar, completed=done, total=total)
         if not console.is_terminal:
-            self._line(what, done, total, time.monotonic() - stage.since, done - stage.first)
+            self._print_line(what, done, total, time.monotonic() - stage.since, done - stage.first)
 
-    def _line(self, what: str, done: int, total: int, elapsed: float, steps: int) -> None:
+    def _print_line(self, what: str, done: int, total: int, elapsed: float, steps: int) -> None:
         now = time.monotonic()
         if done < total and now - self._printed < PLAIN_SECONDS:
             return

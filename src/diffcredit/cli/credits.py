@@ -16,7 +16,7 @@ from diffcredit.errors import DiffcreditWarning, UserError, located
 if TYPE_CHECKING:
     from diffcredit.report import CreditTable
 
-# The registry itself would bring scipy, for which --help should not wait.
+# Written out, because importing the registry imports scipy, which would slow down --help.
 METHOD_HELP = (
     "Shapley values: shapley, unshrunk, kernelshap, permutation, exact. Other questions: banzhaf, banzhaf-msr, "
     "leave-one-out, add-one-in, datamodel, datamodel-lasso. Default: shapley, or what the design is for where it has "
@@ -42,8 +42,8 @@ def credits(
         ),
     ] = None,
     method: Annotated[str | None, typer.Option(help=METHOD_HELP, show_default=False)] = None,
-    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
-    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
+    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence level of the intervals.")] = 0.95,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
 ) -> None:
     """Print the credits from all evaluations so far."""
     from diffcredit.credit import METHODS
@@ -95,7 +95,7 @@ def _mixed(study: str, text: str, method: str | None, confidence: float) -> "Cre
 
 
 def parse_weights(text: str) -> dict[str, float]:
-    """``colourfulness=1,heldout_loss=-2`` as weights by property."""
+    """Return the weights of ``colourfulness=1,heldout_loss=-2`` by property."""
     weights: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.rpartition("="))
@@ -105,7 +105,7 @@ def parse_weights(text: str) -> dict[str, float]:
             weight = math.nan
         if not name or not math.isfinite(weight):
             raise UserError(
-                f"--mix: {part.strip()!r} is no NAME=WEIGHT; accepted: properties with numbers, separated by commas, "
+                f"--mix: {part.strip()!r} is not NAME=WEIGHT; accepted: properties with numbers, separated by commas, "
                 "such as colourfulness=1,heldout_loss=-2"
             )
         if name in weights:
@@ -115,7 +115,7 @@ def parse_weights(text: str) -> dict[str, float]:
 
 
 def _content(table: "CreditTable") -> dict[str, Any]:
-    """The table as JSON has it, with ranks and shares in the order of its contributors."""
+    """Return the table for JSON, with ranks and shares in the order of its contributors."""
     from diffcredit.report.standings import standings
 
     rows = {row.contributor: row for row in standings(table)}
@@ -125,7 +125,7 @@ def _content(table: "CreditTable") -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """``value`` with null in place of numbers that JSON does not know: bounds that are not known, or not there."""
+    """Return ``value`` with None in place of infinities and NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -134,15 +134,15 @@ def finite(value: Any) -> Any:
 
 
 def print_credits(tables: "Sequence[CreditTable]") -> None:
-    """One table a property, most helpful contributor first, and a warning where a property's values do not fit."""
+    """Print a table for each property, the most helpful contributor first; warn of values that do not fit."""
     for table in tables:
         _print_table(table)
-    console.print("in brackets: the interval of a rank or share, for each contributor on its own", style="dim")
+    console.print("in brackets: the interval of each contributor's rank or share", style="dim")
     warn_of_lack_of_fit(tables)
 
 
 def warn_of_lack_of_fit(tables: "Sequence[CreditTable]") -> None:
-    """One warning a property of which the values of some coalitions do not fit the rest."""
+    """Warn of each property for which the values of some coalitions do not fit the others."""
     from diffcredit.report.outliers import outlier_warning
 
     for table in tables:
@@ -178,12 +178,12 @@ def _print_table(table: "CreditTable") -> None:
     direction = "higher is better" if table.higher_is_better else "lower is better: a negative credit helps"
     by = "" if table.method == "shapley" else f", by {table.method}"
     grid = Table(title=Text(f"\n{table.title} ({direction}){by}", "bold"), title_justify="left", box=None)
-    shown = {name: cells for name, cells in columns.items() if cells}  # what is no part of a whole has no share
+    shown = {name: cells for name, cells in columns.items() if cells}  # not all methods have shares
     for name in shown:
         grid.add_column(
             name,
             justify="left" if name in ("rank", "contributor", "share") else "right",
-            overflow="fold",  # where there is no room, so that no one is cut short
+            overflow="fold",  # never cut a name
             no_wrap=name in ("images", "credit"),
             min_width=12 if name == "contributor" else None,
         )
@@ -202,7 +202,7 @@ def _print_table(table: "CreditTable") -> None:
 
 
 def _paired(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """``3 (2–5)`` for each pair, both parts in line with those above and below."""
+    """Return ``3 (2–5)`` for each pair, with both parts aligned."""
     listed = list(pairs)
     left, right = (max((len(pair[side]) for pair in listed), default=0) for side in (0, 1))
     return [f"{value:>{left}} {f'({interval})':<{right + 2}}" for value, interval in listed]

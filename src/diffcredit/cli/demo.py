@@ -1,4 +1,4 @@
-"""``diffcredit demo``: the whole pipeline on bundled data, on a laptop."""
+"""``diffcredit demo``: the whole pipeline on bundled data."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +12,9 @@ from diffcredit.cli.where import WorkersOption
 
 
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where the demo's study file and results go.")] = Path("diffcredit-demo"),
+    folder: Annotated[Path, typer.Option(help="Folder for the demo's study file and results.")] = Path(
+        "diffcredit-demo"
+    ),
     workers: WorkersOption = None,
 ) -> None:
     """Credit twelve real emoji designers for a small diffusion model, on this computer, in minutes."""

@@ -1,4 +1,4 @@
-"""``diffcredit explain``: whose images is one generated picture closest to?"""
+"""``diffcredit explain``: the training images that one picture is closest to."""
 
 import re
 import warnings
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from diffcredit.contributions import Contributions
     from diffcredit.study.study import Study
 
-UNSAFE = re.compile(r"[^\w-]+")  # for a file's name
-SHOWN = 8  # training images of each method
+UNSAFE = re.compile(r"[^\w-]+")  # in a file's name
+SHOWN = 8  # training images per method
 METHODS = ("pixel_similarity", "feature_similarity", "patch_similarity", "gradient_similarity", "trak", "d_trak")
 
 
@@ -34,7 +34,9 @@ def explain(
         typer.Argument(metavar="PICTURE", help="An image file, or the seed of a generated image of the base model."),
     ],
     method: MethodOption = None,
-    output: Annotated[Path | None, typer.Option(help="Where the contact sheet goes. Default: the results.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File for the contact sheet. Default: in the results folder.")
+    ] = None,
 ) -> None:
     """Show which contributors and training images one picture is closest to, by each method."""
     from diffcredit.baselines import BaselineCredits
@@ -53,7 +55,7 @@ def explain(
         built = build_baselines(loaded, [parsed(text) for text in method or METHODS])
         for name, _, baseline in built:
             if not isinstance(baseline, Scoring):
-                raise UserError(f"--method: {name!r} scores no images one by one, and explains no picture")
+                raise UserError(f"--method: {name!r} does not score single images, so it cannot explain a picture")
             check_members(baseline)
         evidence = evidence_of(loaded, picture)
         scores = {}
@@ -81,16 +83,18 @@ def explain(
 
 
 def evidence_of(study: "Study", picture: str) -> "Evidence":
-    """What methods look at, with one picture in place of all generated images."""
+    """Return the study's evidence with one picture in place of all generated images."""
     from diffcredit.baselines.study import study_evidence
 
     if not re.fullmatch(r"[0-9]{1,18}", picture) or Path(picture).exists():
-        pixels = _pixels(picture, study.config.contributions.resolution)  # a mistake is told before a model is trained
+        pixels = _pixels(
+            picture, study.config.contributions.resolution
+        )  # first: a mistake shows before a model is trained
         return replace(study_evidence(study), generated=pixels[None], sampling=None)
     seed, sampling = int(picture), study.config.sampling
     if seed not in sampling.seeds:
         seeds = sampling.seeds
-        raise UserError(f"PICTURE: seed {seed}; those of the study's images are {seeds[0]} to {seeds[-1]}")
+        raise UserError(f"PICTURE: seed {seed}; the study's images have the seeds {seeds[0]} to {seeds[-1]}")
     evidence, row = study_evidence(study), sampling.seeds.index(seed)
     return replace(
         evidence, generated=evidence.generated[row : row + 1], sampling=replace(sampling, seed=seed, images=1)
@@ -98,7 +102,7 @@ def evidence_of(study: "Study", picture: str) -> "Evidence":
 
 
 def _pixels(picture: str, resolution: int) -> "NDArray[np.uint8]":
-    """(resolution, resolution, 3) of an image file."""
+    """Return an image file as (resolution, resolution, 3) pixels."""
     from diffcredit.contributions.images import UnreadableImage, open_image, square_pixels, without_pillows_warnings
 
     try:

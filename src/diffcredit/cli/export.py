@@ -1,4 +1,4 @@
-"""``diffcredit export`` and ``diffcredit import``: a study's ledger as one file, and back."""
+"""``diffcredit export`` and ``diffcredit import``: a study's ledger to one file, and back."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,10 @@ def export(
     study: StudyArgument,
     file: ArchiveArgument,
     with_models: Annotated[
-        bool, typer.Option("--with-models", help="Its base model and all else that was prepared, so that it can go on.")
+        bool,
+        typer.Option(
+            "--with-models", help="Include the base model and everything else prepared, so that the study can continue."
+        ),
     ] = False,
 ) -> None:
     """Write a study's ledger and study file as one archive: Parquet and JSON in a zip."""
@@ -40,10 +43,9 @@ def export(
 
 
 def restore(
-    file: ArchiveArgument, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the study goes.")]
+    file: ArchiveArgument, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the study.")]
 ) -> None:
-    """Restore a study that was exported: its study file, its ledger under the same head, and its models if they came
-    along."""
+    """Restore an exported study: its study file, its ledger with the same head, and its models if included."""
     from diffcredit.ledger import Ledger
     from diffcredit.ledger.archive import read_archive, restore_models
     from diffcredit.util.artifacts import atomic_file, write_text
@@ -54,7 +56,7 @@ def restore(
             raise UserError(f"{path}: already exists; give another folder")
     rows, head, settings = read_archive(file)
     with located(file), atomic_file(place) as temporary:
-        temporary.unlink()  # the database makes it
+        temporary.unlink()  # the database creates it
         with Ledger.open(temporary) as ledger:
             ledger.restore(rows, head)
         restored = restore_models(file, models)
@@ -66,8 +68,10 @@ def restore(
 
 
 def _portable(settings: dict[str, object]) -> dict[str, object]:
-    """What a study file says, with all results beside it: another's folders and database, perhaps with its password,
-    mean nothing elsewhere."""
+    """Return a study file's content with the results beside it.
+
+    Folders and databases of one machine mean nothing elsewhere, and a database's URL may hold a password.
+    """
     return {key: value for key, value in settings.items() if key not in ("ledger", "results", "artifacts")} | {
         "results": "."
     }

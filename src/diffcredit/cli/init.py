@@ -15,7 +15,7 @@ from diffcredit.errors import UserError
 if TYPE_CHECKING:
     from diffcredit.contributions import Contributions
 
-HOLDOUT, FEWEST = 0.1, 5  # a tenth is held out where everybody gave enough images for that to leave some
+HOLDOUT, FEWEST = 0.1, 5  # the share that is held out, if every contributor has at least 5 images
 
 TEMPLATE = """\
 # A study: everything that fixes the credits. Relative paths start from this file's folder.
@@ -51,7 +51,7 @@ keep: images                  # of every evaluation, so that a property added la
 
 @dataclass(frozen=True)
 class Scale:
-    """Settings that fit a machine."""
+    """Settings for a kind of machine."""
 
     preset: str
     resolution: int
@@ -137,7 +137,7 @@ def study_text(
     output: Path,
     scale: Scale,
 ) -> str:
-    """The study file for these contributions."""
+    """Return the text of a study file for these contributions."""
     enough = contributions.counts.min() >= FEWEST
     properties = ["colourfulness", "cluster_entropy"]
     if enough:
@@ -147,7 +147,7 @@ def study_text(
         path=json.dumps(os.path.relpath(folder.resolve(), output.resolve().parent), ensure_ascii=False),
         source=source,
         contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
-        holdout=f"  holdout: {HOLDOUT}                # kept out of training, a tenth of everybody's\n"
+        holdout=f"  holdout: {HOLDOUT}                # a tenth of every contributor's, not trained on\n"
         if enough
         else "",
         properties="".join(f"  - name: {name}\n" for name in properties),
@@ -157,6 +157,6 @@ def study_text(
 
 
 def study_name(place: Path) -> str:
-    """A study's name after where its images are: what a name may hold, and no more of it than fits."""
+    """Return a study's name after its folder or file of images, in the accepted characters and length."""
     name = place.name if place.is_dir() else place.stem
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:100] or "study"

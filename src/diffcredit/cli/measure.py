@@ -1,4 +1,4 @@
-"""``diffcredit measure``: adds a property to evaluations that are there already."""
+"""``diffcredit measure``: measure properties on evaluations that are already recorded."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,8 +22,9 @@ PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--property",
-        help="One of the study file's, or a new one, which is added to it: a name, a plug-in package.module:Name, or "
-        "a mapping with options such as '{name: fid, features: inception_v3}'. Default: all that lack values.",
+        help="A property of the study file, or a new one, which is added to it: a name, a plug-in "
+        "package.module:Name, or a mapping with options such as '{name: fid, features: inception_v3}'. Default: all "
+        "with missing values.",
         show_default=False,
     ),
 ]
@@ -34,7 +35,7 @@ def measure(
     study: StudyArgument,
     property: PropertyOption = None,
     retrain: Annotated[
-        bool, typer.Option("--retrain", help="Retrain and sample once more where too little was kept.")
+        bool, typer.Option("--retrain", help="Retrain and sample again where too little was kept.")
     ] = False,
     *,
     where: "Workers",
@@ -48,8 +49,8 @@ def measure(
         found = outlook(loaded, names)
         if not found.kept and not found.retrained:
             say(f"{', '.join(names)}: measured on every evaluation already")
-        elif not found.kept and not retrain:  # nothing can be done, so nothing is changed
-            say(_price(loaded, found))
+        elif not found.kept and not retrain:  # nothing can be measured, so the study file stays as it is
+            say(_cost_message(loaded, found))
             raise typer.Exit(1)
         add_to_file(loaded.file, new)
         executor = make_executor(loaded, where)
@@ -63,14 +64,14 @@ def measure(
         if found.retrained and retrain:
             report_failures(measure_retrained(loaded, executor, found.retrained))
         elif found.retrained:
-            say(_price(loaded, found))
+            say(_cost_message(loaded, found))
         if loaded.surrogates.names:
             loaded.surrogates.prepare()
         _show(loaded, names)
 
 
 def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str], list[dict[str, Any]]]":
-    """The study with the properties asked for, their names (nothing asked: all), and those that its file lacks."""
+    """Return the study with the ``wanted`` properties (none: all), their names, and those new to its file."""
     from diffcredit.study.prepared import build_properties
 
     there = [prop.name for prop in build_properties(study.config, study.file)]
@@ -84,7 +85,7 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
             continue
         item = _parsed(text)
         section = _section(item, study.file.parent)
-        if section in study.config.properties:  # as when a command that was stopped is given again
+        if section in study.config.properties:  # for example when an interrupted command is repeated
             names.append(there[study.config.properties.index(section)])
         else:
             items.append(item)
@@ -111,7 +112,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
-    """A property as the study file in ``folder`` would have it."""
+    """Return a property as the study file in ``folder`` would have it."""
     from pydantic import ValidationError
 
     from diffcredit.study.sections import PropertySection
@@ -125,11 +126,11 @@ def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
 
 
 def add_to_file(file: Path, new: list[dict[str, Any]]) -> None:
-    """Adds properties to the study file's list, unless another command has meanwhile, and says so."""
+    """Add properties to the study file's list, unless another command has done so, and print which."""
     from diffcredit.util.artifacts import write_text
     from diffcredit.util.yamlfile import parse_yaml, with_item
 
-    text = file.read_bytes().decode()  # with the ends of lines that it has
+    text = file.read_bytes().decode()  # keeps its line endings
     new = [item for item in new if item not in parse_yaml(text, file)["properties"]]
     if not new:
         return
@@ -148,19 +149,19 @@ def add_to_file(file: Path, new: list[dict[str, Any]]) -> None:
         say(f"added to the properties of {file}: {item.get('as', item['name'])}")
 
 
-def _price(study: "Study", found: "Outlook") -> str:
-    """What the rest would cost, and how to pay it."""
+def _cost_message(study: "Study", found: "Outlook") -> str:
+    """Return what the remaining evaluations would cost, and which option makes them."""
     count = found.count(found.retrained)
     names = sorted({name for group in found.retrained for name in group})
     return (
         f"{', '.join(names)}: too little was kept of {count} evaluations (keep: {study.config.keep}) to measure it on. "
         f"Retraining them takes about {duration(found.seconds)} each, {duration(count * found.seconds)} of one worker "
-        "in all; --retrain does it"
+        "in total; --retrain does it"
     )
 
 
 def _show(study: "Study", names: list[str]) -> None:
-    """Writes the results anew, and prints the credits of these properties, where there are any."""
+    """Write the results again, and print the credits of these properties if there are any."""
     from diffcredit.cli.credits import print_credits
     from diffcredit.report.writing import write_results
 

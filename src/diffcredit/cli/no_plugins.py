@@ -1,4 +1,4 @@
-"""``--no-plugins``, for studies of strangers."""
+"""``--no-plugins``, for studies from strangers."""
 
 import functools
 import inspect
@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 NoPlugins = Annotated[
-    bool, typer.Option("--no-plugins", help="Refuse a study that names code of its own (DIFFCREDIT_NO_PLUGINS=1).")
+    bool, typer.Option("--no-plugins", help="Refuse a study that brings its own code (DIFFCREDIT_NO_PLUGINS=1).")
 ]
 
 
 def with_no_plugins(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the option ``--no-plugins``, last of all. Worker processes inherit it."""
+    """Give ``command`` the option ``--no-plugins``, as its last one. Worker processes inherit it."""
 
     @functools.wraps(command)
     def wrapped(*, no_plugins: bool = False, **options: object) -> None:
@@ -24,7 +24,7 @@ def with_no_plugins(command: Callable[..., None]) -> Callable[..., None]:
             os.environ[NO_PLUGINS] = "1"
         command(**options)
 
-    # what typer makes options of
+    # typer makes options of the signature
     signature = inspect.signature(command, eval_str=True)
     parameter = inspect.Parameter("no_plugins", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=NoPlugins)
     parameters = [*signature.parameters.values(), parameter]

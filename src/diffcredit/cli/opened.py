@@ -1,4 +1,4 @@
-"""A study that a command works on, with a log of what happens."""
+"""Opening a study for a command, with a log of what happens."""
 
 import logging
 import sys
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(path: str, progress: "Progress", *, logged: bool = True) -> "Generator[Study]":
-    """The study of a file or folder; what happens until it is left goes to ``log.jsonl`` in its results folder."""
+    """Load a study; until the context ends, events are logged to ``log.jsonl`` in its results folder."""
     from diffcredit.study.study import Study
 
     study = Study.load(path, progress)
     if not logged:
         yield study
         return
-    with _log_of(study):
-        _tell_opened(study)
+    with _logging(study):
+        _log_opening(study)
         yield study
 
 
 @contextmanager
-def _log_of(study: "Study") -> Generator[None]:
+def _logging(study: "Study") -> Generator[None]:
     from diffcredit.execution.tasks import worker_name
     from diffcredit.study.task_log import LOG_NAME
     from diffcredit.util.events import LOGGER, LogFile, event
@@ -61,12 +61,12 @@ def _log_of(study: "Study") -> Generator[None]:
         log.close()
 
 
-def _tell_opened(study: "Study") -> None:
+def _log_opening(study: "Study") -> None:
     from diffcredit.execution.versions import package_versions
     from diffcredit.util.artifacts import fingerprint
     from diffcredit.util.events import event
 
-    settings = study.config.model_dump(mode="json", exclude={"ledger", "results"})  # which fix no number
+    settings = study.config.model_dump(mode="json", exclude={"ledger", "results"})  # these change no number
     event(
         "study opened",
         command=sys.argv[1] if len(sys.argv) > 1 else "",

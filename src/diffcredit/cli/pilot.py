@@ -1,4 +1,4 @@
-"""``diffcredit pilot``: noise and signal from a handful of evaluations, before the money is spent."""
+"""``diffcredit pilot``: noise and signal from a few evaluations, before the whole study is paid for."""
 
 import math
 from typing import TYPE_CHECKING, Annotated
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from diffcredit.study.recipe import Recipe
     from diffcredit.study.workers import Workers
 
-TARGET = 0.9  # the correlation whose price is told
+TARGET = 0.9  # the correlation with the exact credits for which evaluations are estimated
 
 
 @with_where
 def pilot(
     study: StudyArgument,
     coalitions: Annotated[int, typer.Option(min=2, help="Coalitions of half the contributors.")] = 4,
-    replicates: Annotated[int, typer.Option(min=2, help="Seeds of each.")] = 3,
+    replicates: Annotated[int, typer.Option(min=2, help="Seeds per coalition.")] = 3,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Also by the retrainings under validation, and from scratch.")
+        bool, typer.Option("--compare", help="Also pilot the retrainings under validation, and from scratch.")
     ] = False,
     *,
     where: "Workers",
@@ -43,8 +43,7 @@ def pilot(
 
 
 def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
-    """What the pilot tells of each property, and how its values go along with those of ``truth``; nothing where there
-    was none."""
+    """Print each property's noise and signal by the pilot, and its correlation with ``truth``; nothing without one."""
     from rich.table import Table
     from rich.text import Text
 
@@ -64,62 +63,61 @@ def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
     alike = {} if truth is None else likeness(recipe, truth)
     for column in ("seeds", "images", "coalitions", "signal/noise", "90% interval", *(["fidelity"] * bool(alike))):
         grid.add_column(column, justify="right", no_wrap=True)
-    for name, told in found.items():
+    for name, result in found.items():
         grid.add_row(
             Text(name),
-            f"{told.within:.3g}",
-            "not known" if told.images is None else f"{told.images:.3g}",
-            f"{told.between:.3g}",
-            f"{told.ratio:.2g}",
-            f"{told.low:.2g} to {told.high:.2g}",
+            f"{result.within:.3g}",
+            "not known" if result.images is None else f"{result.images:.3g}",
+            f"{result.between:.3g}",
+            f"{result.ratio:.2g}",
+            f"{result.low:.2g} to {result.high:.2g}",
             *([f"{alike[name]:.2f}"] if name in alike else []),
         )
     console.print(grid)
-    for name, told in found.items():
-        say(f"{name}: {meaning(told, n, recipe.study.config.design.distribution)}")
+    for name, result in found.items():
+        say(f"{name}: {conclusion(result, n, recipe.study.config.design.distribution)}")
 
 
-def meaning(told: "Pilot", n: int, design: str) -> str:
-    """In a sentence: how many evaluations it takes, or that it is hopeless, and what helps."""
+def conclusion(result: "Pilot", n: int, design: str) -> str:
+    """Return how many evaluations are needed, or that there is too much noise and what helps."""
     from diffcredit.credit.pilot import evaluations_needed
     from diffcredit.study.pilot import QUIET_ENOUGH, pilot_size
 
     size = pilot_size(n)
-    best, likely, worst = (  # however little noise there is, as many as contributors are needed to tell them apart
-        max(n, evaluations_needed(ratio, size, n, design, TARGET)) for ratio in (told.high, told.ratio, told.low)
+    best, likely, worst = (  # even without noise, n contributors need n evaluations
+        max(n, evaluations_needed(ratio, size, n, design, TARGET)) for ratio in (result.high, result.ratio, result.low)
     )
-    if told.ratio >= QUIET_ENOUGH:
+    if result.ratio >= QUIET_ENOUGH:
         return (
-            f"about {_count(likely)} evaluations for a correlation of {TARGET:g} with the credits of endless ones, "
-            f"85 % sure ({_count(best)} to {_count(worst)} by the interval), more where members "
-            "matter only together"
+            f"about {_count(likely)} evaluations should reach a correlation of {TARGET:g} with the exact credits "
+            f"(could be from {_count(best)} to {_count(worst)}); more if members matter only together"
         )
-    return f"{_verdict(told, best)}. What helps: {'; '.join(_remedies(told))}"
+    return f"{_verdict(result, best)}. What helps: {'; '.join(_remedies(result))}"
 
 
-def _verdict(told: "Pilot", best: float) -> str:
+def _verdict(result: "Pilot", best: float) -> str:
     from diffcredit.study.pilot import QUIET_ENOUGH
 
-    if told.high < QUIET_ENOUGH:
-        return f"hopeless: signal/noise is under {QUIET_ENOUGH}, and {_count(best)} evaluations would be the least"
-    return f"likely hopeless: signal/noise seems under {QUIET_ENOUGH}, though a larger pilot may find more"
+    if result.high < QUIET_ENOUGH:
+        return f"hopeless: signal/noise is below {QUIET_ENOUGH}, and at least {_count(best)} evaluations are needed"
+    return f"likely hopeless: signal/noise seems below {QUIET_ENOUGH}, though a larger pilot may find more"
 
 
-def _remedies(told: "Pilot") -> list[str]:
+def _remedies(result: "Pilot") -> list[str]:
     remedies = [
         "annealing and tail averaging, if they are off (retraining.schedule: cosine, retraining.average_tail: 0.25)",
         "more fine-tuning steps",
         "a base model trained for longer",
     ]
-    if told.images is not None and told.images**2 > told.within**2 / 2:
-        remedies.insert(0, "more sampling.images, from which most of the noise comes")
+    if result.images is not None and result.images**2 > result.within**2 / 2:
+        remedies.insert(0, "more sampling.images, since most of the noise comes from them")
     return remedies
 
 
 def _count(evaluations: float) -> str:
-    """Two digits: no more is known."""
+    """Return a number of evaluations with two digits; more are not known."""
     if not math.isfinite(evaluations):
-        return "endless"
+        return "very many"
     if evaluations < 100:
         return f"{max(1, math.ceil(evaluations))}"
     return f"{int(float(f'{evaluations:.1e}')):,}"

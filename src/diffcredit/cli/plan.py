@@ -1,4 +1,4 @@
-"""``diffcredit plan``: what a study will cost, before anything runs."""
+"""``diffcredit plan``: the expected cost of a study."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from diffcredit.study.plan import Plan, Stage, TimedEvaluation
     from diffcredit.study.study import Study
 
-LONG = 5.0  # seconds of compiling that are worth a line
+LONG = 5.0  # seconds of compiling from which it gets a line
 
 
 def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
@@ -41,16 +41,16 @@ def print_plan(study: "Study", planned: "Plan") -> None:
     grid.add_column("time", justify="right")
     for what, stage in stages(study, planned):
         grid.add_row(Text(what), "done" if stage.done else duration(stage.seconds))
-    grid.add_row("left in all", duration(planned.seconds_left), style="bold")
+    grid.add_row("total left", duration(planned.seconds_left), style="bold")
     if planned.compiling >= LONG:
-        grid.add_row("compiling, done just now: a run on this machine finds it", duration(planned.compiling))
+        grid.add_row("compiling, just done; a run on this machine reuses it", duration(planned.compiling))
     console.print(grid)
     for name, why in planned.untimed.items():
         say(f"Not timed: {name}, which cannot be measured on random images: {single_line(why)}")
 
 
 def stages(study: "Study", planned: "Plan") -> "Iterator[tuple[str, Stage]]":
-    """Yield each stage in words, with its time."""
+    """Yield the description of each stage, and the stage."""
     training, sampling = study.config.model.train, study.config.sampling
     yield f"base model: {training.steps:,} steps, then {sampling.images:,} images", planned.base
     if planned.preparation is not None:
@@ -71,7 +71,7 @@ def stages(study: "Study", planned: "Plan") -> "Iterator[tuple[str, Stage]]":
 
 
 def _measured(timed: "TimedEvaluation") -> str:
-    """Return what measuring takes, where that is worth a word."""
+    """Return the time of measuring, if it is worth mentioning."""
     if timed.measuring.seconds < 0.5:
         return ""
     features = timed.measuring.features

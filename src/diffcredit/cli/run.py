@@ -1,4 +1,4 @@
-"""``diffcredit run``: runs or resumes a study."""
+"""``diffcredit run``: run or resume a study."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
     from diffcredit.study.workers import Workers
 
-MOST_LINES = 5  # of one kind before a run begins
+MOST_LINES = 5  # duplicates that are listed
 
 
 @with_where
@@ -28,7 +28,7 @@ def run(study: StudyArgument, *, where: "Workers") -> None:
 
 
 def run_and_report(study: "Study", where: "Workers") -> None:
-    """Run the study from wherever it stands to its report, and print the credits."""
+    """Run the study from its present state to its report, and print the credits."""
     from diffcredit.cli.credits import print_credits
     from diffcredit.report.writing import write_results
     from diffcredit.study.run import run_study

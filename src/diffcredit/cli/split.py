@@ -1,4 +1,8 @@
-"""How a study splits its budget between evaluations and images, and how it could: a part of ``diffcredit plan``."""
+"""How a study splits its budget between evaluations and images, and the best split: a part of ``diffcredit plan``.
+
+The same time buys many evaluations of few images or few evaluations of many; which is better depends on where a
+property's noise comes from.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,13 +18,15 @@ if TYPE_CHECKING:
     from diffcredit.ledger import Evaluation
     from diffcredit.study.study import Study
 
-LEAST_IMAGES = 32  # fewer leave entropies and percentiles too biased to compare
+LEAST_IMAGES = 32  # with fewer, entropies and percentiles are too biased to compare
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One property's signal and noise, and the split of the same budget that suits it best. None where it cannot be
-    told: ``noise`` without standard errors, ``best`` also where the images' noise leaves nothing to the trainings."""
+    """One property's signal and noise, and the best split of the budget for it.
+
+    ``noise`` is None if values have no standard errors. ``best`` is None also if all noise seems to come from images.
+    """
 
     property: str
     signal_to_noise: float
@@ -30,14 +36,14 @@ class Advice:
 
 
 def print_split(study: "Study") -> None:
-    """The split of the study's budget and the best one, from its evaluations so far; or why it cannot be told."""
+    """Print the present split of the study's budget and the best one, or why they are not known."""
     from diffcredit.credit.estimate import DEFAULT
     from diffcredit.study.pilot import ENOUGH
 
     schedule = study.schedule()
     evaluations = schedule.evaluated()
     if len(evaluations) < ENOUGH:
-        say(f"Splitting the budget: told after {ENOUGH} evaluations; there are {len(evaluations)}.")
+        say(f"Splitting the budget: shown after {ENOUGH} evaluations; there are {len(evaluations)}.")
         return
     schedule.catch_up()
     total = schedule.total()
@@ -51,7 +57,7 @@ def print_split(study: "Study") -> None:
             for name, credits in study.credits(DEFAULT, corrected=False).items()
         ]
     except UserError as error:
-        say(f"Splitting the budget: cannot be told: {error}")
+        say(f"Splitting the budget: not known: {error}")
         return
     print_advices(advices, images, budget)
 
@@ -70,7 +76,7 @@ def print_advices(advices: "Sequence[Advice]", images: int, budget: float) -> No
         if advice.noise and advice.present:
             cells[0] = f"{100 * (1 - advice.noise.between / advice.noise.variance(images)):.0f} %"
             cells[1] = f"{advice.present.images:,} × {advice.present.evaluations:,}"
-            cells[2] = f"{advice.best.images:,} × {advice.best.evaluations:,}" if advice.best else "cannot tell"
+            cells[2] = f"{advice.best.images:,} × {advice.best.evaluations:,}" if advice.best else "not known"
             gain = 1 - advice.best.variance / advice.present.variance if advice.best else None
             cells[3] = "" if gain is None else f"−{100 * gain:.0f} %" if gain > 0.005 else "the same"
         grid.add_row(Text(advice.property), f"{advice.signal_to_noise:.2g}", *cells)
@@ -81,15 +87,15 @@ def print_advices(advices: "Sequence[Advice]", images: int, budget: float) -> No
         say("Image noise is not known where values have no standard errors.")
     if any(advice.noise and advice.best is None for advice in advices):
         say(
-            "Image noise of 100 %: coalitions share their initial noises, and with them most of it; what the trainings "
-            "add cannot be told from it."
+            "Image noise of 100 %: coalitions share their initial noises and so most of this noise, which hides what "
+            "training adds."
         )
 
 
 def advise(
     name: str, credits: "Credits", evaluations: "Sequence[Evaluation]", images: int, costs: "Costs", budget: float
 ) -> Advice:
-    """What the evaluations tell about one property."""
+    """Return the advice for one property from the evaluations."""
     from diffcredit.credit.planning import best_split, pilot_noise, signal_to_noise, split_of
     from diffcredit.study.pilot import ENOUGH
     from diffcredit.study.schedule import look_step
@@ -114,7 +120,7 @@ def advise(
 
 
 def mean_costs(evaluations: "Sequence[Evaluation]", images: int) -> "Costs":
-    """Worker seconds of an evaluation: its training and measuring, and each of its images."""
+    """Return the worker seconds of an evaluation's training and measuring, and of each of its images."""
     from diffcredit.credit.planning import Costs
 
     def mean(stage: str) -> float:

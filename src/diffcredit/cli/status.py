@@ -11,34 +11,34 @@ from diffcredit.errors import UserError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from diffcredit.study.status import Status, Watch
+    from diffcredit.study.status import Status, StatusReader
     from diffcredit.study.study import Study
 
 
 def status(
     study: StudyArgument,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks with --watch.")] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates with --watch.")] = 2.0,
     price: Annotated[
         float | None,
         typer.Option(
-            min=0.0, help="Of one worker's hour, to tell the cost. Default: the stopping rule's.", show_default=False
+            min=0.0, help="Price of a worker's hour, for the cost. Default: the stopping rule's.", show_default=False
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts; with --watch one a line.")
+        bool, typer.Option("--json", help="Print a JSON object, for scripts; with --watch, one per line.")
     ] = False,
 ) -> None:
-    """Show how far a study is: evaluations done and failed, workers, when it stops, how settled the credits are."""
-    from diffcredit.study.status import Watch
+    """Show how far a study is: evaluations done and failed, workers, when it stops, how precise the credits are."""
+    from diffcredit.study.status import StatusReader
     from diffcredit.study.study import Study
 
     loaded = Study.load(study)
-    looking = Watch(loaded, price, live=watch)
+    reader = StatusReader(loaded, price, live=watch)
     if watch:
-        follow(loaded, looking, every, json=json)
+        follow(loaded, reader, every, json=json)
         return
-    facts = looking.look()
+    facts = reader.read()
     if json:
         print_json(facts)
         return
@@ -49,31 +49,31 @@ def status(
         print_head(loaded)
 
 
-def follow(study: "Study", looking: "Watch", every: float, *, json: bool) -> None:
-    """Shows a study again and again: in place on a terminal, below each other elsewhere."""
+def follow(study: "Study", reader: "StatusReader", every: float, *, json: bool) -> None:
+    """Show a study's status until Ctrl-C: in place on a terminal, otherwise one below the other."""
     from rich.live import Live
 
     try:
         if json or not console.is_terminal:
             while True:
-                facts = looking.look()
+                facts = reader.read()
                 if json:
                     print_json(facts)
                 else:
                     say(f"{study.name}, {facts.time}")
                     show(study, facts)
-                console.file.flush()  # a file or a pipe would keep it
+                console.file.flush()  # files and pipes are buffered
                 time.sleep(every)
         with Live("reading the ledger", console=console, auto_refresh=False) as live:
             while True:
-                live.update(live_view(study, looking.look()), refresh=True)
+                live.update(live_view(study, reader.read()), refresh=True)
                 time.sleep(every)
     except KeyboardInterrupt:
         return
 
 
 def live_view(study: "Study", facts: "Status") -> "RenderableType":
-    """The same for a terminal, with a line above."""
+    """Return the status for a terminal, with a line above."""
     from rich.console import Group
     from rich.text import Text
 
@@ -95,7 +95,7 @@ def show(study: "Study", facts: "Status") -> None:
 
 
 def without_evaluations(study: "Study", facts: "Status") -> str | None:
-    """What to say of a study whose recipe the ledger does not know yet."""
+    """Return a line for a study whose recipe the ledger does not know yet; None if it does."""
     if any(recipe.name == study.recipe.name for recipe in facts.recipes):
         return None
     most = study.config.stop.rule.max_evaluations()
@@ -111,7 +111,7 @@ def print_json(facts: "Status") -> None:
 
 
 def print_head(study: "Study") -> None:
-    """What to note down, so that verify can tell later whether the rows so far are still there unchanged."""
+    """Print the ledger's head, with which verify can check later that the rows so far are unchanged."""
     with study.ledger(create=False) as ledger:
         head = ledger.head(study.name)
     if head.number:
@@ -131,6 +131,6 @@ def print_credits_so_far(study: "Study") -> None:
         known = (
             f"by {credit.method}"
             if predicted is None
-            else f"predicted correlation with the credits of endless evaluations {predicted:.2f}"
+            else f"predicted correlation with the exact credits {predicted:.2f}"
         )
         say(f"{said}; {known}")

@@ -1,4 +1,4 @@
-"""How far a study is, as tables for a terminal."""
+"""A study's status as tables for a terminal."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ LONGEST_COALITION = 12  # characters
 
 
 def view(facts: Status) -> RenderableType:
-    """All that is known, the recipes first."""
+    """Return the whole status, the recipes first."""
     parts: list[RenderableType] = [_recipes(facts)]
     if any(recipe.worker_hours for recipe in facts.recipes):
         parts.append(_pace(facts))
@@ -32,7 +32,7 @@ def view(facts: Status) -> RenderableType:
 
 
 def _recipes(facts: Status) -> Table:
-    """A line for each recipe; the study's own has a total."""
+    """Return a table with a line for each recipe; only the study's own has a total."""
     grid = _grid(("recipe", "done", "failed attempts", "under way", "time left"), "recipe")
     for recipe in facts.recipes:
         of = "" if recipe.total is None else f" of {'' if recipe.certain else 'about '}{recipe.total}"
@@ -42,7 +42,7 @@ def _recipes(facts: Status) -> Table:
 
 
 def _pace(facts: Status) -> Table:
-    """How fast and how dear; evaluations beside the design's are told where there are any."""
+    """Return a table of speed and cost, with evaluations outside the design if there are any."""
     others = any(recipe.others for recipe in facts.recipes)
     money = any(recipe.cost is not None for recipe in facts.recipes)
     names = [*(["others done"] if others else []), f"last {WINDOW / 60:.0f} min", "overall", "worker-hours", "left"]
@@ -62,25 +62,25 @@ def _pace(facts: Status) -> Table:
 
 
 def _rule(facts: Status, rule: RuleStatus, recipe: RecipeStatus) -> Table:
-    """The stopping rule and its parts: what each wants, what is there, and about when it will be reached."""
+    """Return a table of the stopping rule and its parts: target, present state, and when each should be reached."""
     grid = _grid(("stops at", "now", "evaluations", "time left"), "stops at")
     made, each = recipe.done - facts.endpoints, recipe.seconds_each
-    for depth, standing in rows(rule):
-        foreseen = standing.evaluations
-        wait = duration(max(0, foreseen - made) * each) if each and foreseen is not None and not rule.reached else ""
+    for depth, part in rows(rule):
+        expected = part.evaluations
+        wait = duration(max(0, expected - made) * each) if each and expected is not None and not rule.reached else ""
         grid.add_row(
-            Text("  " * depth + standing.wanted),  # a property's name is data, never markup
-            Text(standing.now),
-            "cannot tell yet" if foreseen is None else f"≈ {foreseen:,}",
-            "reached" if standing.reached else wait,
+            Text("  " * depth + part.wanted),  # a property's name is data, never markup
+            Text(part.now),
+            "not known yet" if expected is None else f"≈ {expected:,}",
+            "reached" if part.reached else wait,
         )
     return grid
 
 
-def rows(standing: RuleStatus, depth: int = 0) -> Iterator[tuple[int, RuleStatus]]:
-    """A rule and its parts, each with how deep it is nested."""
-    yield depth, standing
-    for part in standing.parts:
+def rows(rule: RuleStatus, depth: int = 0) -> Iterator[tuple[int, RuleStatus]]:
+    """Yield a rule and its parts, each with its depth of nesting."""
+    yield depth, rule
+    for part in rule.parts:
         yield from rows(part, depth + 1)
 
 
@@ -93,7 +93,7 @@ def _failures(facts: Status) -> Table:
 
 
 def _workers(facts: Status) -> Table:
-    """What each does, or when it was last heard of."""
+    """Return a table of the workers: what each does, or when it was last seen."""
     grid = _grid(("worker", "recipe", "done", "failed", "mean", "now at", "since"), "recipe")
     for worker in facts.workers[:MOST_WORKERS]:
         grid.add_row(
@@ -118,7 +118,7 @@ def _drivers(facts: Status) -> Table:
 
 
 def _grid(columns: Sequence[str], *cut: str) -> Table:
-    """A first column, and others of numbers; those of texts that may be ``cut`` where there is no room."""
+    """Return a table whose first column and columns that may be ``cut`` are left-aligned texts, the others numbers."""
     grid = Table(box=None, header_style="bold cyan")
     for name in columns:
         left = name == columns[0] or name in cut
@@ -132,13 +132,13 @@ def _more(grid: Table, count: int) -> None:
 
 
 def _task(coalition: str, replicate: int) -> str:
-    """A coalition, shortened to its size where it is long, and its replicate but for the first."""
+    """Return a coalition, or its size if it is long, and its replicate unless that is 0."""
     size = f"{coalition.count('1')} of {len(coalition)}"
     return f"{coalition if len(coalition) <= LONGEST_COALITION else size}{f' #{replicate}' if replicate else ''}"
 
 
-def _number(value: float | None, how: str) -> str:
-    return "" if value is None else format(value, how)
+def _number(value: float | None, spec: str) -> str:
+    return "" if value is None else format(value, spec)
 
 
 def _rate(per_minute: float | None) -> str:

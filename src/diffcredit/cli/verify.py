@@ -1,4 +1,4 @@
-"""``diffcredit verify``: whether a study's ledger is as it was written."""
+"""``diffcredit verify``: check that a study's ledger is unchanged."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ from diffcredit.util.sanitize import last_line
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
-MOST_PROBLEMS = 20  # that are listed
+MOST_PROBLEMS = 20  # listed
 
 
 def verify(
@@ -21,13 +21,15 @@ def verify(
         str | None,
         typer.Option(
             metavar="HASH",
-            help="The head that a report or an earlier verify told: all rows up to it must be there unchanged.",
+            help="The head from a report or an earlier verify: all rows up to it must be unchanged.",
             show_default=False,
         ),
     ] = None,
     recompute: Annotated[
         int | None,
-        typer.Option(min=1, metavar="K", help="Also repeat K random evaluations and compare.", show_default=False),
+        typer.Option(
+            min=1, metavar="K", help="Also repeat K random evaluations and compare their values.", show_default=False
+        ),
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
@@ -42,10 +44,10 @@ def verify(
 
 
 def verify_chain(study: "Study", head: str | None) -> None:
-    """Every row against the chain, and the chain against the head."""
+    """Check every row against the chain, and the chain against the head."""
     wanted = None if head is None else head.strip().lower()
     if wanted is not None and (len(wanted) != 64 or set(wanted) - set("0123456789abcdef")):
-        raise UserError(f"--head: {head!r} is no head; the 64 digits 0 to 9 and a to f that verify tells are accepted")
+        raise UserError(f"--head: {head!r} is not a head; accepted: the 64 digits 0 to 9 and a to f that verify prints")
     with study.ledger(create=False) as ledger:
         found = ledger.audit(study.name, wanted)
     for problem in found.problems[:MOST_PROBLEMS]:
@@ -53,17 +55,17 @@ def verify_chain(study: "Study", head: str | None) -> None:
     if len(found.problems) > MOST_PROBLEMS:
         say(f"and {len(found.problems) - MOST_PROBLEMS:,} more")
     if found.problems:
-        raise DiffcreditError(f"{study.file}: the ledger is not as it was written: {len(found.problems):,} problems")
-    say(f"{study.name}: {found.rows:,} rows, each as it was written")
+        raise DiffcreditError(f"{study.file}: the ledger was changed: {len(found.problems):,} problems")
+    say(f"{study.name}: {found.rows:,} rows, all unchanged")
     if found.migrated:
-        say(f"the first {found.migrated:,} were chained by the migration of an older ledger, as they were then")
+        say(f"the first {found.migrated:,} rows entered the chain when an older ledger was migrated, as they were then")
     if wanted is None:
         say("Keep the head outside this machine and pass it with --head: only that reveals rows removed from the end.")
     say(f"Head: {found.head}")
 
 
 def verify_values(study: "Study", count: int, workers: int | None) -> None:
-    """Random evaluations, made once more."""
+    """Repeat random evaluations, and compare their values with the recorded ones."""
     from diffcredit.study.reevaluate import recompute
     from diffcredit.study.workers import Workers, make_executor
 
@@ -80,5 +82,5 @@ def verify_values(study: "Study", count: int, workers: int | None) -> None:
         say(f"{what}: {each.recorded!r} recorded, {verdict}")
         differing += not each.agrees
     if differing:
-        raise DiffcreditError(f"{study.file}: {differing} of {total} values do not come out as they were recorded")
-    say(f"All {total} values come out as they were recorded.")
+        raise DiffcreditError(f"{study.file}: {differing} of {total} values differ from the recorded ones")
+    say(f"All {total} values agree with the recorded ones.")

@@ -1,4 +1,4 @@
-"""Where evaluations run: the options that all commands which evaluate have in common."""
+"""The options for where evaluations run, shared by all commands that evaluate."""
 
 import functools
 import inspect
@@ -11,8 +11,8 @@ WorkersOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Worker processes. Default: the CPU's cores, or one for each GPU; on a cluster, as many as it has room "
-        "for. More than there are GPUs share them.",
+        help="Worker processes. Default: one for each core or GPU; on a cluster, as many as it has room for. If "
+        "there are more than GPUs, they share them.",
         show_default=False,
     ),
 ]
@@ -22,8 +22,8 @@ OnOption = Annotated[
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        help="The Ray cluster's, such as 10.0.0.1:6379. Default: the one that runs on this machine, or one that is "
-        "started here for the run.",
+        help="Address of the Ray cluster, such as 10.0.0.1:6379. Default: the one that runs on this machine, or a new "
+        "one for the run.",
         show_default=False,
     ),
 ]
@@ -32,7 +32,7 @@ GpusOption = Annotated[
     typer.Option(
         "--gpus-per-worker",
         min=0.0,
-        help="GPUs of each worker on a Ray cluster; 0.5: two share one. Default: 1 where the cluster has any and the "
+        help="GPUs per worker on a Ray cluster; with 0.5, two share one. Default: 1 if the cluster has any and the "
         "study's device is not the CPU.",
         show_default=False,
     ),
@@ -41,9 +41,9 @@ TimeoutOption = Annotated[
     float | None,
     typer.Option(
         metavar="MINUTES",
-        help="A worker that takes longer for an evaluation is killed and replaced, and the evaluation repeated. "
-        "Default: ten times the longest so far, at least 10; a day before there is one. A single worker, which is this "
-        "very process otherwise, is a process of its own with this option.",
+        help="Kill and replace a worker that takes longer for an evaluation, and repeat the evaluation. Default: ten "
+        "times the longest so far, at least 10 minutes; a day for the first. With this option, a single worker is a "
+        "process of its own instead of this one.",
         show_default=False,
     ),
 ]
@@ -60,7 +60,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def with_where(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options above, last of all; it gets them as its keyword ``where``."""
+    """Give ``command`` the options above, after its own; it receives them as its keyword ``where``."""
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> None:

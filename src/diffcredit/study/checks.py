@@ -1,4 +1,4 @@
-"""Mistakes found before they cost anything: before a training, or before a worker evaluates."""
+"""Checks that find mistakes before they cost anything: before a training, and before a worker evaluates."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check(study: "Study") -> None:
-    """Find mistakes in a study that would otherwise show only after hours of training."""
+    """Refuse a study with a mistake that would otherwise show only after hours of training."""
     contributions, images, prepared = study.contributions, study.config.sampling.images, study.prepared
     _ = prepared.device  # raises where there is none
     properties = build_properties(study.config, study.file)
@@ -75,9 +75,9 @@ def _try_extractors(study: "Study", properties: list[Property]) -> None:
 
 
 def check_unchanged(study: "Study") -> None:
-    """Refuse properties that have changed since they were entered in the ledger.
+    """Refuse properties that have changed since the ledger registered them.
 
-    A file that a property names may be replaced while the study runs and a worker is restarted.
+    A worker that starts late may find that a file which a property names was replaced.
     """
     with suppress(NoLedger), study.ledger(create=False) as ledger:
         entered = {record.name: record.fingerprint for record in ledger.properties(study.name)}
@@ -90,7 +90,7 @@ def check_unchanged(study: "Study") -> None:
 
 
 def check_not_lost(recipe: "Recipe", ledger: Ledger) -> None:
-    """Refuse to train a base model again where recorded evaluations start from it and a GPU would give another."""
+    """Refuse to train the base model again if recorded evaluations start from it and a GPU would train another one."""
     study, prepared, record = recipe.study, recipe.study.prepared, recipe.recorded(ledger)
     if record is None or not record.weights or prepared.device.type == "cpu" or prepared.has_base:
         return

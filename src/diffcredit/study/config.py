@@ -1,4 +1,8 @@
-"""A whole study file, read and validated. Every error names the file, the key, the value and what is accepted."""
+"""A study file, read and validated.
+
+Every error names the file, the key, the value and what is accepted. The sections are in
+:mod:`diffcredit.study.sections`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,9 +43,9 @@ from diffcredit.util.yamlfile import read_yaml
 class StudyConfig(Section):
     """A study: everything that fixes the numbers, and where they are kept.
 
-    ``threads`` is how many a process computes with on a CPU. Sums come out another way with another number, so
-    it belongs to the study and not to the machine. ``keep`` is what stays of each evaluation, for properties that are
-    added later. ``artifacts`` is where models and what is kept lie, a folder or an fsspec URL; else in ``results``.
+    ``threads`` is how many threads a process uses on a CPU. Their number changes the rounding of sums, so it belongs to
+    the study and not to the machine. ``keep`` is what is kept of each evaluation, for properties that are added later.
+    ``artifacts`` is the folder or fsspec URL for models and what is kept; by default, the folder ``results``.
     """
 
     name: Annotated[str, Field(max_length=100)]
@@ -117,9 +121,8 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _stops_at_its_own_properties(self) -> Self:
-        if all(
-            section.label or ":" not in section.name for section in self.properties
-        ):  # else plug-ins name themselves
+        # plug-ins without a label name themselves, which is known only once they are built
+        if all(section.label or ":" not in section.name for section in self.properties):
             check_rule_properties(self.stop.rule, [section.label or section.name for section in self.properties])
         return self
 
@@ -189,7 +192,7 @@ def read_config(file: Path) -> StudyConfig:
 
 
 def _references(config: StudyConfig) -> Iterable[tuple[str, str]]:
-    """The keys whose values name components, ours or plug-ins, and these names."""
+    """Yield the keys whose values name components, built-in or plug-ins, and these names."""
     yield "contributions.source", config.contributions.source
     yield "model.family", config.model.family
     yield "retraining.method", config.retraining.method
@@ -206,7 +209,7 @@ def _references(config: StudyConfig) -> Iterable[tuple[str, str]]:
 
 
 def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
-    """The keys where true or false was given and taken for the number 1 or 0."""
+    """Yield the keys where true or false was given and read as the number 1 or 0."""
     if isinstance(given, bool) and not isinstance(taken, bool):
         yield key
     elif isinstance(given, dict) and not isinstance(taken, dict):  # a section, not the value of an option

@@ -11,7 +11,7 @@ from diffcredit.study.config import StudyConfig
 from diffcredit.util.arrays import BoolArray
 
 Surrogates = Callable[[str, BoolArray], Sequence[KnownSurrogate]]
-"""From a property's name and coalitions (m, n) to the surrogates that stand in for it."""
+"""A function from a property's name and coalitions (m, n) to what its surrogates say of them."""
 
 
 def estimate_all(
@@ -23,10 +23,10 @@ def estimate_all(
     surrogates: Surrogates | None = None,
     names: Sequence[str] | None = None,
 ) -> tuple[dict[str, Credits], dict[str, str]]:
-    """Return the credits of each property, and the reasons of those that have none.
+    """Return the credits of each property, and for properties without credits the reason.
 
-    ``method``: None for the design's own. ``surrogates`` serve the default method alone. ``names`` are the
-    contributors'.
+    ``method``: None for the design's own. Only the default method uses ``surrogates``. ``names``
+    are the contributors'.
     """
     method = method or method_of(config.design.distribution)
     credits, reasons = {}, {}

@@ -21,20 +21,20 @@ def evaluate_design(recipe: "Recipe", executor: Executor) -> Iterator[Evaluation
     """Evaluate the study's design until its stopping rule is reached; yield each evaluation made here."""
     schedule, mark = recipe.schedule_and_mark()
     for evaluation in _recorded(recipe, executor, schedule.pending(), schedule.record, mark):
-        schedule.tell(recipe.study.progress)
+        schedule.report_progress(recipe.study.progress)
         yield evaluation
 
 
 def evaluate_tasks(recipe: "Recipe", executor: Executor, tasks: Sequence[Task], what: str) -> Iterator[Evaluation]:
-    """Evaluate those of ``tasks`` that the ledger misses; ``what`` names them to the progress."""
+    """Evaluate those of ``tasks`` that are not done yet; ``what`` names them in the progress."""
     recipe.prepare()
     with recipe.study.ledger() as ledger:
         recorded, mark = ledger.evaluations_since(recipe.study.name, recipe.name, 0)
     wanted = {task.key for task in tasks}
-    tried = {each.key for each in recorded if each.status == "done"} & wanted
-    pending = (task for task in tasks if task.key not in tried)
-    for evaluation in _recorded(recipe, executor, pending, lambda each: tried.add(each.key), mark):
-        recipe.study.progress(what, len(tried & wanted), len(tasks))
+    settled = {each.key for each in recorded if each.status == "done"} & wanted
+    pending = (task for task in tasks if task.key not in settled)
+    for evaluation in _recorded(recipe, executor, pending, lambda each: settled.add(each.key), mark):
+        recipe.study.progress(what, len(settled & wanted), len(tasks))
         yield evaluation
 
 
@@ -66,10 +66,13 @@ def _recorded(
     recipe: "Recipe",
     executor: Executor,
     tasks: Iterable[Task],
-    hear: Callable[[Evaluation], object],
+    on_recorded: Callable[[Evaluation], object],
     mark: int,
 ) -> Iterator[Evaluation]:
-    """Evaluate ``tasks`` together with other drivers; ``hear`` is told of everybody's evaluations after ``mark``."""
+    """Evaluate ``tasks`` together with other drivers.
+
+    ``on_recorded`` is called with every evaluation that any driver recorded after ``mark``, a place in the ledger.
+    """
     with recipe.study.ledger() as ledger:
-        driver = Driver(ledger, recipe.study.name, recipe.name, hear, mark)
+        driver = Driver(ledger, recipe.study.name, recipe.name, on_recorded, mark)
         yield from driver.run(executor, recipe.evaluator, tasks)

@@ -1,4 +1,4 @@
-"""What hears of a run while it runs."""
+"""Callbacks of a run."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Hears of what a run does while it does it. Override the methods of interest."""
+    """Is called while a study runs, in the order of the methods. Override those of interest.
+
+    Calls come from the thread that called :meth:`Study.run`; an exception ends the run.
+    """
 
     def on_contributions(self, contributions: "Contributions") -> None:
         """The images are loaded."""

@@ -1,7 +1,7 @@
-"""A pilot: a handful of evaluations that show noise and signal before the money is spent.
+"""A pilot: a few evaluations that show noise and signal before the whole study is paid for.
 
-Coalitions of half the contributors, each with several seeds. They are kept in the ledger with the purpose ``pilot``
-and never enter an estimate.
+It evaluates coalitions of half the contributors, each with several seeds. Values differ between seeds by noise, and
+between coalitions by signal too. The ledger records pilots with the purpose ``pilot``; they never enter an estimate.
 """
 
 import warnings
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 COALITIONS, REPLICATES = 4, 3
 
-QUIET_ENOUGH = 0.1  # signal/noise under which credits take too many evaluations
-LEAST_ALIKE = 4  # coalitions of which a correlation is reported
-ENOUGH = 40  # evaluations that show more than a pilot
+QUIET_ENOUGH = 0.1  # signal/noise below which credits take too many evaluations
+LEAST_ALIKE = 4  # coalitions that a reported correlation needs
+ENOUGH = 40  # evaluations from which signal and noise are better known than from a pilot
 
 
 def pilot_tasks(config: StudyConfig, n: int, coalitions: int = COALITIONS, replicates: int = REPLICATES) -> list[Task]:
@@ -58,7 +58,7 @@ def pilot_size(n: int) -> int:
 
 
 def run_pilot(recipe: "Recipe", executor: Executor, coalitions: int, replicates: int) -> Iterator[Evaluation]:
-    """Evaluate what the ledger misses of the pilot, and yield each evaluation once it is recorded."""
+    """Evaluate the pilot's missing tasks, and yield each evaluation once it is recorded."""
     if coalitions < 2 or replicates < 2:
         raise UserError(f"pilot: {coalitions} coalitions with {replicates} replicates; at least 2 of each are accepted")
     tasks = pilot_tasks(recipe.study.config, recipe.study.contributions.n, coalitions, replicates)

@@ -1,4 +1,4 @@
-"""What a study will cost, before anything runs: from a few timed steps on this machine, or from its ledger."""
+"""The expected cost of a study: from a few timed steps on this machine, and from its ledger once it has evaluations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the work. ``seconds`` is the time of all of it, ``done`` whether it is there already."""
+    """A part of the work: its time in ``seconds``, and whether it is already ``done``."""
 
     seconds: float
     done: bool = False
@@ -35,7 +35,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class TimedEvaluation:
-    """The seconds of an evaluation's parts as timed here, those of measuring in detail, and those of compiling."""
+    """The time of an evaluation on this machine, that of measuring in detail, and the seconds of compiling."""
 
     time: EvaluationTime
     measuring: MeasuringTime
@@ -124,6 +124,7 @@ def _time_preparation(
 
 
 def _surrogates(study: "Study", time: EvaluationTime, work: Work, *, begun: bool) -> Stage | None:
+    """Return the stage of computing the surrogates; None if the study has none."""
     if not study.surrogates.names:
         return None
     seconds = work.fine_tunings * time.training + work.samplings * time.sampling
@@ -161,12 +162,12 @@ def time_evaluation(recipe: "Recipe", rehearsal: Rehearsal) -> TimedEvaluation:
 
 
 def expected_total(schedule: Schedule, each: float, at_a_time: int) -> Total:
-    """Return how many evaluations the stopping rule will want: from those so far, or from the seconds of one here."""
+    """Estimate how many evaluations there will be, from those so far or, without any, from the seconds of one."""
     total = schedule.total(None if schedule.finished else Look(1, each, each / at_a_time, None, {}))
     assert total is not None  # a study's rule is bounded by evaluations, hours or money
     return total
 
 
 def _timing(model: DiffusionModel) -> str:
-    """Return how progress calls the timing of ``model``."""
+    """Return the name of the timing of ``model`` in the progress."""
     return f"{'compiling, and ' if model.device.type == 'cuda' else ''}timing a few steps"

@@ -1,4 +1,4 @@
-"""Everything that a study makes once and keeps: its base model, its images, its fitted properties.
+"""Everything that a study makes once and keeps: its base model, that model's images, its fitted properties.
 
 :class:`Prepared` makes each of them on first use and finds it again in the study's artifact cache. It needs torch,
 which reading a ledger does not: :class:`~diffcredit.study.study.Study` builds one only where a model is needed.
@@ -151,7 +151,7 @@ class Prepared:
         return self.cache.get("generated", key, sample, read_arrays, suffix=".safetensors", what=what)["images"]
 
     def prompts(self, model: DiffusionModel) -> tuple[str, ...] | None:
-        """Return the prompt of each of the study's images, by its seed; None of a model that follows no text."""
+        """Return the prompt of each of the study's images, by its seed; None for a model without prompts."""
         prompts = getattr(model, "prompts", None)
         return tuple(prompts[seed % len(prompts)] for seed in self.config.sampling.seeds) if prompts else None
 
@@ -163,7 +163,7 @@ class Prepared:
 
     @cached_property
     def properties(self) -> list[Property]:
-        """The study file's properties; one that learns something learns it once, from the base model's images."""
+        """The study file's properties, fitted once to the base model's images where they need fitting."""
         with stage("properties"):
             properties = build_properties(self.config, self.file)
             for index, prop in enumerate(properties):
@@ -175,7 +175,7 @@ class Prepared:
             return properties
 
     def _state(self, index: int, prop: Property, count: int) -> State:
-        """Return what a property is fitted to, fitted before where that is missing."""
+        """Return what a property has learned, from the cache or by fitting it now."""
 
         def fit(file: Path) -> None:
             with in_plugin(f"{prop.name}: fit(context)"), limited_threads(self.config.threads):
@@ -189,16 +189,16 @@ class Prepared:
         return read_arrays(file)
 
     def context(self) -> Context:
-        """Return what the study's properties are fitted to."""
+        """Return the data that the study's properties are fitted to."""
         return Context(self.generated_images(), self.contributions, self.extractors, self.prompts(self.base))
 
     def states(self, properties: Sequence[Property]) -> dict[str, State]:
-        """Return what the study file's ``properties`` were fitted to, by name, of those that are in the cache."""
+        """Return the cached states of the fitted ones among the study file's ``properties``, by name."""
         files = {prop.name: self._state_file(at, prop) for at, prop in enumerate(properties) if needs_fitting(prop)}
         return {name: read_arrays(file) for name, file in files.items() if file.exists()}
 
     def property_records(self) -> list[PropertyRecord]:
-        """Return what the ledger keeps of each property, from the files as they are now."""
+        """Return each property's record for the ledger, from the files as they are now."""
         records = []
         for index, (section, prop) in enumerate(zip(self.config.properties, self.properties, strict=True)):
             settings = identity.property_settings(prop, section.options, self._features(prop))

@@ -1,12 +1,10 @@
-"""Problems of a study file in words: the key, the value and what is accepted."""
+"""Error messages for a study file: the key, the value and what is accepted."""
 
 import dataclasses
 from collections.abc import Iterable
 from typing import Any, cast
 
-from pydantic import (
-    BaseModel,
-)
+from pydantic import BaseModel
 
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.study.sections import (
@@ -54,7 +52,7 @@ def keys_of(section: type) -> list[str]:
 
 
 def describe(problems: Iterable[Any], whole: type) -> str:
-    """Return each key's problem in words, at most three of them; ``whole`` is the type of the whole study file."""
+    """Return a message with each key's problem, at most three; ``whole`` is the type of the whole study file."""
     reasons: dict[str, list[str]] = {}
     values: dict[str, str] = {}
     for problem in problems:

@@ -1,7 +1,8 @@
-"""Whether the model that coalitions start from is still the base model in all that counts.
+"""How much pruning changed the base model.
 
-Credits through a pruned model θ̃* speak of the base model θ* only where pruning left its properties alone. The measure
-is how far either is from the untrained network θ_∅, on images from the same initial noises.
+Credits that are computed through a pruned model θ̃* describe the base model θ* only if pruning hardly changed its
+properties F. The change is measured against the distance to the untrained network θ_∅, on images from the same initial
+noises: |F(θ̃*) − F(θ*)| / |F(θ*) − F(θ_∅)|.
 """
 
 import dataclasses
@@ -25,16 +26,16 @@ from diffcredit.util.artifacts import canonical_json, write_text
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
-TOLERATED = 0.25  # of the way to the untrained network
+TOLERATED = 0.25  # share of the distance to the untrained network
 LOSS = "denoising loss"
-LOSS_IMAGES = 256  # that the loss is taken on: held-out ones, or else training images
+LOSS_IMAGES = 256  # images for the loss: held-out ones if there are any, otherwise training images
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One number of the base model, of the model that coalitions start from, and of the untrained network.
+    """One value of the base model, of the model that coalitions start from, and of the untrained network.
 
-    ``only_rises``: the start may have a lower one, as of a loss, but not a higher.
+    ``only_rises``: only an increase counts as a change, as for a loss.
     """
 
     name: str
@@ -55,18 +56,20 @@ class Comparison:
         return self.lost > TOLERATED
 
     def complaint(self) -> str:
-        """The rule with its numbers, and what helps."""
+        """Return what changed, by how much, and what to do about it."""
         verb = "rose" if self.only_rises else "changed"
         return (
             f"{self.name}: pruning changed the model too much: it {verb} from {self.base:.4g} to {self.start:.4g}, "
-            f"by {100 * self.lost:.0f} % of the distance to the untrained network's {self.untrained:.4g}, and at most "
-            f"{100 * TOLERATED:.0f} % is tolerated; more retraining.recover_steps help, or more retraining.parameters"
+            f"by {100 * self.lost:.0f} % of the distance to the untrained network's {self.untrained:.4g}; at most "
+            f"{100 * TOLERATED:.0f} % is tolerated; increase retraining.recover_steps or retraining.parameters"
         )
 
 
 def compare(study: "Study") -> list[Comparison]:
-    """The study's properties and the denoising loss of the three models, computed once; nothing where coalitions start
-    from the base model itself, or from no model."""
+    """Compare the study's properties and the denoising loss of the three models, once.
+
+    The result is empty if coalitions start from the base model itself, or from no model.
+    """
     file = _file(study)
     if file is None:
         return []
@@ -78,7 +81,7 @@ def compare(study: "Study") -> list[Comparison]:
 
 
 def kept(study: "Study") -> list[Comparison]:
-    """What was computed before; nothing where nothing was."""
+    """Return the comparisons that :func:`compare` made earlier, if any."""
     file = _file(study)
     if file is None or not file.exists():
         return []
@@ -86,6 +89,7 @@ def kept(study: "Study") -> list[Comparison]:
 
 
 def _file(study: "Study") -> Path | None:
+    """Return where the comparisons are kept; None if there is nothing to compare."""
     prepared = study.prepared
     start, ground = (getattr(study.recipe.retraining, name, None) for name in ("start", "ground"))
     if start is None or ground is None or start.fingerprint == prepared.base.fingerprint:
@@ -117,7 +121,7 @@ def _compare(study: "Study") -> list[Comparison]:
 
 
 def _with_some_heldout(contributions: Contributions) -> Contributions:
-    """The contributions with at most so many held-out images; where none are, training images of all contributors."""
+    """Return the contributions with at most ``LOSS_IMAGES`` held-out images; if they have none, training images."""
     images, captions = contributions.heldout, contributions.heldout_captions
     if not len(images):
         images, captions = contributions.images, contributions.captions

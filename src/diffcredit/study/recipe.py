@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class Recipe:
     """One retraining of a study.
 
-    ``evaluations`` is how many of the study's design are wanted (None: as the study's stopping rule says). ``keep`` is
-    what stays of each evaluation (None: as the study file says). A recipe travels to a worker as its settings: the
-    worker finds what was prepared in the artifact cache.
+    ``evaluations`` is how many of the study's design to make (None: as the stopping rule says, for the study's own
+    recipe). ``keep`` is what is kept of each evaluation (None: as the study file says). A recipe is pickled as its
+    settings; a worker finds in the artifact cache what was prepared.
     """
 
     def __init__(
@@ -53,25 +53,25 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """Where the study file has the retraining: its own, or one that validation compares with it."""
+        """The retraining's key in the study file: the study's own, or one that validation compares with it."""
         compared = self.study.config.compared
         return f"validation.retrainings.{compared.index(self.section)}" if self.section in compared else "retraining"
 
     # What fixes its numbers.
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """All that fixes an evaluation's images but its coalition and replicate, as the ledger keeps it."""
+        """Everything that fixes an evaluation's images except its coalition and replicate, as the ledger keeps it."""
         study = self.study
         retraining = identity.retraining_settings(self.section, self.build())
         return identity.recipe_settings(study.config, study.contributions, study.prepared.model_settings, retraining)
 
     @property
     def record(self) -> RecipeRecord:
-        """What the ledger keeps of the recipe, once it is prepared."""
+        """The ledger's record of the recipe; preparing it if it is not."""
         return RecipeRecord(self.name, self.settings, self.retraining.weights)
 
     def recorded(self, ledger: Ledger) -> RecipeRecord | None:
-        """Return the recipe of this name as the ledger has it; None where it has none."""
+        """Return the ledger's record of this recipe; None if it has none."""
         if self.study.name not in ledger.studies():
             return None
         return next((each for each in ledger.recipes(self.study.name) if each.name == self.name), None)
@@ -90,7 +90,7 @@ class Recipe:
         return retraining
 
     def rehearse(self, start: "DiffusionModel") -> "Rehearsal":
-        """Return what the retraining will train, if the base model before its training is ``start``."""
+        """Return what the retraining would train, given the base model before its training, ``start``."""
         study, retraining = self.study, self.build()
         with located(f"{study.file}: {self.key}"):
             return retraining.rehearse(start, study.config.model.train, study.contributions)
@@ -100,7 +100,7 @@ class Recipe:
         """The retraining, ready to make coalitions' models."""
         cache, settings = self.study.prepared.cache, self.settings
         with stage("retraining"):
-            # a mark that it was prepared: workers then wait for nobody
+            # this file marks that it was prepared, so that workers need not wait for a lock
             mark = cache.path("retraining", identity.prepared_identity(settings), ".json")
 
             def prepared() -> "Retraining":
@@ -132,7 +132,7 @@ class Recipe:
 
     # Its evaluations.
     def prepare(self) -> None:
-        """Make what every evaluation starts from and enter it in the ledger, or check that it is what is there."""
+        """Make what every evaluation starts from and register it in the ledger, which refuses it if it differs."""
         from diffcredit.study.checks import check, check_not_lost
 
         study, prepared = self.study, self.study.prepared
@@ -154,11 +154,11 @@ class Recipe:
         return []
 
     def schedule(self) -> Schedule:
-        """Return the tasks of the study's design for this recipe, with what the ledger has of them."""
+        """Return the tasks of the study's design for this recipe, with those that the ledger has recorded."""
         return self.schedule_and_mark()[0]
 
     def schedule_and_mark(self) -> tuple[Schedule, int]:
-        """Return the schedule, and the ledger's mark up to which it knows what was recorded."""
+        """Return the schedule, and the mark in the ledger up to which it has read."""
         from diffcredit.study.crediting import estimate_all
 
         study, config = self.study, self.study.config
@@ -188,7 +188,7 @@ class Recipe:
         return self._evaluations is None
 
     def keeper(self, record: RecipeRecord | None = None) -> "Keeper":
-        """Return where the recipe's evaluations are kept; ``record``: as the ledger has it, which needs no model."""
+        """Return the keeper of the recipe's evaluations; given the ledger's ``record``, no model is needed."""
         from diffcredit.execution.keeping import Keeper
 
         cache = self.study.cache
@@ -196,7 +196,7 @@ class Recipe:
         return Keeper(cache.root / "kept" / fingerprint[:12], self.keep, cache.store)
 
     def recorded_keeper(self) -> "Keeper | None":
-        """Return where evaluations that are in the ledger were kept; None where it has none of the recipe."""
+        """Return the keeper of the evaluations in the ledger; None if it does not know the recipe."""
         with suppress(NoLedger), self.study.ledger(create=False) as ledger:
             record = self.recorded(ledger)
             return None if record is None else self.keeper(record)
@@ -209,7 +209,7 @@ class Recipe:
         return worker_files(self.study)
 
     def evaluator(self, names: "Sequence[str] | None" = None) -> "Evaluator":
-        """Return what makes evaluations, with all properties or those of these ``names``."""
+        """Return the evaluator, with the properties ``names`` (None: all)."""
         from diffcredit.execution.evaluator import ModelEvaluator, RetrainedModels
         from diffcredit.study.checks import check_unchanged
 
@@ -220,7 +220,7 @@ class Recipe:
         return ModelEvaluator(source, properties, self.keeper())
 
     def kept_evaluator(self, names: "Sequence[str]", record: RecipeRecord) -> "Evaluator":
-        """Return what measures properties on what was kept of the evaluations of ``record``."""
+        """Return the evaluator that measures the properties ``names`` on what was kept of ``record``'s evaluations."""
         from diffcredit.execution.evaluator import KeptModels, ModelEvaluator
         from diffcredit.study.checks import check_unchanged
 

@@ -1,4 +1,4 @@
-"""Recorded evaluations made again, to check that a ledger's numbers are those that its recipe gives."""
+"""Repeating recorded evaluations, to check that the recipe really gives the ledger's values."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.1
 """How far a value may be off on another kind of device or with other threads, in standard deviations of the property
-over the recipe's evaluations. Within one numerics class that repeats it must be the same, bit for bit."""
-ROUNDING = 1e-6  # of a value, where the property hardly differs between evaluations
+over the recipe's evaluations. Within one numerics class that repeats, it must be equal bit for bit."""
+ROUNDING = 1e-6  # allowed relative error, for properties that hardly differ between evaluations
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """One value of an evaluation that was repeated: ``recorded``, and ``now`` (None where it failed, with its
-    ``error``), which may be off by ``tolerance``."""
+    """One value of a repeated evaluation: as ``recorded``, and as it came out ``now``.
+
+    ``now`` is None if measuring failed, with its ``error``. The two may differ by ``tolerance``.
+    """
 
     coalition: str
     replicate: int
@@ -42,7 +44,7 @@ class Recomputed:
 def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomputed]:
     """Repeat ``count`` evaluations of the study's recipe, or all where there are fewer, and compare every value.
 
-    They are drawn so that nobody can predict which. Nothing is recorded.
+    They are drawn at random, unpredictably. Nothing is recorded.
     """
     done = study.evaluations(status="done")
     if not done:
@@ -75,8 +77,10 @@ def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> It
 
 
 def _repeats(numerics: Mapping[str, Any]) -> bool:
-    """Whether all processes of a numerics class get the same bits. On a GPU these are of what was compiled with sums in
-    an order that follows from a rule; elsewhere there, the order may be whatever was fastest at the moment."""
+    """Return whether all processes of a numerics class get the same bits.
+
+    On a GPU they do only where the order of sums follows a rule; otherwise, autotuning may pick another order.
+    """
     if not str(numerics.get("device", "")).startswith("cuda"):
         return True
     stages = [numerics.get("training"), numerics.get("sampling")]
@@ -84,7 +88,7 @@ def _repeats(numerics: Mapping[str, Any]) -> bool:
 
 
 def _spreads(evaluations: list[Evaluation]) -> dict[str, float]:
-    """Each property's standard deviation over the evaluations."""
+    """Return each property's standard deviation over the evaluations."""
     values: dict[str, list[float]] = {}
     for evaluation in evaluations:
         for value in evaluation.values:

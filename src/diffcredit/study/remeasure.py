@@ -1,6 +1,6 @@
-"""A property added to evaluations that are recorded already.
+"""Measuring properties on evaluations that are already recorded.
 
-It is measured on what was kept of them. Where nothing was kept and the user pays for it, their models are retrained.
+They are measured on what was kept of each evaluation. Where too little was kept, its model can be retrained.
 """
 
 import random
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 Groups = dict[tuple[str, ...], list[Task]]
-"""Tasks by the properties whose values they miss."""
+"""Tasks, grouped by the properties whose values are missing."""
 
 
 @dataclass(frozen=True)
 class Outlook:
     """What it takes to measure properties on all recorded evaluations.
 
-    ``kept`` can be measured on what was kept, ``retrained`` must be retrained, at ``seconds`` of one worker each.
+    ``kept`` can be measured on what was kept. ``retrained`` must be retrained, which takes one worker ``seconds`` each.
     """
 
     kept: Groups
@@ -90,7 +90,7 @@ def _add_values(
             elsewhere: list[Task] = []
             pending = _missing(study, ledger, names, tasks, elsewhere)
             for made, evaluation in enumerate(evaluate_again(study.recipe, executor, pending, names, kept), 1):
-                if evaluation.status == "done":  # the evaluation stands, whatever became of measuring it again
+                if evaluation.status == "done":  # a failure here does not make the recorded evaluation a failed one
                     ledger.record(study.name, study.recipe.name, evaluation)
                 study.progress(what, made + len(elsewhere), len(tasks))
                 yield evaluation
@@ -101,10 +101,9 @@ def _add_values(
 def _missing(
     study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task], elsewhere: list[Task]
 ) -> Iterator[Task]:
-    """Yield the tasks that still miss values when their turn comes; the others join ``elsewhere``.
+    """Yield the tasks that still miss values when their turn comes, and append the others to ``elsewhere``.
 
-    Each process takes them in an order of its own, so that several that measure the same rarely meet at one task,
-    where both would find the same values.
+    The order is random, so that processes that measure the same property rarely work on the same task at a time.
     """
     for task in random.SystemRandom().sample(tasks, len(tasks)):
         done = ledger.done(study.name, study.recipe.name, *task.key)

@@ -1,7 +1,7 @@
-"""Truth: models retrained from scratch on coalitions that no estimate may rest on.
+"""Truth coalitions: retrained from scratch for validation, and never used for estimation.
 
-Which coalitions these are follows from the study file alone, so that they are reserved before the first evaluation:
-the study's design leaves them out.
+They follow from the study file alone, so they are known before the first evaluation. The study's design leaves them
+out.
 """
 
 from math import comb
@@ -16,13 +16,15 @@ from diffcredit.study.sections import ValidationSection
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.seeds import derive_seed
 
-LEAST_TRUTH = 10  # coalitions of a size that an interval rests on
-WHOLE = ("exhaustive", "leave-one-out", "add-one-in")  # designs that are nothing without all of their coalitions
+LEAST_TRUTH = 10  # coalitions of one size that an interval needs
+WHOLE = ("exhaustive", "leave-one-out", "add-one-in")  # designs that need all of their coalitions
 
 
 def truth_coalitions(config: StudyConfig, n: int, share: float) -> BoolArray:
-    """(B, n) coalitions of ``share`` of the contributors, as many as the study file asks for, but never more than half
-    of all there are: the design needs some of that size too."""
+    """Return the (B, n) truth coalitions of ``share`` of the contributors.
+
+    There are as many as the study file asks for, but at most half of that size: the design needs some of it too.
+    """
     wanted = (config.validation or ValidationSection()).coalitions
     design = make_design(f"subset({share})", derive_seed(config.seed, "truth"))
     size = int(design.size_probabilities(n).argmax()) + 1
@@ -30,22 +32,26 @@ def truth_coalitions(config: StudyConfig, n: int, share: float) -> BoolArray:
 
 
 def all_truth_coalitions(config: StudyConfig, n: int) -> BoolArray:
-    """(m, n), of every share."""
+    """Return the (m, n) truth coalitions of every share."""
     shares = (config.validation or ValidationSection()).shares
     return np.concatenate([truth_coalitions(config, n, share) for share in shares])
 
 
 def reserved(config: StudyConfig, n: int) -> BoolArray:
-    """(m, n) coalitions that the study's design must leave out: none where the study file does not speak of
-    validation, or where the design is nothing without them."""
+    """Return the (m, n) coalitions that the study's design leaves out.
+
+    There are none if the study file has no validation section, or if the design needs all of its coalitions.
+    """
     if config.validation is None or config.design.distribution in WHOLE:
         return np.zeros((0, n), dtype=np.bool_)
     return all_truth_coalitions(config, n)
 
 
 def truth_tasks(config: StudyConfig, n: int) -> list[Task]:
-    """All of them with the first seed, then with the next: what is cut off is still whole. A share that has too few
-    for an interval would be retrained for nothing, and is not."""
+    """Return the truth evaluations: all coalitions with the first seed, then all with the next.
+
+    So an interrupted validation still has every coalition. Shares with too few coalitions for an interval are left out.
+    """
     section = config.validation or ValidationSection()
     by_share = [truth_coalitions(config, n, share) for share in section.shares]
     coalitions = dict.fromkeys(encode(row) for rows in by_share if len(rows) >= LEAST_TRUTH for row in rows)
@@ -53,5 +59,5 @@ def truth_tasks(config: StudyConfig, n: int) -> list[Task]:
 
 
 def truth_task(coalition: str, seed: int) -> Task:
-    """A model retrained on ``coalition`` with its ``seed``-th training seed."""
+    """Return the task of retraining ``coalition`` from scratch with its ``seed``-th training seed."""
     return Task(coalition, TRUTH_REPLICATE + seed, "truth")

@@ -1,4 +1,4 @@
-"""Running a study from wherever it stands until its stopping rule is reached."""
+"""A whole run of a study: prepare, check the pruned model, measure surrogates, evaluate until the rule is reached."""
 
 import warnings
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run did.
+    """The result of a run.
 
-    ``evaluations`` are those made here. ``reason`` says why there are no more. ``quality`` compares the pruned model
+    ``evaluations`` were made by this run. ``reason`` says why it made no more. ``quality`` compares the pruned model
     with the base model. ``signals`` holds each property's ratio of signal to noise.
     """
 
@@ -36,9 +36,9 @@ class Run:
 
 
 def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
-    """Run ``study``, together with whoever else runs it, and return what was done here.
+    """Run ``study`` from its present state, together with other processes that run it.
 
-    Every evaluation is in the ledger before the observer hears of it, so an interrupt loses nothing.
+    Every evaluation is in the ledger before the observer is called with it, so an interrupt loses nothing.
     """
     observer.on_contributions(study.contributions)
     study.prepare()
@@ -63,8 +63,8 @@ def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
 
 
 def why_enough(study: "Study") -> str:
-    """Return why a study that has run to its end evaluates no more."""
+    """Return the reason why a finished study needs no more evaluations."""
     schedule = study.schedule()
     schedule.catch_up()
-    standing = schedule.standing()
-    return standing.reason() if standing.reached else "all coalitions of the design are evaluated"
+    status = schedule.rule_status()
+    return status.reason() if status.reached else "all coalitions of the design are evaluated"

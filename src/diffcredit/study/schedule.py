@@ -1,9 +1,10 @@
-"""Which evaluation comes next, and whether another is wanted.
+"""The order of a study's evaluations, and when to stop.
 
-A study evaluates its endpoints, then the coalitions of its design, one after another, until its stopping rule is
-reached. The credits are looked at after fixed numbers of coalitions, each time those of a whole prefix of the
-design: whether a study stops does not depend on the number of workers, on who finished first, or on how often it
-was cut off. What was under way beyond the prefix is kept.
+A study evaluates its *endpoints* first: the empty coalition and that of all contributors. Then follow the coalitions of
+its design, in order, until the stopping rule is reached. A rule on credits is checked at *looks*, which come after
+fixed numbers of coalitions. Each look estimates the credits from the first coalitions of the design, without gaps. So
+whether a study stops does not depend on the number of workers, on who finished first, or on interruptions. Evaluations
+that are already running when the rule is reached are finished and kept.
 """
 
 from collections import Counter
@@ -25,25 +26,28 @@ from diffcredit.study.reserved import reserved
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.progress import Progress
 
-LEAST_STEP = 40  # coalitions before the first look, or half as many as there are contributors
-FURTHER = 10  # later looks are a tenth of the coalitions apart: all of them cost as much as the last eleven times
-AGAIN = 100  # the total is foreseen anew after a hundredth more evaluations
-NEAR = 1000  # coalitions within which the end of a finite design is foreseen
+LEAST_STEP = 40  # coalitions between looks; half the number of contributors if that is more
+FURTHER = 10  # later looks are a tenth of the coalitions apart, so all looks cost at most eleven times the last one
+AGAIN = 100  # the total is estimated again after a hundredth more evaluations
+NEAR = 1000  # within this many coalitions, the end of a finite design is searched for
 
 Estimator = Callable[[Sequence[Evaluation]], Mapping[str, Credits]]
-"""From evaluations to the credits of every property that has enough values."""
+"""A function from evaluations to the credits of every property that has enough values."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """How many evaluations there will be, endpoints included: for certain, or as foreseen from those so far."""
+    """How many evaluations there will be, endpoints included: certain, or estimated from those so far."""
 
     evaluations: int
     certain: bool
 
 
 class Schedule:
-    """The tasks of a study of n contributors in their order, what became of them, and the looks at them."""
+    """The tasks of a study with n contributors in order, their attempts so far, and the looks at them.
+
+    A task is *tried* once it has an attempt, and *done* once an attempt succeeded.
+    """
 
     def __init__(
         self, config: StudyConfig, n: int, higher_is_better: Mapping[str, bool], credits_of: Estimator
@@ -56,24 +60,24 @@ class Schedule:
         self._source = tasks_of(design, n, self.rule.max_evaluations(), reserved(config, n))
         self._drawn: list[Task] = []
         self._attempts: dict[Task, list[Evaluation]] = {}
-        self._clock = Clock()  # of all attempts but the latest
-        self._latest: list[Evaluation] = []
+        self._clock = Clock()  # all attempts but those in _unclocked
+        self._unclocked: list[Evaluation] = []
         self._finished = 0
         self._looks: list[Look] = []
-        self._enough = False  # by the looks
-        self._foreseen: tuple[int, Total | None] | None = None  # by how many finished, and the total
+        self._enough = False  # whether the rule was reached at a look
+        self._estimated: tuple[int, Total | None] | None = None  # the latest total, and how many were finished then
 
     def record(self, evaluation: Evaluation) -> None:
-        """Takes note of an evaluation, done or failed; those of a pilot or for the truth are not the schedule's."""
+        """Add an evaluation, done or failed. Those of a pilot and truth evaluations are ignored."""
         if evaluation.purpose not in ("estimate", "endpoint"):
             return
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
         self._finished += evaluation.status == "done" and not self._done(task)
         self._attempts.setdefault(task, []).append(evaluation)
-        self._latest.append(evaluation)
+        self._unclocked.append(evaluation)
 
     def coalitions(self) -> Iterator[Task]:
-        """The design's tasks up to the number that the rule cannot exceed, or to the design's end."""
+        """Yield the design's tasks, up to the largest number that the rule allows or to the end of the design."""
         for index in count():
             if index == len(self._drawn):
                 self._drawn.extend(islice(self._source, 1))
@@ -82,89 +86,93 @@ class Schedule:
             yield self._drawn[index]
 
     def pending(self) -> Iterator[Task]:
-        """What is left to evaluate, decided anew before each task. What failed in an earlier run is tried again, and
-        awaited; what fails in this one counts as made."""
-        awaited: list[tuple[Task, int]] = []  # how many attempts there will have been
-        settled = 0  # of the awaited, before the first that is still under way
-        lacking: list[Task] = []  # coalitions under way that were never tried before
+        """Yield the tasks that are left, one at a time, until the rule is reached.
+
+        The rule is checked before each task, with everything recorded until then. A task that failed in an earlier run
+        is tried again, and looks wait for it. A task that fails in this run counts as evaluated.
+        """
+        awaited: list[tuple[Task, int]] = []  # every task so far, and the attempts it will have once it is settled
+        settled = 0  # how many of awaited come before the first that is still running
+        running: list[Task] = []  # coalitions without any attempt yet
         for place, task in enumerate(chain(self.endpoints, self.coalitions()), -len(self.endpoints)):
             if place >= 0:
                 while settled < len(awaited) and self._tried(awaited[settled][0]) >= awaited[settled][1]:
                     settled += 1
                 self._take_looks(settled - len(self.endpoints))
-                lacking = [each for each in lacking if each not in self._attempts]
-                if self._reached(place - len(lacking)):
+                running = [each for each in running if each not in self._attempts]
+                if self._reached(place - len(running)):
                     return
                 if task not in self._attempts:
-                    lacking.append(task)
+                    running.append(task)
             awaited.append((task, self._tried(task) + (not self._done(task))))
             if not self._done(task):
                 yield task
 
     def catch_up(self) -> None:
-        """Takes the looks that a run would have taken by now, from what is recorded."""
+        """Take the looks that a run would have taken by now, from what is recorded."""
         if all(map(self._tried, self.endpoints)):
             self._take_looks(sum(1 for _ in takewhile(self._tried, self._recorded())))
 
-    def standing(self) -> RuleStatus:
-        """How far the rule is, by the looks taken and the clocks as they are now."""
+    def rule_status(self) -> RuleStatus:
+        """Return how far the rule is, by the looks taken and by the time spent until now."""
         if self._enough:
             return self.rule.status(self._looks)
         return self.rule.status([*self._looks, self._now(sum(task in self._attempts for task in self._recorded()))])
 
     def total(self, assumed: Look | None = None) -> Total | None:
-        """How many evaluations there will be, from those so far, or as if ``assumed`` were seen; None where that
-        cannot be told yet."""
+        """Estimate how many evaluations there will be; None if that is not known yet.
+
+        ``assumed``: estimate from this look instead of the evaluations so far.
+        """
         most = self.rule.max_evaluations()
         if most is not None and not self._watches_credits and not self._watches_clocks:
             return Total(len(self.endpoints) + most, certain=True)
-        standing = self.standing() if assumed is None else self.rule.status([assumed])
-        foreseen = standing.evaluations
-        if foreseen is None:
+        status = self.rule_status() if assumed is None else self.rule.status([assumed])
+        expected = status.evaluations
+        if expected is None:
             return None
-        near = len(list(islice(self.coalitions(), min(foreseen, NEAR))))
-        return Total(len(self.endpoints) + (near if near < NEAR else foreseen), certain=False)
+        near = len(list(islice(self.coalitions(), min(expected, NEAR))))
+        return Total(len(self.endpoints) + (near if near < NEAR else expected), certain=False)
 
     @property
     def finished(self) -> int:
-        """How many tasks have been evaluated, those of other designs and endpoints included."""
+        """How many tasks are done, endpoints and tasks of earlier designs included."""
         return self._finished
 
     def evaluated(self) -> list[Evaluation]:
-        """The evaluations of the design's coalitions that are done."""
+        """Return the evaluations of the design's coalitions that are done."""
         attempts = [attempt for task in self._recorded() for attempt in self._attempts.get(task, ())]
         return [attempt for attempt in attempts if attempt.status == "done"]
 
-    def tell(self, progress: Progress) -> None:
-        """Tells how far the study is; a total that is only foreseen is called so."""
+    def report_progress(self, progress: Progress) -> None:
+        """Report how many tasks are done, and of how many; a total that is not certain is marked as estimated."""
         finished = self.finished
-        if self._foreseen is None or finished * AGAIN >= self._foreseen[0] * (AGAIN + 1):
-            self._foreseen = finished, self.total()
-        total = self._foreseen[1]
+        if self._estimated is None or finished * AGAIN >= self._estimated[0] * (AGAIN + 1):
+            self._estimated = finished, self.total()
+        total = self._estimated[1]
         if total and total.certain:
             progress("evaluating coalitions", finished, total.evaluations)
         else:
-            foreseen = total.evaluations if total else 0
-            progress("evaluating coalitions (total foreseen)", finished, max(finished + 1, foreseen))
+            expected = total.evaluations if total else 0
+            progress("evaluating coalitions (estimated total)", finished, max(finished + 1, expected))
 
     def _tried(self, task: Task) -> int:
-        """How many attempts there were."""
+        """Return how many attempts there were."""
         return len(self._attempts.get(task, ()))
 
     def _done(self, task: Task) -> bool:
         return any(evaluation.status == "done" for evaluation in self._attempts.get(task, ()))
 
     def _recorded(self) -> list[Task]:
-        """The beginning of the design, as long as the record; but for those under way, all of it is there."""
+        """Return the design's first tasks, as many as were tried. Only tasks that are still running are missing."""
         return list(islice(self.coalitions(), sum(task.purpose == "estimate" for task in self._attempts)))
 
     def _reached(self, made: int) -> bool:
-        """Whether the rule is reached, by the looks or, with so many coalitions ``made``, by the clocks."""
+        """Return whether the rule is reached: by a look, or by the time spent on ``made`` coalitions."""
         return self._enough or (self._watches_clocks and self.rule.reached([*self._looks, self._now(made)]))
 
     def _take_looks(self, settled: int) -> None:
-        """Looks at every further beginning of the design that lies within its first ``settled`` coalitions, until the
-        rule is reached."""
+        """Take the looks that are due once the design's first ``settled`` coalitions are, until the rule is reached."""
         while self._watches_credits and not self._enough:
             end = next_look(self._looks[-1].evaluations if self._looks else 0, self._n)
             if end > settled:
@@ -176,9 +184,9 @@ class Schedule:
             self._enough = self.rule.reached(self._looks)
 
     def _now(self, made: int) -> Look:
-        """The clocks of all that is recorded, with so many coalitions ``made``."""
-        while self._latest:
-            self._clock.add(self._latest.pop())
+        """Return a look at the time spent on ``made`` coalitions, without credits."""
+        while self._unclocked:
+            self._clock.add(self._unclocked.pop())
         clocks = self._clock.worker_seconds, self._clock.active_seconds
         return Look(made, *clocks, None, self._higher_is_better)
 
@@ -192,7 +200,7 @@ class Schedule:
 
 
 def check_schedule(config: StudyConfig, n: int, properties: Sequence[str]) -> None:
-    """Finds what a study of n contributors and these properties cannot do, before anything is trained."""
+    """Refuse a design or a rule that n contributors with these properties cannot have, before anything is trained."""
     rule, design = config.stop.rule, make_design(config.design.distribution, config.design.seed)
     if isinstance(rule, Evaluations):
         with located("stop.evaluations"):
@@ -206,7 +214,7 @@ def check_schedule(config: StudyConfig, n: int, properties: Sequence[str]) -> No
 
 
 def studied(config: StudyConfig, records: Iterable[PropertyRecord]) -> dict[str, bool]:
-    """The properties of the study file among those of its ledger, and whether higher is better."""
+    """Return which properties of the ledger's ``records`` the study file names, and whether higher is better."""
 
     def named(record: PropertyRecord) -> bool:
         for section in config.properties:
@@ -221,8 +229,10 @@ def studied(config: StudyConfig, records: Iterable[PropertyRecord]) -> dict[str,
 
 
 def tasks_of(design: Design, n: int, most: int | None, exclude: Iterable[BoolArray] = ()) -> Iterator[Task]:
-    """A design's coalitions as tasks, but for those to ``exclude``; one drawn again is a replicate with its own
-    seed."""
+    """Yield a design's coalitions as tasks, without those to ``exclude``.
+
+    A coalition that is drawn again becomes another replicate, which has its own seed.
+    """
     times: Counter[str] = Counter()
     for coalition in map(encode, rows(design, n, most, tuple(exclude))):
         yield Task(coalition, times[coalition], "estimate")
@@ -230,17 +240,17 @@ def tasks_of(design: Design, n: int, most: int | None, exclude: Iterable[BoolArr
 
 
 def look_step(n: int) -> int:
-    """How many coalitions lie between two looks, at the least."""
+    """Return the smallest number of coalitions between two looks."""
     return max(LEAST_STEP, -(-n // 2))
 
 
 def next_look(last: int, n: int) -> int:
-    """After how many coalitions credits are looked at again, the ``last`` time at so many (0: never yet)."""
+    """Return after how many coalitions the next look comes, if the last came after ``last`` (0: there was none)."""
     return last + max(look_step(n), last // FURTHER)
 
 
 def rows(design: Design, n: int, most: int | None, exclude: Sequence[BoolArray] = ()) -> Iterator[BoolArray]:
-    """The design's first ``most`` coalitions, or all; a finite design ends where it ends."""
+    """Yield the design's first ``most`` coalitions (None: all), or fewer if the design has fewer."""
     start, block, ending = 0, 64, False
     while most is None or start < most:
         size = block if most is None else min(block, most - start)

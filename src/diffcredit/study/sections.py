@@ -21,9 +21,9 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.errors import UserError, located
 from diffcredit.util.sanitize import LONGEST_VALUE
 
-MODELS = ("pretrained", "autoencoder")  # options that name a folder or a model on the hub, whatever the family
+MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
-FILES = ("weights", "reference")  # those of them that, of ours, name nothing else than that or a word
+FILES = ("weights", "reference")  # those that, in built-in components, name a file, a folder or one of WORDS
 WORDS = ("contributions", "heldout")
 
 
@@ -43,7 +43,7 @@ def _printable(name: str) -> str:
 
 
 _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
-"""What tables, reports and the ledger call something."""
+"""A name as tables, reports and the ledger show it."""
 
 
 def _is_folder(path: Path) -> bool:
@@ -54,9 +54,11 @@ def _is_folder(path: Path) -> bool:
 
 
 def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The ``options`` of what is called ``name``, with files and folders beside the study file as their full paths;
-    what is none of them may be a model on the hub, or a plug-in's own word. Those of an extractor lie in a mapping of
-    their own."""
+    """Return the ``options`` of the component ``name``, with files and folders in ``folder`` as full paths.
+
+    A value that is neither may be a model on the hub or mean something to a plug-in, and stays. The options of an
+    extractor are a mapping under ``features``.
+    """
 
     def full(key: str, value: Any) -> Any:
         if key == "features" and isinstance(value, dict):
@@ -65,7 +67,7 @@ def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
             return value
         if _exists(folder / value):
             return str((folder / value).resolve())
-        # where it lacks, the error must not depend on the working directory
+        # where it is missing, the error must not depend on the working directory
         return str(folder.resolve() / value) if key in FILES and ":" not in str(name) else value
 
     return {key: full(key, value) for key, value in options.items()}
@@ -85,7 +87,7 @@ class Section(BaseModel):
 
 
 class _Component(BaseModel):
-    """A name and the options of what it names; those are checked when it is built."""
+    """A component's name and its options, which are checked when the component is built."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -108,7 +110,7 @@ class ContributionsSection(_Component):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        """Refuses what is neither a key here nor an option of the source; a plug-in's are checked when it is built."""
+        """Refuse unknown keys; those of a plug-in are checked when it is built."""
         if ":" not in self.source:
             with located("contributions"):
                 accepted = [*type(self).model_fields, *source_options(self.source)]
@@ -121,19 +123,18 @@ class ContributionsSection(_Component):
 
     @property
     def common(self) -> dict[str, Any]:
-        """What every source's images are loaded with."""
+        """The options that all sources have."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "source"}
 
 
 class ModelSection(_Component):
-    """The base model: its ``family`` with the family's options, and how it is trained (one that comes trained: how it
-    was)."""
+    """The base model: its ``family`` with the family's options, and how it is trained, or was, if it comes trained."""
 
     family: str = "ddpm"
     train: Training
 
     def resolved(self, folder: Path) -> Self:
-        """The same with models that are folders beside the study file as their full paths; others may be hub ids."""
+        """Return the section with models in ``folder`` as full paths; other models may be ids of the hub."""
         here = {
             key: str((folder / value).resolve())
             for key in MODELS
@@ -143,7 +144,7 @@ class ModelSection(_Component):
 
 
 class RetrainingSection(_Component):
-    """``name`` distinguishes two settings of one method in the ledger."""
+    """A retraining; ``name`` distinguishes two settings of one method in the ledger."""
 
     method: str
     name: _Name | None = None
@@ -154,7 +155,7 @@ class RetrainingSection(_Component):
 
 
 class PropertySection(_Component):
-    """``as`` distinguishes two settings of one property in the ledger."""
+    """A property; ``as`` distinguishes two settings of one property in the ledger."""
 
     name: str
     label: _Name | None = Field(default=None, alias="as")
@@ -165,7 +166,7 @@ class PropertySection(_Component):
         return {"name": value} if isinstance(value, str) else value
 
     def resolved(self, folder: Path) -> Self:
-        """The same with files and folders beside the study file as their full paths."""
+        """Return the section with files and folders in ``folder`` as full paths."""
         options = _found(self.name, self.options, folder)
         return type(self).model_validate({"name": self.name, "as": self.label, **options})
 
@@ -182,9 +183,9 @@ class SurrogateSection(_Component):
 
 
 class DesignSection(Section):
-    """Which coalitions: a ``distribution`` of their sizes, and how often F(all) is evaluated.
+    """The coalitions: the ``distribution`` of their sizes, and how often F(all) is evaluated.
 
-    F(all) is in every credit, so its noise is worth averaging; F(none) is an untrained network and has none.
+    F(all) enters every credit, so its noise is worth averaging. F(none) is an untrained network's and has no noise.
     """
 
     distribution: str = "uniform"
@@ -206,14 +207,14 @@ _Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class MoneySection(Section):
-    """``amount`` of any currency, at the price of a worker's hour."""
+    """An ``amount`` in any currency, and the price of a worker's hour."""
 
     amount: _Positive
     per_hour: _Positive
 
 
 def _target(key: str) -> BeforeValidator:
-    """A plain number stands for a mapping with nothing but the target."""
+    """Accept a plain number for a mapping with only the target ``key``."""
     return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
 
 
@@ -276,12 +277,12 @@ class StopSection(Section):
 
 
 class ValidationSection(Section):
-    """The evidence that ``diffcredit validate`` asks for; see :mod:`diffcredit.validation`.
+    """What ``diffcredit validate`` evaluates; see :mod:`diffcredit.validation`.
 
-    Truth is ``coalitions`` of each of the ``shares`` α of all contributors, retrained from scratch with ``seeds``
-    training seeds each, for as many ``steps`` as the base model, or so many. Beside the study's own retraining,
-    ``retrainings`` are credited and compared, each with as many ``evaluations`` of the study's design, and
-    ``leave_one_out`` of each.
+    For the truth, ``coalitions`` coalitions of each of the ``shares`` α of all contributors are retrained from scratch,
+    each with ``seeds`` training seeds and for ``steps`` steps (None: as many as the base model). In addition to the
+    study's own retraining, ``retrainings`` are credited and compared, each from ``evaluations`` of the study's design
+    and, with ``leave_one_out``, from leaving out each contributor.
     """
 
     shares: Annotated[tuple[_Share, ...], Field(min_length=1)] = (0.25, 0.5, 0.75)
@@ -301,7 +302,7 @@ class ValidationSection(Section):
 
     @property
     def truth(self) -> RetrainingSection:
-        """The recipe of models that are retrained from scratch."""
+        """The retraining from scratch."""
         return RetrainingSection.model_validate(
             {"method": "from_scratch", **({} if self.steps is None else {"steps": self.steps})}
         )

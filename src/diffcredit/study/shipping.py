@@ -17,7 +17,7 @@ _PLUGIN = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*\Z")  # package.module:Name
 
 
 def worker_files(study: "Study") -> WorkerFiles:
-    """What a node that shares no files with this machine must be sent to evaluate coalitions."""
+    """Return the files that a node needs to evaluate coalitions if it shares no files with this machine."""
     config, home = study.config, study.file.absolute().parent
     roots: dict[Path, list[Path]] = {
         home: [study.file.absolute(), *_plugins(config, home)],
@@ -31,7 +31,7 @@ def worker_files(study: "Study") -> WorkerFiles:
 
 
 def _named_paths(config: StudyConfig) -> Iterable[Path]:
-    """The files and folders that settings name, which have them with their full paths."""
+    """Yield the files and folders that settings name, which are full paths."""
     for path in (config.contributions.path, config.contributions.holdout):
         if isinstance(path, Path):
             yield path.parent if path.name in METADATA else path
@@ -41,6 +41,7 @@ def _named_paths(config: StudyConfig) -> Iterable[Path]:
 
 
 def _paths_in(options: Mapping[str, Any], keys: tuple[str, ...]) -> Iterable[Path]:
+    """Yield the existing full paths under ``keys``, in nested options too."""
     for key, value in options.items():
         if isinstance(value, dict):
             yield from _paths_in(value, keys)
@@ -49,7 +50,7 @@ def _paths_in(options: Mapping[str, Any], keys: tuple[str, ...]) -> Iterable[Pat
 
 
 def _plugins(config: StudyConfig, home: Path) -> Iterable[Path]:
-    """The modules beside the study file, and the packages there that it names; none where it names no plug-in."""
+    """Yield the modules beside the study file and the packages there that it names; none if it names no plug-in."""
     modules = {text.partition(":")[0].partition(".")[0] for text in _texts(config.model_dump()) if _PLUGIN.match(text)}
     if modules:
         yield from home.glob("*.py")
@@ -59,6 +60,7 @@ def _plugins(config: StudyConfig, home: Path) -> Iterable[Path]:
 
 
 def _texts(value: Any) -> Iterable[str]:
+    """Yield all texts of nested mappings and lists, without keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):

@@ -1,4 +1,8 @@
-"""How far a study is, in numbers: read from its ledger, which every machine sees, and only what is new of it."""
+"""How far a study is, in numbers.
+
+They come from the ledger, so every machine sees all machines' work. A :class:`StatusReader` that looks again reads only
+the rows that are new. What each worker is doing now comes from the study's log, if this machine sees it.
+"""
 
 import time
 from collections import Counter
@@ -20,17 +24,20 @@ if TYPE_CHECKING:
     from diffcredit.ledger import CurrentClaim
     from diffcredit.study.study import Study
 
-WINDOW = 600.0  # seconds that count as lately
-MOST_LOOKED = 2000  # evaluations of which a live view estimates credits
-PATIENCE = 20  # times what looking at the credits took pass before a live view does it again
+WINDOW = 600.0  # seconds that per_minute_lately covers
+MOST_LOOKED = 2000  # evaluations up to which a live view estimates credits
+PATIENCE = 20  # after estimating credits, wait this many times as long as it took before doing it again
 
 
 @dataclass(frozen=True)
 class RecipeStatus:
-    """A recipe's evaluations. ``done`` are those of the design where it is the study's recipe, or else all but
-    pilots; ``others`` the rest; ``failed`` counts attempts, pilots' left out. ``total`` is certain or foreseen; None
-    where it cannot be told. ``seconds_each`` lie between two at the pace of the last fifty, pauses left out, and
-    ``seconds_left`` go by it. Money is in the currency of the price."""
+    """A recipe's evaluations, their pace and their cost.
+
+    ``done`` counts the design's evaluations if it is the study's own recipe, and otherwise all but pilots; ``others``
+    counts the rest. ``failed`` counts attempts, without pilots'. ``total`` is ``certain`` or estimated; None if it is
+    not known. ``seconds_each`` is the time between two evaluations over the last fifty, without pauses;
+    ``seconds_left`` assumes that pace. Costs are in the currency of the price.
+    """
 
     name: str
     done: int
@@ -51,7 +58,7 @@ class RecipeStatus:
 
 @dataclass(frozen=True)
 class Failure:
-    """How often attempts or values of a recipe failed with the same last line."""
+    """An error's last line, and how often attempts or values of a recipe failed with it."""
 
     recipe: str
     error: str
@@ -60,8 +67,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """A worker of one recipe. What it is doing, and for how long, is known where this machine sees the study's log;
-    ``last_seen`` is how long ago it last finished something or was given a task, in seconds."""
+    """A worker of one recipe.
+
+    ``coalition``, ``replicate`` and ``busy_seconds`` are its present task and how long it has had it; None if it has
+    none, or if this machine does not see the study's log. ``last_seen`` is how many seconds ago it finished or got a
+    task.
+    """
 
     name: str
     recipe: str
@@ -76,8 +87,10 @@ class WorkerStatus:
 
 @dataclass(frozen=True)
 class DriverStatus:
-    """A driver, how many tasks of a recipe it has claimed, and in how many seconds the first claim expires unless it
-    is renewed."""
+    """A process that hands tasks of a recipe to workers.
+
+    ``tasks`` is how many it has claimed, ``expires_in`` the seconds until the first claim expires unless it is renewed.
+    """
 
     holder: str
     recipe: str
@@ -87,8 +100,11 @@ class DriverStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A study at one moment. ``rule`` is how far its stopping rule is, which does not count the ``endpoints``; None
-    while the ledger does not know the recipe that is ``studied``."""
+    """A study at one moment.
+
+    ``studied`` is the name of its own recipe. ``rule`` is how far its stopping rule is; None while the ledger does not
+    know that recipe. The rule does not count the ``endpoints``.
+    """
 
     study: str
     time: str
@@ -101,10 +117,11 @@ class Status:
     drivers: tuple[DriverStatus, ...]
 
 
-class Watch:
-    """Looks at a study again and again. ``live``: never for long, so credits are estimated while that is cheap.
+class StatusReader:
+    """Reads a study's status, as often as wanted.
 
-    ``price`` is that of one worker's hour; by default the stopping rule's, if it has one.
+    ``price`` is that of one worker's hour; by default the stopping rule's, if it has one. ``live``: answer fast, and so
+    estimate credits only as long as that is cheap.
     """
 
     def __init__(self, study: "Study", price: float | None = None, *, live: bool = False) -> None:
@@ -115,22 +132,23 @@ class Watch:
         self._log = TaskLog(study.folder / LOG_NAME)
         self._tallies: dict[str, Tally] = {}
         self._marks: Counter[str] = Counter()
-        self._found: tuple[RuleStatus | None, Total | None] = None, None
-        self._due = 0.0
+        self._rule: RuleStatus | None = None
+        self._total: Total | None = None
+        self._due = 0.0  # when the rule is checked again
 
-    def look(self) -> Status:
-        """The study as it is now."""
-        claims = self._read()
+    def read(self) -> Status:
+        """Return the study's status now."""
+        claims = self._read_ledger()
         now = time.time()
         if self._study.recipe.name in self._tallies:
-            self._look_at_rule()
+            self._check_rule()
         return Status(
             study=self._study.name,
             time=datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
             studied=self._study.recipe.name,
             endpoints=self._endpoints,
             recipes=tuple(self._recipe(name, claims, now) for name in self._tallies),
-            rule=self._found[0],
+            rule=self._rule,
             failures=tuple(
                 sorted(
                     (
@@ -149,8 +167,8 @@ class Watch:
             ),
         )
 
-    def _read(self) -> "list[CurrentClaim]":
-        """Counts what is new; the claims."""
+    def _read_ledger(self) -> "list[CurrentClaim]":
+        """Count the evaluations that are new, and return the present claims."""
         try:
             with self._study.ledger(create=False) as ledger:
                 if self._study.name not in ledger.studies():
@@ -167,30 +185,31 @@ class Watch:
         except NoLedger:
             return []
 
-    def _look_at_rule(self) -> None:
+    def _check_rule(self) -> None:
+        """Update the stopping rule's status and the expected total."""
         tally, rule = self._tallies[self._study.recipe.name], self._study.config.stop.rule
         watches_credits = any(isinstance(leaf, CreditRule) for leaf in rule.leaves())
         if self._live and (not watches_credits or len(tally.attempted) > MOST_LOOKED):
             clock = tally.design_clock
             look = Look(len(tally.attempted), clock.worker_seconds, clock.active_seconds, None, {})
-            standing = rule.status([look])
-            most = standing.evaluations
+            self._rule = rule.status([look])
+            expected = self._rule.evaluations
             certain = all(isinstance(leaf, Evaluations) for leaf in rule.leaves())
-            self._found = standing, None if most is None else Total(self._endpoints + most, certain)
+            self._total = None if expected is None else Total(self._endpoints + expected, certain)
             return
         began = time.monotonic()
         if began >= self._due:
             schedule = self._study.schedule()
             schedule.catch_up()
-            self._found = schedule.standing(), schedule.total()
+            self._rule, self._total = schedule.rule_status(), schedule.total()
             self._due = time.monotonic() + PATIENCE * (time.monotonic() - began)
 
     def _recipe(self, name: str, claims: "Sequence[CurrentClaim]", now: float) -> RecipeStatus:
         tally, studied = self._tallies[name], name == self._study.recipe.name
-        total = self._found[1] if studied else None
+        total = self._total if studied else None
         every = tally.done.total()
         done = sum(tally.done[purpose] for purpose in DESIGN) if studied else every - tally.done["pilot"]
-        reached = studied and self._found[0] is not None and self._found[0].reached
+        reached = studied and self._rule is not None and self._rule.reached
         left = None if total is None else 0 if reached else max(0, total.evaluations - done)
         hours, rate, each = tally.clock.worker_seconds / HOUR, tally.rate, tally.done_seconds / every if every else None
         hours_left = None if left is None or each is None else left * each / HOUR
@@ -213,13 +232,13 @@ class Watch:
         )
 
     def _workers(self, claims: "Sequence[CurrentClaim]", now: float) -> "list[WorkerStatus]":
-        """All workers, those seen last first."""
-        given = self._log.given()
+        """Return all workers: the busy ones first, then those seen last."""
+        assigned = self._log.assigned()
         busy = {}
         for claim in claims:
             key = claim.coalition, claim.replicate
-            if key in given:
-                worker, since = given[key]
+            if key in assigned:
+                worker, since = assigned[key]
                 busy[worker, claim.recipe] = claim, since
         known = {(worker, name) for name, tally in self._tallies.items() for worker in tally.workers}
         found = []

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 class Study:
     """Everything that fixes the credits of one study file, and what has been computed so far.
 
-    ``progress(what, done, total)`` hears how far long work is. An object belongs to one thread; several processes and
+    ``progress(what, done, total)`` is called during long work. An object belongs to one thread; several processes and
     machines may run the same study.
     """
 
@@ -62,10 +62,10 @@ class Study:
         return cls(read_config(file), file, progress)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A study travels to a worker as its settings; the worker finds what was prepared in the cache."""
+        """Pickle only the settings; a worker finds in the cache what was prepared."""
         return Study, (self.config, self.file)
 
-    # What it is made of.
+    # Its parts.
     @cached_property
     def contributions(self) -> Contributions:
         """Who gave which images."""
@@ -78,7 +78,7 @@ class Study:
 
     @cached_property
     def cache(self) -> ArtifactCache:
-        """The artifacts: in the results folder, in the folder ``artifacts``, or copies of those at a URL."""
+        """The artifact cache: in the results folder, or where ``artifacts`` says (copies, if that is a URL)."""
         place = self.config.artifacts
         if place is not None and is_url(place):
             return ArtifactCache(self.folder, Store(place), self.progress)
@@ -105,7 +105,7 @@ class Study:
         """The cheap stand-ins for the properties; none where the study file names none."""
         return StudySurrogates(self)
 
-    # What it does.
+    # Its actions.
     def plan(self, workers: int | None = None) -> "Plan":
         """Estimate what is left to do and how long it takes, from a few timed steps on this machine."""
         from diffcredit.study.plan import make_plan
@@ -115,7 +115,7 @@ class Study:
     def run(
         self, executor: Executor | None = None, *, workers: int | None = None, observer: "Observer | None" = None
     ) -> "Run":
-        """Run the study from wherever it stands until its stopping rule is reached.
+        """Run the study from its present state until its stopping rule is reached.
 
         ``executor`` decides where evaluations run; by default, ``workers`` processes on this machine.
         """
@@ -135,17 +135,17 @@ class Study:
         yield from evaluate_design(self.recipe, executor)
 
     def status(self) -> "Status":
-        """Return how far the study is, from its ledger."""
-        from diffcredit.study.status import Watch
+        """Return how far the study is, from its ledger. To look repeatedly, use :class:`.status.StatusReader`."""
+        from diffcredit.study.status import StatusReader
 
-        return Watch(self).look()
+        return StatusReader(self).read()
 
     def prepare(self) -> None:
-        """Make what every evaluation of the study's recipe starts from, and enter it in the ledger."""
+        """Make what every evaluation of the study's recipe starts from, and register it in the ledger."""
         self.recipe.prepare()
 
     def schedule(self) -> Schedule:
-        """Return the study's tasks, with what its ledger has of them."""
+        """Return the study's tasks, with those that its ledger has recorded."""
         return self.recipe.schedule()
 
     def evaluations(self, status: str | None = None, purpose: str | None = None) -> list[Evaluation]:
@@ -184,7 +184,7 @@ class Study:
             warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
         return credits
 
-    # Where its record is.
+    # Its record.
     def ledger(self, *, create: bool = True) -> Ledger:
         """Open the study's ledger, to be closed by ``with``."""
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)

@@ -1,6 +1,8 @@
-"""A study's surrogates: their values, their own credits, and what an estimate gets of them.
+"""A study's surrogates: cheap stand-ins G for a property F, known for every coalition.
 
-Values that are kept are read without torch; a surrogate is prepared only for those that are missing.
+A surrogate has values at coalitions and its *own credits* φ(G), estimated from coalitions that are not evaluated.
+Credits of F are φ(G) corrected by the evaluations. Values are cached and read without torch; a surrogate is prepared
+only to compute missing ones.
 """
 
 from collections.abc import Collection
@@ -30,11 +32,11 @@ from diffcredit.util.seeds import derive_seed
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
-LEAST_A_CONTRIBUTOR = 2  # coalitions, for a surrogate's own credits
+LEAST_A_CONTRIBUTOR = 2  # coalitions per contributor for a surrogate's own credits
 
 
 class StudySurrogates:
-    """What a study file's ``surrogates`` stand in for; nothing where it names none."""
+    """The surrogates that a study file names; there may be none."""
 
     def __init__(self, study: "Study") -> None:
         self._study = study
@@ -43,7 +45,7 @@ class StudySurrogates:
         self._ready = False
 
     def check(self, contributions: Contributions, retraining: Any) -> None:
-        """Finds what cannot be, before anything is trained."""
+        """Refuse surrogates that this study cannot have, before anything is trained."""
         n, file = contributions.n, self._study.file
         if len(self.names) > max(0, n - 2):
             raise UserError(
@@ -61,7 +63,7 @@ class StudySurrogates:
                 )
 
     def prepare(self) -> None:
-        """All values that the surrogates' own credits need."""
+        """Compute all values that the surrogates' own credits need."""
         for name, values, surrogate in zip(self.names, self._values, self._built, strict=True):
             with stage(f"surrogate {name}"):
                 for prop in self._properties:
@@ -69,7 +71,7 @@ class StudySurrogates:
                         self._own_credits(values, prop, surrogate.coalitions)
 
     def known(self, prop: str, coalitions: BoolArray) -> list[KnownSurrogate]:
-        """What stands in for a property: values at ``coalitions`` (m, n), and own credits with their errors."""
+        """Return the values of a property's surrogates at ``coalitions`` (m, n), and their own credits with errors."""
         found = []
         for values, surrogate in zip(self._values, self._built, strict=True):
             if prop in self._properties and values.stands_in_for(prop):
@@ -78,21 +80,21 @@ class StudySurrogates:
         return found
 
     def standing_in(self, prop: str) -> list[str]:
-        """The surrogates that stand in for a property, in the order of `known`."""
+        """Return the names of a property's surrogates, in the order of :meth:`known`."""
         return [each.name for each in self._values if prop in self._properties and each.stands_in_for(prop)]
 
     def without(self) -> list[str]:
-        """The properties that no surrogate stands in for, where there are surrogates."""
+        """Return the properties that no surrogate stands in for."""
         return [prop for prop in self._properties if not self.standing_in(prop)]
 
     def when_ready(self) -> Surrogates | None:
-        """Return :meth:`known`; None where a run has not prepared the surrogates yet."""
+        """Return :meth:`known`; None if a run has not computed the surrogates yet."""
         return self.known if self.ready() else None
 
     def ready(self) -> bool:
-        """Whether all that the surrogates' own credits need is measured."""
+        """Return whether all values that the surrogates' own credits need are computed."""
         n = len(self._ledger["contributors"])
-        self._ready = self._ready or all(  # what is measured stays so
+        self._ready = self._ready or all(  # once they are, they stay
             not values.is_missing(prop, tabulated(n, surrogate.coalitions, self._seed)[0])
             for values, surrogate in zip(self._values, self._built, strict=True)
             for prop in self._properties
@@ -100,18 +102,20 @@ class StudySurrogates:
         return self._ready
 
     def work(self, n: int, evaluations: int, names: Collection[str] | None = None) -> Work:
-        """What the surrogates cost beside ``evaluations``, or those of these ``names``; the contributors' models are
-        fine-tuned once for all."""
+        """Return what the surrogates (those of these ``names``, or all) cost in addition to ``evaluations``.
+
+        All surrogates share the contributors' fine-tuned models.
+        """
         works = []
         for name, surrogate in zip(self.names, self._built, strict=True):
             if names is not None and name not in names:
                 continue
             table = len(tabulated(n, surrogate.coalitions, self._seed)[0])
-            works.append(surrogate.work(n, 1 + table + evaluations))  # and everybody
+            works.append(surrogate.work(n, 1 + table + evaluations))  # one for the coalition of all
         return Work(max((work.fine_tunings for work in works), default=0), sum(work.samplings for work in works))
 
     def _own_credits(self, values: SurrogateValues, prop: str, most: int) -> Credits:
-        """φ(G) up to a level that all share, which the unknown G(∅) would set."""
+        """Return φ(G), up to a constant that all contributors share and that the unknown G(∅) would fix."""
         key = values.name, prop
         if key not in self._credits:
             table = tabulate(self._game(values, prop), len(self._ledger["contributors"]), most, self._seed)
@@ -122,7 +126,7 @@ class StudySurrogates:
         return self._credits[key]
 
     def _game(self, values: SurrogateValues, prop: str) -> Surrogate:
-        """G of a property, measured with the study's threads, as evaluations are."""
+        """Return G of a property, computed with the study's number of threads, as evaluations are."""
 
         def limited(coalitions: BoolArray) -> NDArray[np.float64]:
             with limited_threads(self._study.config.threads):
@@ -132,12 +136,12 @@ class StudySurrogates:
 
     @property
     def _seed(self) -> int:
-        """Of the coalitions that a surrogate's own credits rest on: others than those that are evaluated."""
+        """The seed of the coalitions for own credits, which are not those that are evaluated."""
         return derive_seed(self._study.config.seed, "surrogates")
 
     @cached_property
     def _built(self) -> list[ImageSurrogate]:
-        """The surrogates as the study file has them, not yet prepared."""
+        """The surrogates of the study file, not yet prepared."""
         study, surrogates = self._study, []
         for index, section in enumerate(study.config.surrogates):
             where = f"{study.file}: surrogates.{index}"
@@ -148,7 +152,7 @@ class StudySurrogates:
 
     @cached_property
     def _ledger(self) -> dict[str, Any]:
-        """The contributors, the recipe's fingerprint, and those of the properties that the study file names."""
+        """The ledger's contributors, recipe fingerprint, and fingerprints of the properties in the study file."""
         study = self._study
         with study.ledger(create=False) as ledger:
             records = ledger.properties(study.name)

@@ -1,4 +1,4 @@
-"""What has become of a recipe's evaluations, counted as they come: another hundred thousand cost nothing again."""
+"""Counts of a recipe's evaluations, updated one by one so that a long ledger is read only once."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from diffcredit.ledger import Evaluation
 from diffcredit.ledger.clock import Clock, active_seconds, worker_seconds
 from diffcredit.util.sanitize import last_line
 
-RECENT = 50  # evaluations that tell the present rate
-DESIGN = ("estimate", "endpoint")  # purposes of what a study's schedule wants
+RECENT = 50  # evaluations that the present rate is measured on
+DESIGN = ("estimate", "endpoint")  # the purposes of a schedule's tasks
 
 
 @dataclass
 class WorkerTally:
-    """A worker's evaluations: how many, the seconds of those done, and when the last was finished."""
+    """A worker's evaluations: how many, the seconds of those done, and when the last one finished."""
 
     done: int = 0
     failed: int = 0
@@ -24,8 +24,11 @@ class WorkerTally:
 
 @dataclass
 class Tally:
-    """A recipe's evaluations: ``done`` and ``failed`` by purpose, ``attempted`` tasks of the design, the
-    ``errors`` by their last lines, those of values by ``property: error``, and the workers' time."""
+    """Counts of a recipe's evaluations.
+
+    ``done`` and ``failed`` are by purpose. ``attempted`` holds the design's tasks. ``errors`` are counted by their last
+    lines, those of single values as ``property: error``.
+    """
 
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -63,19 +66,19 @@ class Tally:
                 self.errors[f"{value.property}: {last_line(value.error)}"] += 1
 
     def lately(self, now: float, window: float) -> int:
-        """How many were done within the last ``window`` seconds; forgets those before."""
+        """Return how many were done within the last ``window`` seconds, and forget the earlier ones."""
         while self.finishes and self.finishes[0] < now - window:
             self.finishes.popleft()
         return sum(now - window <= finish <= now for finish in self.finishes)
 
     @property
     def rate(self) -> float | None:
-        """Evaluations a second over the last :data:`RECENT`, pauses left out; None for fewer than two."""
+        """Evaluations per second over the last :data:`RECENT`, without pauses; None for fewer than two."""
         elapsed = active_seconds(self.recent)
         return len(self.recent) / elapsed if len(self.recent) > 1 and elapsed > 0 else None
 
     @property
     def overall(self) -> float | None:
-        """Evaluations a second over all, pauses left out."""
+        """Evaluations per second over all of them, without pauses."""
         count, seconds = self.done.total(), self.clock.active_seconds
         return count / seconds if count and seconds > 0 else None

@@ -1,4 +1,4 @@
-"""Which worker has which task, as the study's log tells it: the ledger's claims know only the driver."""
+"""Which worker has which task, from the study's log; the ledger's claims name only the driver."""
 
 import json
 import os
@@ -7,29 +7,29 @@ from datetime import datetime
 from pathlib import Path
 
 LOG_NAME = "log.jsonl"  # in the study's results folder
-FIRST_BYTES = 4_000_000  # of the log's end, when it is first read
+FIRST_BYTES = 4_000_000  # how much of the log's end is read at first
 
 Task = tuple[str, int]
 """A coalition and a replicate."""
 
 
 class TaskLog:
-    """Follows what drivers append to a study's log; of what is not in it nothing is known."""
+    """Follows the log that a study's drivers append to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._inode, self._offset = 0, 0
-        self._given: dict[Task, tuple[str, float]] = {}
+        self._assigned: dict[Task, tuple[str, float]] = {}
 
-    def given(self) -> dict[Task, tuple[str, float]]:
-        """The worker that has each task, and since when, in seconds since 1970."""
+    def assigned(self) -> dict[Task, tuple[str, float]]:
+        """Return the worker that has each task, and since when, in seconds since 1970."""
         with suppress(OSError):
             for line in self._new_lines():
                 self._take(line)
-        return self._given
+        return self._assigned
 
     def _new_lines(self) -> list[bytes]:
-        """The whole lines that were appended since the last time; of a file that was rotated, those of the new one."""
+        """Return the complete lines that were appended since the last call; after a rotation, those of the new file."""
         with self._path.open("rb") as file:
             status = os.fstat(file.fileno())
             if status.st_ino != self._inode:
@@ -41,11 +41,11 @@ class TaskLog:
 
     def _take(self, line: bytes) -> None:
         try:
-            told = json.loads(line)
-            if told["event"] == "task given":
-                task = told["coalition"], int(told["replicate"])
-                self._given[task] = str(told["worker"]), datetime.fromisoformat(told["time"]).timestamp()
-            elif "coalition" in told:  # answered, recorded, or its worker is lost
-                self._given.pop((told["coalition"], told["replicate"]), None)
-        except (ValueError, KeyError, TypeError):  # half a line, or what somebody else wrote there
+            entry = json.loads(line)
+            if entry["event"] == "task given":
+                task = entry["coalition"], int(entry["replicate"])
+                self._assigned[task] = str(entry["worker"]), datetime.fromisoformat(entry["time"]).timestamp()
+            elif "coalition" in entry:  # answered, recorded, or its worker is lost
+                self._assigned.pop((entry["coalition"], entry["replicate"]), None)
+        except (ValueError, KeyError, TypeError):  # half a line, or not written by diffcredit
             return

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workers:
-    """The workers that are asked for.
+    """The workers that a user asks for.
 
-    ``workers``: how many (None: the CPU's cores, or one for each GPU; on a cluster, as many as it has room for).
+    ``workers``: how many (None: one for each core or GPU; on a cluster, as many as it has room for).
     ``address`` and ``gpus_per_worker`` concern a Ray cluster. ``timeout``: minutes after which a worker that has not
     finished an evaluation is replaced.
     """
@@ -32,9 +32,9 @@ class Workers:
 
 
 def make_executor(study: "Study", wanted: Workers) -> Executor:
-    """Return an executor with the workers that are asked for.
+    """Return an executor with the workers ``wanted``.
 
-    A single local worker is this process, unless it has a time limit: a process cannot end itself when it hangs.
+    A single local worker is this process, unless there is a timeout: a process that hangs cannot end itself.
     """
     from diffcredit.execution.placement import VARIABLE, visible_devices
 
@@ -57,7 +57,7 @@ def make_executor(study: "Study", wanted: Workers) -> Executor:
 
 
 def _ray_workers(study: "Study", wanted: Workers) -> Executor:
-    """Return workers of a Ray cluster, which have GPUs unless the study is for the CPU."""
+    """Return workers on a Ray cluster, with GPUs unless the study's device is the CPU."""
     device, gpus = study.config.device, wanted.gpus_per_worker
     if device == "cpu" and gpus:
         raise UserError(f"--gpus-per-worker {gpus:g}: {study.file} says device: cpu; leave it out")
@@ -74,5 +74,5 @@ def _ray_workers(study: "Study", wanted: Workers) -> Executor:
 
 
 def side_by_side(executor: Executor) -> int:
-    """Return how many evaluations run at a time; one where only the cluster knows."""
+    """Return how many evaluations run at a time; 1 if only the cluster knows."""
     return executor.workers or 1 if isinstance(executor, LocalWorkers | RayWorkers) else 1
