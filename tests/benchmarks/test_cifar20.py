@@ -171,7 +171,7 @@ def test_scores_from_the_first_evaluations(made):
 
 def test_thinned_evaluations_have_the_kernels_sizes(made, monkeypatch):
     contest, given = made[0], []
-    real = tables.credits_of
+    real = tables.game_credits
 
     def spied(game, estimator):
         given.append((game.size_distribution, game.coalitions.sum(axis=1)))
