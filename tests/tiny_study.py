@@ -29,6 +29,14 @@ CONFIG: dict[str, Any] = {
     "stop": {"evaluations": 16},
 }
 
+SMALL: dict[str, Any] = {
+    "contributions": {"path": "images", "resolution": 16},
+    "properties": ["colourfulness"],
+    "retraining": {"method": "fine_tune", "steps": 1},
+    "stop.evaluations": 8,
+}
+"""Changes to the tiny study: a few random images, one cheap property."""
+
 # More threads would not be faster, and the bits of a number depend on how many there are.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -55,6 +63,12 @@ def write_study(folder: Path, changes: dict[str, Any] | None = None) -> Path:
     text = yaml.safe_dump(changed(CONFIG, changes or {}), allow_unicode=True, sort_keys=False)
     file.write_text(text, encoding="utf-8")
     return file
+
+
+def write_small(folder: Path, changes: dict[str, Any] | None = None, contributors: str = "ada bob cem") -> Path:
+    """``study.yaml`` and its images in ``folder``: the small study with ``changes``."""
+    images_of(folder / "images", contributors.split())
+    return write_study(folder, {**SMALL, **(changes or {})})
 
 
 def images_of(folder: Path, contributors: list[str], each: int = 6) -> Path:

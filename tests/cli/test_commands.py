@@ -13,14 +13,31 @@ import pytest
 import yaml
 from rich.console import Console
 
+from diffcredit.cli.credits import _content
+from diffcredit.cli.run import _Printer
 from diffcredit.credit import METHODS
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Value
 from diffcredit.report import Report
 from diffcredit.report.page import render
 from diffcredit.report.tables import credit_tables
+from diffcredit.study.plan import expected_total
+from diffcredit.study.run import why_enough
+from diffcredit.study.schedule import Total
 from diffcredit.study.study import Study
-from tiny_study import CONFIG, ENVIRONMENT, changed, command, files_below, images_of, rows, run_here, write_study
+from tiny_study import (
+    CONFIG,
+    ENVIRONMENT,
+    SMALL,
+    changed,
+    command,
+    files_below,
+    images_of,
+    rows,
+    run_here,
+    write_small,
+    write_study,
+)
 
 
 def headings(out):
@@ -31,22 +48,16 @@ def report_of(*tables):
     return Report("tiny", "today", "0", tables, (), {}, {}, {}, ("This base model.",))
 
 
-SMALL = {
-    "contributions": {"path": "images", "resolution": 16},
-    "properties": ["colourfulness"],
-    "retraining": {"method": "fine_tune", "steps": 1},
-    "stop.evaluations": 8,
-}
-
-
 def test_as_a_module():
-    result = subprocess.run(command("--version"), capture_output=True, text=True, check=True, env=ENVIRONMENT)
-    assert result.stdout == f"diffcredit {package_versions().get('diffcredit', '(not installed)')}\n"
     failed = subprocess.run(command("run", "nowhere.yaml"), capture_output=True, text=True, env=ENVIRONMENT)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr == (
         "error: nowhere.yaml: cannot be read (No such file or directory); a study file is expected\n"
     )
+
+
+def test_version(diffcredit):
+    assert diffcredit("--version")[1] == f"diffcredit {package_versions().get('diffcredit', '(not installed)')}\n"
 
 
 def test_help_names_every_command(diffcredit):
@@ -98,12 +109,14 @@ def test_run_to_the_report(diffcredit, tmp_path):
     assert "evaluating" not in again
 
 
-def test_the_same_image_twice_is_told(diffcredit, tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+def test_a_run_names_duplicates_and_who_is_left_out(tmp_path, capsys):
+    images_of(tmp_path / "images", ["dan"], each=1)
+    file = write_small(tmp_path, {"contributions": {"path": "images", "resolution": 16, "at_least": 2}})
     for index in range(6):
         (tmp_path / f"images/bob/{index}.png").write_bytes((tmp_path / f"images/ada/{index}.png").read_bytes())
-    code, out, _ = diffcredit("run", write_study(tmp_path, SMALL), "--workers", 1)
-    assert code == 0
+    _Printer("tiny").on_contributions(Study.load(file).contributions)
+    out = capsys.readouterr().out
+    assert out.startswith("tiny: 18 images of 3 contributors, 0 held out\nleft out dan (1 image)\n")
     assert out.count("the same image from ada, bob: ada/") == 5
     assert "and 1 more images from several contributors" in out
 
@@ -118,22 +131,22 @@ def test_plan_trains_nothing_and_leaves_nothing(diffcredit, tmp_path):
     assert lines[3].startswith("18 evaluations of 18, ")
     assert "(1 steps, 4 images), 2 at a time" in lines[3]
     assert lines[4].startswith("total left")
+    assert "Splitting the budget: shown after 40 evaluations; there are 0." in out
     assert files_below(tmp_path) == {"study.yaml"}
 
 
-def test_plan_turns_hours_and_money_into_evaluations(diffcredit, tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-
-    def foreseen(stop):
-        out = diffcredit("plan", write_study(tmp_path, {**SMALL, "stop": stop}), "--workers", 2)[1]
-        assert "Splitting the budget: shown after 40 evaluations; there are 0." in out
-        (line,) = [line for line in out.splitlines() if " evaluations of " in line]
-        return line.strip().partition(",  ")[0]
-
-    assert foreseen({"any": [{"evaluations": 30}, {"hours": 1000}]}).startswith("32 evaluations of about 32, ")
-    assert foreseen({"any": [{"evaluations": 30}, {"hours": 1e-9}]}).startswith("3 evaluations of about 3, ")
-    coins = {"money": {"amount": 1e-9, "per_hour": 1}}
-    assert foreseen({"any": [{"correlation": 0.9}, coins]}).startswith("3 evaluations of about 3, ")
+@pytest.mark.parametrize(
+    ("rule", "evaluations"),
+    [
+        ({"hours": 1}, 30),
+        ({"hours": 1 / 60}, 12),  # 10 s each, two at a time
+        ({"money": {"amount": 12 / 360, "per_hour": 1}}, 12),
+    ],
+)
+def test_a_plan_turns_hours_and_money_into_evaluations(tmp_path, rule, evaluations):
+    stop = {"any": [{"evaluations": 30}, {"correlation": 0.9}, rule]}
+    schedule = Study.load(write_small(tmp_path, {"stop": stop})).schedule()
+    assert expected_total(schedule, each=10.0, at_a_time=2) == Total(2 + evaluations, certain=False)
 
 
 def with_records(folder, count, standard_error, scale=1.0):
@@ -158,6 +171,14 @@ def with_records(folder, count, standard_error, scale=1.0):
             ledger.record(study.name, study.recipe.name, dataclasses.replace(like, **made, seconds=seconds))
 
 
+@pytest.fixture
+def untimed(monkeypatch):
+    """``plan`` without timing anything on this machine."""
+    monkeypatch.setattr(Study, "plan", lambda study, workers: None)
+    monkeypatch.setattr("diffcredit.cli.plan.print_plan", lambda study, planned: None)
+
+
+@pytest.mark.usefixtures("untimed")
 def test_plan_splits_the_budget(diffcredit, finished):
     write_study(finished, {"stop.evaluations": 200})
     with_records(finished, 200, standard_error=0.5)
@@ -173,6 +194,7 @@ def test_plan_splits_the_budget(diffcredit, finished):
     assert "sampling.images is part of the recipe" in out
 
 
+@pytest.mark.usefixtures("untimed")
 def test_plan_warns_of_noise(diffcredit, finished):
     write_study(finished, {"stop.evaluations": 60})
     with_records(finished, 60, standard_error=100.0, scale=1e-6)  # images far noisier than the values
@@ -186,7 +208,7 @@ def test_plan_warns_of_noise(diffcredit, finished):
     assert noisy  # contributors make nothing of these values
     code, out, err = diffcredit("plan", finished, warned=True)
     assert code == 0
-    assert out.count("not known") == 2
+    assert len(re.findall(r"4 × \d+ +not known", out)) == 2
     assert "share their initial noises" in out
     assert set(re.findall(r"warning: (\w+): signal/noise \S+ is under 0.1", err)) == noisy
 
@@ -248,11 +270,7 @@ def test_status_of_a_rule_with_parts(diffcredit, finished, tmp_path):
     assert "reached" in lines["width ≤ 1e+09"]
     assert "1 of 3 reached" in lines["any of"]
     assert out.splitlines()[1].split()[-1] == "done"
-    code, out, err = diffcredit("run", finished, "--workers", 1, warned=True)
-    assert code == 0
-    assert "pruning changed the model too much" in err  # two steps recover nothing
-    assert "evaluating" not in out
-    assert "Enough: width ≤ 1e+09, now " in out
+    assert why_enough(Study.load(finished)).startswith("width ≤ 1e+09, now ")
 
 
 def test_credits_in_three_forms(diffcredit, finished):
@@ -319,9 +337,8 @@ def test_every_method_prints_or_says_why_not(diffcredit, finished, method):
 
 
 def test_every_method_can_be_shown_where_all_coalitions_are_evaluated(diffcredit, tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
     design = {"design.distribution": "exhaustive", "stop.evaluations": 14}
-    file = write_study(tmp_path, {**SMALL, **design})
+    file = write_small(tmp_path, design, "ada bob cem dan")
     run_here(file)
     for method in METHODS:
         with warnings.catch_warnings():
@@ -329,9 +346,9 @@ def test_every_method_can_be_shown_where_all_coalitions_are_evaluated(diffcredit
             code, out, err = diffcredit("credits", file, "--method", method)
             assert (code, err) == (0, ""), method
             assert all(name in out for name in ("ada", "bob", "cem", "dan"))
-            tables = credit_tables(Study.load(file), method)
-        assert method in render(report_of(*tables))
-        (content,) = json.loads(diffcredit("credits", file, "--method", method, "--format", "json")[1])
+            (table,) = credit_tables(Study.load(file), method)
+        assert method in render(report_of(table))
+        content = _content(table)
         efficient = method in ("shapley", "unshrunk", "kernelshap", "permutation", "exact")
         assert (sum(content["credit"]) == pytest.approx(content["full"] - content["empty"])) == efficient
         assert (content["share"] == [None] * 4) == (not efficient)
@@ -344,7 +361,6 @@ def test_every_method_can_be_shown_where_all_coalitions_are_evaluated(diffcredit
     for row in csv.DictReader(io.StringIO(text, newline="")):
         assert {row[key] for key in ("low", "high", "share", "share_low", "share_high", "contrast_half_width")} == {""}
     assert diffcredit("status", file)[0] == 0
-    assert diffcredit("report", file)[0] == 0
 
 
 def test_a_mix_of_properties(diffcredit, finished):
@@ -396,8 +412,7 @@ def test_properties_of_different_evaluations_cannot_be_mixed(diffcredit, tmp_pat
         "class Moody:\n    name = 'moody'\n    calls = 0\n    def measure(self, images):\n        self.calls += 1\n"
         "        return None if self.calls == 5 else float(images.mean())\n"
     )
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    file = write_study(tmp_path, {**SMALL, "properties": ["moody_for_mixes:Moody", "colourfulness"]})
+    file = write_small(tmp_path, {"properties": ["moody_for_mixes:Moody", "colourfulness"]})
     run_here(file)
     code, out, err = diffcredit("credits", file, "--mix", "moody=1,colourfulness=1")
     assert (code, out) == (2, "")
@@ -480,9 +495,8 @@ def test_failures_are_told(diffcredit, tmp_path):
         "                raise RuntimeError('[red]fire[/red]')\n"
         "            yield from super().models_for(coalition[None], [seed])\n"
     )
-    images_of(tmp_path / "images", ["ada", "bob", "cem", "dan"])
-    changes = {**SMALL, "retraining": {"method": "burning:Burning", "steps": 1}, "stop.evaluations": 15}
-    code, out, _ = diffcredit("run", write_study(tmp_path, changes), "--workers", 1)
+    changes = {"retraining": {"method": "burning:Burning", "steps": 1}, "stop.evaluations": 15}
+    code, out, _ = diffcredit("run", write_small(tmp_path, changes, "ada bob cem dan"), "--workers", 1)
     assert code == 0
     (failed,) = rows(tmp_path, "SELECT count(*) FROM evaluations WHERE status = 'failed'")[0]
     assert failed == 5  # a third of the sizes 1, 2, 3
@@ -510,20 +524,15 @@ def test_results_that_cannot_be_written(diffcredit, tmp_path):
 OPENMOJI = {"contributions": {"source": "openmoji", "resolution": 16}}
 
 
-def test_a_property_without_credits_is_a_warning(tmp_path):
+def test_a_property_without_credits_is_a_warning(diffcredit, tmp_path):
     (tmp_path / "silent.py").write_text("class Silent:\n    def measure(self, images):\n        return None\n")
-    images_of(tmp_path / "images", ["ada", "bob"])
-    run_here(write_study(tmp_path, {**SMALL, "properties": ["silent:Silent", "colourfulness"]}))
-    result = subprocess.run(command("credits", tmp_path), capture_output=True, text=True, env=ENVIRONMENT)
-    assert result.returncode == 0
-    assert (
-        result.stderr
-        == "warning: Silent: no credits: empty: no value of the empty coalition; at least one is expected\n"
-    )
-    assert "colourfulness" in result.stdout
+    run_here(write_small(tmp_path, {"properties": ["silent:Silent", "colourfulness"]}, "ada bob"))
+    code, out, err = diffcredit("credits", tmp_path, warned=True)
+    assert (code, "colourfulness" in out) == (0, True)
+    assert err == "warning: Silent: no credits: empty: no value of the empty coalition; at least one is expected\n"
 
 
-def few_steps(file: Path, *, prune: bool) -> None:
+def few_steps(file: Path) -> None:
     """Edits a study file down to what a test can wait for."""
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     few = {
@@ -537,8 +546,6 @@ def few_steps(file: Path, *, prune: bool) -> None:
         "stop.evaluations": 6,
         "design": CONFIG["design"],
     }
-    if not prune:
-        few["retraining"] = {"method": "fine_tune", "steps": 1}
     file.write_text(yaml.safe_dump(changed(content, few), allow_unicode=True), encoding="utf-8")
 
 
@@ -564,12 +571,14 @@ def test_init_writes_a_file_that_run_accepts(diffcredit, tmp_path, kind):
     content = yaml.safe_load(output.read_text(encoding="utf-8"))
     assert content["name"] == ("123" if kind == "npz" else "Bilder-von-Zoë-Co-1-写真")
     assert content["contributions"]["source"] == kind
-    few_steps(output, prune=kind == "folders")
-    code, out, err = diffcredit("run", output, "--workers", 1, warned=kind == "folders")
-    assert code == 0
-    assert ("pruning changed the model too much" in err) == (err != "") == (kind == "folders")
-    assert ("The pruned model, before any coalition" in out) == (kind == "folders")
-    assert "8 images of 2 contributors, 2 held out" in out
+    study = Study.load(output)
+    assert (len(study.contributions.images), len(study.contributions.heldout)) == (8, 2)
+    if kind == "folders":
+        few_steps(output)
+        code, out, err = diffcredit("run", output, "--workers", 1, warned=True)
+        assert code == 0
+        assert "pruning changed the model too much" in err
+        assert "The pruned model, before any coalition" in out
 
 
 @pytest.mark.parametrize("name", ["123", "true", "null", "1e3", "2024-01-01", "...", "- -", "x" * 200, "v1.2"])

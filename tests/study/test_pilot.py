@@ -13,20 +13,13 @@ from diffcredit.ledger.purposes import PILOT_REPLICATE
 from diffcredit.study.config import read_config
 from diffcredit.study.pilot import pilot_tasks, pilots, run_pilot, signals, warn_of_noise
 from diffcredit.study.study import Study
-from tiny_study import images_of, recorded_values, rows, run_here, write_study
+from tiny_study import recorded_values, rows, run_here, write_small, write_study
 
-SMALL = {
-    "contributions": {"path": "images", "resolution": 16},
-    "properties": ["colourfulness"],
-    "retraining": {"method": "fine_tune", "steps": 1},
-    "stop.evaluations": 8,
-}
 PURPOSES = "SELECT coalition, replicate, purpose, status FROM evaluations ORDER BY id"
 
 
 def small(folder, changes=None):
-    images_of(folder / "images", ["ada", "bob", "cem", "dan"])
-    return write_study(folder, {**SMALL, **(changes or {})})
+    return write_small(folder, changes, "ada bob cem dan")
 
 
 def piloted(file, coalitions=4, replicates=3, executor=None):
@@ -48,8 +41,7 @@ def test_coalitions_of_half_the_contributors_each_with_its_seeds(tmp_path):
 
 def test_no_estimate_has_a_pilots_replicate(tmp_path):
     """The ledger knows an evaluation by its coalition and replicate alone; of 3 contributors all come again soon."""
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    file = write_study(tmp_path, {**SMALL, "stop.evaluations": 12})
+    file = write_small(tmp_path, {"stop.evaluations": 12})
     piloted(file, 3, 2)
     run_here(file)
     found = rows(tmp_path, PURPOSES)
@@ -119,44 +111,38 @@ def test_too_small_a_pilot_is_refused_before_anything_is_trained(tmp_path, coali
     assert not (tmp_path / "results").exists()
 
 
-NOISE = '''
-import itertools
-import numpy as np
+NOISE = """
+from itertools import count
 
 class Noise:
-    """Nothing but noise, another number every time."""
-    def __init__(self):
-        self.random = np.random.default_rng(0)
+    calls = count()
 
     def measure(self, images):
-        return float(self.random.normal())
+        return float(next(self.calls) // 4 % 2)  # differs between seeds, not between the four coalitions
 
-class Count:
-    """Signal without noise: the calls go through the coalitions in turn."""
-    def __init__(self):
-        self.calls = itertools.count()
+class Signal(Noise):
+    calls = count()
 
     def measure(self, images):
-        return float(next(self.calls) % 8) + 0.001 * float(np.random.default_rng(0).random())
-'''
+        return float(next(self.calls) % 4)
+"""
 
 
-def test_noise_is_warned_of_by_the_pilot_and_then_by_the_evaluations(tmp_path):
+def test_noise_is_warned_of_by_the_pilot_and_then_by_the_evaluations(tmp_path, monkeypatch):
     (tmp_path / "noise_property.py").write_text(NOISE)
-    images_of(tmp_path / "images", [f"c{index}" for index in range(8)], each=2)
-    changes = {**SMALL, "properties": ["noise_property:Noise", "noise_property:Count"]}
-    file = write_study(tmp_path, changes)
+    changes = {"properties": ["noise_property:Noise", "noise_property:Signal"]}
+    file = small(tmp_path, changes)
     warn_of_noise(signals(Study.load(file)))  # neither: no warning
-    piloted(file, 8, 6)
+    piloted(file, 4, 2)
     found = signals(Study.load(file))
-    assert found["Noise"] < 0.1 < found["Count"]
+    assert found["Noise"] < 0.1 < found["Signal"]
     with pytest.warns(DiffcreditWarning) as warned:
-        warn_of_noise(signals(Study.load(file)))
+        warn_of_noise(found)
     (message,) = (str(each.message) for each in warned)
     assert message.startswith(f"Noise: signal/noise {found['Noise']:.2g} is under 0.1")
-    file = write_study(tmp_path, {**changes, "stop.evaluations": 60})
-    run_here(file)
+    monkeypatch.setattr("diffcredit.study.pilot.ENOUGH", 12)
+    run_here(small(tmp_path, {**changes, "stop.evaluations": 12}))
     study = Study.load(file)
     sizes = [task.coalition.count("1") for task in study.schedule().coalitions()]
     told = study.credits()["Noise"].diagnostics
-    assert signals(study)["Noise"] == signal_to_noise(told["tau"], told["sigma"], sizes, 8)
+    assert signals(study)["Noise"] == signal_to_noise(told["tau"], told["sigma"], sizes, 4)

@@ -16,7 +16,7 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Ledger
 from diffcredit.report.tables import credit_tables
 from diffcredit.study.study import Study
-from tiny_study import changed, files_below, images_of, recorded_values, rows, run_here, write_study
+from tiny_study import SMALL, changed, files_below, images_of, recorded_values, rows, run_here, write_small, write_study
 
 EVALUATIONS = 16
 CONTRIBUTORS = 12
@@ -107,21 +107,12 @@ def test_a_changed_recipe_is_refused_before_anything_is_trained(finished, change
     assert files_below(finished) == before
 
 
-SMALL = {
-    "contributions": {"path": "images", "resolution": 16},
-    "properties": ["colourfulness"],
-    "retraining": {"method": "fine_tune", "steps": 1},
-    "stop.evaluations": 8,
-}
-
-
 SETTLED = {"any": [{"evaluations": 300}, {"width": 1e9}]}  # so wide that the first look is enough
 
 
 @pytest.mark.slow
 def test_a_rule_on_the_credits_ends_a_study(tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    file = write_study(tmp_path, {**SMALL, "stop": SETTLED})
+    file = write_small(tmp_path, {"stop": SETTLED})
     with limited_threads(1):
         made = list(Study.load(file).evaluate(LocalWorkers(2)))
     schedule = Study.load(file).schedule()
@@ -132,10 +123,10 @@ def test_a_rule_on_the_credits_ends_a_study(tmp_path):
     assert run_here(file) == []
 
 
-def test_a_rule_may_change_and_a_study_goes_on(tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    assert len(run_here(write_study(tmp_path, SMALL))) == 10
-    assert len(run_here(write_study(tmp_path, {**SMALL, "stop": SETTLED}))) == 32
+def test_a_rule_may_change_and_a_study_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("diffcredit.study.schedule.LEAST_STEP", 12)  # coalitions before the first look
+    assert len(run_here(write_small(tmp_path))) == 10
+    assert len(run_here(write_study(tmp_path, {**SMALL, "stop": SETTLED}))) == 4
     assert run_here(write_study(tmp_path, {**SMALL, "stop": {"hours": 1e-9}})) == []
 
 
@@ -205,8 +196,7 @@ class Moody:
 
 def test_a_property_that_fails_leaves_the_others(tmp_path):
     (tmp_path / "moody_property.py").write_text(FAILING_PROPERTY)
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    file = write_study(tmp_path, {**SMALL, "properties": ["moody_property:Moody", "colourfulness"]})
+    file = write_small(tmp_path, {"properties": ["moody_property:Moody", "colourfulness"]})
     assert {evaluation.status for evaluation in run_here(file)} == {"done"}
     values = recorded_values(tmp_path)
     assert sum(value is None for value in values.values()) == 2
@@ -225,8 +215,7 @@ ALWAYS_FAILING = "class Never:\n    def measure(self, images):\n        raise Ru
 
 def test_a_property_that_always_fails_costs_only_its_own_credits(tmp_path):
     (tmp_path / "never_property.py").write_text(ALWAYS_FAILING)
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    file = write_study(tmp_path, {**SMALL, "properties": ["never_property:Never", "colourfulness"]})
+    file = write_small(tmp_path, {"properties": ["never_property:Never", "colourfulness"]})
     run_here(file)
     with pytest.warns(DiffcreditWarning, match="^Never: no credits: empty: no value of the empty coalition"):
         assert list(Study.load(file).credits()) == ["colourfulness"]
@@ -250,8 +239,7 @@ class Fragile(FineTune):
 def test_a_failed_evaluation_is_recorded_and_tried_again(tmp_path):
     (tmp_path / "fragile_retraining.py").write_text(FRAGILE_RETRAINING)
     (tmp_path / "broken").touch()
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    file = write_study(tmp_path, {**SMALL, "retraining": {"method": "fragile_retraining:Fragile", "steps": 1}})
+    file = write_small(tmp_path, {"retraining": {"method": "fragile_retraining:Fragile", "steps": 1}})
     schedule = Study.load(file).schedule()
     tasks = [*schedule.endpoints, *schedule.coalitions()]
     doomed = [task for task in tasks if task.coalition[0] == "0" and "1" in task.coalition]
