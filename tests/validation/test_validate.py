@@ -96,7 +96,7 @@ def test_true_credits_foretell_and_random_ones_do_not(folder, baselines):
 
 
 def test_every_part_from_the_ledger(copied):
-    found = validate(Study.load(copied), FROM_THE_LEDGER[::-1], ["colourfulness"])
+    found = Study.load(copied).validate(FROM_THE_LEDGER[::-1], ["colourfulness"])
     assert found.left_out == {}
     assert [section.part for section in found.sections] == list(FROM_THE_LEDGER)
     for section in found.sections:

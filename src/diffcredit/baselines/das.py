@@ -10,7 +10,8 @@ from diffcredit.baselines.gradients.settings import GradientSettings, Kind
 from diffcredit.baselines.kernels import QUERIES
 from diffcredit.baselines.trak import TRAK
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.cache import cached_arrays
 
 IMAGES_AT_ONCE = {"cpu": 16, "cuda": 256}
 
@@ -66,9 +67,6 @@ def root_errors(evidence: Evidence, settings: GradientSettings, method: str, rep
     name = fingerprint(
         ["root errors", model.fingerprint, settings.time_steps, settings.seed, identities, given.captions]
     )
-    file = evidence.folder / f"errors-{name[:16]}.safetensors" if evidence.folder else None
-    if file is not None and file.exists():
-        return read_arrays(file)["errors"]
     t = time_steps(model, settings.time_steps)
     model.network.eval()
 
@@ -83,7 +81,8 @@ def root_errors(evidence: Evidence, settings: GradientSettings, method: str, rep
         return torch.stack(losses, dim=1).sqrt().double().cpu().numpy()
 
     at_once = IMAGES_AT_ONCE.get(model.device.type, IMAGES_AT_ONCE["cpu"])
-    errors = np.concatenate(in_smaller_batches(of, len(identities), at_once))
-    if file is not None:
-        write_arrays(file, {"errors": errors})
-    return errors
+
+    def compute() -> dict[str, FloatArray]:
+        return {"errors": np.concatenate(in_smaller_batches(of, len(identities), at_once))}
+
+    return cached_arrays(evidence.folder, f"errors-{name[:16]}", compute)["errors"]

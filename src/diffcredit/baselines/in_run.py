@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.influence_functions import kept
 from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.properties import Images
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint, fingerprint_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class InRunShapley(Scoring):
 
         looked = [*identity, looked_at, captions, self.every]
         replay = evidence.folder / f"in-run-{fingerprint(looked)[:12]}" if evidence.folder else None
-        found = kept(evidence.folder, "in-run", looked, make)
+        found = cached_arrays(evidence.folder, artifact_name("in-run", looked), make)
         if replay is not None:
             shutil.rmtree(replay, ignore_errors=True)  # the result is cached
         self.chosen = {"distance": float(found["distance"])}

@@ -1,9 +1,8 @@
 """Influence functions: how much a generated image's loss falls as a training image gets a little more weight."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from diffcredit.baselines.queries import comparable_queries, query_captions
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import DiffcreditError, located
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
 
 if TYPE_CHECKING:
     from diffcredit.baselines.curvature import Curvature
@@ -70,7 +69,7 @@ class _Influence(Scoring):
             return {"scores": training.of_images(scores), "lambda": np.array(damping)}
 
         identity = [*settings, self.damping, training.identity, queries.identity]
-        found = kept(evidence.folder, "influence", identity, make)
+        found = cached_arrays(evidence.folder, artifact_name("influence", identity), make)
         self.chosen = {"lambda": float(found["lambda"])}
         return found["scores"]
 
@@ -84,7 +83,9 @@ class _Influence(Scoring):
             return found.arrays()
 
         identity = [*settings, sorted(training.identity)]  # F does not depend on the images' order
-        return Curvature.read(kept(evidence.folder, "curvature", identity, make), training.data.x.device)
+        return Curvature.read(
+            cached_arrays(evidence.folder, artifact_name("curvature", identity), make), training.data.x.device
+        )
 
 
 @dataclass
@@ -103,15 +104,3 @@ class KroneckerInfluence(_Influence):
     name = "influence_kronecker"
     title = "Influence functions, Kronecker-factored curvature (EK-FAC)"
     kronecker: ClassVar[bool] = True
-
-
-def kept(
-    folder: Path | None, name: str, identity: Any, make: Callable[[], Mapping[str, NDArray[Any]]]
-) -> Mapping[str, NDArray[Any]]:
-    """Return named arrays, cached in a file named after the fingerprint of their ``identity``."""
-    if folder is None:
-        return make()
-    file = folder / f"{name}-{fingerprint(identity)[:12]}.safetensors"
-    if not file.exists():
-        write_arrays(file, make())
-    return read_arrays(file)

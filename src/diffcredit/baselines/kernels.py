@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.progress import Progress, silent
 from diffcredit.util.seeds import derive_seed
 
@@ -64,13 +64,12 @@ def kernel(rows: Rows, folder: Path | None = None, progress: Progress = silent, 
     """Return the kernel of Φ = ``rows`` (m, k); its decomposition is cached in ``folder`` (None: nowhere)."""
     if min(rows.shape) > dense:
         return IterativeKernel(rows, progress)
-    file = folder / f"spectrum-{_fingerprint(rows)[:12]}.safetensors" if folder else None
-    if file is not None and file.exists():
-        return DenseKernel(rows, **read_arrays(file))
-    made = DenseKernel.of(rows, progress)
-    if file is not None:
-        write_arrays(file, {"values": made.values, "vectors": made.vectors})
-    return made
+
+    def decompose() -> dict[str, FloatArray]:
+        made = DenseKernel.of(rows, progress)
+        return {"values": made.values, "vectors": made.vectors}
+
+    return DenseKernel(rows, **cached_arrays(folder, artifact_name("spectrum", _fingerprint(rows)), decompose))
 
 
 def chosen_lambda(ridge: Kernel, queries: Rows) -> float:

@@ -10,7 +10,8 @@ import numpy as np
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS
 from diffcredit.features.base import Extractor, Features, FeaturesOption, Images, as_extractor, option_key, option_name
-from diffcredit.util.artifacts import canonical_json, fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.util.artifacts import canonical_json, fingerprint_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.plugins import build, code_of, in_plugin
 from diffcredit.util.progress import Progress, silent
 
@@ -74,18 +75,12 @@ class Extractors:
 
         The cache's key is the extractor's identity and the images. Progress calls the images ``what``.
         """
-        name = fingerprint([self.identity(option), fingerprint_arrays({"images": images})])[:12]
-        file = self._folder / f"features-{name}.safetensors" if self._folder else None
-        if file is not None and file.exists():
-            return Features(**read_arrays(file))
+        name = artifact_name("features", [self.identity(option), fingerprint_arrays({"images": images})])
 
         def report(done: int, total: int) -> None:
             self._progress(f"features of {what} ({option_name(option)})", done, total)
 
-        features = self.extract(option, images, report)
-        if file is not None:
-            write_arrays(file, features.arrays())
-        return features
+        return Features(**cached_arrays(self._folder, name, lambda: self.extract(option, images, report).arrays()))
 
 
 def make_extractor(option: FeaturesOption, beside: Path = Path()) -> Extractor:

@@ -16,7 +16,7 @@ from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import DiffcreditError
 from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.for_each_contributor import ForEachContributor
-from diffcredit.util.artifacts import read_arrays, write_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.seeds import derive_seed
 
 NUMBERS_AT_ONCE = 2**25
@@ -60,10 +60,9 @@ class GradientRows:
         kept = ForEachContributor.prepare(context, "gradients", identity, make)
         sizes = [[len(places) for places in _parts(count, batches)] for count in context.contributions.counts]
         owner = np.repeat(np.arange(n), [len(each) for each in sizes])
-        file = context.folder / "gradients" / f"gram-{kept.fingerprint[:12]}.safetensors"
-        if not file.exists():
-            write_arrays(file, {"gram": _gram(kept, len(owner))})
-        return cls(kept, owner, np.concatenate(sizes), read_arrays(file)["gram"])
+        name = artifact_name("gram", kept.fingerprint)
+        cached = cached_arrays(context.folder / "gradients", name, lambda: {"gram": _gram(kept, len(owner))})
+        return cls(kept, owner, np.concatenate(sizes), cached["gram"])
 
     def combined(self, weights: NDArray[np.float64]) -> Tensor:
         """Return Gᵀ w, (d,), given w (N,)."""

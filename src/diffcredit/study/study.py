@@ -10,8 +10,9 @@ stopped at any moment.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -139,6 +140,17 @@ class Study:
         from diffcredit.study.status import StatusReader
 
         return StatusReader(self).read()
+
+    def validate(
+        self, parts: Sequence[str] = (), properties: Sequence[str] = (), *, executor: Executor | None = None
+    ) -> Any:
+        """Test the study's credits against models retrained from scratch.
+
+        See :func:`diffcredit.validation.validate.validate`. Without an ``executor`` nothing is retrained.
+        """
+        # found by name, because a room imports only rooms above it and validation is below
+        validation = import_module("diffcredit.validation.validate")
+        return validation.validate(self, parts, properties, executor=executor)
 
     def prepare(self) -> None:
         """Make what every evaluation of the study's recipe starts from, and register it in the ledger."""

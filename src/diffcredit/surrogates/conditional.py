@@ -15,7 +15,7 @@ from diffcredit.errors import UserError
 from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.surrogates.pools import pool_rows
 from diffcredit.util.arrays import BoolArray
-from diffcredit.util.artifacts import fingerprint, read_arrays, write_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.progress import Progress
 from diffcredit.util.seeds import derive_seed
 
@@ -57,12 +57,13 @@ class Conditional(ImageSurrogate):
         weights, settings = model.fingerprint, asdict(sampling)
         library = []
         for index, texts in enumerate(prompts):
-            name = fingerprint([weights, settings, texts])[:12]
-            file = folder / f"conditional-{name}.safetensors"
             progress(WHAT, index, n)
-            if not file.exists():
-                write_arrays(file, {"images": generate(following(model, texts), sampling)})
-            library.append(read_arrays(file)["images"])
+            name = artifact_name("conditional", [weights, settings, texts])
+
+            def sampled(texts: list[str] = texts) -> dict[str, NDArray[np.uint8]]:
+                return {"images": generate(following(model, texts), sampling)}
+
+            library.append(cached_arrays(folder, name, sampled)["images"])
         progress(WHAT, n, n)
         self.library = np.concatenate(library)
         self._counts, self._images = contributions.counts, len(library[0])

@@ -12,7 +12,8 @@ from diffcredit.features.layout import pixel_features
 from diffcredit.properties import Images
 from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.util.arrays import BoolArray
-from diffcredit.util.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.util.artifacts import fingerprint_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
 
 MOST_ITERATIONS = 1000
 
@@ -31,12 +32,14 @@ class Reweighting(ImageSurrogate):
         return Work()
 
     def prepare(self, material: Material) -> None:
-        self.library = material.generated()
-        name = fingerprint([material.contributions.fingerprint, fingerprint_arrays({"images": self.library})])
-        file = material.folder / f"reweighting-{name[:12]}.safetensors"
-        if not file.exists():
-            write_arrays(file, {"log_probabilities": log_probabilities(material.contributions, self.library)})
-        self._log_probabilities = read_arrays(file)["log_probabilities"]
+        self.library = library = material.generated()
+        images = fingerprint_arrays({"images": library})
+        name = artifact_name("reweighting", [material.contributions.fingerprint, images])
+
+        def fit() -> dict[str, NDArray[np.float64]]:
+            return {"log_probabilities": log_probabilities(material.contributions, library)}
+
+        self._log_probabilities = cached_arrays(material.folder, name, fit)["log_probabilities"]
 
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
         return resampled(logsumexp(self._log_probabilities[:, coalition], axis=1))

@@ -6,19 +6,38 @@ name, so a stale artifact is never used. Artifacts lie in ``models/`` of one roo
 machines that do not see that folder.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from diffcredit.util.artifacts import exclusive_lock, fingerprint
+from numpy.typing import NDArray
+
+from diffcredit.util.artifacts import exclusive_lock, fingerprint, read_arrays, write_arrays
 from diffcredit.util.progress import Progress, silent
 from diffcredit.util.store import Store, pull, push
 
 T = TypeVar("T")
 
 DIGITS = 12  # of the fingerprint in a name
+
+
+def artifact_name(kind: str, identity: Any) -> str:
+    """Return the name of the artifact of ``identity``, a fingerprint or a JSON value."""
+    return f"{kind}-{(identity if isinstance(identity, str) else fingerprint(identity))[:DIGITS]}"
+
+
+def cached_arrays(
+    folder: Path | None, name: str, make: Callable[[], Mapping[str, NDArray[Any]]]
+) -> Mapping[str, NDArray[Any]]:
+    """Return the arrays of the artifact ``name`` in ``folder``, made before where they are missing (None: always)."""
+    if folder is None:
+        return make()
+    file = folder / f"{name}.safetensors"
+    if not file.exists():
+        write_arrays(file, make())
+    return read_arrays(file)
 
 
 @dataclass(frozen=True)
@@ -40,8 +59,7 @@ class ArtifactCache:
 
     def path(self, kind: str, identity: Any, suffix: str = "") -> Path:
         """Return where the artifact of ``identity``, a fingerprint or a JSON value, lies or would lie."""
-        name = identity if isinstance(identity, str) else fingerprint(identity)
-        return self.folder / f"{kind}-{name[:DIGITS]}{suffix}"
+        return self.folder / f"{artifact_name(kind, identity)}{suffix}"
 
     def get(
         self, kind: str, identity: Any, make: Callable[[Path], object], read: Callable[[Path], T], **named: str
