@@ -76,7 +76,7 @@ def print_advices(advices: "Sequence[Advice]", images: int, budget: float) -> No
         if advice.noise and advice.present:
             cells[0] = f"{100 * (1 - advice.noise.between / advice.noise.variance(images)):.0f} %"
             cells[1] = f"{advice.present.images:,} × {advice.present.evaluations:,}"
-            cells[2] = f"{advice.best.images:,} × {advice.best.evaluations:,}" if advice.best else "cannot say"
+            cells[2] = f"{advice.best.images:,} × {advice.best.evaluations:,}" if advice.best else "not known"
             gain = 1 - advice.best.variance / advice.present.variance if advice.best else None
             cells[3] = "" if gain is None else f"−{100 * gain:.0f} %" if gain > 0.005 else "the same"
         grid.add_row(Text(advice.property), f"{advice.signal_to_noise:.2g}", *cells)
