@@ -109,7 +109,7 @@ def test_compiling_that_took_long_has_a_line(diffcredit, tmp_path, monkeypatch, 
     code, out, err = diffcredit("plan", write_study(tmp_path))
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines() if "compiling" in line]
-    assert lines == (["compiling, done just now: a run on this machine finds it 75 s"] if told else [])
+    assert lines == (["compiling, just done; a run on this machine reuses it 75 s"] if told else [])
 
 
 FUSSY = """
