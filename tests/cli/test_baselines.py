@@ -233,7 +233,7 @@ def test_a_generated_image_is_named_by_its_seed(finished, diffcredit, tmp_path):
     code, _, err = diffcredit("explain", finished, 99, *asked("pixel_similarity"))
     assert (code, err) == (2, "error: PICTURE: seed 99; the study's images have the seeds 0 to 3\n")
     code, _, err = diffcredit("explain", finished, 2, *asked("image_count"))
-    assert (code, "scores no images one by one" in err) == (2, True)
+    assert (code, "does not score single images" in err) == (2, True)
     code, _, err = diffcredit("explain", finished, "nowhere.png", *asked("pixel_similarity"))
     assert code == 2
     assert "nowhere.png" in err
