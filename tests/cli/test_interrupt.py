@@ -37,7 +37,7 @@ def test_in_the_base_training(tmp_path):
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_in_the_evaluations(finished, workers):
     before = recorded_values(finished)
-    file = write_study(finished, {"stop.evaluations": 3000})
+    file = write_study(finished, {"stop.evaluations": 300})
     with running(file, workers) as process:
         read_until(process, EVALUATING, 3)
         pids = workers_of(process.pid)

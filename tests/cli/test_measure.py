@@ -8,12 +8,11 @@ import yaml
 
 from diffcredit.cli.measure import add_to_file
 from diffcredit.errors import UserError
-from tiny_study import recorded_values, rows, run_here, write_study
+from tiny_study import recorded_values, rows, run_here, write_small
 
 SMALL = {
-    "retraining": {"method": "fine_tune", "steps": 1},
+    "contributions": {"path": "images", "resolution": 16, "holdout": 0.2},
     "properties": [{"name": "colourfulness"}, {"name": "cluster_entropy", "clusters": 2}],
-    "stop.evaluations": 8,
 }
 PROPERTIES = {
     "warmth": {"name": "warmth:warmth"},
@@ -28,7 +27,7 @@ def warmth(images):
 
 
 def study(folder, keep, properties=()):
-    file = write_study(folder, {**SMALL, "keep": keep, "properties": [*SMALL["properties"], *properties]})
+    file = write_small(folder, {**SMALL, "keep": keep, "properties": [*SMALL["properties"], *properties]})
     (folder / "warmth.py").write_text(WARMTH)
     run_here(file)
     return folder
@@ -240,7 +239,7 @@ def test_refused(text, said, kept, diffcredit):
 
 
 def test_without_evaluations_there_is_nothing_to_measure(tmp_path, diffcredit):
-    file = write_study(tmp_path, SMALL)
+    file = write_small(tmp_path, SMALL)
     code, _, err = diffcredit("measure", file, "--property", "colourfulness")
     assert code == 2
     assert "ledger.db: no ledger is here" in err or "no ledger" in err

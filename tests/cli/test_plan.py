@@ -1,16 +1,16 @@
-"""What ``diffcredit plan`` foresees of what was timed, which is made up here."""
+"""What ``diffcredit plan`` predicts from timings, which are made up here."""
 
 import dataclasses
 
 import pytest
 
-from diffcredit.cli.plan import stages
+from diffcredit.cli.plan import print_plan, stages
 from diffcredit.execution.timing.calibration import Timing
 from diffcredit.execution.timing.evaluation import EvaluationTime
 from diffcredit.execution.timing.measuring import MeasuringTime
 from diffcredit.study.plan import evaluation_time, time_evaluation
 from diffcredit.study.study import Study
-from tiny_study import files_below, images_of, run_here, write_study
+from tiny_study import files_below, run_here, write_small, write_study
 
 COSTS = {"once": 0.5, "together": 0.125}  # seconds a step
 
@@ -77,19 +77,15 @@ def test_several_workers_wait_for_what_they_measure(speeds, tmp_path):
     assert "7 s each" in what
 
 
-def test_what_is_done_is_not_timed(speeds, tmp_path):
-    file = write_study(tmp_path, {"properties": ["colourfulness"], "stop.evaluations": 12, "retraining.steps": 3})
-    run_here(file)
-    found = Study.load(file).plan(1)
+def test_what_is_done_is_not_timed(speeds, finished):
+    found = Study.load(finished).plan(1)
     assert [stage.done for stage in (found.base, found.preparation, found.evaluations)] == [True] * 3
     assert found.seconds_left == 0
-    assert set(speeds) == {("images", True), (3, 8)}
+    assert set(speeds) == {("images", True), (1, 8)}
 
 
 def test_the_ledger_tells_first(speeds, tmp_path):
-    images_of(tmp_path / "images", ["ada", "bob", "cem"])
-    changes = {"contributions": {"path": "images", "resolution": 16}, "properties": ["colourfulness"]}
-    file = write_study(tmp_path, changes | {"retraining": {"method": "fine_tune", "steps": 3}})
+    file = write_small(tmp_path, {"retraining": {"method": "fine_tune", "steps": 3}, "stop.evaluations": 3})
     study = Study.load(file)
     assert evaluation_time(study.recipe) == EvaluationTime(3 * 0.125, 3.0, 6.0, 8)
     run_here(file)
@@ -101,14 +97,11 @@ def test_the_ledger_tells_first(speeds, tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(4.0, False), (75.0, True)])
-def test_compiling_that_took_long_has_a_line(diffcredit, tmp_path, monkeypatch, seconds, told):
-    def slower(recipe, rehearsal):
-        return dataclasses.replace(time_evaluation(recipe, rehearsal), compiling=seconds)
-
-    monkeypatch.setattr("diffcredit.study.plan.time_evaluation", slower)
-    code, out, err = diffcredit("plan", write_study(tmp_path))
-    assert (code, err) == (0, "")
-    lines = [" ".join(line.split()) for line in out.splitlines() if "compiling" in line]
+@pytest.mark.usefixtures("speeds")
+def test_compiling_that_took_long_has_a_line(tmp_path, capsys, seconds, told):
+    study = Study.load(write_study(tmp_path))
+    print_plan(study, dataclasses.replace(study.plan(1), compiling=seconds))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if "compiling" in line]
     assert lines == (["compiling, just done; a run on this machine reuses it 75 s"] if told else [])
 
 
