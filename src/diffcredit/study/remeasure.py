@@ -28,7 +28,7 @@ Groups = dict[tuple[str, ...], list[Task]]
 
 @dataclass(frozen=True)
 class Outlook:
-    """What it takes to measure properties on all recorded evaluations.
+    """The work of measuring properties on all recorded evaluations.
 
     ``kept`` can be measured on what was kept. ``retrained`` must be retrained, which takes one worker ``seconds`` each.
     """

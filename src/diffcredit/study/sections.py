@@ -277,7 +277,7 @@ class StopSection(Section):
 
 
 class ValidationSection(Section):
-    """What ``diffcredit validate`` evaluates; see :mod:`diffcredit.validation`.
+    """The evaluations of ``diffcredit validate``; see :mod:`diffcredit.validation`.
 
     For the truth, ``coalitions`` coalitions of each of the ``shares`` α of all contributors are retrained from scratch,
     each with ``seeds`` training seeds and for ``steps`` steps (None: as many as the base model). In addition to the
