@@ -9,7 +9,7 @@ no base model, and none is trained for it. With --fleet K, K models are trained 
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.study import Study
-from diffcredit.study.evaluating import evaluate_tasks
+from diffcredit.study.evaluating import evaluate_again, evaluate_tasks
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.sections import ValidationSection
 from diffcredit.validation.data import ValidationData
@@ -110,7 +110,7 @@ class Runner:
 
     def do(self, work: PartWork) -> None:
         """Evaluate what there is time for."""
-        if not work.missing():
+        if not work.missing() and not self.incomplete(work):
             return
         recipe = work.recipe
         if recipe.section.method == "from_scratch":
@@ -118,9 +118,30 @@ class Runner:
         elif not self.prepare(recipe):
             return
         executor = InTime(self.study.config.threads, may_begin=lambda: self.left() > self.expected(recipe))
+        self.complete(recipe, executor, work.tasks)
         for evaluation in evaluate_tasks(recipe, executor, work.tasks, work.what):
             self.compiled.add(recipe.name)
             tell(recipe, evaluation)
+            if evaluation.status == "done" and unmeasured(evaluation):
+                raise SystemExit(f"{', '.join(unmeasured(evaluation))} could not be measured: nothing more is begun")
+
+    def complete(self, recipe: Recipe, executor: InTime, tasks: Sequence[Task]) -> None:
+        """Make evaluations once more whose measuring failed in part, and add the missing values to the ledger."""
+        recipe.prepare()
+        for task in tasks:
+            with self.study.ledger() as ledger:
+                recorded = ledger.done(self.study.name, recipe.name, *task.key)
+                names = [] if recorded is None else unmeasured(recorded)
+                for evaluation in evaluate_again(recipe, executor, [task], names) if names else ():
+                    self.compiled.add(recipe.name)
+                    tell(recipe, evaluation)
+                    if evaluation.status == "done":
+                        ledger.record(self.study.name, recipe.name, evaluation)
+
+    def incomplete(self, work: PartWork) -> bool:
+        """Return whether the ledger has evaluations of ``work`` without all their values."""
+        wanted = {task.key for task in work.tasks}
+        return any(unmeasured(each) for each in work.recipe.evaluations(status="done") if each.key in wanted)
 
     def left(self) -> float:
         """Return the seconds that are left."""
@@ -165,6 +186,11 @@ class Runner:
         one = min((sum(each.seconds.values()) for each in done), default=TRAINING.get(recipe.name, OTHERWISE))
         at_once = getattr(recipe.retraining, "at_once", 1)
         return at_once * one + MARGIN + (0.0 if recipe.name in self.compiled else COMPILING)
+
+
+def unmeasured(evaluation: Evaluation) -> list[str]:
+    """Return the properties whose values are missing."""
+    return [value.property for value in evaluation.values if value.value is None]
 
 
 def tell(recipe: Recipe, evaluation: Evaluation) -> None:

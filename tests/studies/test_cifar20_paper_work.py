@@ -132,3 +132,25 @@ def test_all_of_it_with_fleets(work, monkeypatch, file, capsys):
         "sparsified": {"estimate": 4, "endpoint": 2},
         "fine_tune": {"estimate": 3, "endpoint": 2},
     }
+
+
+def test_values_that_could_not_be_measured_are_added_later(work, monkeypatch, file, tmp_path, capsys):
+    """A file that a property needs is gone for a while: nothing more is begun, and what is missing is measured later."""
+    (tmp_path / "needy.py").write_text(
+        "from pathlib import Path\n"
+        "def brightness(images):\n"
+        "    Path(__file__).with_name('needed').read_text()\n"
+        "    return float(images.mean())\n"
+    )
+    file = write_study(tmp_path, SMALL | {"properties": ["colourfulness", "needy:brightness"]})
+    monkeypatch.setattr(work, "BASE", 1e6)
+    with pytest.raises(SystemExit, match="brightness"):
+        run(work, monkeypatch, file, 60)
+    assert done(file) == {"from_scratch": {"truth": 1}}
+    (tmp_path / "needed").touch()
+    run(work, monkeypatch, file, 60)
+    study = Study.load(file)
+    with study.ledger(create=False) as ledger:
+        evaluations = ledger.evaluations(study.name, "from_scratch", status="done")
+    assert len(evaluations) == 17
+    assert all(value.value is not None for each in evaluations for value in each.values)
