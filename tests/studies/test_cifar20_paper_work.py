@@ -135,7 +135,7 @@ def test_all_of_it_with_fleets(work, monkeypatch, file, capsys):
 
 
 def test_values_that_could_not_be_measured_are_added_later(work, monkeypatch, file, tmp_path, capsys):
-    """A file that a property needs is gone for a while: nothing more is begun, and what is missing is measured later."""
+    """A file that a property needs is gone for a while: nothing more is begun, and the values are added later."""
     (tmp_path / "needy.py").write_text(
         "from pathlib import Path\n"
         "def brightness(images):\n"
