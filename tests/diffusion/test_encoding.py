@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 import torch
 
-from diffcredit.diffusion.encoding import encoded
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.kept import encoded
 from diffcredit.diffusion.latent import LatentDiffusion
 from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
@@ -18,7 +18,7 @@ CAPTIONS = ("a cat", "a dog", "a cat", "a bee", "a dog", "a cat")
 
 @pytest.fixture(scope="module")
 def latent(kl_folder) -> LatentDiffusion:
-    return LatentDiffusion.create("tiny", 16, first_stage(str(kl_folder)), 0)
+    return LatentDiffusion.create("tiny", 16, 0, first_stage(str(kl_folder)))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_pixels_are_not_kept(tmp_path):
 
 def test_other_images_captions_or_autoencoders_make_another_file(latent, text_to_image, tmp_path):
     tiny_pipelines.autoencoder_kl(seed=5).save_pretrained(tmp_path / "vae")
-    other = LatentDiffusion.create("tiny", 16, first_stage(str(tmp_path / "vae")), 0)
+    other = LatentDiffusion.create("tiny", 16, 0, first_stage(str(tmp_path / "vae")))
     folder = tmp_path / "latents"
     for model, given, mirrored in (
         (latent, contributions(), True),
@@ -83,7 +83,7 @@ def test_other_images_captions_or_autoencoders_make_another_file(latent, text_to
         encoded(model, given, folder, mirrored=mirrored)
     assert len(list(folder.iterdir())) == 6
     # the network has no part in it
-    encoded(LatentDiffusion.create("tiny", 16, latent.stage, 1), contributions(), folder)
+    encoded(LatentDiffusion.create("tiny", 16, 1, latent.stage), contributions(), folder)
     assert len(list(folder.iterdir())) == 6
 
 

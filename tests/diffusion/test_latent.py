@@ -26,7 +26,7 @@ def stage(kl_folder) -> FirstStage:
 
 @pytest.fixture(scope="module")
 def model(stage) -> LatentDiffusion:
-    return LatentDiffusion.create("tiny", 16, stage, seed=3)
+    return LatentDiffusion.create("tiny", 16, 3, stage)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_a_model_that_was_kept_is_bitwise_the_same(model, stage, tmp_path):
 def test_another_autoencoder_is_refused_and_told_apart(model, tmp_path):
     tiny_pipelines.autoencoder_kl(seed=9, scaling_factor=0.4, shift_factor=0.1).save_pretrained(tmp_path / "other")
     other = first_stage(str(tmp_path / "other"))
-    assert LatentDiffusion(model.network, model.config, other).fingerprint != model.fingerprint
+    assert LatentDiffusion(model.network, model.config, stage=other).fingerprint != model.fingerprint
     model.save(tmp_path / "model")
     with pytest.raises(UserError, match=r"model/config\.json: made with another autoencoder"):
         LatentDiffusion.load(tmp_path / "model", other)
@@ -101,9 +101,9 @@ def test_another_autoencoder_is_refused_and_told_apart(model, tmp_path):
 
 def test_resolutions_that_do_not_fit_are_refused(stage):
     with pytest.raises(UserError, match=r"resolution: 17; the autoencoder takes multiples of 2"):
-        LatentDiffusion.create("tiny", 17, stage, 0)
+        LatentDiffusion.create("tiny", 17, 0, stage)
     with pytest.raises(UserError, match=r"resolution: 20 .*after the autoencoder's 1/2; accepted: multiples of 8"):
-        LatentDiffusion.create("tiny", 20, stage, 0)
+        LatentDiffusion.create("tiny", 20, 0, stage)
 
 
 def test_the_family_says_what_is_missing(kl_folder):

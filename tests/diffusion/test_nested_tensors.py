@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from diffcredit.diffusion.nested_tensors import flatten, unflatten
+from diffcredit.diffusion.checkpoints import flatten, unflatten
 
 SHARED = torch.linspace(-1, 1, 5)
 ODD = {

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.networks import PRESETS
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
-from diffcredit.diffusion.presets import PRESETS
 from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune
 

@@ -44,7 +44,7 @@ def test_together_as_alone(name, tmp_path, monkeypatch, request):
 
 
 def test_each_contributor_s_model_together_as_alone(tmp_path, request, monkeypatch):
-    monkeypatch.setattr("diffcredit.diffusion.fast.training.LOOK_STEPS", 2)
+    monkeypatch.setattr("diffcredit.diffusion.fast.fleet.LOOK_STEPS", 2)
 
     def kept(folder: str) -> ContributorModels:
         on = ground(tmp_path / folder, progress=lambda *report: reports.append(report))

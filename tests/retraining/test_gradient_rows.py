@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.retraining import gradient_rows
-from diffcredit.retraining.gradient_rows import GradientRows
+from diffcredit.retraining import influence
+from diffcredit.retraining.influence import GradientRows
 
 from .test_retrainings import OWNER, contributions, ground
 
@@ -74,7 +74,7 @@ def test_mini_batches_of_one_contributor_average_to_the_whole(rows, tmp_path):
 def test_the_gram_matrix_and_combinations_do_not_depend_on_how_much_is_read_at_once(rows, tmp_path, monkeypatch):
     g = matrix(rows).astype(np.float64)
     np.testing.assert_allclose(rows.gram, g @ g.T, rtol=1e-10)
-    monkeypatch.setattr(gradient_rows, "NUMBERS_AT_ONCE", 30_000)
+    monkeypatch.setattr(influence, "NUMBERS_AT_ONCE", 30_000)
     pieces = prepared(tmp_path)
     np.testing.assert_allclose(pieces.gram, rows.gram, rtol=1e-10)
     weights = np.array([0.3, -2.0, 1.1])

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.networks import parameter_count
-from diffcredit.diffusion.presets import PRESETS
+from diffcredit.diffusion.networks import PRESETS, parameter_count
 from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune
 from diffcredit.retraining.pruning.importance import scores_for

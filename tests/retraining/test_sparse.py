@@ -22,8 +22,8 @@ from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.base import RetrainingContext
-from diffcredit.retraining.pruning import Sparsity, gradients, prune_ranks
-from diffcredit.retraining.pruning.gradients import accumulate, collect_gradients
+from diffcredit.retraining.pruning import Sparsity, prune_ranks
+from diffcredit.retraining.pruning.importance import accumulate, collect_gradients
 from diffcredit.retraining.sparsified import Sparsified
 from diffcredit.util.plugins import build
 from diffcredit.util.progress import silent
@@ -125,7 +125,7 @@ def test_recovery_takes_what_is_not_given_from_the_base():
 def few_time_steps():
     """Gradients at 5 time steps in place of 100: none of these claims depends on their number."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gradients, "TIME_STEPS", 5)
+        patched.setattr("diffcredit.retraining.pruning.importance.TIME_STEPS", 5)
         yield
 
 
@@ -283,7 +283,7 @@ def test_late_time_steps_with_little_loss_are_left_out(curve, threshold, taken):
 
 
 def test_samples_in_pieces_give_the_gradient_of_all(monkeypatch):
-    monkeypatch.setattr(gradients, "MICRO_BATCH", 2)
+    monkeypatch.setattr("diffcredit.retraining.pruning.importance.MICRO_BATCH", 2)
     model, batch = Planted([1.0, 1.0]), planted_batch(5)
     accumulate(model, batch, torch.zeros_like(batch.x), [0, 1], 0.0)
     assert model.network.w.grad.tolist() == pytest.approx([1.5, 1.5])
@@ -291,7 +291,7 @@ def test_samples_in_pieces_give_the_gradient_of_all(monkeypatch):
 
 
 def test_the_time_steps_are_evenly_spaced(monkeypatch):
-    monkeypatch.setattr(gradients, "TIME_STEPS", 100)
+    monkeypatch.setattr("diffcredit.retraining.pruning.importance.TIME_STEPS", 100)
     model, batch = Planted([1.0] * 991), planted_batch(2)
     collect_gradients(model, batch, seed=0, threshold=0.0)
     assert model.asked == list(range(0, 991, 10))

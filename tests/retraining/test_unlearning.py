@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from diffcredit.retraining import gradient_rows
+from diffcredit.retraining import influence
 from diffcredit.retraining.gradient_ascent import GradientAscent
 from diffcredit.retraining.influence import Influence
 
@@ -75,7 +75,7 @@ def fisher(theta, *, damping: float, batches: int):
 
 @pytest.mark.parametrize(("damping", "batches"), [(0.01, 1), (10.0, 2)])
 def test_influence_is_the_dense_formula(batches, damping, tmp_path, monkeypatch):
-    monkeypatch.setattr(gradient_rows, "NUMBERS_AT_ONCE", 2)  # one column of G at a time
+    monkeypatch.setattr(influence, "NUMBERS_AT_ONCE", 2)  # one column of G at a time
     retraining = Influence(damping=damping, batches=batches, time_steps=2)
     for coalition, theta in zip(*made(retraining, THETA, tmp_path), strict=True):
         everybodys = ridge.gradient(THETA, *ridge.rows(CONTRIBUTIONS), PENALTY)
@@ -121,7 +121,7 @@ def test_gradients_are_kept_and_found_again(tmp_path, monkeypatch):
         raise AssertionError("a gradient is computed again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(gradient_rows.Probe, "gradient", never)
+        patched.setattr(influence.Probe, "gradient", never)
         _, again = made(Influence(damping=1000.0), THETA, tmp_path)
         assert np.array_equal(before, again)
         with pytest.raises(AssertionError, match="computed again"):

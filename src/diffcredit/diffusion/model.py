@@ -6,6 +6,7 @@ is as good; a model may leave out ``made``. A study file names a family so:
 """
 
 import copy
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,3 +183,12 @@ class Family(ABC):
     def trained(self) -> bool:
         """Whether :meth:`start` is the base model already, so that nothing is left to train."""
         return False
+
+
+def tensors_fingerprint(tensors: Mapping[str, Tensor], description: str = "") -> str:
+    """Return the SHA-256 of a ``description`` and of ``tensors`` by name."""
+    digest = hashlib.sha256(description.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}\x1f{tuple(tensor.shape)}\x1f".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

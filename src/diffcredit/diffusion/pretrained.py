@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 
@@ -35,12 +35,6 @@ DOWNLOADED = (
 )
 NOT_DOWNLOADED = ("safety_checker/*",)
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-def require_one(**options: object) -> None:
-    """Raise a ValueError unless exactly one of the options is given."""
-    if sum(value is not None for value in options.values()) != 1:
-        raise ValueError(f"exactly one of {' and '.join(options)} is expected")
 
 
 @lru_cache(maxsize=32)
@@ -139,14 +133,6 @@ def read_schedule(folder: Path) -> dict[str, Any]:
     return config
 
 
-_SERVED_ELSEWHERE = {
-    "UNet2DConditionModel": "a text-to-image U-Net; 'family: lora' serves Stable Diffusion pipelines",
-    "DiTTransformer2DModel": "a diffusion transformer, which is not supported",
-    "SD3Transformer2DModel": "a diffusion transformer, which is not supported",
-    "FluxTransformer2DModel": "a diffusion transformer, which is not supported",
-}
-
-
 @dataclass(frozen=True)
 class PretrainedUNet:
     """An unconditional U-Net of diffusers: ``folder`` has its config.json and weights; ``scheduler`` is the config of
@@ -156,13 +142,16 @@ class PretrainedUNet:
     scheduler: Mapping[str, Any] | None
 
     @classmethod
-    def find(cls, reference: str) -> "PretrainedUNet":
+    def find(cls, reference: str) -> Self:
         """Find it in a pipeline's folder (``unet`` and ``scheduler`` below it), or in its own."""
         folder = folder_of(reference)
         unet = folder / "unet" if (folder / "unet").is_dir() else folder
         kind = read_json(unet / "config.json").get("_class_name")
         if kind != "UNet2DModel":
-            why = _SERVED_ELSEWHERE.get(str(kind), "not supported")
+            served = kind == "UNet2DConditionModel"
+            why = (
+                "a text-to-image U-Net; 'family: lora' serves Stable Diffusion pipelines" if served else "not supported"
+            )
             raise UserError(f"{unet / 'config.json'}: _class_name {kind!r} is {why}; accepted here: UNet2DModel")
         return cls(unet, read_schedule(folder) if (folder / "scheduler").is_dir() else None)
 

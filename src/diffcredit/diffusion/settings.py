@@ -64,6 +64,11 @@ class Training:
     gradient_checkpointing: bool = False
     precision: Precision = "auto"
 
+    @property
+    def averages(self) -> bool:
+        """Whether averaged weights replace the last ones."""
+        return self.ema is not None or self.average_tail is not None
+
     def __post_init__(self) -> None:
         if self.ema is not None and self.average_tail is not None:
             raise ValueError("ema and average_tail both replace the last weights; give one of them")

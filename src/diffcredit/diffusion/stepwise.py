@@ -104,8 +104,7 @@ class _Run:
             raise DiffcreditError(f"no parameter of the {type(model.network).__name__} requires a gradient")
         self.weights = list(self.parameters.values())
         self.optimizer = make_optimizer(settings, self.weights)
-        averages = settings.ema is not None or settings.average_tail is not None
-        self.average = [weight.detach().clone() for weight in self.weights] if averages else []
+        self.average = [weight.detach().clone() for weight in self.weights] if settings.averages else []
         # on the device, and read now and then: the losses of the steps since the last check
         self.losses = torch.zeros(LOSS_CHECK_STEPS, device=model.device)
         self.dtype = dtype_of(settings.precision, model.device)

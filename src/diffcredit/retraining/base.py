@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.encoding import encoded
+from diffcredit.diffusion.kept import encoded
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each

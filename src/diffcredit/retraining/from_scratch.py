@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.fast.sizes import fleet_size
+from diffcredit.diffusion.fast.eligibility import fleet_size
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, in_fleets

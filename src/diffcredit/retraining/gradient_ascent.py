@@ -16,7 +16,7 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.diffusion.training import train
 from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, one_by_one
 from diffcredit.retraining.pruning import Sparsity
-from diffcredit.retraining.start import rehearsal_of, start_of
+from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
 
 CLIP = 1.0
 """Norm to which gradients are clipped: unlike descent, ascent does not converge."""

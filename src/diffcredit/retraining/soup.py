@@ -13,7 +13,7 @@ from diffcredit.retraining.base import Rehearsal, RetrainingContext, one_by_one
 from diffcredit.retraining.contributor_models import ContributorModels
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.pruning import Sparsity
-from diffcredit.retraining.start import rehearsal_of, start_of
+from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
 
 
 @dataclass

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from diffcredit.diffusion.fast import compiling
-from diffcredit.diffusion.fast.compiling import Compiled, traced
-from diffcredit.diffusion.fast.precompiling import precompile_kernels
+from diffcredit.diffusion.fast.compiling import Compiled, precompile_kernels, traced
 
 TABLE = torch.linspace(0, 1, 7)
 

@@ -9,10 +9,9 @@ import torch
 
 from diffcredit.diffusion import Sampling, Training, networks
 from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
-from diffcredit.diffusion.fast.fleet import Fleet
+from diffcredit.diffusion.fast.fleet import Fleet, plan_among, train_fleet
 from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler
-from diffcredit.diffusion.fast.training import plan_among, train_fleet
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.session import Session
@@ -165,7 +164,7 @@ def test_one_that_diverges_is_told_and_spoils_no_other():
 def test_a_training_that_was_cut_off_goes_on(tmp_path, monkeypatch):
     settings = dataclasses.replace(BASIC, steps=6, ema=0.9)
     data, file = data_of(model(0)), tmp_path / "checkpoint.safetensors"
-    monkeypatch.setattr("diffcredit.diffusion.fast.training.LOOK_STEPS", 2)
+    monkeypatch.setattr("diffcredit.diffusion.fast.fleet.LOOK_STEPS", 2)
     monkeypatch.setattr("diffcredit.diffusion.checkpoints.CHECKPOINT_SECONDS", -1.0)
 
     class Stop(Exception):

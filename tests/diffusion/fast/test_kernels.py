@@ -142,7 +142,7 @@ for models in (1, 2):
 TRACED = """
 from diffcredit.diffusion import counter_rng, networks
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.fast import functional, precompiling
+from diffcredit.diffusion.fast import compiling, functional
 from diffcredit.diffusion.fast.compiling import Compiled, traced
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.session import Session
@@ -163,7 +163,7 @@ config = {
     "attention_head_dim": 16,
 }
 base = DDPM(networks.build(config, 0), config)
-precompiling.AT_ONCE = 1  # Triton's interpreter knows no threads
+compiling.AT_ONCE = 1  # Triton's interpreter knows no threads
 COMPILES = False
 LIKES = [base]
 
@@ -189,7 +189,7 @@ for like in LIKES:
     expected = gradients()(*given)
     functional.stacked = lambda network, count, cuda: stacked(network, count, cuda=True)
     graph, constants = traced(gradients(), given)
-    precompiling.precompile_kernels(graph.graph)
+    compiling.precompile_kernels(graph.graph)
     convolutions, slopes = of_kind(graph, "convolve"), of_kind(graph, "norm_slopes")
     assert constants and convolutions and len({node.args[1] for node in convolutions}) == len(convolutions)  # once each
     if like is base:

@@ -2,8 +2,8 @@ from torch import nn
 
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.fast import sizes
-from diffcredit.diffusion.fast.sizes import fleet_size, training_bytes
+from diffcredit.diffusion.fast import eligibility as sizes
+from diffcredit.diffusion.fast.eligibility import fleet_size, training_bytes
 
 
 def test_memory_of_a_training_by_hand():

@@ -7,9 +7,7 @@ from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear
-from diffcredit.diffusion.fast.normalising import Done, Norm
-from diffcredit.diffusion.fast.stacking import stacked
+from diffcredit.diffusion.fast.stacking import CannotStack, Done, Doubled, Norm, StackedConv, StackedLinear, stacked
 
 MODELS, IMAGES = 3, 4
 

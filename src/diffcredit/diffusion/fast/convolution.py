@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from diffcredit.diffusion.fast.kernels import PROCESSORS, ceil_div, next_power_of_2
 from diffcredit.diffusion.fast.kernels.products import product
 from diffcredit.diffusion.fast.kernels.weights import weight_lines, weight_sums, weight_windows
-from diffcredit.diffusion.fast.tiles import PROCESSORS, ceil_div, next_power_of_2
 
 ROWS = 64  # pixels per step of the sums over pixels
 

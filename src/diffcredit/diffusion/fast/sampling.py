@@ -9,8 +9,7 @@ import torch
 
 from diffcredit.diffusion.fast.cuda_graph import Replayed
 from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast
-from diffcredit.diffusion.fast.flat import Layout
-from diffcredit.diffusion.fast.functional import Functions, functions_of
+from diffcredit.diffusion.fast.functional import Functions, Layout, functions_of
 from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Sampling
@@ -92,7 +91,7 @@ class FastSampler:
                 torch.cuda.current_stream().wait_stream(self._stream)
             x = self._x[: len(noises)]
             check_finite(x)
-            found.append(model.decode(x))
+            found.append(model.stage.decode(x))
         return np.concatenate(found)
 
     @torch.no_grad()

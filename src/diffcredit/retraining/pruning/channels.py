@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from diffcredit.diffusion.networks import parameter_count, sync_resamplers
 from diffcredit.retraining.pruning.importance import Scores, scores_for
 from diffcredit.retraining.pruning.structure import Coupled, Example, trace
-from diffcredit.retraining.pruning.target import target_count
-from diffcredit.retraining.pruning.widths import widths_for
+from diffcredit.retraining.pruning.widths import target_count, widths_for
 
 
 def prune(
