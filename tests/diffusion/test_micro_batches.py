@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from diffcredit.diffusion import Training
-from diffcredit.diffusion.micro_batches import in_smaller_batches, micro_batch_in_use, part
+from diffcredit.diffusion.micro_batches import in_smaller_batches, micro_batch_in_use
 from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.training import train
 from diffcredit.errors import DiffcreditError, DiffcreditWarning
@@ -127,12 +127,12 @@ def test_work_in_smaller_batches():
 
 def test_part_of_a_batch():
     whole = replace(plain.data(5), conditions=torch.eye(2), condition_of=torch.tensor([0, 1, 1, 0, 1]))
-    middle = part(whole, range(1, 4))
+    middle = whole.part(range(1, 4))
     assert middle.rows.tolist() == [1, 2, 3]
     assert middle.x.equal(whole.x[1:4])
     assert middle.flipped.equal(whole.flipped[1:4])
     assert middle.condition.equal(torch.eye(2)[[1, 1, 0]])
-    assert part(plain.data(5), range(2)).condition is None
+    assert plain.data(5).part(range(2)).condition is None
 
 
 @pytest.mark.gpu

@@ -56,6 +56,12 @@ class Batch:
             return None
         return self.conditions[self.condition_of.index_select(0, places)]
 
+    def part(self, places: range) -> "Batch":
+        """Return the images at the contiguous ``places``, without a copy."""
+        cut = slice(places.start, places.stop)
+        condition_of = None if self.condition_of is None else self.condition_of[cut]
+        return Batch(self.x[cut], self.flipped[cut], self.rows[cut], self.conditions, condition_of)
+
     def select(self, index: Tensor | NDArray[np.int64], flip: Tensor | None = None) -> "Batch":
         """Return the images at ``index`` (k,), mirrored where ``flip`` (k,) is true."""
         index = torch.as_tensor(index)

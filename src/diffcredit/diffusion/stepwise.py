@@ -15,7 +15,7 @@ from diffcredit.diffusion.data_parallel import Processes, processes
 from diffcredit.diffusion.draws import draw, noise_key
 from diffcredit.diffusion.dropout import seeded_dropout
 from diffcredit.diffusion.fast.eligibility import dtype_of
-from diffcredit.diffusion.micro_batches import part, with_fitting_micro_batch
+from diffcredit.diffusion.micro_batches import with_fitting_micro_batch
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate, make_optimizer
 from diffcredit.diffusion.settings import Training
@@ -139,7 +139,7 @@ class _Run:
         for places in (share[first : first + size] for first in range(0, len(share), size)):
             reseed(places.start)
             cut = slice(places.start, places.stop)
-            loss = self._losses(part(batch, places), t[cut], noise[cut]).sum() / len(batch)
+            loss = self._losses(batch.part(places), t[cut], noise[cut]).sum() / len(batch)
             (self.sign * loss).backward()
             total += loss.detach()
         return total

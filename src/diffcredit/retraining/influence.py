@@ -16,7 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 from torch import Tensor
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.micro_batches import in_smaller_batches, part
+from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.errors import DiffcreditError
@@ -154,7 +154,7 @@ class Probe:
         total = [torch.zeros_like(weight) for weight in weights]
 
         def add(places: range) -> None:
-            loss = self._losses(part(images, places)).sum() / (len(images) * self.time_steps)
+            loss = self._losses(images.part(places)).sum() / (len(images) * self.time_steps)
             torch._foreach_add_(total, torch.autograd.grad(loss, weights))
 
         in_smaller_batches(add, len(images), max(1, self.at_once // self.time_steps))
