@@ -78,12 +78,6 @@ def test_latents_and_images_do_not_depend_on_how_many_there_are(pair):
         assert np.abs(difference).max() <= 1
 
 
-def test_nothing_of_it_is_trained(pair):
-    _, stage = pair
-    assert not any(parameter.requires_grad for parameter in stage.autoencoder.parameters())
-    assert not stage.autoencoder.training
-
-
 class Spy(nn.Module):
     """An autoencoder that halves sides, and notes where it is sent."""
 
@@ -117,13 +111,6 @@ def test_the_autoencoder_waits_on_the_cpu():
         stage.decode(latents * np.nan)
     assert len(spy.places) == 4
     assert spy.places[-1] == "cpu"
-
-
-def test_resolutions_that_do_not_fit_are_refused(pair):
-    _, stage = pair
-    assert stage.size_of(32) == 32 // stage.factor
-    with pytest.raises(UserError, match=r"resolution: 33; the autoencoder takes multiples of 2 pixels"):
-        stage.size_of(33)
 
 
 def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path):

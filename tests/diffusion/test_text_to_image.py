@@ -167,14 +167,6 @@ def test_an_image_follows_the_prompt_of_its_seed(adapted):
     assert not tiny.nearly_equal(other.sample([9], STEPS), together[3:])
 
 
-def test_an_image_does_not_depend_on_the_batch(adapted):
-    seeds = list(range(7))
-    together = adapted.sample(seeds, STEPS)
-    for batch_size in (1, 3):
-        assert tiny.nearly_equal(adapted.sample(seeds, STEPS, batch_size), together)
-    assert tiny.nearly_equal(adapted.sample([6, 2], STEPS), together[[6, 2]])
-
-
 def test_a_texts_embedding_is_that_of_the_pipeline_bitwise_whatever_its_company(sd_folder, plain):
     alone = Pipeline(sd_folder)  # one that has seen no text yet
     texts = [*PROMPTS, "", "x" * 40]
@@ -365,11 +357,6 @@ def test_inpainting_and_further_conditions_are_refused(folder, tmp_path):
     refused(lambda: pipeline(str(other)), r"other/unet: the U-Net has conditions beside the text")
 
 
-def test_resolutions_that_do_not_fit_are_refused(base):
-    message = r"contributions\.resolution: 18; this pipeline takes multiples of 4"
-    refused(lambda: TextToImageLoRA.create(base, 2, PROMPTS, None, 18, seed=0), message)
-
-
 def test_the_adapter_of_another_base_is_refused(adapted, tmp_path):
     adapted.save(tmp_path / "adapter")
     other = pipeline(str(tiny_pipelines.stable_diffusion(tmp_path / "other", seed=1)))
@@ -414,13 +401,6 @@ def test_a_missing_package_is_named_with_its_extra(folder, base, monkeypatch, pa
         refused(lambda: TextToImageLoRA.create(base, 2, PROMPTS, None, 16, seed=0), message)
     else:
         refused(lambda: pipeline(str(folder)), message)
-
-
-def test_nothing_is_printed(folder, tmp_path, capfd):
-    model = TextToImageLoRA.create(pipeline(str(folder)), 2, PROMPTS, None, 16, seed=0)
-    model.save(tmp_path / "adapter")
-    TextToImageLoRA.load(tmp_path / "adapter", model.base).sample([0], 2)
-    assert capfd.readouterr() == ("", "")
 
 
 # -- in a study

@@ -92,11 +92,6 @@ def test_average_of_the_tail_step_by_step(tail, count):
         torch.testing.assert_close(tensor.double(), expected, rtol=1e-5, atol=1e-7)
 
 
-def test_at_most_one_average():
-    with pytest.raises(ValueError, match="give one of them"):
-        Training(steps=1, ema=0.9, average_tail=0.5)
-
-
 # Cut off and taken up again
 
 
@@ -141,12 +136,6 @@ def test_any_optimizer_goes_on_bit_for_bit(optimizer, tmp_path, monkeypatch):
         with pytest.raises(PowerCut):
             trained(settings, tmp_path / "run.safetensors", cut_at(step))
     assert tiny.same(trained(settings, tmp_path / "run.safetensors"), whole)
-
-
-def test_checkpoints_are_only_written_when_due(tmp_path, uninterrupted):
-    checkpoint = tmp_path / "run.safetensors"
-    assert tiny.same(trained(SETTINGS["constant"], checkpoint), uninterrupted["constant"])
-    assert not checkpoint.exists()
 
 
 def other_network() -> plain.Plain:
@@ -443,14 +432,6 @@ def test_a_coalitions_order_is_everybodys_restricted_to_it(data, members):
     size = len(members)
     expected = [row for row in everybody if row in members]
     assert rows_of(coalition, Training(steps=3, batch_size=size), 3) == expected
-
-
-def test_batches_hold_the_images_of_their_rows(data):
-    coalition = data.select(torch.tensor([2, 5, 6]))
-    for step in range(3):
-        batch, _, _ = draw(coalition, step, Training(steps=3, batch_size=4, flip=False), SEED, 1000)
-        assert batch.x.equal(data.x[batch.rows])
-        assert batch.flipped.equal(data.flipped[batch.rows])
 
 
 def test_about_half_of_the_images_are_mirrored(data):

@@ -45,13 +45,6 @@ def test_one_step_of_ascent_is_along_the_removed_images_gradient(tmp_path):
     assert not all(clipped)
 
 
-def test_ascent_raises_the_removed_images_loss(tmp_path):
-    for coalition, theta in zip(*made(GradientAscent(learning_rate=0.01, steps=20), THETA, tmp_path), strict=True):
-        if not coalition.all():
-            x, y = ridge.rows(CONTRIBUTIONS, ~coalition)
-            assert ridge.mean_loss(theta, x, y, PENALTY) > ridge.mean_loss(THETA, x, y, PENALTY)
-
-
 @pytest.mark.parametrize(("batch_size", "steps"), [(60, 1), (2, 2), (1, 4)])
 def test_ascent_passes_once_over_the_removed_images(batch_size, steps, tmp_path):
     """Of the coalition of those with two of six images, the other four in batches."""

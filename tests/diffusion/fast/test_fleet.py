@@ -100,15 +100,6 @@ def test_whatever_is_predicted(prediction):
     assert torch.allclose(weights(crew[1]), expected, rtol=0, atol=1e-12)
 
 
-def test_places_that_nobody_takes_change_nothing():
-    data = data_of(model(0))
-    two, crew = [model(place) for place in range(2)], [model(place) for place in range(2)]
-    together(two, data, BASIC, 2)
-    together(crew, data, BASIC, 5)
-    for one, other in zip(two, crew, strict=True):
-        assert torch.allclose(weights(one), weights(other), rtol=0, atol=1e-13)
-
-
 def test_pruned_models():
     base = model(0)
     base.network.float()
