@@ -387,13 +387,6 @@ def test_gradient_checkpointing_changes_nothing_but_the_memory():
     assert passes == [2, 4]
 
 
-def test_gradient_checkpointing_is_switched_off_after_an_error_too():
-    model, data = fresh()
-    with pytest.raises(PowerCut):
-        train(model, data, Training(steps=2, gradient_checkpointing=True), seed=0, on_step=cut_at(1))
-    assert not model.network.is_gradient_checkpointing
-
-
 def test_gradient_checkpointing_where_there_is_none():
     with pytest.raises(UserError, match="gradient_checkpointing: true, but Sequential does not offer it"):
         train(plain.Plain(), plain.data(), replace(DESCENT, gradient_checkpointing=True), seed=0)

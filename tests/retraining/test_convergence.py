@@ -86,9 +86,3 @@ def test_values_and_credits_come_as_near_to_retraining_as_the_support_allows(tmp
     assert gaps[2] < 1e-6
     assert (gap <= lottery_ticket + 1e-6).all()
     assert (gap >= lottery_ticket - 1e-6).all()
-
-
-def test_the_shapley_operators_rows_have_the_norm_two():
-    """‖A[i]‖₁ = 2, whence the bound on the credits."""
-    operator = np.stack([credits_of(value) for value in np.eye(len(ALL))], axis=1)
-    np.testing.assert_allclose(np.abs(operator).sum(axis=1), 2)

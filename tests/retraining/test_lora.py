@@ -102,18 +102,6 @@ def test_only_the_adapter_is_trained_and_the_rest_is_shared(base, monkeypatch):
         assert (parameter is other[name]) == ("lora_" not in name)
 
 
-def test_a_model_is_plain_and_can_be_kept(base, tmp_path):
-    retraining = LoRA(steps=1)
-    retraining.prepare(base)
-    (model,) = retraining.models_for(TWO, [0])
-    assert [type(module) for module in model.network.modules()] == [
-        type(module) for module in base.base.network.modules()
-    ]
-    assert all(parameter.requires_grad for parameter in model.network.parameters())
-    model.save(tmp_path / "model")
-    assert DDPM.load(tmp_path / "model").fingerprint == model.fingerprint
-
-
 def test_who_cannot_have_an_adapter_is_told(base, monkeypatch):
     without = copy.copy(base.base)
     without.network = unet(

@@ -128,13 +128,6 @@ def scale_inner(block: ResnetBlock2D, channels: list[int], factor: float) -> Non
         block.conv2.weight[:, channels] *= factor
 
 
-def test_magnitude_removes_faint_channels(network):
-    network, chosen = planted(network)
-    for name, block in blocks(network).items():
-        scale_inner(block, chosen[name], 0.01)
-    assert_gone(network, prune(network, HALF, EXAMPLE), chosen)
-
-
 def test_taylor_removes_channels_without_gradient_however_large(network):
     network, chosen = planted(network)
     generator = torch.Generator().manual_seed(0)

@@ -21,6 +21,7 @@ from diffcredit.diffusion.fast import compiling, functional, norms
 from diffcredit.diffusion.fast.compiling import Compiled, traced
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.session import Session
+from diffusion.tiny import CONFIG
 
 # made fit for kernels once and for all, not with every call of a function
 interpreter._patch_lang = cache(interpreter._patch_lang)
@@ -28,17 +29,7 @@ interpreter._LangPatchScope.restore = lambda self: None
 builder = interpreter.interpreter_builder
 builder.options = replace(builder.options, sanitize_overflow=False)  # nothing here is large enough to overflow
 
-CONFIG: dict[str, Any] = {
-    "sample_size": 8,
-    "in_channels": 3,
-    "out_channels": 3,
-    "block_out_channels": (16, 16),
-    "layers_per_block": 1,
-    "norm_num_groups": 4,
-    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
-    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
-    "attention_head_dim": 16,
-}
+CONFIG = CONFIG | {"block_out_channels": (16, 16), "attention_head_dim": 16}
 
 
 def compare(what: object, y: Tensor, expected: Tensor, inputs: list[Tensor]) -> None:
