@@ -20,8 +20,7 @@ CHECKPOINT_SECONDS = 15.0  # between two checkpoints
 
 
 def write_checkpoint(path: Path, identity: str, state: dict[str, Any]) -> None:
-    """Write ``state``, of dicts, lists and tensors, to ``path`` for the run of this ``identity``, whole or not at
-    all."""
+    """Write ``state``, of dicts, lists and tensors, for the run of this ``identity``, whole or not at all."""
     structure, tensors = flatten(state)
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with atomic_file(path) as temporary:
@@ -47,11 +46,8 @@ def read_checkpoint(path: Path, identity: str, device: torch.device) -> dict[str
 
 @contextmanager
 def interruption(active: bool) -> Generator[threading.Event]:
-    """Turn Ctrl-C into an event, which a training loop checks between steps, where its state is complete.
-
-    Only if ``active``, that is, if a checkpoint can be written, and in the main thread: Python lets no other handle
-    signals.
-    """
+    """Turn Ctrl-C into an event, which a training loop checks between steps, where its state is complete. Only if
+    ``active``, and in the main thread: Python lets no other handle signals."""
     event = threading.Event()
     if not active or threading.current_thread() is not threading.main_thread():
         yield event
@@ -64,11 +60,8 @@ def interruption(active: bool) -> Generator[threading.Event]:
 
 
 def flatten(state: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Return ``state``, of dicts, lists, tuples, tensors and plain values, as a JSON value and its tensors by name.
-
-    A node is ``{"tensor": name}``, ``{"dict": [[key, node], …]}``, ``{"list": [node, …]}``, ``{"tuple": [node, …]}`` or
-    ``{"value": plain}``, so keys keep their type. A repeated tensor is stored once.
-    """
+    """Return ``state``, of dicts, lists, tuples, tensors and plain values, as JSON and its tensors by name. Each node
+    of the JSON names its kind, so keys and tuples keep their type. A repeated tensor is stored once."""
     tensors: dict[str, Tensor] = {}
     names: dict[tuple[Any, ...], str] = {}
 

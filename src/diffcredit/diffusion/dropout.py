@@ -54,12 +54,9 @@ def counted_dropouts(network: nn.Module) -> dict[str, CountedDropout]:
 
 @contextmanager
 def seeded_dropout(network: nn.Module, device: torch.device) -> Generator[Callable[[int, int], None]]:
-    """Replace the dropouts of ``network`` within the block; yield ``reseed(key, place)``.
-
-    ``reseed`` makes the next dropouts follow from a step's ``key``, 64 bits as a signed integer, for the samples of the
-    batch from position ``place`` on. So it does with all else that the network draws from torch's global generators, on
-    the CPU and on ``device``, whose states are restored afterwards.
-    """
+    """Replace the dropouts of ``network`` within the block; yield ``reseed(key, place)``: the next dropouts follow from
+    a step's ``key``, 64 bits as a signed integer, for the samples of the batch from position ``place`` on. So does all
+    else that the network draws from torch's global generators, whose states are restored afterwards."""
     replacements = counted_dropouts(network)
     originals = {name: network.get_submodule(name) for name in replacements}
     on_gpu = device.type == "cuda"

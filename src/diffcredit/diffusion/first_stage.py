@@ -45,12 +45,9 @@ PIXELS = Pixels()
 
 
 class FirstStage:
-    """An autoencoder of diffusers (``AutoencoderKL``, ``AutoencoderTiny``, ``VQModel``) or of TAESD's own layout.
-
-    Latents are z = (E(x) − shift) · scale, with scale and shift from the autoencoder's config; E(x) is the mean of a
-    variational encoder, or the output of a VQ encoder before quantisation. The autoencoder is on the CPU, and on the
-    device only while it is used.
-    """
+    """An autoencoder of diffusers (``AutoencoderKL``, ``AutoencoderTiny``, ``VQModel``) or of TAESD's own layout, on
+    the device only while it is used. Latents are z = (E(x) − shift) · scale, with scale and shift from its config; E(x)
+    is the mean of a variational encoder, or the output of a VQ encoder before quantisation."""
 
     def __init__(self, autoencoder: nn.Module, identity: str) -> None:
         self.autoencoder: Any = autoencoder.eval().requires_grad_(False)

@@ -55,10 +55,8 @@ def kept_model(
     progress: Progress,
     device: torch.device | str = "cpu",
 ) -> DiffusionModel:
-    """Return the model in ``folder``, or train ``start()`` on all contributions and save it there.
-
-    An interrupted training continues from its checkpoint, bit for bit. ``what`` names the training in ``progress``.
-    """
+    """Return the model in ``folder``, or train ``start()`` on all contributions and save it there. An interrupted
+    training continues from its checkpoint, bit for bit. ``what`` names the training in ``progress``."""
     if not folder.exists():
         model = start().to(device)
         data = encoded(model, contributions, folder.parent, mirrored=settings.flip, progress=progress)

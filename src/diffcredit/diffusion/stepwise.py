@@ -132,8 +132,7 @@ class _Run:
     def _gradient(
         self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None], share: range, size: int
     ) -> Tensor:
-        """Set the weights' ``grad`` to ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i, ``size`` samples at a time; return that sum,
-        ()."""
+        """Set the weights' ``grad`` to ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i, ``size`` samples at a time; return the sum."""
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.losses.device)
         for places in (share[first : first + size] for first in range(0, len(share), size)):

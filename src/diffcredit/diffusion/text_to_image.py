@@ -30,11 +30,8 @@ GUIDANCE = 7.5  # Stable Diffusion's own default
 
 
 class TextToImageLoRA(UNetModel):
-    """A pipeline whose U-Net has an adapter W + B A on every attention projection; only A and B are trained.
-
-    Images are generated for ``prompts``: that of seed s follows prompt s mod k. ``prompt``, if given, is the caption of
-    all training images; otherwise each has its own.
-    """
+    """A pipeline whose U-Net has an adapter W + B A on every attention projection; only A and B are trained. The image
+    of seed s follows prompt s mod k of ``prompts``. ``prompt``, if given, is the caption of all training images."""
 
     family = "lora"
 

@@ -35,12 +35,8 @@ class ForEachContributor:
     @classmethod
     def prepare(cls, context: RetrainingContext, kind: str, identity: Any, make: Make, at_once: int = 1) -> Self:
         """Call ``make([i, …], data, [indices of contributor i's images in data, …])`` for the contributors without a
-        file, ``at_once`` of them at a time.
-
-        A file is named by the fingerprint of ``identity`` (JSON: all that fixes the tensors beside the images) and of
-        the contributor's images, captions and indices, in the folder ``kind``. An interrupted run continues with the
-        next contributor.
-        """
+        file, ``at_once`` of them at a time. A file is named by the fingerprint of ``identity`` (JSON: all that fixes
+        the tensors beside the images) and of the contributor's images, captions and indices, in the folder ``kind``."""
         names = (_name(context, identity, index) for index in range(context.contributions.n))
         files = tuple(context.folder / kind / f"{name}.safetensors" for name in names)
         missing = [index for index, file in enumerate(files) if not file.exists()]
@@ -75,10 +71,8 @@ def _name(context: RetrainingContext, identity: Any, index: int) -> str:
 
 @dataclass(frozen=True)
 class ContributorModels:
-    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are cached on disk.
-
-    All are fine-tuned with the same seed, hence the same time steps and noises: only the images differ.
-    """
+    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are cached on disk. All
+    have the same seed, hence the same time steps and noises: only the images differ."""
 
     start: DiffusionModel
     kept: ForEachContributor

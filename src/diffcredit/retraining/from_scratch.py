@@ -18,10 +18,8 @@ from diffcredit.util.seeds import derive_seed
 
 @dataclass
 class FromScratch(Retraining):
-    """Train an untrained network on the coalition's images as the base model was trained, or for ``steps``.
-
-    Of a text-to-image model, the untrained part is the adapter.
-    """
+    """Train an untrained network (of a text-to-image model, the adapter) on the coalition's images as the base model
+    was trained, or for ``steps``."""
 
     steps: PositiveInt | None = None
 

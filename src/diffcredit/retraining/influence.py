@@ -20,7 +20,7 @@ from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.errors import DiffcreditError
-from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, one_by_one
+from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext
 from diffcredit.retraining.contributor_models import ForEachContributor
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
@@ -32,7 +32,7 @@ NUMBERS_AT_ONCE = 2**25
 
 
 @dataclass
-class Influence(Retraining):
+class Influence(OneByOne):
     """Compute the weights of coalition S from those of all contributors, θ*, without training (WoodFisher: Singh and
     Alistarh 2020).
 
@@ -75,10 +75,7 @@ class Influence(Retraining):
         steps = math.ceil(len(contributions.images) * self.time_steps / training.batch_size)
         return rehearsal_of(start, training, self.sparse, coalition=None, prepared_steps=steps)
 
-    def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        return one_by_one(self.ground, self.start, coalitions, seeds, self._model_for)
-
-    def _model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
         rows, member = self._rows, coalition[self._rows.owner]
         w = rows.sizes * (1 / rows.sizes.sum() - member / rows.sizes[member].sum())
         step = rows.combined(cho_solve(self._factor, w))

@@ -137,8 +137,7 @@ def _with(compiled: Any, constants: list[Tensor]) -> Function:
 
 
 def traced(function: Function, given: Sequence[Tensor]) -> tuple[GraphModule, list[Tensor]]:
-    """Return ``function`` as a graph of the tensors ``given`` and of the constants that it reads beside them, and
-    these."""
+    """Return ``function`` as a graph of the tensors ``given`` and of the constants that it reads, and these."""
     module = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
     constants = _lift(module)
     leave_out_divisions_by_one(module.graph)

@@ -92,9 +92,8 @@ def fleet_size(like: DiffusionModel, settings: Training) -> int:
 
 
 def training_bytes(like: DiffusionModel, batch_size: int) -> float:
-    """Estimate the bytes that the training of one model needs: 22 for each trained weight (in float32, with its
-    gradient, two moments, average and bf16 copy), and the inputs and outputs of convolutions and linear layers in
-    bf16."""
+    """Estimate the bytes that the training of one model needs: 22 for each trained weight (in float32, with gradient,
+    two moments, average and bf16 copy), and the inputs and outputs of convolutions and linear layers in bf16."""
     seen = 0
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -30,12 +30,9 @@ DROPPED = 2**20  # words that a dropout may need per sample, or samples
 
 
 class Fleet:
-    """A trainer of ``functions.count`` models like ``like`` on images of ``data`` with ``settings``.
-
-    On a GPU the step is recorded as a CUDA graph. A replay does all of it, from the choice of images to the averaged
-    weights. The step's number is on the device, and its inputs are looked up there. On the CPU the step is computed
-    directly.
-    """
+    """A trainer of ``functions.count`` models like ``like`` on images of ``data`` with ``settings``. On a GPU the step
+    is recorded as a CUDA graph, from the choice of images to the averaged weights: the step's number is on the device,
+    and its inputs are looked up there."""
 
     def __init__(
         self, like: UNetModel, functions: Functions, data: Batch, settings: Training, *, ascend: bool = False
@@ -162,8 +159,7 @@ class Fleet:
             torch.cuda.current_stream().wait_stream(self.stream)
 
     def unload(self, models: Sequence[UNetModel]) -> list[str | None]:
-        """Copy the trained weights to ``models``; return for each None, or what is not finite: its loss or its
-        weights."""
+        """Copy the trained weights to ``models``; return for each None, or what is not finite: loss or weights."""
         self._hold_current_stream()
         result = self._weights if self._average is None else self._average
         with torch.no_grad():
@@ -207,8 +203,7 @@ class Fleet:
             self._at += 1
 
     def _gather(self, gradients: Sequence[Tensor]) -> None:
-        """Copy ``gradients``, each (K, …), to their positions in ``_gradient``; those of equal strides by one
-        kernel."""
+        """Copy ``gradients``, each (K, …), to their positions; those of equal strides by one kernel."""
         places, alike = [], []
         for place, gradient in zip(self._gradients, gradients, strict=True):
             mine, given = ([each.squeeze() for each in weights] for weights in (place, gradient))
@@ -236,8 +231,7 @@ def _trained(model: UNetModel) -> list[Tensor]:
 
 
 def _complaint(finite: Tensor, sound: bool) -> str | None:
-    """Return what is wrong with a model, given whether each loss was ``finite`` (steps,) and its weights are
-    ``sound``."""
+    """Return what is wrong with a model, given whether each loss (steps,) is finite and its weights are ``sound``."""
     if not finite.all():
         return f"the training loss became infinite or nan at step {int((~finite).nonzero()[0]) + 1}"
     return None if sound else f"the weights became infinite or nan at step {len(finite)}"
@@ -273,10 +267,8 @@ def train_fleet(
     identity: object = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> list[str | None]:
-    """Train ``models``, with which ``fleet`` is loaded, in place; return for each None or what is wrong with it.
-
-    With a ``checkpoint`` the run of this ``identity`` is saved and continued as in ``train``.
-    """
+    """Train ``models``, with which ``fleet`` is loaded, in place; return for each None or what is wrong with it. With a
+    ``checkpoint`` the run of this ``identity`` is saved and continued as in ``train``."""
     prepare_sampler(session, models[0])
     steps = fleet.settings.steps
     mark = fingerprint([identity, fleet.shape, repr(fleet.settings)])

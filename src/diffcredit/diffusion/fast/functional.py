@@ -64,9 +64,8 @@ class Functions:
         return bool(self._dropouts)
 
     def gradients(self, trained: Sequence[str], frozen: Sequence[str], min_snr: float | None, sign: int) -> Function:
-        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones and the further arguments
-        of :meth:`_losses` to the models' losses (K,) and the gradients of ``sign`` times their sum by the trained
-        weights."""
+        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones and the arguments of
+        :meth:`_losses` to the losses (K,) and the gradients of ``sign`` times their sum by the trained weights."""
 
         def function(*given: Any) -> tuple[Tensor, ...]:
             names = [*trained, *frozen]
@@ -79,8 +78,7 @@ class Functions:
         return self._ready(function, ["gradients", list(trained), list(frozen), min_snr, sign])
 
     def prediction(self, names: Sequence[str]) -> Function:
-        """Return the function from the weights ``names``, images (K·b, c, h, w) and time steps (K·b,) to
-        predictions."""
+        """Return the function from the weights ``names``, images (K·b, c, h, w) and times (K·b,) to predictions."""
 
         def function(*given: Any) -> tuple[Tensor]:
             *weights, x, t = given

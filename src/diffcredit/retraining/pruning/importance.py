@@ -58,12 +58,10 @@ def collect_gradients(model: DiffusionModel, data: Batch, *, seed: int, threshol
 
 
 def accumulate(model: DiffusionModel, batch: Batch, noise: Tensor, times: list[int], threshold: float) -> None:
-    """Set the trainable parameters' ``grad`` to the gradient of L = mean_t L_t over ``times``, ascending.
-
-    L_t is the mean loss of ``batch`` at time step t with ``noise`` (m, c, h, w). From the first t on at which L_t /
-    L_max is under ``threshold``, with L_max the largest so far, time steps are left out (Fang et al. 2023: there the
-    image is nearly all noise, which is easy to predict, and the gradient carries little information).
-    """
+    """Set the trainable parameters' ``grad`` to the gradient of L = mean_t L_t over ``times``, ascending. L_t is the
+    mean loss of ``batch`` at time step t with ``noise`` (m, c, h, w). From the first t on at which L_t is under
+    ``threshold`` times the largest so far, time steps are left out (Fang et al. 2023: there the image is nearly all
+    noise, which is easy to predict, and the gradient carries little information)."""
     model.network.eval()
     parameters = [parameter for parameter in model.network.parameters() if parameter.requires_grad]
     total, largest, taken = [torch.zeros_like(parameter) for parameter in parameters], 0.0, 0
