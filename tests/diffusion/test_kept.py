@@ -2,11 +2,9 @@ import dataclasses
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training, checkpoints, kept
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
@@ -119,49 +117,49 @@ def test_a_failure_leaves_no_file(latent, tmp_path, monkeypatch):
 # Trained models
 
 SETTINGS = Training(steps=4, batch_size=3)
-
-
-@pytest.fixture
-def given() -> Contributions:
-    return Contributions(
-        images=tiny.images(4),
-        owner=np.array([0, 0, 1, 1]),
-        contributors=("a", "b"),
-        names=("1", "2", "3", "4"),
-        heldout=tiny.images(0),
-    )
+GIVEN = contributions(side=tiny.SIDE)
 
 
 def never():
     raise AssertionError("a kept model is not made again")
 
 
-def made(folder: Path, given: Contributions, start=tiny.model, progress=silent):
-    return kept_model(folder, DDPM.load, start, given, SETTINGS, seed=5, what="training it", progress=progress)
+def made(folder: Path, start=tiny.model, progress=silent):
+    return kept_model(folder, DDPM.load, start, GIVEN, SETTINGS, seed=5, what="training it", progress=progress)
 
 
-def test_is_trained_once_on_everything_and_found_again(tmp_path, given):
+def test_is_trained_once_on_everything_and_found_again(tmp_path):
     expected = tiny.model()
-    train(expected, expected.encode(given.images), SETTINGS, seed=5)
+    train(expected, expected.encode(GIVEN.images), SETTINGS, seed=5)
     folder = tmp_path / "models" / "base"
     for start in (tiny.model, never):
-        assert made(folder, given, start).fingerprint == expected.fingerprint
+        assert made(folder, start).fingerprint == expected.fingerprint
         assert [path.name for path in folder.parent.iterdir()] == ["base"]
 
 
-def test_goes_on_where_it_was_cut_off(tmp_path, given, monkeypatch):
+def test_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
-    whole = made(tmp_path / "whole", given)
+    whole = made(tmp_path / "whole")
 
     def cut(what: str, done: int, total: int) -> None:
         if done == 3:
             raise RuntimeError("no power")
 
     with pytest.raises(RuntimeError, match="no power"):
-        made(tmp_path / "cut", given, progress=cut)
+        made(tmp_path / "cut", progress=cut)
     assert not (tmp_path / "cut").exists()
     taken = []
-    again = made(tmp_path / "cut", given, progress=lambda what, done, total: taken.append((what, done, total)))
+    again = made(tmp_path / "cut", progress=lambda what, done, total: taken.append((what, done, total)))
     assert taken == [("training it", 3, 4), ("training it", 4, 4)]
     assert again.fingerprint == whole.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "whole"]
+
+
+def test_another_process_that_made_the_same_meanwhile(tmp_path):
+    def other_process(what: str, done: int, total: int) -> None:
+        if done == total and not (tmp_path / "base").exists():
+            other.append(made(tmp_path / "base"))
+
+    other: list[DDPM] = []
+    assert made(tmp_path / "base", progress=other_process).fingerprint == other[0].fingerprint
+    assert [path.name for path in tmp_path.iterdir()] == ["base"]

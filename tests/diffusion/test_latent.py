@@ -76,15 +76,6 @@ def test_resolutions_that_do_not_fit_are_refused(stage):
         LatentDiffusion.create("tiny", 20, 0, stage)
 
 
-def test_the_family_says_what_is_missing(kl_folder):
-    with pytest.raises(ValueError, match="exactly one of preset and pretrained"):
-        LatentFamily(preset="tiny", pretrained="somewhere", autoencoder=str(kl_folder))
-    with pytest.raises(ValueError, match="exactly one of preset and pretrained"):
-        LatentFamily(autoencoder=str(kl_folder))
-    with pytest.raises(ValueError, match="autoencoder is missing"):
-        LatentFamily(preset="tiny")
-
-
 def test_a_pretrained_model_may_have_another_autoencoder(ldm_folder, pretrained, tmp_path):
     assert isinstance(pretrained.stage.autoencoder, VQModel)
     tiny_pipelines.autoencoder_kl(latent_channels=3).save_pretrained(tmp_path)

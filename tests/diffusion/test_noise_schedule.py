@@ -46,19 +46,6 @@ def test_noise_is_added_as_in_the_closed_form(config):
     np.testing.assert_allclose(noisy.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("config", [LINEAR, SCALED])
-@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
-def test_targets_are_those_of_the_closed_form(config, prediction):
-    schedule, (x, noise) = NoiseSchedule(config | {"prediction_type": prediction}), draws()
-    a = alpha_bar(config)[STEPS][:, None, None, None]
-    x64, noise64 = x.double().numpy(), noise.double().numpy()
-    expected = {"epsilon": noise64, "sample": x64, "v_prediction": np.sqrt(a) * noise64 - np.sqrt(1 - a) * x64}[
-        prediction
-    ]
-    target = schedule.target(x, noise, torch.from_numpy(STEPS))
-    np.testing.assert_allclose(target.numpy(), expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("gamma", [5.0])
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
 def test_min_snr_weights_are_those_of_hang_et_al(prediction, gamma):

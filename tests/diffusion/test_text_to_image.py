@@ -382,7 +382,7 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
     refused_with(another, tensors | {f"{name}s": torch.zeros(3, 5)})
     refused_with(another, tensors | {name: torch.zeros(3, 5)})
     refused_with(r"config\.json: family 'ddpm'; accepted: 'lora'", lora='"ddpm"')
-    refused_with(r"config\.json: not the description of a saved adapter; 'base' is missing", base='"bass"')
+    refused_with(r"config\.json: not the description of a saved model; 'base' is missing", base='"bass"')
     refused_with(r"config\.json: cannot be read", family="")
     adapted.save(tmp_path)
     (tmp_path / ADAPTER).write_bytes((tmp_path / ADAPTER).read_bytes()[:-10])

@@ -99,9 +99,14 @@ def test_what_is_no_saved_model_is_named(model, tmp_path):
     for keep in (0, 4, -100):
         weights.write_bytes(weights.read_bytes()[:keep])
         refused(r"model\.safetensors: the saved weights are corrupt")
-    for text in ("", "[]", '{"family": "ddpm"}', "\xff"):
+    for text, message in (
+        ("", "cannot be read"),
+        ("[]", "list; a JSON object is expected"),
+        ('{"family": "ddpm"}', "not the description of a saved model; 'schedule' is missing"),
+        ("\xff", "cannot be read"),
+    ):
         config.write_text(text, encoding="latin-1")
-        refused(r"config\.json: not the description")
+        refused(rf"config\.json: {message}")
     for change, message in (
         ({"family": "latent"}, "family 'latent'; accepted: 'ddpm'"),
         ({"schedule": 3}, "not the description"),

@@ -15,7 +15,6 @@ from diffcredit.diffusion import networks
 from diffcredit.diffusion.networks import PRESETS, parameter_count
 from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune
-from diffcredit.retraining.pruning.importance import scores_for
 from diffcredit.retraining.pruning.structure import Coupled, Structure, trace
 from diffcredit.retraining.pruning.widths import widths_for
 
@@ -102,57 +101,6 @@ def test_the_largest_joint_norms_are_kept(network, halved):
         small = blocks(halved)[name]
         assert kept(small.conv1.bias, block.conv1.bias) == expected
         assert kept(small.time_emb_proj.bias, block.time_emb_proj.bias) == expected
-
-
-def planted(network: nn.Module) -> tuple[nn.Module, dict[str, list[int]]]:
-    """A copy, and half of the inner channels of each of its blocks, at other places in every block."""
-    network = copy.deepcopy(network)
-    chosen = {}
-    for index, (name, block) in enumerate(blocks(network).items()):
-        size = block.conv1.out_channels // GROUPS
-        places = [(index + k) % size for k in range(size // 2)]
-        chosen[name] = [group * size + place for group in range(GROUPS) for place in places]
-    return network, chosen
-
-
-def assert_gone(network: nn.Module, small: nn.Module, chosen: dict[str, list[int]]) -> None:
-    for name, block in blocks(network).items():
-        remaining = set(kept(blocks(small)[name].conv1.bias, block.conv1.bias))
-        assert remaining == set(range(block.conv1.out_channels)) - set(chosen[name])
-
-
-def scale_inner(block: ResnetBlock2D, channels: list[int], factor: float) -> None:
-    with torch.no_grad():
-        block.conv1.weight[channels] *= factor
-        block.time_emb_proj.weight[channels] *= factor
-        block.conv2.weight[:, channels] *= factor
-
-
-def test_taylor_removes_channels_without_gradient_however_large(network):
-    network, chosen = planted(network)
-    generator = torch.Generator().manual_seed(0)
-    for parameter in network.parameters():
-        parameter.grad = torch.rand(parameter.shape, generator=generator) + 0.1
-    for name, block in blocks(network).items():
-        scale_inner(block, chosen[name], 100.0)
-        block.conv1.weight.grad[chosen[name]] = 0
-        block.time_emb_proj.weight.grad[chosen[name]] = 0
-        block.conv2.weight.grad[:, chosen[name]] = 0
-    small = prune(network, HALF, EXAMPLE, scores=scores_for("taylor", 0))
-    assert_gone(network, small, chosen)
-    assert all(parameter.grad is None for parameter in small.parameters())
-    assert all(parameter.grad is not None for parameter in network.parameters())
-
-
-def test_random_follows_its_seed_alone(network):
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    one, again, other = (
-        prune(network, HALF, EXAMPLE, scores=scores_for("random", seed)).state_dict() for seed in (5, 5, 6)
-    )
-    assert torch.get_rng_state().equal(before)
-    assert all(one[name].equal(again[name]) for name in one)
-    assert sum(not one[name].equal(other[name]) for name in one) > len(one) / 2
 
 
 def test_removing_linear_channels_that_are_zero_changes_nothing(network):

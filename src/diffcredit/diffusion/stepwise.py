@@ -112,9 +112,9 @@ class _Run:
 
     def advance(self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None]) -> None:
         """Take one step. ``reseed(place)`` seeds the network's dropout for the samples from position ``place`` on."""
-        share = self.together.share(len(batch))
+        own = self.together.share(len(batch))
         loss = with_fitting_micro_batch(
-            lambda size: self._gradient(batch, t, noise, reseed, share, size), len(share), self.model, self.settings
+            lambda size: self._gradient(batch, t, noise, reseed, own, size), len(own), self.model, self.settings
         )
         gradients = [weight.grad for weight in self.weights if weight.grad is not None]
         self.together.add_up([*gradients, loss])
@@ -127,7 +127,8 @@ class _Run:
         self.step += 1
         if self.step - self.checked == len(self.losses) or self.step == self.settings.steps:
             self.check_losses()
-        self._update_average()
+        if (share := averaged_share(self.settings, self.step)) > 0:
+            torch._foreach_lerp_(self.average, [weight.detach() for weight in self.weights], share)
 
     def _gradient(
         self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None], share: range, size: int
@@ -161,11 +162,6 @@ class _Run:
             if not abs(loss) < float("inf"):
                 raise diverged(f"the training loss became {loss} at step {step}", self.settings)
         self.checked = self.step
-
-    def _update_average(self) -> None:
-        share = averaged_share(self.settings, self.step)
-        if share > 0:
-            torch._foreach_lerp_(self.average, [weight.detach() for weight in self.weights], share)
 
     def finish(self) -> None:
         """Replace the weights by their average, and check them: no loss has been computed from the last weights."""

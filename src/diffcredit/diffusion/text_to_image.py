@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.model import Family, tensors_fingerprint
 from diffcredit.diffusion.pipeline import MISSING_PACKAGES, Pipeline, pipeline
-from diffcredit.diffusion.pretrained import read_json
+from diffcredit.diffusion.pretrained import read_description, read_weights
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
@@ -122,22 +121,10 @@ class TextToImageLoRA(UNetModel):
     def load(cls, directory: Path, base: Pipeline) -> Self:
         """Return the adapter in ``directory``, on the pipeline that it was trained on."""
         file, config_file = directory / WEIGHTS, directory / "config.json"
-        description = read_json(config_file)
-        try:
-            family, known = description["family"], description["base"]
-            prompts, prompt, size = (description[key] for key in ("prompts", "prompt", "size"))
-        except KeyError as error:
-            raise UserError(f"{config_file}: not the description of a saved adapter; {error} is missing") from None
-        if family != cls.family:
-            raise UserError(f"{config_file}: family {family!r}; accepted: {cls.family!r}")
+        known, prompts, prompt, size = read_description(directory, cls.family, "base", "prompts", "prompt", "size")
         if known != base.fingerprint:
             raise UserError(f"{config_file}: the adapter of another base than {base.folder}")
-        if not file.is_file():
-            raise UserError(f"{file}: no such file; a saved adapter has it")
-        try:
-            tensors = {name.removeprefix("unet."): tensor for name, tensor in load_file(file).items()}
-        except SafetensorError as error:
-            raise UserError(f"{file}: the saved weights are corrupt ({error})") from None
+        tensors = {name.removeprefix("unet."): tensor for name, tensor in read_weights(file).items()}
         pairs = {f"{name}.{factor}.weight" for name in _projections(base.unet()) for factor in ("lora_A", "lora_B")}
         if set(tensors) != pairs:
             raise UserError(f"{file}: not an adapter of this U-Net's attention")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 
 from diffcredit.contributions import Contributions
@@ -16,7 +15,7 @@ from diffcredit.diffusion import networks
 from diffcredit.diffusion.first_stage import PIXELS, FirstStage, Pixels
 from diffcredit.diffusion.model import Family, tensors_fingerprint
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
-from diffcredit.diffusion.pretrained import PretrainedUNet
+from diffcredit.diffusion.pretrained import PretrainedUNet, read_description, read_json, read_weights
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import canonical_json
@@ -70,21 +69,14 @@ class Unconditional(UNetModel):
     def load(cls, directory: Path, stage: FirstStage | Pixels = PIXELS) -> Self:
         """Return the model saved in ``directory``, whose inputs are those of ``stage``."""
         config_file, weights_file = directory / "config.json", directory / "model.safetensors"
-        for file in (config_file, weights_file):
-            if not file.is_file():
-                raise UserError(f"{file}: no such file; a saved model has config.json and model.safetensors")
+        schedule, config = read_description(directory, cls.family, "schedule", "network")
+        tensors = read_weights(weights_file)
         try:
-            description = json.loads(config_file.read_text(encoding="utf-8"))
-            family, schedule, config = (description[key] for key in ("family", "schedule", "network"))
-            if family != cls.family:
-                raise UserError(f"{config_file}: family {family!r}; accepted: {cls.family!r}")
-            network = networks.rebuild(config, load_file(weights_file), str(weights_file))
+            network = networks.rebuild(config, tensors, str(weights_file))
             model = cls(network, config, NoiseSchedule(schedule), stage)
-        except SafetensorError as error:
-            raise UserError(f"{weights_file}: the saved weights are corrupt ({error})") from None
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise UserError(f"{config_file}: not the description of a saved model ({error!r})") from None
-        if description.get("autoencoder", "") != model.encoding:
+        if read_json(config_file).get("autoencoder", "") != model.encoding:
             raise UserError(f"{config_file}: made with another autoencoder than the one it is loaded with")
         return model
 

@@ -35,16 +35,16 @@ MICRO_BATCH = 32
 
 def scores_for(importance: Importance, seed: int) -> Scores:
     """Return the scores of ``importance``; gradient-based ones read the parameters' ``grad``."""
+
+    def drawn(channels: Coupled) -> Tensor:
+        # torch-pruning's own draws from torch's one global generator
+        generator = torch.Generator().manual_seed(derive_seed(seed, channels.name))
+        return torch.rand(channels.width, generator=generator)
+
     if importance == "random":
-        return lambda channels: _random(channels, seed)
+        return drawn
     measure = GroupTaylorImportance() if importance in GRADIENT_THRESHOLD else GroupMagnitudeImportance(p=2)
     return lambda channels: measure(channels.group)
-
-
-def _random(channels: Coupled, seed: int) -> Tensor:
-    # torch-pruning's own draws from torch's one global generator
-    generator = torch.Generator().manual_seed(derive_seed(seed, channels.name))
-    return torch.rand(channels.width, generator=generator)
 
 
 def collect_gradients(model: DiffusionModel, data: Batch, *, seed: int, threshold: float) -> None:
