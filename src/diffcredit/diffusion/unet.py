@@ -56,6 +56,10 @@ class UNetModel(DiffusionModel):
         override it."""
         return ()
 
+    def decode(self, x: Tensor) -> Images:
+        """Return the images of the network's outputs (m, c, h, w)."""
+        return self.stage.decode(x)
+
     def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
         return self.network(x_t, t).sample
 
@@ -82,7 +86,7 @@ class UNetModel(DiffusionModel):
         def images_of(places: range) -> Images:
             x = self.denoise(seeds[places.start : places.stop], steps, scheduler, guidance)
             with torch.autocast(self.device.type, enabled=False):  # autocast is for the network alone
-                return self.stage.decode(x.float())
+                return self.decode(x.float())
 
         return np.concatenate(in_smaller_batches(images_of, len(seeds), batch_size))
 

@@ -91,7 +91,7 @@ class FastSampler:
                 torch.cuda.current_stream().wait_stream(self._stream)
             x = self._x[: len(noises)]
             check_finite(x)
-            found.append(model.stage.decode(x))
+            found.append(model.decode(x))
         return np.concatenate(found)
 
     @torch.no_grad()
