@@ -30,10 +30,9 @@ from benchmarks.gpu.turns import Job, in_turns
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.draws import plan
 from diffcredit.diffusion.fast import functional
-from diffcredit.diffusion.fast.fleet import Fleet
+from diffcredit.diffusion.fast.fleet import Fleet, fleet_for
 from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler
-from diffcredit.diffusion.fast.training import fleet_for
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.session import current_session

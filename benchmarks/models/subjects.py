@@ -45,7 +45,7 @@ def celebahq(_: Path) -> DiffusionModel:
         num_vq_embeddings=8192,
         sample_size=256,
     )
-    return LatentDiffusion.create("ldm-celebahq", 256, FirstStage(autoencoder, "random weights"), seed=0)
+    return LatentDiffusion.create("ldm-celebahq", 256, seed=0, stage=FirstStage(autoencoder, "random weights"))
 
 
 def artbench(folder: Path) -> DiffusionModel:

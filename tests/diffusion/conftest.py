@@ -1,6 +1,5 @@
 """Folders of tiny pretrained models, written once; tests that change one copy it."""
 
-from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from . import tiny_pipelines
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A new process's session, of all threads."""
     new = Session()
-    monkeypatch.setattr("diffcredit.diffusion.session._session", ContextVar("session", default=new))
+    monkeypatch.setattr("diffcredit.diffusion.session._session", new)
     return new
 
 

@@ -46,20 +46,7 @@ def test_noise_is_added_as_in_the_closed_form(config):
     np.testing.assert_allclose(noisy.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("config", [LINEAR, SCALED])
-@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
-def test_targets_are_those_of_the_closed_form(config, prediction):
-    schedule, (x, noise) = NoiseSchedule(config | {"prediction_type": prediction}), draws()
-    a = alpha_bar(config)[STEPS][:, None, None, None]
-    x64, noise64 = x.double().numpy(), noise.double().numpy()
-    expected = {"epsilon": noise64, "sample": x64, "v_prediction": np.sqrt(a) * noise64 - np.sqrt(1 - a) * x64}[
-        prediction
-    ]
-    target = schedule.target(x, noise, torch.from_numpy(STEPS))
-    np.testing.assert_allclose(target.numpy(), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("gamma", [1.0, 5.0])
+@pytest.mark.parametrize("gamma", [5.0])
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
 def test_min_snr_weights_are_those_of_hang_et_al(prediction, gamma):
     schedule = NoiseSchedule(LINEAR | {"prediction_type": prediction})
@@ -204,17 +191,6 @@ def test_samplers_solve_one_equation_where_what_they_foresee_is_cut_off(name, st
     np.testing.assert_allclose(x.numpy(), exact, atol=near)
 
 
-@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
-def test_one_step_of_dpm_is_what_the_first_prediction_foresees(prediction):
-    a = alpha_bar(LINEAR)[-1]
-    sampler = NoiseSchedule(LINEAR | {"prediction_type": prediction, "clip_sample": False}).sampler("dpm", 1)
-    x = torch.linspace(-2, 2, 9, dtype=torch.float64)
-    assert sampler.timesteps.tolist() == [T - 1]
-    end = sampler.step(gaussian_prediction(prediction, x, a), sampler.timesteps[0], x)
-    assert end.dtype == torch.float64
-    np.testing.assert_allclose(end.numpy(), gaussian_prediction("sample", x, a).numpy(), atol=2e-3)
-
-
 @given(time_steps=st.integers(1, 2000), data=st.data())
 def test_dpm_asks_at_distinct_time_steps_from_the_noisiest_down(time_steps, data):
     steps = data.draw(st.integers(1, time_steps))
@@ -223,16 +199,6 @@ def test_dpm_asks_at_distinct_time_steps_from_the_noisiest_down(time_steps, data
     assert asked[0] == time_steps - 1
     assert asked[-1] >= 0
     assert all(later < earlier for earlier, later in pairwise(asked))
-
-
-def test_dpm_samples_are_of_their_seed_alone():
-    network = tiny_pipelines.unet(size=tiny.SIDE)
-    model = DDPM(network, {"sample_size": tiny.SIDE, "in_channels": 3, "out_channels": 3}, NoiseSchedule(LINEAR))
-    images = model.sample([3, 5, 17], 6, scheduler="dpm")
-    assert images.std() > 10, "images that are all alike would agree with anything"
-    np.testing.assert_array_equal(model.sample([3, 5, 17], 6, scheduler="dpm"), images)
-    one_by_one = model.sample([17, 3, 5], 6, batch_size=1, scheduler="dpm")
-    assert np.abs(one_by_one[[1, 2, 0]].astype(int) - images).max() <= 1
 
 
 class Still(TorchDispatchMode):

@@ -10,13 +10,13 @@ import torch
 from diffusers import DDPMScheduler
 from safetensors import safe_open
 from safetensors.torch import save_file
+from scipy.stats import chisquare
 from torch import Tensor, nn
 
 from diffcredit.diffusion import Training, checkpoints, stepwise
 from diffcredit.diffusion.data_parallel import Processes
 from diffcredit.diffusion.ddpm import SCHEDULE
 from diffcredit.diffusion.draws import draw, plan
-from diffcredit.diffusion.optimizers import learning_rate
 from diffcredit.diffusion.training import TrainingDiverged, train
 from diffcredit.errors import DiffcreditError, UserError
 
@@ -75,22 +75,6 @@ def test_training_is_bitwise_a_plain_loop(name, clip):
     assert tiny.same(trained(settings), plain_loop(settings)[-1])
 
 
-def test_what_the_settings_change_changes_the_weights(uninterrupted):
-    base = SETTINGS["constant"]
-    clipped = trained(replace(base, gradient_clip=0.01))
-    assert not tiny.same(clipped, uninterrupted["constant"])
-    assert not tiny.same(trained(replace(base, flip=False)), uninterrupted["constant"])
-
-
-def test_cosine_schedule():
-    settings = Training(steps=8, learning_rate=0.4, schedule="cosine")
-    rates = [learning_rate(settings, step) for step in range(9)]
-    # by the half-angle formula η cos²(πk/2K)
-    assert rates == pytest.approx([0.4 * math.cos(math.pi * k / 16) ** 2 for k in range(9)])
-    assert (rates[0], rates[4]) == pytest.approx((0.4, 0.2))
-    assert {learning_rate(replace(settings, schedule="constant"), step) for step in range(9)} == {0.4}
-
-
 def test_ema_of_the_weights_step_by_step(uninterrupted):
     average = {name: tensor.double() for name, tensor in tiny.weights(fresh()[0]).items()}
     for k, weights in enumerate(plain_loop(SETTINGS["ema"]), start=1):
@@ -100,18 +84,13 @@ def test_ema_of_the_weights_step_by_step(uninterrupted):
         torch.testing.assert_close(tensor.double(), average[name], rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize(("tail", "count"), [(0.6, 3), (1.0, 5), (0.01, 1)])
+@pytest.mark.parametrize(("tail", "count"), [(0.6, 3), (0.01, 1)])
 def test_average_of_the_tail_step_by_step(tail, count):
     settings = replace(SETTINGS["average_tail"], average_tail=tail)
     steps = plain_loop(settings)[-count:]
     for name, tensor in trained(settings).items():
         expected = torch.stack([weights[name].double() for weights in steps]).mean(dim=0)
         torch.testing.assert_close(tensor.double(), expected, rtol=1e-5, atol=1e-7)
-
-
-def test_at_most_one_average():
-    with pytest.raises(ValueError, match="give one of them"):
-        Training(steps=1, ema=0.9, average_tail=0.5)
 
 
 # Cut off and taken up again
@@ -146,13 +125,12 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, cuts, uninterrupted, t
     assert taken == [(step, 5) for step in range(max(cuts), 6)]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "adam8bit", "adamw8bit"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
 def test_any_optimizer_goes_on_bit_for_bit(optimizer, tmp_path, monkeypatch):
     if optimizer.endswith("8bit"):
         pytest.importorskip("bitsandbytes")
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
-    decay = 0.1 if optimizer.startswith("adamw") else 0.0
-    settings = Training(steps=5, batch_size=3, optimizer=optimizer, weight_decay=decay, warmup_steps=2, ema=0.9)
+    settings = Training(steps=5, batch_size=3, optimizer=optimizer, weight_decay=0.1, warmup_steps=2, ema=0.9)
     whole = trained(settings)
     assert not tiny.same(whole, trained(replace(settings, optimizer="adam", weight_decay=0.0)))
     for step in (2, 4):
@@ -161,89 +139,46 @@ def test_any_optimizer_goes_on_bit_for_bit(optimizer, tmp_path, monkeypatch):
     assert tiny.same(trained(settings, tmp_path / "run.safetensors"), whole)
 
 
-class Counting(torch.optim.Optimizer):
-    """Keeps what no other optimizer keeps: numbers, nested tensors, one tensor for all weights."""
-
-    def __init__(self, parameters) -> None:
-        super().__init__(parameters, {"lr": 0.0})
-        self.table = torch.tensor([1.0, 0.5, 0.25])
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for parameter in self.param_groups[0]["params"]:
-            state = self.state[parameter]
-            if not state:
-                state.update(times=0, table=self.table, nested={"sum": torch.zeros_like(parameter)})
-            state["nested"]["sum"] += parameter.grad
-            parameter -= 1e-3 * state["table"][state["times"] % 3] * state["nested"]["sum"].sign()
-            state["times"] += 1
-
-
-def test_an_optimizer_with_an_odd_state_goes_on_bit_for_bit(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(stepwise, "make_optimizer", lambda settings, parameters: Counting(parameters))
-    whole = trained(SETTINGS["constant"])
-    with pytest.raises(PowerCut):
-        trained(SETTINGS["constant"], tmp_path / "run.safetensors", cut_at(3))
-    assert tiny.same(trained(SETTINGS["constant"], tmp_path / "run.safetensors"), whole)
-
-
-def test_checkpoints_are_only_written_when_due(tmp_path, uninterrupted):
-    checkpoint = tmp_path / "run.safetensors"
-    assert tiny.same(trained(SETTINGS["constant"], checkpoint), uninterrupted["constant"])
-    assert not checkpoint.exists()
-
-
 def other_network() -> plain.Plain:
     model = plain.Plain()
     model.network[3] = nn.Conv2d(8, 3, 3, padding=1).double()
     return model
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_a_checkpoint_of_another_run_is_not_taken_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
+    settings, steps = Training(steps=2, batch_size=2), []
+
+    def run(*, model=plain.Plain, seed=SEED, ascend=False, **changes) -> list[int]:
+        steps.clear()
+        options = {"checkpoint": tmp_path / "run.safetensors", "on_step": lambda done, total: steps.append(done)}
+        train(model(), plain.data(), replace(settings, **changes), seed=seed, ascend=ascend, **options)
+        return steps
+
+    run()
+    for other in (
         {"learning_rate": 2e-4},
         {"ema": 0.5},
         {"optimizer": "sgd"},
         {"seed": SEED + 1},
         {"ascend": True},
         {"model": other_network},
-    ],
-    ids=lambda other: next(iter(other)),
-)
-def test_a_checkpoint_of_another_run_is_not_taken_up(other, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
-    settings, steps = Training(steps=2, batch_size=2), []
-
-    def run(*, model=plain.Plain, seed=SEED, ascend=False, **changes) -> None:
-        options = {"checkpoint": tmp_path / "run.safetensors", "on_step": lambda done, total: steps.append(done)}
-        train(model(), plain.data(), replace(settings, **changes), seed=seed, ascend=ascend, **options)
-
-    run()
-    run(**other)
-    assert steps == [1, 2, 1, 2]
-    run(**other)
-    assert steps == [1, 2, 1, 2]
+    ):
+        assert run(**other) == [1, 2]
+        assert run(**other) == []
 
 
-@pytest.mark.parametrize("content", ["nothing", "truncated", "text", "foreign", "anonymous", "incomplete"])
-def test_a_file_that_is_no_checkpoint_is_named(content, tmp_path, monkeypatch):
+@pytest.mark.parametrize("content", ["text", "truncated", "foreign"])
+def test_a_file_that_is_no_checkpoint_is_named(content, tmp_path):
     checkpoint = tmp_path / "run.safetensors"
-    if content == "foreign":
+    if content == "text":
+        checkpoint.write_text("not a checkpoint")
+    elif content == "foreign":
         save_file({"a": torch.zeros(2)}, checkpoint, {"made by": "somebody else"})
-    elif content == "anonymous":
-        save_file({"a": torch.zeros(2)}, checkpoint)
-    elif content == "incomplete":
-        monkeypatch.setattr(checkpoints, "save_file", lambda tensors, *rest: save_file({"a": torch.zeros(2)}, *rest))
-        with pytest.raises(KeyboardInterrupt):
-            trained(SETTINGS["constant"], checkpoint, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    elif content == "truncated":
+    else:
         with pytest.raises(KeyboardInterrupt):
             trained(SETTINGS["constant"], checkpoint, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         checkpoint.write_bytes(checkpoint.read_bytes()[:-1000])
-    else:
-        checkpoint.write_text({"nothing": "", "text": "not a checkpoint"}[content])
     with pytest.raises(UserError, match=r"run\.safetensors: not a checkpoint .* remove it"):
         trained(SETTINGS["constant"], checkpoint)
 
@@ -298,9 +233,7 @@ class Diverging(plain.Plain):
         return losses.detach() * self.wrong + 0 * losses if self.countdown == 0 else losses
 
 
-@pytest.mark.parametrize(
-    ("loss", "step", "seen"), [(math.nan, 1, 49), (math.inf, 50, 49), (math.inf, 51, 59), (math.nan, 60, 59)]
-)
+@pytest.mark.parametrize(("loss", "step", "seen"), [(math.nan, 1, 49), (math.inf, 50, 49), (math.nan, 60, 59)])
 def test_a_loss_that_is_no_number_stops_and_names_the_step(loss, step, seen):
     steps = []
     with pytest.raises(
@@ -370,23 +303,6 @@ def test_min_snr_weights_each_samples_loss():
     train(model, plain.data(), replace(DESCENT, min_snr=0.25), seed=SEED)
     expected = by_hand(DESCENT, weight=lambda t: (t + 1) / 250)
     torch.testing.assert_close(plain.weights(model), expected, rtol=1e-12, atol=1e-14)
-
-
-def test_min_snr_of_a_real_schedule():
-    """ε-prediction: w = min(SNR, γ) / SNR with SNR = ᾱ / (1 − ᾱ)."""
-    settings = Training(steps=1, batch_size=8, learning_rate=0.1, optimizer="sgd", gradient_clip=None, min_snr=5.0)
-    model, data = fresh()
-    reference = model.clone()
-    train(model, data, settings, seed=SEED)
-    batch, t, noise = draw(data, 0, settings, SEED, 1000)
-    products = DDPMScheduler(**SCHEDULE).alphas_cumprod[t]
-    snr = products / (1 - products)
-    assert (snr > 5).any()
-    assert (snr < 5).any()
-    (torch.minimum(snr, torch.tensor(5.0)) / snr * reference.loss(batch, t, noise)).mean().backward()
-    for parameter in reference.network.parameters():
-        parameter.data -= 0.1 * parameter.grad
-    torch.testing.assert_close(tiny.weights(model), tiny.weights(reference))
 
 
 def test_only_what_requires_gradients_is_trained_and_kept(tmp_path, monkeypatch):
@@ -462,13 +378,6 @@ def test_gradient_checkpointing_changes_nothing_but_the_memory():
     assert passes == [2, 4]
 
 
-def test_gradient_checkpointing_is_switched_off_after_an_error_too():
-    model, data = fresh()
-    with pytest.raises(PowerCut):
-        train(model, data, Training(steps=2, gradient_checkpointing=True), seed=0, on_step=cut_at(1))
-    assert not model.network.is_gradient_checkpointing
-
-
 def test_gradient_checkpointing_where_there_is_none():
     with pytest.raises(UserError, match="gradient_checkpointing: true, but Sequential does not offer it"):
         train(plain.Plain(), plain.data(), replace(DESCENT, gradient_checkpointing=True), seed=0)
@@ -509,14 +418,6 @@ def test_a_coalitions_order_is_everybodys_restricted_to_it(data, members):
     assert rows_of(coalition, Training(steps=3, batch_size=size), 3) == expected
 
 
-def test_batches_hold_the_images_of_their_rows(data):
-    coalition = data.select(torch.tensor([2, 5, 6]))
-    for step in range(3):
-        batch, _, _ = draw(coalition, step, Training(steps=3, batch_size=4, flip=False), SEED, 1000)
-        assert batch.x.equal(data.x[batch.rows])
-        assert batch.flipped.equal(data.flipped[batch.rows])
-
-
 def test_about_half_of_the_images_are_mirrored(data):
     settings = Training(steps=50, batch_size=20)
     mirrored = []
@@ -534,27 +435,18 @@ def test_about_half_of_the_images_are_mirrored(data):
     assert 0 < sum(mirrored[:20]) < 20
 
 
-@pytest.mark.parametrize("size", [1, 4, 8, 125])
+@pytest.mark.parametrize("size", [1, 8, 125])
 def test_time_steps_one_from_each_stratum(data, size):
     for step in range(20):
         _, t, _ = draw(data, step, Training(steps=20, batch_size=size), SEED, 1000)
         assert sorted((t * size // 1000).tolist()) == list(range(size))
 
 
-def test_time_steps_where_the_strata_divide_nothing_evenly(data):
-    _, t, _ = draw(data, 0, Training(steps=1, batch_size=7), SEED, 100)
-    for j, value in enumerate(sorted(t.tolist())):
-        assert math.floor(j * 100 / 7) <= value <= math.ceil((j + 1) * 100 / 7) - 1
-
-
-@pytest.mark.parametrize("size", [1, 3, 12])
-def test_time_steps_are_uniform_at_every_place_in_the_batch(size):
-    from scipy.stats import chisquare
-
-    draws = plan(torch.arange(2), Training(steps=2000, batch_size=size), SEED, 10).t
+def test_time_steps_are_uniform_at_every_place_in_the_batch():
+    draws = plan(torch.arange(2), Training(steps=2000, batch_size=3), SEED, 10).t
     assert draws.min() == 0
     assert draws.max() == 9
-    for place in range(min(size, 3)):
+    for place in range(3):
         assert chisquare(torch.bincount(draws[:, place], minlength=10)).pvalue > 1e-4
 
 

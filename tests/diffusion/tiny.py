@@ -1,5 +1,7 @@
 """A model and images small enough that a training takes moments."""
 
+from typing import Any
+
 import numpy as np
 from torch import Tensor
 
@@ -7,6 +9,18 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.model import DiffusionModel, Images
 
 SIDE = 8
+CONFIG: dict[str, Any] = {
+    "sample_size": SIDE,
+    "in_channels": 3,
+    "out_channels": 3,
+    "block_out_channels": (8, 16),
+    "layers_per_block": 1,
+    "norm_num_groups": 4,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": 8,
+}
+"""A U-Net with attention."""
 
 
 def model(seed: int = 0) -> DDPM:

@@ -23,6 +23,8 @@ from PIL import Image
 from torch import Tensor, nn
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
+from .tiny import CONFIG
+
 SIDE = 16  # of images
 LATENT_SIDE = 8
 
@@ -43,18 +45,8 @@ def _seeded(make: Any, seed: int, **arguments: Any) -> Any:
 
 def unet(seed: int = 0, *, channels: int = 3, size: int = SIDE, **changes: Any) -> UNet2DModel:
     """With attention, whose weights had other names in older checkpoints."""
-    config = {
-        "sample_size": size,
-        "in_channels": channels,
-        "out_channels": channels,
-        "block_out_channels": (8, 16),
-        "layers_per_block": 1,
-        "norm_num_groups": 4,
-        "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
-        "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
-        "attention_head_dim": 8,
-    }
-    return _seeded(UNet2DModel, seed, **(config | changes))
+    own = {"sample_size": size, "in_channels": channels, "out_channels": channels}
+    return _seeded(UNet2DModel, seed, **(CONFIG | own | changes))
 
 
 def ddpm_pipeline(folder: Path, seed: int = 0, **schedule: Any) -> Path:

@@ -30,7 +30,7 @@ def model() -> DDPM:
 def latent(tmp_path_factory) -> LatentDiffusion:
     folder = tmp_path_factory.mktemp("autoencoder")
     tiny_pipelines.autoencoder_kl().save_pretrained(folder)
-    return LatentDiffusion.create("tiny", 16, first_stage(str(folder)), 0)
+    return LatentDiffusion.create("tiny", 16, 0, first_stage(str(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_images_go_through_the_autoencoder_once(latent, monkeypatch):
 
 def test_models_that_see_something_else_do_not_share_what_they_see(latent, tmp_path):
     tiny_pipelines.autoencoder_kl(seed=7).save_pretrained(tmp_path)
-    other = LatentDiffusion(latent.network, latent.config, first_stage(str(tmp_path)))
+    other = LatentDiffusion(latent.network, latent.config, stage=first_stage(str(tmp_path)))
     pixels = DDPM.create("tiny", 16, 0)
     prop, models = fitted(pictures(4, 16), time_steps=2), (latent, other, pixels)
     values = [prop.measure_model(model) for model in models]

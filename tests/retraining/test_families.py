@@ -1,7 +1,6 @@
 """Every way to a coalition's model, on every family, on tiny real models."""
 
 import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.latent import LatentFamily
-from diffcredit.diffusion.model import DiffusionModel, Images
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.text_to_image import LoRAFamily
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
@@ -23,43 +22,27 @@ from diffcredit.util.plugins import build
 from diffcredit.util.progress import silent
 from diffusion.tiny_pipelines import autoencoder_kl, stable_diffusion
 
-COALITIONS = np.array([[0, 0, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)
-SEEDS = [3, 4, 5, 6]
-TRAINING = Training(steps=2, batch_size=4, learning_rate=1e-3)
+COALITIONS = np.array([[0, 0, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)
+SEEDS = [3, 4, 5]
+TRAINING = Training(steps=1, batch_size=4, learning_rate=1e-3)
 SPARSE = {"parameters": 0.5, "multiple": 1, "recover_steps": 1}
 OPTIONS: dict[str, dict[str, object]] = {
     "from_scratch": {},
-    "fine_tune": {"steps": 2},
-    "sparsified": {"steps": 2, **SPARSE},
-    "lora": {"steps": 2},
+    "sparsified": {"steps": 1, **SPARSE},
     "gradient_ascent": {},
     "influence": {"time_steps": 2},
-    "soup": {"steps": 2},
-    "sparse lora": {"steps": 2, "sparse": SPARSE},
+    "soup": {"steps": 1},
+    "sparse lora": {"steps": 1, "sparse": SPARSE},
     "sparse gradient_ascent": {"sparse": SPARSE},
     "sparse influence": {"time_steps": 2, "sparse": SPARSE},
-    "sparse soup": {"steps": 2, "sparse": SPARSE},
+    "sparse soup": {"steps": 1, "sparse": SPARSE},
 }
 # test_retrainings has the dense methods on pixels; the latent family differs in its encoding alone
-METHODS = {
-    "pixel": [method for method in OPTIONS if method.startswith("sparse ")],
-    "latent": ["from_scratch", "sparsified"],
-    "text": ["from_scratch", "fine_tune", "sparsified", "gradient_ascent", "influence", "soup", "sparse soup"],
-}
-CASES = [(family, method) for family, methods in METHODS.items() for method in methods]
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a retraining made of :data:`COALITIONS`."""
-
-    ground: RetrainingContext
-    base: str
-    models: list[DiffusionModel]
-    again: list[str]
-    """The fingerprints of the third and the second, made anew in this order."""
-    images: list[Images]
-    random_state_kept: bool
+CASES = [
+    *[("pixel", method) for method in OPTIONS if method.startswith("sparse ")],
+    ("latent", "sparsified"),
+    *[("text", method) for method in ("from_scratch", "sparsified", "gradient_ascent", "influence", "soup")],
+]
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +71,12 @@ def _contributions(side: int) -> Contributions:
     return Contributions(images, owner, ("a", "b", "c"), tuple("1234567"), images[:0], captions=captions)
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case).replace(" ", "-"))
-def made(request, grounds) -> Made:
-    family, method = request.param
+def _trained(model: DiffusionModel) -> int:
+    return sum(parameter.numel() for parameter in model.network.parameters() if parameter.requires_grad)
+
+
+@pytest.mark.parametrize(("family", "method"), CASES)
+def test_models_of_coalitions(family, method, grounds, tmp_path):
     ground = grounds[family]
     base = ground.base.fingerprint
     one, other = (
@@ -99,49 +85,26 @@ def made(request, grounds) -> Made:
     one.prepare(ground)
     random_state = torch.random.get_rng_state()
     models = list(one.models_for(COALITIONS, SEEDS))
-    kept = torch.random.get_rng_state().equal(random_state)
-    other.prepare(ground)
-    again = [model.fingerprint for model in other.models_for(COALITIONS[[2, 1]], [SEEDS[2], SEEDS[1]])]
-    images = [model.sample([0, 1], 2) for model in models]
-    return Made(ground, base, models, again, images, kept)
-
-
-def test_coalitions_differ_and_follow_from_their_seeds(made: Made):
-    found = [model.fingerprint for model in made.models]
+    assert torch.random.get_rng_state().equal(random_state)
+    found = [model.fingerprint for model in models]
     assert len(set(found)) == len(COALITIONS)
-    assert made.again == [found[2], found[1]]
-    assert made.ground.base.fingerprint == made.base
-    assert made.random_state_kept
-
-
-def test_models_make_images(made: Made):
-    side = made.ground.contributions.images.shape[1]
-    for images in made.images:
-        assert images.shape == (2, side, side, 3)
-        assert images.dtype == np.uint8
-    nobody, *others = made.images
-    assert any((nobody != images).any() for images in others)
-
-
-def test_models_can_be_kept(made: Made, tmp_path):
-    model = made.models[2]
-    model.save(tmp_path)
-    found = made.ground.load(tmp_path)
-    assert found.fingerprint == model.fingerprint
-    assert (found.sample([0, 1], 2) == made.images[2]).all()
-
-
-def test_all_models_have_one_shape(made: Made, request):
-    """That of the base model, or of the sparse one, which is half as large."""
-    shapes = [[tuple(p.shape) for p in model.network.parameters()] for model in made.models]
+    assert ground.base.fingerprint == base
+    other.prepare(ground)
+    (again,) = other.models_for(COALITIONS[[1]], [SEEDS[1]])
+    assert again.fingerprint == found[1]
+    # all have one shape: that of the base model, or of the sparse one, which is half as large
+    shapes = [[tuple(p.shape) for p in model.network.parameters()] for model in models]
     assert all(each == shapes[0] for each in shapes)
-    size, full = (_trained(model) for model in (made.models[0], made.ground.base))
-    sparse = "spars" in request.node.callspec.id
-    assert size / full == (pytest.approx(0.5, abs=0.1) if sparse else 1)
-
-
-def _trained(model: DiffusionModel) -> int:
-    return sum(parameter.numel() for parameter in model.network.parameters() if parameter.requires_grad)
+    share = _trained(models[0]) / _trained(ground.base)
+    assert share == (pytest.approx(0.5, abs=0.1) if "spars" in method else 1)
+    # they make images, and can be kept
+    models[1].save(tmp_path)
+    images = models[1].sample([0, 1], 2)
+    assert images.shape == (2, *ground.contributions.images.shape[1:])
+    assert (images != models[0].sample([0, 1], 2)).any()
+    loaded = ground.load(tmp_path)
+    assert loaded.fingerprint == found[1]
+    assert (loaded.sample([0, 1], 2) == images).all()
 
 
 def test_a_text_to_image_model_has_its_adapter_already(grounds):
@@ -155,24 +118,9 @@ def test_a_text_to_image_model_has_its_adapter_already(grounds):
 def test_from_scratch_a_text_to_image_model_learns_a_fresh_adapter(grounds):
     """Whatever the base's adapter had learned."""
     ground = grounds["text"]
-    blank = ground.base.untrained(7)
     results = []
-    for base in (ground.base, blank):
+    for base in (ground.base, ground.base.untrained(7)):
         retraining = build("from_scratch", {}, RETRAININGS, where="retraining", beside=Path())
         retraining.prepare(dataclasses.replace(ground, base=base))
-        results.append([model.fingerprint for model in retraining.models_for(COALITIONS[1:3], SEEDS[1:3])])
+        results.append([model.fingerprint for model in retraining.models_for(COALITIONS[1:2], SEEDS[1:2])])
     assert results[0] == results[1]
-
-
-@pytest.mark.parametrize("family", ["pixel", "latent", "text"])
-def test_encodings_are_computed_once(family, grounds, monkeypatch):
-    """However many coalitions there are."""
-    ground = grounds[family]
-    calls = []
-    kind = type(ground.base)
-    encode = kind.encode
-    monkeypatch.setattr(kind, "encode", lambda self, *a, **more: (calls.append(1), encode(self, *a, **more))[1])
-    retraining = build("fine_tune", {"steps": 1}, RETRAININGS, where="retraining", beside=Path())
-    retraining.prepare(ground)
-    list(retraining.models_for(COALITIONS, SEEDS))
-    assert len(calls) <= 1

@@ -21,7 +21,7 @@ from diffusion.tiny_pipelines import unet
 from .test_retrainings import contributions, ground
 
 TWO = np.array([[True, False, True]])
-PLAIN = Training(steps=3, batch_size=4, optimizer="sgd", gradient_clip=None)
+PLAIN = Training(steps=2, batch_size=4, optimizer="sgd", gradient_clip=None)
 
 
 def on(folder: Path) -> RetrainingContext:
@@ -47,9 +47,9 @@ def updates(base: RetrainingContext, seed: int = 1, **options) -> dict[str, Tens
     return {name: tensor - before[name] for name, tensor in model.network.state_dict().items()}
 
 
-@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("rank", [2])
 def test_the_projections_get_updates_of_the_rank_and_nothing_else_changes(base, rank):
-    found = updates(base, rank=rank, steps=4)
+    found = updates(base, rank=rank, steps=2)
     projections = [name for name in found if name.endswith(("to_q.weight", "to_k.weight", "to_v.weight"))]
     attentions = [name for name, module in base.base.network.named_modules() if name.endswith("to_out")]
     assert len(projections) == 3 * len(attentions) > 3
@@ -84,7 +84,7 @@ def _gradient(model: DDPM, data) -> dict[str, Tensor]:
 
 def test_adapters_follow_from_the_seed_alone(base):
     before = torch.random.get_rng_state()
-    one, again, other = (updates(base, seed, dropout=0.5, steps=3) for seed in (1, 1, 2))
+    one, again, other = (updates(base, seed, dropout=0.5, steps=2) for seed in (1, 1, 2))
     assert torch.random.get_rng_state().equal(before)
     assert all(one[name].equal(again[name]) for name in one)
     assert any(not one[name].equal(other[name]) for name in one)
@@ -100,18 +100,6 @@ def test_only_the_adapter_is_trained_and_the_rest_is_shared(base, monkeypatch):
     for name, parameter in one.items():
         assert parameter.requires_grad == ("lora_" in name)
         assert (parameter is other[name]) == ("lora_" not in name)
-
-
-def test_a_model_is_plain_and_can_be_kept(base, tmp_path):
-    retraining = LoRA(steps=1)
-    retraining.prepare(base)
-    (model,) = retraining.models_for(TWO, [0])
-    assert [type(module) for module in model.network.modules()] == [
-        type(module) for module in base.base.network.modules()
-    ]
-    assert all(parameter.requires_grad for parameter in model.network.parameters())
-    model.save(tmp_path / "model")
-    assert DDPM.load(tmp_path / "model").fingerprint == model.fingerprint
 
 
 def test_who_cannot_have_an_adapter_is_told(base, monkeypatch):

@@ -12,29 +12,15 @@ from diffusers.models.unets.unet_2d import UNet2DModel
 from torch import Tensor, nn
 
 from diffcredit.diffusion import networks
-from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.networks import parameter_count
-from diffcredit.diffusion.presets import PRESETS
+from diffcredit.diffusion.networks import PRESETS, parameter_count
 from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune
-from diffcredit.retraining.pruning.importance import scores_for
-from diffcredit.retraining.pruning.structure import Coupled, trace
+from diffcredit.retraining.pruning.structure import Coupled, Structure, trace
 from diffcredit.retraining.pruning.widths import widths_for
 
 GROUPS, LAYERS = 4, (nn.Conv2d, nn.Linear)
 TINY = {"sample_size": 8, "in_channels": 3, "out_channels": 3, **PRESETS["tiny"]}
 EXAMPLE = {"sample": torch.zeros(1, 3, 8, 8), "timestep": torch.ones(1, dtype=torch.long)}
-CELEBA = {
-    "sample_size": 64,
-    "in_channels": 3,
-    "out_channels": 3,
-    "block_out_channels": (224, 448, 672, 896),
-    "layers_per_block": 2,
-    "down_block_types": ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D"),
-    "up_block_types": ("AttnUpBlock2D", "AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D"),
-    "attention_head_dim": 32,
-    "norm_num_groups": 32,
-}
 
 
 @pytest.fixture(scope="module")
@@ -117,64 +103,6 @@ def test_the_largest_joint_norms_are_kept(network, halved):
         assert kept(small.time_emb_proj.bias, block.time_emb_proj.bias) == expected
 
 
-def planted(network: nn.Module) -> tuple[nn.Module, dict[str, list[int]]]:
-    """A copy, and half of the inner channels of each of its blocks, at other places in every block."""
-    network = copy.deepcopy(network)
-    chosen = {}
-    for index, (name, block) in enumerate(blocks(network).items()):
-        size = block.conv1.out_channels // GROUPS
-        places = [(index + k) % size for k in range(size // 2)]
-        chosen[name] = [group * size + place for group in range(GROUPS) for place in places]
-    return network, chosen
-
-
-def assert_gone(network: nn.Module, small: nn.Module, chosen: dict[str, list[int]]) -> None:
-    for name, block in blocks(network).items():
-        remaining = set(kept(blocks(small)[name].conv1.bias, block.conv1.bias))
-        assert remaining == set(range(block.conv1.out_channels)) - set(chosen[name])
-
-
-def scale_inner(block: ResnetBlock2D, channels: list[int], factor: float) -> None:
-    with torch.no_grad():
-        block.conv1.weight[channels] *= factor
-        block.time_emb_proj.weight[channels] *= factor
-        block.conv2.weight[:, channels] *= factor
-
-
-def test_magnitude_removes_faint_channels(network):
-    network, chosen = planted(network)
-    for name, block in blocks(network).items():
-        scale_inner(block, chosen[name], 0.01)
-    assert_gone(network, prune(network, HALF, EXAMPLE), chosen)
-
-
-def test_taylor_removes_channels_without_gradient_however_large(network):
-    network, chosen = planted(network)
-    generator = torch.Generator().manual_seed(0)
-    for parameter in network.parameters():
-        parameter.grad = torch.rand(parameter.shape, generator=generator) + 0.1
-    for name, block in blocks(network).items():
-        scale_inner(block, chosen[name], 100.0)
-        block.conv1.weight.grad[chosen[name]] = 0
-        block.time_emb_proj.weight.grad[chosen[name]] = 0
-        block.conv2.weight.grad[:, chosen[name]] = 0
-    small = prune(network, HALF, EXAMPLE, scores=scores_for("taylor", 0))
-    assert_gone(network, small, chosen)
-    assert all(parameter.grad is None for parameter in small.parameters())
-    assert all(parameter.grad is not None for parameter in network.parameters())
-
-
-def test_random_follows_its_seed_alone(network):
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    one, again, other = (
-        prune(network, HALF, EXAMPLE, scores=scores_for("random", seed)).state_dict() for seed in (5, 5, 6)
-    )
-    assert torch.get_rng_state().equal(before)
-    assert all(one[name].equal(again[name]) for name in one)
-    assert sum(not one[name].equal(other[name]) for name in one) > len(one) / 2
-
-
 def test_removing_linear_channels_that_are_zero_changes_nothing(network):
     """Half of the time embedding's channels and of every head's are zero: pruning them is masking them."""
     network = copy.deepcopy(network)
@@ -199,7 +127,7 @@ def test_removing_linear_channels_that_are_zero_changes_nothing(network):
     assert not output(small).allclose(output(networks.build(TINY, 3)), atol=1e-2)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.36, 0.97])
+@pytest.mark.parametrize("share", [0.1, 0.97])
 def test_every_head_of_an_attention_keeps_the_same_channels(network, share):
     small = prune(network, share, EXAMPLE)
     for name in ("to_k", "to_v"):
@@ -210,34 +138,12 @@ def test_every_head_of_an_attention_keeps_the_same_channels(network, share):
     assert output(small).isfinite().all()
 
 
-def test_the_original_stays_as_it_was(network):
-    before = copy.deepcopy(network.state_dict())
-    prune(network, 0.55, EXAMPLE)
-    after = network.state_dict()
-    assert all(after[name].equal(tensor) for name, tensor in before.items())
-
-
-def test_pruning_again_gives_the_same(network, halved):
-    again = prune(network, HALF, EXAMPLE).state_dict()
-    assert again.keys() == halved.state_dict().keys()
-    assert all(again[name].equal(tensor) for name, tensor in halved.state_dict().items())
-
-
 def test_pruning_leaves_nothing_behind_in_the_library(network):
     small = prune(network, 0.5, EXAMPLE)
     norm = weakref.ref(small.conv_norm_out)
     del small
     gc.collect()
     assert norm() is None
-
-
-def test_a_pruned_network_can_be_used_and_trained(halved):
-    network = copy.deepcopy(halved)
-    x, t = torch.randn(2, 3, 8, 8), torch.tensor([0, 999])
-    out = network(x, t).sample
-    assert out.shape == x.shape
-    out.square().mean().backward()
-    assert all(parameter.grad.abs().sum() > 0 for parameter in network.parameters())
 
 
 # How many parameters are left
@@ -251,8 +157,7 @@ ATTENTIVE = TINY | {
 }
 
 
-@pytest.mark.parametrize("config", [TINY, ATTENTIVE], ids=["tiny", "attentive"])
-@pytest.mark.parametrize("share", [0.12, 0.45, 0.75, 0.99])
+@pytest.mark.parametrize(("config", "share"), [(TINY, 0.12), (ATTENTIVE, 0.45), (TINY, 0.75), (ATTENTIVE, 0.99)])
 def test_the_share_of_parameters_is_reached(config, share):
     network = networks.build(config, 0)
     small = prune(network, share, EXAMPLE)
@@ -261,49 +166,49 @@ def test_the_share_of_parameters_is_reached(config, share):
     assert output(small).isfinite().all()
 
 
-def test_the_papers_cifar_network():
-    """Ho et al.'s CIFAR network with 96 and 192 of its 128 and 256 channels: 19.8 M parameters."""
-    model = DDPM.create("ddpm-cifar", 32, 0)
-    small = prune(model.network, 19_800_000, model.example())
-    assert parameter_count(small) == pytest.approx(19.8e6, rel=0.001)
-    assert widths_of(small) == (96, 192, 192, 192)
-    assert {block.conv1.out_channels for block in blocks(small).values()} == {96, 192}
-    assert small(torch.zeros(1, 3, 32, 32), torch.tensor([5])).sample.shape == (1, 3, 32, 32)
-
-
 def widths_of(network: nn.Module) -> tuple[int, ...]:
     """The channels of every resolution, after its down block."""
     return tuple(block.resnets[-1].conv2.out_channels for block in network.down_blocks)
 
 
-def test_the_papers_celeba_network():
-    """Latent diffusion's CelebA-HQ network with 128, 224, 352 and 448 channels: 70.9 M parameters."""
+def traced(preset: str, side: int) -> Structure:
     with torch.device("meta"):
-        network = UNet2DModel(**CELEBA)
-    assert parameter_count(network) == 274_056_163
-    _, structure = trace(network, {"sample": torch.zeros(1, 3, 64, 64), "timestep": torch.ones(1, dtype=torch.long)})
-    widths = widths_for(structure, 70_900_000, multiple=8)
-    # what a network of these widths would have, built as such; its time embedding and heads are as wide as they come
-    assert structure.count(widths[None])[0] == pytest.approx(70.9e6, rel=0.01)
-    convolutions = {
-        (channels.width, int(width))
-        for channels, width in zip(structure.coupled, widths, strict=True)
-        if not channels.linear
-    }
-    assert convolutions == {(224, 128), (448, 224), (672, 352), (896, 448)}
+        network = UNet2DModel(**networks.preset_config(preset, 3, side, resolution=side))
+    example = {"sample": torch.zeros(1, 3, side, side), "timestep": torch.ones(1, dtype=torch.long)}
+    return trace(network, example)[1]
 
 
-def test_counting_is_that_of_a_network_built_at_these_widths():
+@pytest.fixture(scope="module")
+def celeba() -> Structure:
+    return traced("ldm-celebahq", 64)
+
+
+def convolutions(structure: Structure, target: int, rel: float) -> set[tuple[int, int]]:
+    """The width of each set of channels that convolutions have, before and after pruning."""
+    widths = widths_for(structure, target, multiple=8)
+    assert structure.count(widths[None])[0] == pytest.approx(target, rel=rel)
+    both = zip(structure.coupled, widths, strict=True)
+    return {(channels.width, int(width)) for channels, width in both if not channels.linear}
+
+
+def test_the_papers_networks(celeba):
+    """Ho et al.'s CIFAR network with 96 and 192 of its 128 and 256 channels: 19.8 M parameters. Latent diffusion's
+    CelebA-HQ network with 128, 224, 352 and 448 channels: 70.9 M parameters."""
+    assert convolutions(traced("ddpm-cifar", 32), 19_800_000, rel=0.001) == {(128, 96), (256, 192)}
+    assert convolutions(celeba, 70_900_000, rel=0.01) == {(224, 128), (448, 224), (672, 352), (896, 448)}
+
+
+def test_counting_is_that_of_a_network_built_at_these_widths(celeba):
     """CelebA's network at half of every width, against diffusers' own of these widths."""
-    half = {**CELEBA, "block_out_channels": (112, 224, 336, 448), "attention_head_dim": 16, "norm_num_groups": 16}
+    half = PRESETS["ldm-celebahq"] | {"block_out_channels": (112, 224, 336, 448)}
+    half |= {"attention_head_dim": 16, "norm_num_groups": 16}
     with torch.device("meta"):
-        network, smaller = UNet2DModel(**CELEBA), UNet2DModel(**half)
-    _, structure = trace(network, {"sample": torch.zeros(1, 3, 64, 64), "timestep": torch.ones(1, dtype=torch.long)})
+        smaller = UNet2DModel(sample_size=64, in_channels=3, out_channels=3, **half)
     # the time embedding's first layer, of 448 outputs, still reads 224 sines and cosines and not 112
-    assert structure.count(structure.full[None] // 2)[0] == parameter_count(smaller) + 448 * 112
+    assert celeba.count(celeba.full[None] // 2)[0] == parameter_count(smaller) + 448 * 112
 
 
-@pytest.mark.parametrize(("multiple", "share"), [(8, 0.2), (16, 0.4), (8, 0.6)])
+@pytest.mark.parametrize(("multiple", "share"), [(8, 0.2), (16, 0.4)])
 def test_widths_are_multiples(multiple, share):
     network = networks.build(ATTENTIVE, 0)
     small = prune(network, share, EXAMPLE, multiple=multiple)
@@ -338,11 +243,6 @@ def test_a_multiple_that_does_not_fit_gives_way_to_the_norms_groups(network):
 def test_what_cannot_be_is_refused(network, parameters, message):
     with pytest.raises(UserError, match=rf"^parameters: {message}"):
         prune(network, parameters, EXAMPLE)
-
-
-def test_all_parameters_may_be_kept(network):
-    small = prune(network, parameter_count(network), EXAMPLE).state_dict()
-    assert all(small[name].equal(tensor) for name, tensor in network.state_dict().items())
 
 
 def test_what_the_norms_do_not_allow_is_refused():

@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +21,11 @@ from diffcredit.util.plugins import build
 from diffcredit.util.progress import silent
 
 SIDE = 8
-TRAINING = Training(steps=3, batch_size=4, ema=0.9)
+TRAINING = Training(steps=2, batch_size=4, ema=0.9)
 OWNER = np.array([0, 0, 1, 1, 1, 2, 2])
-NOBODY, EVERYBODY = [False] * 3, [True] * 3
-ALL = np.array(list(itertools.product([False, True], repeat=3)))
+NOBODY, TWO, EVERYBODY = [False] * 3, [True, False, True], [True] * 3
+SOME = np.array([NOBODY, [False, True, False], TWO, EVERYBODY])
+SEEDS = [1, 2, 3, 4]
 
 
 def contributions(changed: int | None = None) -> Contributions:
@@ -47,105 +47,67 @@ def ground(
 
 OPTIONS: dict[str, dict[str, object]] = {
     "from_scratch": {},
-    "fine_tune": {"steps": 3},
-    "sparsified": {"steps": 3, "recover_steps": 2},
-    "lora": {"steps": 3},
-    "gradient_ascent": {"steps": 3},
+    "fine_tune": {"steps": 2},
+    "sparsified": {"steps": 2, "recover_steps": 2},
+    "lora": {"steps": 2},
+    "gradient_ascent": {"steps": 2},
     "influence": {"time_steps": 2},
-    "soup": {"steps": 3},
+    "soup": {"steps": 2},
 }
 DETERMINISTIC = ("influence", "soup")
 
 
-def make(name: str):
-    return build(name, OPTIONS[name], RETRAININGS, where="retraining", beside=Path())
-
-
 def prepared(name: str, on: RetrainingContext):
-    retraining = make(name)
+    retraining = build(name, OPTIONS[name], RETRAININGS, where="retraining", beside=Path())
     retraining.prepare(on)
     return retraining
 
 
-def fingerprints(retraining, coalitions, seeds) -> list[str]:
-    return [model.fingerprint for model in retraining.models_for(np.array(coalitions, dtype=bool), seeds)]
-
-
 def fingerprint(retraining, coalition, seed: int) -> str:
-    (result,) = fingerprints(retraining, [coalition], [seed])
-    return result
+    (model,) = retraining.models_for(np.array([coalition], dtype=bool), [seed])
+    return model.fingerprint
 
 
-@pytest.fixture(scope="module", params=RETRAININGS)
-def name(request) -> str:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def retraining(name, tmp_path_factory):
-    return prepared(name, ground(tmp_path_factory.mktemp(name)))
-
-
-@pytest.fixture(scope="module")
-def together(retraining) -> list[str]:
-    """The models of all coalitions, made in one call with the seeds 0, 1, 2, …"""
-    return fingerprints(retraining, ALL, range(len(ALL)))
-
-
-def test_nobodys_model_is_the_untrained_network(retraining, name):
-    one, other = retraining.models_for(np.array([NOBODY] * 2), [4, 5])
-    assert one.fingerprint == other.fingerprint, "F(none) is one number a study"
-    two = next(retraining.models_for(np.array([[True, True, False]]), [4]))
-    shapes = [tensor.shape for tensor in two.network.state_dict().values()]
-    assert [tensor.shape for tensor in one.network.state_dict().values()] == shapes
+@pytest.mark.parametrize("name", RETRAININGS)
+def test_a_coalitions_model(name, tmp_path):
+    """It depends on its coalition and, unless nothing is random, on its seed, but not on the other coalitions; nobody's
+    is the untrained network."""
+    retraining = prepared(name, ground(tmp_path))
+    models = list(retraining.models_for(SOME, SEEDS))
+    found = [model.fingerprint for model in models]
+    assert len(set(found)) == len(SOME)
+    assert fingerprint(retraining, TWO, SEEDS[2]) == found[2]
+    assert (fingerprint(retraining, TWO, 99) == found[2]) == (name in DETERMINISTIC)
+    assert fingerprint(retraining, NOBODY, 99) == found[0], "F(none) is one number a study"
+    nobody, _, two, _ = (model.network for model in models)
+    shapes = [[tensor.shape for tensor in network.state_dict().values()] for network in (nobody, two)]
+    assert shapes[0] == shapes[1]
     # every norm is as on construction, and none is after training
-    for module in one.network.modules():
-        if isinstance(module, nn.GroupNorm):
-            assert (module.weight == 1).all()
-            assert (module.bias == 0).all()
-    trained = [module for module in two.network.modules() if isinstance(module, nn.GroupNorm)]
-    assert any((module.bias != 0).any() for module in trained) == (name != "lora"), "LoRA trains attention alone"
-
-
-@pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
-def test_nobodys_model_does_not_depend_on_the_data(kind, tmp_path):
-    one = prepared(kind, ground(tmp_path))
-    other = prepared(kind, ground(tmp_path, contributions(changed=1)))
-    assert fingerprint(one, NOBODY, 3) == fingerprint(other, NOBODY, 3)
-    assert fingerprint(prepared(kind, ground(tmp_path, seed=10)), NOBODY, 3) != fingerprint(one, NOBODY, 3)
-
-
-def test_a_model_does_not_depend_on_the_other_coalitions(retraining, together):
-    assert len(set(together)) == len(ALL)
-    for index in (0, 6):
-        assert fingerprint(retraining, ALL[index], index) == together[index]
-    assert fingerprints(retraining, ALL[[5, 2]], [5, 2]) == [together[5], together[2]]
-
-
-def test_a_model_depends_on_the_seed_unless_nothing_is_random(retraining, together, name):
-    assert (fingerprint(retraining, ALL[3], 99) == together[3]) == (name in DETERMINISTIC)
+    norms = [module for module in nobody.modules() if isinstance(module, nn.GroupNorm)]
+    assert all((norm.weight == 1).all() and (norm.bias == 0).all() for norm in norms)
+    trained = any((norm.bias != 0).any() for norm in two.modules() if isinstance(norm, nn.GroupNorm))
+    assert trained == (name != "lora"), "LoRA trains attention alone"
 
 
 @pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
 def test_a_model_depends_on_its_coalitions_images_alone(kind, tmp_path):
     retraining = prepared(kind, ground(tmp_path))
-    coalition = [True, False, True]
-    expected = fingerprint(retraining, coalition, 1)
-    for changed in range(3):
+    expected, nobody = fingerprint(retraining, TWO, 1), fingerprint(retraining, NOBODY, 1)
+    for changed in (1, 2):
         other = prepared(kind, ground(tmp_path, contributions(changed=changed)))
-        assert (fingerprint(other, coalition, 1) == expected) == (changed == 1)
+        assert (fingerprint(other, TWO, 1) == expected) == (changed == 1)
+        assert fingerprint(other, NOBODY, 1) == nobody
+    assert fingerprint(prepared(kind, ground(tmp_path, seed=10)), NOBODY, 1) != nobody
 
 
-@pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
-def test_who_never_came_changes_nothing(kind, tmp_path):
+def test_who_never_came_changes_nothing(tmp_path):
     """The last contributor's absence from the study, too, leaves the others' images in their places."""
     everything = contributions()
     stay = everything.owner < 2
     fewer = Contributions(
         everything.images[stay], everything.owner[stay], ("a", "b"), everything.names[:5], everything.heldout
     )
-    one = prepared(kind, ground(tmp_path))
-    other = prepared(kind, ground(tmp_path, fewer))
+    one, other = (prepared("fine_tune", ground(tmp_path, given)) for given in (everything, fewer))
     assert fingerprint(one, [True, True, False], 1) == fingerprint(other, [True, True], 1)
 
 
@@ -153,6 +115,7 @@ def test_fine_tuning_for_everybody_is_training_the_base_on_everything(tmp_path):
     on = ground(tmp_path)
     retraining = FineTune(steps=4, batch_size=3, learning_rate=3e-4, schedule="constant", average_tail=0.5)
     retraining.prepare(on)
+    assert retraining.weights == on.base.fingerprint
     expected = on.base.clone()
     settings = Training(
         steps=4, batch_size=3, learning_rate=3e-4, schedule="constant", average_tail=0.5, gradient_clip=1.0, flip=True
@@ -173,43 +136,23 @@ def test_fine_tuning_takes_what_is_not_given_from_the_base():
     assert FromScratch().training(base) == base
     assert FromScratch(steps=3).training(base) == dataclasses.replace(base, steps=3)
     assert Sparsified(recover_steps=4).recovery(base) == dataclasses.replace(base, steps=4)
-    assert Sparsified(recover_steps=4, recover_learning_rate=1.0).recovery(base).learning_rate == 1.0
+    warm = dataclasses.replace(base, warmup_steps=10)  # longer than the recovery
+    expected = dataclasses.replace(base, steps=4, warmup_steps=3, learning_rate=1.0)
+    assert Sparsified(recover_steps=4, recover_learning_rate=1.0).recovery(warm) == expected
 
 
 def test_from_scratch_for_everybody_is_training_an_untrained_network(tmp_path, monkeypatch):
-    on = ground(tmp_path)
-    retraining = prepared("from_scratch", on)
+    on, other_base = ground(tmp_path), ground(tmp_path, base_seed=1)
+    retraining, other = prepared("from_scratch", on), prepared("from_scratch", other_base)
     with monkeypatch.context() as patched:
         patched.setattr(training, "train", lambda *_, **__: None)
-        untrained, other = retraining.models_for(np.array([EVERYBODY] * 2), [8, 9])
-    assert untrained.fingerprint not in (other.fingerprint, on.base.fingerprint)
+        untrained, another = retraining.models_for(np.array([EVERYBODY] * 2), [8, 9])
+    assert untrained.fingerprint not in (another.fingerprint, on.base.fingerprint)
     train(untrained, untrained.encode(on.contributions.images), TRAINING, seed=8)
     assert fingerprint(retraining, EVERYBODY, 8) == untrained.fingerprint
-
-
-def test_from_scratch_owes_nothing_to_the_bases_weights(tmp_path):
-    one, other = (prepared("from_scratch", ground(tmp_path, base_seed=seed)) for seed in (0, 1))
-    assert one.weights == other.weights == ""
-    assert fingerprints(one, ALL[[0, 3]], [1, 2]) == fingerprints(other, ALL[[0, 3]], [1, 2])
-
-
-def test_making_models_leaves_the_base_as_it_was(tmp_path):
-    on = ground(tmp_path)
-    before = on.base.fingerprint
-    retraining = prepared("fine_tune", on)
-    assert retraining.weights == before
-    assert fingerprint(retraining, EVERYBODY, 1) != before
-    assert on.base.fingerprint == before
-
-
-# Sparsified
-
-
-@pytest.fixture(scope="module")
-def sparse(tmp_path_factory) -> tuple[Path, RetrainingContext, Sparsified]:
-    folder = tmp_path_factory.mktemp("sparse")
-    on = ground(folder)
-    return folder, on, prepared("sparsified", on)
+    # it owes nothing to the base's weights
+    assert retraining.weights == other.weights == ""
+    assert fingerprint(other, EVERYBODY, 8) == untrained.fingerprint
 
 
 def never(*_, **__):
@@ -218,54 +161,38 @@ def never(*_, **__):
 
 def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
     reports = []
-    first = prepared("sparsified", ground(tmp_path, progress=lambda *report: reports.append(report)))
+    on = ground(tmp_path, progress=lambda *report: reports.append(report))
+    first = prepared("sparsified", on)
     assert reports == [("recovering the pruned model", 1, 2), ("recovering the pruned model", 2, 2)]
-    expected = fingerprint(first, EVERYBODY, 0)
+    assert parameter_count(first.start.network) / parameter_count(on.base.network) == pytest.approx(0.55, abs=0.1)
+    # conv_out's biases are pruned of nothing: what changed them is the recovery
+    assert not first.start.network.conv_out.bias.equal(on.base.network.conv_out.bias)
     monkeypatch.setattr(kept, "train", never)
-    again = prepared("sparsified", ground(tmp_path, progress=never))
-    assert again.weights == first.weights
-    assert fingerprint(again, EVERYBODY, 0) == expected
     # how coalitions are fine-tuned does not concern it
-    other = Sparsified(steps=7, recover_steps=2, schedule="constant")
-    other.prepare(ground(tmp_path))
-    assert other.weights == first.weights
+    again = Sparsified(steps=7, recover_steps=2, schedule="constant")
+    again.prepare(ground(tmp_path, progress=never))
+    assert again.weights == first.weights == first.start.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("options", "changes"),
-    [
+def test_another_option_makes_another_sparse_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "train", lambda *_, **__: None)
+    for options, changes in (
+        ({}, {}),
         ({"recover_steps": 1}, {}),
         ({"recover_learning_rate": 5e-4}, {}),
+        ({"multiple": 4}, {}),
         ({}, {"seed": 10}),
         ({}, {"base_seed": 1}),
-    ],
-)
-def test_another_option_makes_another_sparse_model(options, changes, sparse):
-    folder, _, first = sparse
-    before = set(folder.iterdir())
-    other = Sparsified(**{"recover_steps": 2, **options})
-    other.prepare(ground(folder, **changes))
-    assert other.weights != first.weights
-    assert len(set(folder.iterdir()) - before) == 1
-
-
-def test_the_sparse_model_is_a_recovered_share_of_the_base(sparse):
-    folder, on, retraining = sparse
-    model = next(retraining.models_for(np.array([EVERYBODY]), [0]))
-    share = parameter_count(model.network) / parameter_count(on.base.network)
-    assert share == pytest.approx(0.55, abs=0.1)
-    (stored,) = [found for path in folder.iterdir() if (found := DDPM.load(path)).fingerprint == retraining.weights]
-    # conv_out's biases are pruned of nothing: what changed them is the recovery
-    assert not stored.network.conv_out.bias.equal(on.base.network.conv_out.bias)
-
-
-# What it would cost
+    ):
+        before = len(list(tmp_path.iterdir()))
+        Sparsified(**{"recover_steps": 2, **options}).prepare(ground(tmp_path, **changes))
+        assert len(list(tmp_path.iterdir())) == before + 1
 
 
 @pytest.mark.parametrize(
     ("options", "preparation", "coalition"),
     [
-        ({"method": "from_scratch"}, None, 3),
+        ({"method": "from_scratch"}, None, 2),
         ({"method": "fine_tune", "steps": 5}, None, 5),
         ({"method": "sparsified", "steps": 5, "recover_steps": 2}, 2, 5),
         ({"method": "lora", "steps": 5, "sparse": {"recover_steps": 2}}, 2, 5),
@@ -296,17 +223,31 @@ def test_rehearsals(options, preparation, coalition):
     train(rehearsal.model, data, dataclasses.replace(rehearsal.coalition or TRAINING, steps=1), seed=0)
 
 
-def test_a_rehearsal_has_the_shapes_of_the_real_thing(sparse):
-    _, on, retraining = sparse
-    rehearsed = make("sparsified").rehearse(on.base.untrained(3), TRAINING, on.contributions).model
-    real = next(retraining.models_for(np.array([EVERYBODY]), [0]))
-    shapes = [[tensor.shape for tensor in model.network.state_dict().values()] for model in (rehearsed, real)]
-    assert shapes[0] == shapes[1]
-
-
 def test_study_files_say_how_sparse_the_start_is(tmp_path):
-    options = {"steps": 2, "sparse": {"parameters": 0.4, "importance": "taylor", "recover_steps": 3}}
+    options = {"steps": 2, "sparse": {"parameters": 19_800_000, "importance": "taylor", "recover_steps": 3}}
     soup = build("soup", options, RETRAININGS, where="retraining", beside=tmp_path)
-    assert soup.sparse == Sparsity(parameters=0.4, importance="taylor", recover_steps=3)
+    assert soup.sparse == Sparsity(parameters=19_800_000, importance="taylor", recover_steps=3)
+    assert isinstance(soup.sparse.parameters, int)
     with pytest.raises(UserError, match=r"retraining\.sparse\.recover: unknown; accepted: parameters, "):
         build("soup", {"sparse": {"recover": 3}}, RETRAININGS, where="retraining", beside=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("parameters", 0),
+        ("parameters", -3),
+        ("parameters", 1),
+        ("parameters", 1.5),
+        ("importance", "magic"),
+        ("multiple", 0),
+        ("recover_steps", 0),
+        ("recover_learning_rate", 0.0),
+        ("paramters", 0.5),
+    ],
+)
+def test_settings_that_are_refused(key, value, tmp_path):
+    with pytest.raises(UserError, match=f"^retraining.{key}: "):
+        build("sparsified", {key: value}, RETRAININGS, where="retraining", beside=tmp_path)
+    with pytest.raises(UserError, match=f"^retraining.sparse.{key}: "):
+        build("soup", {"sparse": {key: value}}, RETRAININGS, where="retraining", beside=tmp_path)

@@ -1,15 +1,18 @@
 """Gradient ascent and influence, against their formulae on ridge regression."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
+import torch
 
-from diffcredit.retraining import gradient_rows
+from diffcredit.retraining import influence
 from diffcredit.retraining.gradient_ascent import GradientAscent
-from diffcredit.retraining.influence import Influence
+from diffcredit.retraining.influence import GradientRows, Influence
 
 from . import ridge
+from .test_retrainings import OWNER, contributions, ground
 
 PENALTY = 0.3
 COUNTS = (2, 3, 1)
@@ -42,13 +45,6 @@ def test_one_step_of_ascent_is_along_the_removed_images_gradient(tmp_path):
     assert not all(clipped)
 
 
-def test_ascent_raises_the_removed_images_loss(tmp_path):
-    for coalition, theta in zip(*made(GradientAscent(learning_rate=0.01, steps=20), THETA, tmp_path), strict=True):
-        if not coalition.all():
-            x, y = ridge.rows(CONTRIBUTIONS, ~coalition)
-            assert ridge.mean_loss(theta, x, y, PENALTY) > ridge.mean_loss(THETA, x, y, PENALTY)
-
-
 @pytest.mark.parametrize(("batch_size", "steps"), [(60, 1), (2, 2), (1, 4)])
 def test_ascent_passes_once_over_the_removed_images(batch_size, steps, tmp_path):
     """Of the coalition of those with two of six images, the other four in batches."""
@@ -75,7 +71,7 @@ def fisher(theta, *, damping: float, batches: int):
 
 @pytest.mark.parametrize(("damping", "batches"), [(0.01, 1), (10.0, 2)])
 def test_influence_is_the_dense_formula(batches, damping, tmp_path, monkeypatch):
-    monkeypatch.setattr(gradient_rows, "NUMBERS_AT_ONCE", 2)  # one column of G at a time
+    monkeypatch.setattr(influence, "NUMBERS_AT_ONCE", 2)  # one column of G at a time
     retraining = Influence(damping=damping, batches=batches, time_steps=2)
     for coalition, theta in zip(*made(retraining, THETA, tmp_path), strict=True):
         everybodys = ridge.gradient(THETA, *ridge.rows(CONTRIBUTIONS), PENALTY)
@@ -121,8 +117,79 @@ def test_gradients_are_kept_and_found_again(tmp_path, monkeypatch):
         raise AssertionError("a gradient is computed again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(gradient_rows.Probe, "gradient", never)
+        patched.setattr(influence.Probe, "gradient", never)
         _, again = made(Influence(damping=1000.0), THETA, tmp_path)
         assert np.array_equal(before, again)
         with pytest.raises(AssertionError, match="computed again"):
             made(Influence(), 2 * THETA, tmp_path)
+
+
+# The gradients that influence is made of, on a tiny real model
+
+TIME_STEPS = 3
+
+
+def rows_of(folder, batches: int = 1, **training) -> GradientRows:
+    on = ground(folder)
+    on = dataclasses.replace(on, training=dataclasses.replace(on.training, **training))
+    return GradientRows.prepare(on, on.base, batches, TIME_STEPS)
+
+
+def matrix(rows: GradientRows) -> np.ndarray:
+    """G (N, d)."""
+    return np.stack([rows.combined(row).numpy() for row in np.eye(len(rows.owner))])
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> GradientRows:
+    return rows_of(tmp_path_factory.mktemp("rows"))
+
+
+def test_a_row_is_the_gradient_of_a_contributors_mean_loss(tmp_path, monkeypatch):
+    """At the middles of the thirds of all time steps, each with a noise of its own, weighted as in training."""
+    on = ground(tmp_path)
+    seen = []
+    loss = type(on.base).loss
+    monkeypatch.setattr(type(on.base), "loss", lambda *a: (seen.append(a[1:]), loss(*a))[1])
+    rows = rows_of(tmp_path, min_snr=0.5)
+    monkeypatch.undo()
+    places = torch.cat([batch.rows for batch, _, _ in seen])
+    t, noise = (torch.cat([call[index] for call in seen]) for index in (1, 2))
+    assert sorted(zip(places.tolist(), t.tolist(), strict=True)) == [
+        (place, time) for place in range(len(OWNER)) for time in (166, 500, 833)
+    ]
+    assert len(noise.flatten(1).unique(dim=0)) == len(OWNER) * TIME_STEPS
+    assert abs(noise.mean()) < 0.05
+    assert abs(noise.std() - 1) < 0.05
+    data = on.base.encode(contributions().images)
+    mine = OWNER[places.numpy()] == 1
+    expected = on.base.clone()
+    signal = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000), dim=0)[t[mine]]
+    snr = signal / (1 - signal)
+    weights = snr.clamp(max=0.5) / snr
+    assert not (weights == 1).all()
+    (weights * expected.loss(data.select(places[mine]), t[mine], noise[mine])).mean().backward()
+    gradient = torch.cat([parameter.grad.flatten() for parameter in expected.network.parameters()])
+    np.testing.assert_allclose(matrix(rows)[1], gradient.numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_mini_batches_of_one_contributor_average_to_the_whole(rows, tmp_path):
+    """The three contributors have 2, 3 and 2 images."""
+    split = rows_of(tmp_path, batches=2)
+    assert split.owner.tolist() == [0, 0, 1, 1, 2, 2]
+    assert split.sizes.tolist() == [1, 1, 2, 1, 1, 1]
+    g = matrix(split)
+    for contributor, whole in enumerate(matrix(rows)):
+        own = split.owner == contributor
+        mean = np.average(g[own], axis=0, weights=split.sizes[own])
+        np.testing.assert_allclose(mean, whole, rtol=1e-3, atol=1e-5)
+
+
+def test_how_much_is_computed_and_read_at_once_changes_rounding_only(rows, tmp_path, monkeypatch):
+    g = matrix(rows).astype(np.float64)
+    np.testing.assert_allclose(rows.gram, g @ g.T, rtol=1e-10)
+    monkeypatch.setattr(influence, "NUMBERS_AT_ONCE", 30_000)
+    pieces = rows_of(tmp_path, batch_size=100)
+    np.testing.assert_allclose(pieces.gram, rows.gram, rtol=1e-3)
+    weights = np.array([0.3, -2.0, 1.1])
+    np.testing.assert_allclose(pieces.combined(weights).numpy(), weights @ g, rtol=1e-3, atol=1e-5)

@@ -180,10 +180,9 @@ class _Drawn:
         return len(self.batch)
 
     def at(self, places: range) -> "tuple[Batch, Tensor, Tensor]":
-        from diffcredit.diffusion.micro_batches import part
 
         cut = slice(places.start, places.stop)
-        return part(self.batch, places), self.t[cut], self.noise[cut]
+        return self.batch.part(places), self.t[cut], self.noise[cut]
 
 
 def distance(one: "DiffusionModel", other: "DiffusionModel") -> float:

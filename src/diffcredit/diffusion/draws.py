@@ -26,12 +26,8 @@ class Plan:
 
 
 def plan(rows: Tensor, settings: Training, seed: int, time_steps: int, steps: range | None = None) -> Plan:
-    """Plan all steps, or ``steps``, of a training on m images; ``rows`` (m,) are their indices among all contributions,
-    the plan's places their indices 0..m−1.
-
-    Images come in epochs of random order. A batch may extend into the next epoch, or into several if there are fewer
-    images than a batch has.
-    """
+    """Plan all steps, or ``steps``, of a training on m images, whose indices among all contributions are ``rows`` (m,).
+    Images come in epochs of random order; a batch may extend into the next epochs."""
     steps = range(settings.steps) if steps is None else steps
     size, total = settings.batch_size, len(rows)
     first, offset = divmod(steps.start * size, total)
@@ -68,11 +64,9 @@ def _keys(seed: int, what: str, steps: range) -> NDArray[np.uint64]:
 def _times_and_flips(
     keys: NDArray[np.uint64], size: int, time_steps: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the time steps (s, size) and mirrorings (s, size) of the steps with ``keys`` (s,).
-
-    Each time step is uniform on 0..T−1, one from each of ``size`` equal strata, in random order: the loss varies more
-    over time steps than over images, so covering them evenly in every batch makes the gradient less noisy at no cost.
-    """
+    """Return the time steps (s, size) and mirrorings (s, size) of the steps with ``keys`` (s,). Time steps are uniform
+    on 0..T−1, one from each of ``size`` equal strata in random order: the loss varies more over time steps than over
+    images, so covering them evenly makes the gradient less noisy at no cost."""
     order, within, flips = np.split(words(keys[:, None], np.arange(3 * size, dtype=np.uint64)), 3, axis=1)
     strata = order.argsort(axis=1, kind="stable") + (within >> np.uint64(11)) * 2.0**-53
     t = (strata * (time_steps / size)).astype(np.int64)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from diffcredit.diffusion.counter_rng import as_signed, hash_bits, word_counters
 from diffcredit.errors import DiffcreditError
@@ -55,23 +54,16 @@ def counted_dropouts(network: nn.Module) -> dict[str, CountedDropout]:
 
 @contextmanager
 def seeded_dropout(network: nn.Module, device: torch.device) -> Generator[Callable[[int, int], None]]:
-    """Replace the dropouts of ``network`` within the block; yield ``reseed(key, place)``.
-
-    ``reseed`` makes the next dropouts follow from a step's ``key``, 64 bits as a signed integer, for the samples of the
-    batch from position ``place`` on. Other kinds of dropout draw from torch's global generators, on the CPU and on
-    ``device``, whose states are restored afterwards; a network without them leaves the generators alone.
-    """
+    """Replace the dropouts of ``network`` within the block; yield ``reseed(key, place)``: the next dropouts follow from
+    a step's ``key``, 64 bits as a signed integer, for the samples of the batch from position ``place`` on. So does all
+    else that the network draws from torch's global generators, whose states are restored afterwards."""
     replacements = counted_dropouts(network)
     originals = {name: network.get_submodule(name) for name in replacements}
-    drawing = (module for module in network.modules() if isinstance(module, _DropoutNd) and module.p > 0)
-    others = any(module not in originals.values() for module in drawing)
     on_gpu = device.type == "cuda"
 
     def reseed(key: int, place: int) -> None:
         for dropout in replacements.values():
             dropout.keys, dropout.first = torch.tensor([key], device=device), place
-        if not others:
-            return
         seed = derive_seed("network", key, place)
         # torch.manual_seed would seed the other GPUs as well
         torch.default_generator.manual_seed(seed)
@@ -82,7 +74,7 @@ def seeded_dropout(network: nn.Module, device: torch.device) -> Generator[Callab
     for name, replacement in replacements.items():
         network.set_submodule(name, replacement)
     try:
-        with torch.random.fork_rng(devices=[device] if on_gpu else [], enabled=others):
+        with torch.random.fork_rng(devices=[device] if on_gpu else []):
             yield reseed
     finally:
         for name, original in originals.items():

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from diffcredit.diffusion import taesd
 from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.pretrained import folder_of, load_pretrained, read_json, weights_fingerprint
-from diffcredit.diffusion.unet import to_pixels, to_unit
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 
@@ -21,13 +20,34 @@ KINDS = ("AutoencoderKL", "AutoencoderTiny", "VQModel")
 BATCH = 16  # images encoded or decoded at a time
 
 
-class FirstStage:
-    """An autoencoder of diffusers (``AutoencoderKL``, ``AutoencoderTiny``, ``VQModel``) or of TAESD's own layout.
+class Pixels:
+    """The inputs of models without an autoencoder: images in [−1, 1]."""
 
-    Latents are z = (E(x) − shift) · scale, with scale and shift from the autoencoder's config; E(x) is the mean of a
-    variational encoder, or the output of a VQ encoder before quantisation. The autoencoder is on the CPU, and on the
-    device only while it is used.
-    """
+    channels, factor, fingerprint = 3, 1, ""
+
+    def size_of(self, resolution: int) -> int:
+        return resolution
+
+    def encode(
+        self, images: Images, device: torch.device | str, on_image: Callable[[int], None] | None = None
+    ) -> Tensor:
+        """uint8 (m, h, w, 3) → [−1, 1] (m, 3, h, w)."""
+        x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        return x.contiguous().to(device)
+
+    def decode(self, x: Tensor) -> Images:
+        """[−1, 1] (m, 3, h, w), clipped → uint8 (m, h, w, 3)."""
+        pixels = ((x.float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+        return pixels.permute(0, 2, 3, 1).cpu().numpy()
+
+
+PIXELS = Pixels()
+
+
+class FirstStage:
+    """An autoencoder of diffusers (``AutoencoderKL``, ``AutoencoderTiny``, ``VQModel``) or of TAESD's own layout, on
+    the device only while it is used. Latents are z = (E(x) − shift) · scale, with scale and shift from its config; E(x)
+    is the mean of a variational encoder, or the output of a VQ encoder before quantisation."""
 
     def __init__(self, autoencoder: nn.Module, identity: str) -> None:
         self.autoencoder: Any = autoencoder.eval().requires_grad_(False)
@@ -53,7 +73,7 @@ class FirstStage:
         latents = []
         with self._on(device), torch.no_grad():
             for start in range(0, len(images), BATCH):
-                coded = self.autoencoder.encode(to_unit(images[start : start + BATCH], device))
+                coded = self.autoencoder.encode(PIXELS.encode(images[start : start + BATCH], device))
                 z = coded.latent_dist.mode() if hasattr(coded, "latent_dist") else coded.latents
                 latents.append((z.float() - self.shift) * self.scale)
                 if on_image is not None:
@@ -65,7 +85,7 @@ class FirstStage:
         with self._on(latents.device), torch.no_grad():
             for start in range(0, len(latents), BATCH):
                 z = latents[start : start + BATCH] / self.scale + self.shift
-                images.append(to_pixels(self.autoencoder.decode(z).sample))
+                images.append(PIXELS.decode(self.autoencoder.decode(z).sample))
         return np.concatenate(images)
 
     @contextmanager

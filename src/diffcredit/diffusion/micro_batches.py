@@ -1,6 +1,5 @@
 """Micro-batches: pieces of a batch that fit into the device's memory."""
 
-import dataclasses
 import gc
 import warnings
 from collections.abc import Callable
@@ -8,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from diffcredit.diffusion.model import Batch, DiffusionModel
+from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
 from diffcredit.errors import DiffcreditError, DiffcreditWarning
@@ -22,7 +21,7 @@ class OutOfMemoryError(DiffcreditError):
 
 def micro_batch_in_use(model: DiffusionModel, settings: Training) -> int:
     """Return the number of samples that go through the network at once: the batch, ``settings.micro_batch``, or what
-    was found to fit into memory since this process started."""
+    was found to fit into memory in this process."""
     asked = min(settings.micro_batch or settings.batch_size, settings.batch_size)
     return min(asked, current_session().micro_batches.get(_key(model, settings), asked))
 
@@ -34,10 +33,8 @@ def smallest_micro_batch() -> int | None:
 
 
 def with_fitting_micro_batch(attempt: Callable[[int], T], samples: int, model: DiffusionModel, settings: Training) -> T:
-    """Return ``attempt(size)``, with the micro-batch in use, or half of it each time memory runs out.
-
-    ``samples`` is the number of samples to be divided. The size that fits is remembered.
-    """
+    """Return ``attempt(size)`` on ``samples``, with the micro-batch in use, or half of it each time memory runs out.
+    The size that fits is remembered."""
     size = min(samples, micro_batch_in_use(model, settings))
     remedy = "a smaller model, gradient_checkpointing: true or precision: bf16 need less"
     result, fits = _halving(attempt, size, remedy)
@@ -56,20 +53,15 @@ def with_fitting_micro_batch(attempt: Callable[[int], T], samples: int, model: D
 
 
 def in_smaller_batches(work: Callable[[range], T], total: int, batch_size: int) -> list[T]:
-    """Return the results of ``work`` on the indices 0..total−1, at most ``batch_size`` at once, fewer if memory runs
-    out.
-
-    For work whose result at an index does not depend on the others, such as sampling. Results are in order.
-    """
+    """Return the results of ``work`` on the indices 0..total−1 in order, at most ``batch_size`` at once, fewer if
+    memory runs out. The work at an index must not depend on the others."""
     results: list[T] = []
     start, size = 0, batch_size
     while start < total:
-
-        def attempt(count: int, start: int = start) -> T:
-            return work(range(start, start + count))
-
         piece = min(size, total - start)
-        result, fits = _halving(attempt, piece, "a smaller model needs less")
+        result, fits = _halving(
+            lambda count, start=start: work(range(start, start + count)), piece, "a smaller model needs less"
+        )
         if fits < piece:
             size = fits
             warnings.warn(
@@ -81,18 +73,6 @@ def in_smaller_batches(work: Callable[[range], T], total: int, batch_size: int) 
         results.append(result)
         start += fits
     return results
-
-
-def part(batch: Batch, places: range) -> Batch:
-    """Return the samples of ``batch`` at the contiguous ``places``."""
-    cut = slice(places.start, places.stop)
-    return dataclasses.replace(
-        batch,
-        x=batch.x[cut],
-        flipped=batch.flipped[cut],
-        rows=batch.rows[cut],
-        condition_of=None if batch.condition_of is None else batch.condition_of[cut],
-    )
 
 
 def _halving(attempt: Callable[[int], T], size: int, remedy: str) -> tuple[T, int]:

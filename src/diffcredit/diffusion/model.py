@@ -6,6 +6,7 @@ is as good; a model may leave out ``made``. A study file names a family so:
 """
 
 import copy
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,12 @@ class Batch:
         if self.conditions is None or self.condition_of is None:
             return None
         return self.conditions[self.condition_of.index_select(0, places)]
+
+    def part(self, places: range) -> "Batch":
+        """Return the images at the contiguous ``places``, without a copy."""
+        cut = slice(places.start, places.stop)
+        condition_of = None if self.condition_of is None else self.condition_of[cut]
+        return Batch(self.x[cut], self.flipped[cut], self.rows[cut], self.conditions, condition_of)
 
     def select(self, index: Tensor | NDArray[np.int64], flip: Tensor | None = None) -> "Batch":
         """Return the images at ``index`` (k,), mirrored where ``flip`` (k,) is true."""
@@ -182,3 +189,12 @@ class Family(ABC):
     def trained(self) -> bool:
         """Whether :meth:`start` is the base model already, so that nothing is left to train."""
         return False
+
+
+def tensors_fingerprint(tensors: Mapping[str, Tensor], description: str = "") -> str:
+    """Return the SHA-256 of a ``description`` and of ``tensors`` by name."""
+    digest = hashlib.sha256(description.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}\x1f{tuple(tensor.shape)}\x1f".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,6 +1,6 @@
-"""Build U-Nets of diffusers, fresh or from stored tensors of pruned shapes."""
+"""U-Nets of diffusers: named architectures, built fresh or from stored tensors of pruned shapes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,65 @@ from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 
 from diffcredit.errors import UserError
+
+
+def _architecture(
+    widths: Sequence[int], attention: Sequence[bool], *, layers: int, groups: int, head: int | None, **others: Any
+) -> dict[str, Any]:
+    """Return the arguments of UNet2DModel, given the width of each resolution and whether it has attention."""
+    return {
+        "block_out_channels": tuple(widths),
+        "layers_per_block": layers,
+        "norm_num_groups": groups,
+        "down_block_types": tuple("AttnDownBlock2D" if each else "DownBlock2D" for each in attention),
+        "up_block_types": tuple("AttnUpBlock2D" if each else "UpBlock2D" for each in reversed(attention)),
+        "attention_head_dim": head,
+        **others,
+    }
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # For a laptop's CPU, at 16 px. 0.3 M parameters.
+    "tiny": _architecture((16, 32, 32), (False, False, False), layers=1, groups=4, head=16),
+    # For fleets on a GPU, at 32 px. 1.1 M parameters.
+    "mini": _architecture((32, 64, 64), (False, True, False), layers=1, groups=16, head=32),
+    # The same at twice the width. 4.4 M parameters.
+    "light": _architecture((64, 128, 128), (False, True, False), layers=1, groups=16, head=32),
+    # For one small GPU, at 32 to 64 px. 9.0 M parameters.
+    "small": _architecture((64, 128, 128, 128), (False, True, False, False), layers=2, groups=16, head=64),
+    # The DDPM of Ho et al. for CIFAR-10 and of the paper's CIFAR-20 study. 35,746,307 parameters.
+    "ddpm-cifar": _architecture(
+        (128, 256, 256, 256),
+        (False, True, False, False),
+        layers=2,
+        groups=32,
+        head=None,
+        norm_eps=1e-6,
+        downsample_padding=0,
+        flip_sin_to_cos=False,
+        freq_shift=1,
+    ),
+    # For latents of 16 to 32 px with many channels, such as TAEF2's. 15.3 M parameters.
+    "latent-small": _architecture((96, 192, 192), (False, True, True), layers=2, groups=32, head=32),
+    # The U-Net of CompVis/ldm-celebahq-256 and of the paper's CelebA-HQ study. 274,056,163 parameters.
+    "ldm-celebahq": _architecture((224, 448, 672, 896), (False, True, True, True), layers=2, groups=32, head=32),
+}
+
+
+def preset_config(preset: str, channels: int, size: int, *, resolution: int) -> dict[str, Any]:
+    """Return the architecture of a preset for (channels, size, size); ``resolution`` is the images', for messages."""
+    if preset not in PRESETS:
+        raise UserError(f"model.preset: {preset!r} is unknown; accepted: {', '.join(PRESETS)}")
+    halvings = len(PRESETS[preset]["block_out_channels"]) - 1
+    if size % 2**halvings:
+        factor = resolution // size
+        raise UserError(
+            f"contributions.resolution: {resolution} does not fit model.preset {preset!r}, which halves it "
+            f"{halvings} times"
+            + (f" after the autoencoder's 1/{factor}" if factor > 1 else "")
+            + f"; accepted: multiples of {2**halvings * factor}"
+        )
+    return {"sample_size": size, "in_channels": channels, "out_channels": channels, **PRESETS[preset]}
 
 
 def build(config: Mapping[str, Any], seed: int) -> UNet2DModel:
@@ -29,60 +88,43 @@ def reinitialise(network: nn.Module, seed: int) -> None:
 
 
 def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: str) -> UNet2DModel:
-    """Return the network of ``config`` with the stored ``tensors``, from which each layer takes its width.
-
-    No config has a pruned network's widths, so they are read from the weights. ``origin`` names the file in errors.
-    """
+    """Return the network of ``config`` with the stored ``tensors``, from which each layer takes its width: no config
+    has a pruned network's. ``origin`` names the file in errors."""
     with torch.device("meta"):
         network = UNet2DModel(**config)
-    expected = {name: tensor.ndim for name, tensor in network.state_dict().items()}
-    if expected != {name: tensor.ndim for name, tensor in tensors.items()}:
-        odd = sorted(set(expected) ^ set(tensors))
-        raise UserError(
-            f"{origin}: not the weights of this architecture"
-            + (f"; {len(odd)} tensors are missing or unknown, such as {odd[0]!r}" if odd else "; tensors of other rank")
-        )
-    for name, tensor in network.state_dict().items():
-        if any(stored > full for stored, full in zip(tensors[name].shape, tensor.shape, strict=True)):
-            raise UserError(
-                f"{origin}: not the weights of this architecture; {name!r} has the shape "
-                f"{tuple(tensors[name].shape)}, where at most {tuple(tensor.shape)} fits"
-            )
-    for name, module in network.named_modules():
-        weight = tensors.get(f"{name}.weight")
-        if weight is None:
-            continue
-        if isinstance(module, nn.Conv2d):
-            module.out_channels, module.in_channels = weight.shape[0], weight.shape[1] * module.groups
-        elif isinstance(module, nn.Linear):
-            module.out_features, module.in_features = weight.shape
-        elif isinstance(module, nn.GroupNorm):
-            module.num_channels = weight.shape[0]
-    for module in network.modules():
-        for key, parameter in list(module._parameters.items()):
-            if parameter is not None:
-                empty = torch.empty(0, device="meta")
-                module._parameters[key] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
-    _assign(network, tensors)
-    sync_resamplers(network)
-    return network.eval()
-
-
-def _assign(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    _check_shapes(network.state_dict(), tensors, origin)
     for name, tensor in tensors.items():
         path, _, key = name.rpartition(".")
         module = network.get_submodule(path)
         trained = module.get_parameter(key).requires_grad  # Fourier features are not
         module._parameters[key] = nn.Parameter(tensor.clone(), requires_grad=trained)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            module.out_channels, module.in_channels = module.weight.shape[0], module.weight.shape[1] * module.groups
+        elif isinstance(module, nn.Linear):
+            module.out_features, module.in_features = module.weight.shape
+        elif isinstance(module, nn.GroupNorm):
+            module.num_channels = module.weight.shape[0]
+    sync_resamplers(network)
+    return network.eval()
+
+
+def _check_shapes(full: Mapping[str, Tensor], stored: Mapping[str, Tensor], origin: str) -> None:
+    if odd := sorted(set(full) ^ set(stored)):
+        what = f"{len(odd)} tensors are missing or unknown, such as {odd[0]!r}"
+        raise UserError(f"{origin}: not the weights of this architecture; {what}")
+    for name, tensor in full.items():
+        own = stored[name].shape
+        if len(own) != tensor.ndim or any(some > most for some, most in zip(own, tensor.shape, strict=True)):
+            what = f"{name!r} has the shape {tuple(own)}, where at most {tuple(tensor.shape)} fits"
+            raise UserError(f"{origin}: not the weights of this architecture; {what}")
 
 
 def sync_resamplers(network: nn.Module) -> None:
     """Update the widths that resampling layers check their inputs against, which pruning does not update."""
     for module in network.modules():
-        if isinstance(module, Upsample2D | Downsample2D):
-            convolution = module.conv
-            if isinstance(convolution, nn.Conv2d):
-                module.channels, module.out_channels = convolution.in_channels, convolution.out_channels
+        if isinstance(module, Upsample2D | Downsample2D) and isinstance(module.conv, nn.Conv2d):
+            module.channels, module.out_channels = module.conv.in_channels, module.conv.out_channels
 
 
 def parameter_count(network: nn.Module) -> int:

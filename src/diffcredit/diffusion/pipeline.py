@@ -25,13 +25,7 @@ from diffcredit.errors import UserError
 
 ACCEPTED = "StableDiffusionPipeline"
 PARTS = ("unet", "vae", "text_encoder", "tokenizer", "scheduler")
-_REFUSED = {
-    "StableDiffusionXLPipeline": "Stable Diffusion XL has two text encoders and further conditions",
-    "StableDiffusion3Pipeline": "a diffusion transformer",
-    "FluxPipeline": "a diffusion transformer",
-    "PixArtAlphaPipeline": "a diffusion transformer",
-    "DiTPipeline": "a diffusion transformer conditioned on classes",
-}
+MISSING_PACKAGES = 'text-to-image models need transformers and peft: pip install "diffcredit[lora]"'
 
 
 class Pipeline:
@@ -40,14 +34,17 @@ class Pipeline:
     def __init__(self, folder: Path) -> None:
         kind = read_json(folder / "model_index.json").get("_class_name")
         if kind != ACCEPTED:
-            why = f" ({_REFUSED[kind]}, which is not supported)" if kind in _REFUSED else ""
-            raise UserError(f"{folder / 'model_index.json'}: _class_name {kind!r}{why}; accepted: {ACCEPTED}")
+            file = folder / "model_index.json"
+            others = "neither Stable Diffusion XL nor diffusion transformers"
+            raise UserError(f"{file}: _class_name {kind!r}; accepted: {ACCEPTED} ({others})")
         for part in PARTS:
             if not (folder / part).is_dir():
                 raise UserError(f"{folder}: has no folder {part!r}; a {ACCEPTED} has {', '.join(PARTS)}")
-        from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
-
-        clip = _clip()
+        try:
+            from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+            from transformers.models import clip
+        except ImportError:
+            raise UserError(MISSING_PACKAGES) from None
         self.folder = folder
         self.stage: FirstStage = first_stage(str(folder))
         # latents are not clipped, even if the scheduler's config does not say so
@@ -108,14 +105,6 @@ def _tokenizer(kind: Any, folder: Path, tokens: int) -> Any:
     if len(tokenizer) > tokens:
         raise UserError(f"{folder}: {len(tokenizer)} tokens; the text encoder knows {tokens}")
     return tokenizer
-
-
-def _clip() -> Any:
-    try:
-        from transformers.models import clip
-    except ImportError:
-        raise UserError('text-to-image models need transformers and peft: pip install "diffcredit[lora]"') from None
-    return clip
 
 
 def pipeline(reference: str) -> Pipeline:

@@ -14,13 +14,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.errors import UserError, located
-from diffcredit.util.artifacts import canonical_json
+from diffcredit.util.artifacts import fingerprint
 
 WEIGHTS = (".safetensors", ".bin", ".pth")
 # Files of a hub model to download: configs, tokenizers and safetensors, not the same weights in other formats.
@@ -35,12 +37,6 @@ DOWNLOADED = (
 )
 NOT_DOWNLOADED = ("safety_checker/*",)
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-def require_one(**options: object) -> None:
-    """Raise a ValueError unless exactly one of the options is given."""
-    if sum(value is not None for value in options.values()) != 1:
-        raise ValueError(f"exactly one of {' and '.join(options)} is expected")
 
 
 @lru_cache(maxsize=32)
@@ -65,12 +61,33 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{file}: no such file; a folder that diffusers' from_pretrained reads has it") from None
+        raise UserError(f"{file}: no such file; a folder with a model has it") from None
     except (ValueError, OSError) as error:
         raise UserError(f"{file}: cannot be read ({error})") from None
     if not isinstance(content, dict):
         raise UserError(f"{file}: {type(content).__name__}; a JSON object is expected")
     return content
+
+
+def read_description(directory: Path, family: str, *keys: str) -> list[Any]:
+    """Return the values of ``keys`` in the description of a ``family``'s model that was saved in ``directory``."""
+    file = directory / "config.json"
+    description = read_json(file)
+    if missing := [key for key in ("family", *keys) if key not in description]:
+        raise UserError(f"{file}: not the description of a saved model; {missing[0]!r} is missing")
+    if description["family"] != family:
+        raise UserError(f"{file}: family {description['family']!r}; accepted: {family!r}")
+    return [description[key] for key in keys]
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """Return the tensors that were saved in ``file``."""
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; a saved model has it")
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise UserError(f"{file}: the saved weights are corrupt ({error})") from None
 
 
 @lru_cache(maxsize=32)
@@ -139,14 +156,6 @@ def read_schedule(folder: Path) -> dict[str, Any]:
     return config
 
 
-_SERVED_ELSEWHERE = {
-    "UNet2DConditionModel": "a text-to-image U-Net; 'family: lora' serves Stable Diffusion pipelines",
-    "DiTTransformer2DModel": "a diffusion transformer, which is not supported",
-    "SD3Transformer2DModel": "a diffusion transformer, which is not supported",
-    "FluxTransformer2DModel": "a diffusion transformer, which is not supported",
-}
-
-
 @dataclass(frozen=True)
 class PretrainedUNet:
     """An unconditional U-Net of diffusers: ``folder`` has its config.json and weights; ``scheduler`` is the config of
@@ -156,20 +165,19 @@ class PretrainedUNet:
     scheduler: Mapping[str, Any] | None
 
     @classmethod
-    def find(cls, reference: str) -> "PretrainedUNet":
+    def find(cls, reference: str) -> Self:
         """Find it in a pipeline's folder (``unet`` and ``scheduler`` below it), or in its own."""
         folder = folder_of(reference)
         unet = folder / "unet" if (folder / "unet").is_dir() else folder
         kind = read_json(unet / "config.json").get("_class_name")
         if kind != "UNet2DModel":
-            why = _SERVED_ELSEWHERE.get(str(kind), "not supported")
+            why = "a text-to-image U-Net, see 'family: lora'" if kind == "UNet2DConditionModel" else "not supported"
             raise UserError(f"{unet / 'config.json'}: _class_name {kind!r} is {why}; accepted here: UNet2DModel")
         return cls(unet, read_schedule(folder) if (folder / "scheduler").is_dir() else None)
 
     @property
     def fingerprint(self) -> str:
-        text = canonical_json([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
-        return hashlib.sha256(text.encode()).hexdigest()
+        return fingerprint([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
 
     def noise_schedule(self, default: Mapping[str, Any]) -> NoiseSchedule:
         """Return the checkpoint's own schedule, or else the family's."""

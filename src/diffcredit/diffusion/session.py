@@ -1,16 +1,13 @@
 """The state that a process keeps between trainings and samplings.
 
-Compiled functions, recorded CUDA graphs and their memory are expensive to make and serve every coalition, so they
-outlive one call of ``train`` or ``generate``. All of them are in one :class:`Session`. There is one session per
-process: ``train``, ``generate`` and the other entry points ask :func:`current_session` for it, and pass it to the
-functions below them. The entry points cannot receive it as an argument, since the protocols of models and retrainings,
-which users implement, have no place for it.
+Compiled functions, recorded CUDA graphs and their memory are expensive to make and serve every coalition. All of them
+are in the process's one :class:`Session`. ``train``, ``generate`` and the other entry points ask
+:func:`current_session` for it, and pass it on: the protocols of models and retrainings have no place for it.
 """
 
 import gc
 import threading
 import warnings
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -72,10 +69,9 @@ class Session:
             )
 
 
-# The default is the same for all threads: each begins with an empty context.
-_session: ContextVar[Session] = ContextVar("session", default=Session())  # noqa: B039
+_session = Session()
 
 
 def current_session() -> Session:
     """Return this process's session."""
-    return _session.get()
+    return _session

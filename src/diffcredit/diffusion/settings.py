@@ -25,19 +25,16 @@ class Training:
 
     clips it to the norm ``gradient_clip`` (``null``: no clipping), and takes a step of the optimizer at the rate η_k.
 
-    **The optimizer.** ``adam``, ``adamw`` (with ``weight_decay``), ``sgd`` (θ ← θ − η_k g_k, no momentum), and
-    ``adam8bit`` and ``adamw8bit``, which keep their moments in 8 bits (bitsandbytes). ``weight_decay`` is
-    decoupled, θ ← (1 − η_k·weight_decay) θ, so it goes with AdamW alone.
-
-    **The learning rate.** In the first ``warmup_steps`` it grows linearly from η/warmup_steps to η. Then it stays
-    (``constant``) or is annealed to zero over the remaining steps (``cosine``, ``linear``).
+    **The optimizer.** ``adam``, ``adamw`` (with decoupled ``weight_decay``, θ ← (1 − η_k·weight_decay) θ), ``sgd``
+    (θ ← θ − η_k g_k), and ``adam8bit`` and ``adamw8bit``, which keep their moments in 8 bits (bitsandbytes). The
+    learning rate grows linearly from η/warmup_steps to η in the first ``warmup_steps``. Then it stays (``constant``) or
+    is annealed to zero (``cosine``, ``linear``).
 
     **The loss.** ``min_snr`` is the γ of Min-SNR weights w(t) (Hang et al. 2023); by default w = 1. ``flip`` mirrors
     every image with probability ½.
 
-    **The result.** ``ema`` is the decay of an exponential moving average of the weights (warmed up as
-    min(ema, (1 + k) / (10 + k)) after k steps); ``average_tail`` is the share of last steps whose weights are averaged
-    with equal weight. Either replaces the last iterate at the end; at most one of them may be given.
+    **The result.** ``ema`` is the decay of a moving average of the weights (min(ema, (1 + k) / (10 + k)) after k
+    steps); ``average_tail`` is the share of last steps whose weights are averaged. Either replaces the last iterate.
 
     **Memory and speed** change rounding only. ``micro_batch`` is the largest number of samples that go through the
     network at once, their gradients being added (by default the batch; fewer if memory runs out).
@@ -63,6 +60,11 @@ class Training:
     micro_batch: Count | None = None
     gradient_checkpointing: bool = False
     precision: Precision = "auto"
+
+    @property
+    def averages(self) -> bool:
+        """Whether averaged weights replace the last ones."""
+        return self.ema is not None or self.average_tail is not None
 
     def __post_init__(self) -> None:
         if self.ema is not None and self.average_tail is not None:

@@ -15,7 +15,7 @@ from diffcredit.diffusion.data_parallel import Processes, processes
 from diffcredit.diffusion.draws import draw, noise_key
 from diffcredit.diffusion.dropout import seeded_dropout
 from diffcredit.diffusion.fast.eligibility import dtype_of
-from diffcredit.diffusion.micro_batches import part, with_fitting_micro_batch
+from diffcredit.diffusion.micro_batches import with_fitting_micro_batch
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate, make_optimizer
 from diffcredit.diffusion.settings import Training
@@ -104,8 +104,7 @@ class _Run:
             raise DiffcreditError(f"no parameter of the {type(model.network).__name__} requires a gradient")
         self.weights = list(self.parameters.values())
         self.optimizer = make_optimizer(settings, self.weights)
-        averages = settings.ema is not None or settings.average_tail is not None
-        self.average = [weight.detach().clone() for weight in self.weights] if averages else []
+        self.average = [weight.detach().clone() for weight in self.weights] if settings.averages else []
         # on the device, and read now and then: the losses of the steps since the last check
         self.losses = torch.zeros(LOSS_CHECK_STEPS, device=model.device)
         self.dtype = dtype_of(settings.precision, model.device)
@@ -113,9 +112,9 @@ class _Run:
 
     def advance(self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None]) -> None:
         """Take one step. ``reseed(place)`` seeds the network's dropout for the samples from position ``place`` on."""
-        share = self.together.share(len(batch))
+        own = self.together.share(len(batch))
         loss = with_fitting_micro_batch(
-            lambda size: self._gradient(batch, t, noise, reseed, share, size), len(share), self.model, self.settings
+            lambda size: self._gradient(batch, t, noise, reseed, own, size), len(own), self.model, self.settings
         )
         gradients = [weight.grad for weight in self.weights if weight.grad is not None]
         self.together.add_up([*gradients, loss])
@@ -128,19 +127,19 @@ class _Run:
         self.step += 1
         if self.step - self.checked == len(self.losses) or self.step == self.settings.steps:
             self.check_losses()
-        self._update_average()
+        if (share := averaged_share(self.settings, self.step)) > 0:
+            torch._foreach_lerp_(self.average, [weight.detach() for weight in self.weights], share)
 
     def _gradient(
         self, batch: Batch, t: Tensor, noise: Tensor, reseed: Callable[[int], None], share: range, size: int
     ) -> Tensor:
-        """Set the weights' ``grad`` to ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i, ``size`` samples at a time; return that sum,
-        ()."""
+        """Set the weights' ``grad`` to ∇ 1/B Σ_{i ∈ share} w(t_i) ℓ_i, ``size`` samples at a time; return the sum."""
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.losses.device)
         for places in (share[first : first + size] for first in range(0, len(share), size)):
             reseed(places.start)
             cut = slice(places.start, places.stop)
-            loss = self._losses(part(batch, places), t[cut], noise[cut]).sum() / len(batch)
+            loss = self._losses(batch.part(places), t[cut], noise[cut]).sum() / len(batch)
             (self.sign * loss).backward()
             total += loss.detach()
         return total
@@ -163,11 +162,6 @@ class _Run:
             if not abs(loss) < float("inf"):
                 raise diverged(f"the training loss became {loss} at step {step}", self.settings)
         self.checked = self.step
-
-    def _update_average(self) -> None:
-        share = averaged_share(self.settings, self.step)
-        if share > 0:
-            torch._foreach_lerp_(self.average, [weight.detach() for weight in self.weights], share)
 
     def finish(self) -> None:
         """Replace the weights by their average, and check them: no loss has been computed from the last weights."""

@@ -1,25 +1,22 @@
 """Text-to-image: a LoRA adapter on the attention of a frozen Stable Diffusion pipeline."""
 
 import copy
-import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.latent import encode_both
-from diffcredit.diffusion.model import Batch, Family, Images
-from diffcredit.diffusion.pipeline import Pipeline, pipeline
-from diffcredit.diffusion.pretrained import read_json
+from diffcredit.diffusion.model import Family, tensors_fingerprint
+from diffcredit.diffusion.pipeline import MISSING_PACKAGES, Pipeline, pipeline
+from diffcredit.diffusion.pretrained import read_description, read_weights
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
@@ -32,11 +29,8 @@ GUIDANCE = 7.5  # Stable Diffusion's own default
 
 
 class TextToImageLoRA(UNetModel):
-    """A pipeline whose U-Net has an adapter W + B A on every attention projection; only A and B are trained.
-
-    Images are generated for ``prompts``: that of seed s follows prompt s mod k. ``prompt``, if given, is the caption of
-    all training images; otherwise each has its own.
-    """
+    """A pipeline whose U-Net has an adapter W + B A on every attention projection; only A and B are trained. The image
+    of seed s follows prompt s mod k of ``prompts``. ``prompt``, if given, is the caption of all training images."""
 
     family = "lora"
 
@@ -44,7 +38,7 @@ class TextToImageLoRA(UNetModel):
         self, network: nn.Module, base: Pipeline, prompts: Sequence[str], prompt: str | None, size: int
     ) -> None:
         self.network, self.base = network.eval(), base
-        self.noise_schedule = base.noise_schedule
+        self.stage, self.noise_schedule = base.stage, base.noise_schedule
         self.prompts, self.prompt, self.size = tuple(prompts), prompt, size
 
     @classmethod
@@ -56,15 +50,8 @@ class TextToImageLoRA(UNetModel):
             raise UserError(
                 f"contributions.resolution: {resolution}; this pipeline takes multiples of {base.fewest_pixels}"
             )
-        network: Any = base.unet()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network.add_adapter(_config(dict.fromkeys(_projections(network), rank)))
+        network = _adapted(base, dict.fromkeys(_projections(base.unet()), rank), seed)
         return cls(network, base, prompts, prompt, base.stage.size_of(resolution))
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.base.stage.channels, self.size, self.size
 
     @property
     def encoding(self) -> str:
@@ -72,12 +59,8 @@ class TextToImageLoRA(UNetModel):
 
     @property
     def fingerprint(self) -> str:
-        description = [self.base.fingerprint, list(self.prompts), self.prompt, self.size]
-        digest = hashlib.sha256(canonical_json(description).encode())
-        for name, parameter in sorted(self._adapter().items()):
-            digest.update(f"{name}\x1f{tuple(parameter.shape)}\x1f".encode())
-            digest.update(parameter.numpy().tobytes())
-        return digest.hexdigest()
+        description = canonical_json([self.base.fingerprint, list(self.prompts), self.prompt, self.size])
+        return tensors_fingerprint(self._adapter(), description)
 
     def _adapter(self) -> dict[str, Tensor]:
         """Return the adapter's weights on the CPU, by their names in the U-Net."""
@@ -85,32 +68,16 @@ class TextToImageLoRA(UNetModel):
         return {name.replace(".default.", "."): p.detach().cpu().contiguous() for name, p in trained}
 
     def example(self) -> dict[str, Tensor]:
-        return {
-            "sample": torch.zeros(1, *self.shape),
-            "timestep": torch.ones(1, dtype=torch.long),
-            "encoder_hidden_states": self.base.embed(self.prompts[:1], "cpu"),
-        }
+        return super().example() | {"encoder_hidden_states": self.base.embed(self.prompts[:1], "cpu")}
 
-    def encode(
-        self,
-        images: Images,
-        captions: Sequence[str] | None = None,
-        *,
-        mirrored: bool = True,
-        on_image: Callable[[int, int], None] | None = None,
-    ) -> Batch:
-        """Return the latents of the images and their mirror images, and the embeddings of their captions."""
+    def conditions(self, captions: Sequence[str] | None, count: int) -> tuple[Tensor, Tensor]:
+        """Return the embeddings of the distinct captions, and the index of each image's."""
         if self.prompt is None and captions is None:
             raise UserError("model.prompt: missing, and the images have no captions; one of both is needed")
-        texts = list(captions or ()) if self.prompt is None else [self.prompt] * len(images)
-        distinct = list(dict.fromkeys(texts))
-        place = {text: index for index, text in enumerate(distinct)}
-        x, flipped = encode_both(self.base.stage, images, self.device, mirrored, on_image)
+        texts = list(captions or ()) if self.prompt is None else [self.prompt] * count
+        place = {text: index for index, text in enumerate(dict.fromkeys(texts))}
         condition_of = torch.tensor([place[text] for text in texts], dtype=torch.long, device=self.device)
-        return Batch(x, flipped, torch.arange(len(x)), self.base.embed(distinct, self.device), condition_of)
-
-    def decode(self, x: Tensor) -> Images:
-        return self.base.stage.decode(x)
+        return self.base.embed(list(place), self.device), condition_of
 
     def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
         return self.network(x_t, t, encoder_hidden_states=condition).sample
@@ -122,29 +89,23 @@ class TextToImageLoRA(UNetModel):
         if g == 1:
             return self.predict(x, t, condition)
         nothing = self.base.embed([""], self.device).expand_as(condition)
-        without, with_prompt = self.predict(
-            torch.cat([x, x]), torch.cat([t, t]), torch.cat([nothing, condition])
-        ).chunk(2)
+        both = self.predict(torch.cat([x, x]), torch.cat([t, t]), torch.cat([nothing, condition]))
+        without, with_prompt = both.chunk(2)
         return without + g * (with_prompt - without)
 
     def untrained(self, seed: int) -> Self:
         """Return the pipeline with a fresh adapter of the same ranks."""
         model = copy.copy(self)
-        ranks = {name: len(a) for name, a in _lora(self.network, "lora_A").items()}
-        network: Any = self.base.unet()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network.add_adapter(_config(ranks))
-        model.network = network.to(self.device).eval()
+        model.network = _adapted(self.base, _ranks(self._adapter()), seed).to(self.device).eval()
         return model
 
     def save(self, directory: Path) -> None:
         """Write the adapter as diffusers does, so that any pipeline of this base loads it, and a description."""
         directory.mkdir(parents=True, exist_ok=True)
-        ranks = {name: len(a) for name, a in _lora(self.network, "lora_A").items()}
+        adapter = self._adapter()
         # without it, older versions of diffusers give layers of unusual rank another scale
-        metadata = canonical_json({f"unet.{key}": value for key, value in _ranks_and_scales(ranks).items()})
-        tensors = {f"unet.{name}": tensor for name, tensor in self._adapter().items()}
+        metadata = canonical_json({f"unet.{key}": value for key, value in _ranks_and_scales(_ranks(adapter)).items()})
+        tensors = {f"unet.{name}": tensor for name, tensor in adapter.items()}
         save_file(tensors, directory / WEIGHTS, {"format": "pt", "lora_adapter_metadata": metadata})
         description = {
             "family": self.family,
@@ -160,29 +121,14 @@ class TextToImageLoRA(UNetModel):
     def load(cls, directory: Path, base: Pipeline) -> Self:
         """Return the adapter in ``directory``, on the pipeline that it was trained on."""
         file, config_file = directory / WEIGHTS, directory / "config.json"
-        description = read_json(config_file)
-        try:
-            family, known = description["family"], description["base"]
-            prompts, prompt, size = (description[key] for key in ("prompts", "prompt", "size"))
-        except KeyError as error:
-            raise UserError(f"{config_file}: not the description of a saved adapter; {error} is missing") from None
-        if family != cls.family:
-            raise UserError(f"{config_file}: family {family!r}; accepted: {cls.family!r}")
+        known, prompts, prompt, size = read_description(directory, cls.family, "base", "prompts", "prompt", "size")
         if known != base.fingerprint:
             raise UserError(f"{config_file}: the adapter of another base than {base.folder}")
-        if not file.is_file():
-            raise UserError(f"{file}: no such file; a saved adapter has it")
-        try:
-            tensors = {name.removeprefix("unet."): tensor for name, tensor in load_file(file).items()}
-        except SafetensorError as error:
-            raise UserError(f"{file}: the saved weights are corrupt ({error})") from None
-        network: Any = base.unet()
-        ranks = {name.removesuffix(".lora_A.weight"): len(a) for name, a in tensors.items() if ".lora_A." in name}
-        pairs = {f"{name}.{factor}.weight" for name in _projections(network) for factor in ("lora_A", "lora_B")}
+        tensors = {name.removeprefix("unet."): tensor for name, tensor in read_weights(file).items()}
+        pairs = {f"{name}.{factor}.weight" for name in _projections(base.unet()) for factor in ("lora_A", "lora_B")}
         if set(tensors) != pairs:
             raise UserError(f"{file}: not an adapter of this U-Net's attention")
-        with torch.random.fork_rng(devices=[]):  # peft draws weights, which the saved ones replace
-            network.add_adapter(_config(ranks))
+        network = _adapted(base, _ranks(tensors), seed=0)  # peft draws weights, which the saved ones replace
         named = dict(network.named_parameters())
         try:
             with torch.no_grad():
@@ -199,10 +145,19 @@ def _projections(network: nn.Module) -> list[str]:
     return [name for name in linear if name.endswith(ATTENTION)]
 
 
-def _lora(network: nn.Module, factor: str) -> dict[str, Tensor]:
-    """Return the factor lora_A or lora_B of each projection, by the projection's name."""
-    ending = f".{factor}.default.weight"
-    return {name.removesuffix(ending): p for name, p in network.named_parameters() if name.endswith(ending)}
+def _ranks(adapter: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return the rank of each projection, by its name."""
+    ending = ".lora_A.weight"
+    return {name.removesuffix(ending): len(a) for name, a in adapter.items() if name.endswith(ending)}
+
+
+def _adapted(base: Pipeline, ranks: dict[str, int], seed: int) -> nn.Module:
+    """Return the pipeline's U-Net with a fresh adapter."""
+    network: Any = base.unet()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network.add_adapter(_config(ranks))
+    return network
 
 
 def _config(ranks: dict[str, int]) -> Any:
@@ -210,7 +165,7 @@ def _config(ranks: dict[str, int]) -> Any:
     try:
         from peft import LoraConfig
     except ImportError:
-        raise UserError('text-to-image models need transformers and peft: pip install "diffcredit[lora]"') from None
+        raise UserError(MISSING_PACKAGES) from None
     return LoraConfig(**_ranks_and_scales(ranks), init_lora_weights="gaussian")
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from diffcredit.diffusion.fast.eligibility import give_up, trains_fast
-from diffcredit.diffusion.fast.training import fleet_for, plan_among, train_fleet
+from diffcredit.diffusion.fast.fleet import fleet_for, plan_among, train_fleet
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Training
@@ -49,22 +49,12 @@ def train(
     TrainingDiverged.
     """
     if on_batch is None and settings.steps >= WORTHWHILE and trains_fast(model, settings):
-        identity = [seed, len(data), ascend]
-        complaints = _as_fleet(
-            [model],
-            data,
-            [torch.arange(len(data))],
-            settings,
-            [seed],
-            1,
-            ascend=ascend,
-            checkpoint=checkpoint,
-            identity=identity,
-            on_step=on_step,
-        )
-        if complaints is not None:
-            if complaints[0] is not None:
-                raise diverged(complaints[0], settings)
+        identity, places = [seed, len(data), ascend], [torch.arange(len(data))]
+        options: dict[str, Any] = {"checkpoint": checkpoint, "identity": identity, "on_step": on_step}
+        errors = _as_fleet([model], data, places, settings, [seed], 1, ascend=ascend, **options)
+        if errors is not None:
+            if errors[0] is not None:
+                raise errors[0]
             return
     train_stepwise(
         model, data, settings, seed=seed, checkpoint=checkpoint, on_step=on_step, on_batch=on_batch, ascend=ascend
@@ -94,13 +84,11 @@ def train_each(
     for first in range(0, len(models), at_once):
         some = slice(first, first + at_once)
         group = models[some]
-        complaints = None
+        errors = None
         if trains_fast(group[0], settings):
-            complaints = _as_fleet(
-                group, data, places[some], settings, seeds[some], at_once, on_step=progress(len(group))
-            )
-        if complaints is not None:
-            found += [None if each is None else diverged(each, settings) for each in complaints]
+            errors = _as_fleet(group, data, places[some], settings, seeds[some], at_once, on_step=progress(len(group)))
+        if errors is not None:
+            found += errors
             continue
         for model, where, seed in zip(group, places[some], seeds[some], strict=True):
             try:
@@ -121,9 +109,9 @@ def _as_fleet(
     *,
     ascend: bool = False,
     **options: Any,
-) -> list[str | None] | None:
-    """Train ``models`` as one fleet; return for each None or what is wrong with it. Return None, and leave the models
-    as they were, if the fast path fails."""
+) -> list[TrainingDiverged | None] | None:
+    """Train ``models`` as one fleet; return for each None or its error. Return None, and leave the models as they were,
+    if the fast path fails."""
     session = current_session()
     try:
         plans = [
@@ -141,4 +129,5 @@ def _as_fleet(
         give_up(session, "training", error)
         session.release_fleet()
         return None
-    return train_fleet(session, fleet, models, **options)
+    complaints = train_fleet(session, fleet, models, **options)
+    return [None if each is None else diverged(each, settings) for each in complaints]

@@ -1,6 +1,5 @@
 """The base class of our three families: a U-Net of diffusers with deterministic sampling."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -8,24 +7,58 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from diffcredit.diffusion.first_stage import FirstStage, Pixels
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import DiffcreditError
 
 
 class UNetModel(DiffusionModel):
-    """A U-Net of diffusers that predicts noise in pixels or latents of one shape."""
+    """A U-Net of diffusers that predicts noise in square inputs of ``size``: the pixels or latents of ``stage``."""
 
     family: ClassVar[str]
+    stage: FirstStage | Pixels
+    size: int
 
     @property
-    @abstractmethod
     def shape(self) -> tuple[int, int, int]:
         """(c, h, w) of the network's inputs."""
+        return self.stage.channels, self.size, self.size
 
-    @abstractmethod
+    @property
+    def encoding(self) -> str:
+        return self.stage.fingerprint
+
+    def example(self) -> dict[str, Tensor]:
+        return {"sample": torch.zeros(1, *self.shape), "timestep": torch.ones(1, dtype=torch.long)}
+
+    def encode(
+        self,
+        images: Images,
+        captions: Sequence[str] | None = None,
+        *,
+        mirrored: bool = True,
+        on_image: Callable[[int, int], None] | None = None,
+    ) -> Batch:
+        conditions = self.conditions(captions, len(images))
+        total = len(images) * (2 if mirrored else 1)
+
+        def progress(before: int) -> Callable[[int], None] | None:
+            return None if on_image is None else lambda done: on_image(before + done, total)
+
+        x = self.stage.encode(images, self.device, progress(0))
+        # the latents of a mirrored image are not mirrored latents
+        flipped = self.stage.encode(images[:, :, ::-1], self.device, progress(len(images))) if mirrored else x
+        return Batch(x, flipped, torch.arange(len(x)), *conditions)
+
+    def conditions(self, captions: Sequence[str] | None, count: int) -> tuple[Tensor, Tensor] | tuple[()]:
+        """Return the distinct conditions of ``count`` images and the index of each image's; models with prompts
+        override it."""
+        return ()
+
     def decode(self, x: Tensor) -> Images:
         """Return the images of the network's outputs (m, c, h, w)."""
+        return self.stage.decode(x)
 
     def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
         return self.network(x_t, t).sample
@@ -90,15 +123,3 @@ def check_finite(x: Tensor) -> None:
     """Raise a DiffcreditError unless all of x, which a model generated, is finite."""
     if not torch.isfinite(x).all():
         raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
-
-
-def to_unit(images: Images, device: torch.device | str = "cpu") -> Tensor:
-    """uint8 (m, h, w, 3) → [−1, 1] (m, 3, h, w)."""
-    x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float() / 127.5 - 1.0
-    return x.contiguous().to(device)
-
-
-def to_pixels(x: Tensor) -> Images:
-    """[−1, 1] (m, 3, h, w), clipped → uint8 (m, h, w, 3)."""
-    pixels = ((x.float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-    return pixels.permute(0, 2, 3, 1).cpu().numpy()

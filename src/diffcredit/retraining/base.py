@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.encoding import encoded
+from diffcredit.diffusion.kept import encoded
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
@@ -42,10 +42,8 @@ class RetrainingContext:
         return encoded(self.base, self.contributions, self.folder, mirrored=self.training.flip, progress=self.progress)
 
     def untrained(self, like: DiffusionModel) -> DiffusionModel:
-        """Return the model of no contributor: ``like``'s architecture with the study's one set of fresh weights.
-
-        There is one such network per study, so that F(none) is a number and not one more source of noise.
-        """
+        """Return the model of no contributor: ``like``'s architecture with the study's one set of fresh weights, so
+        that F(none) is a number and not one more source of noise."""
         return like.untrained(derive_seed(self.seed, "untrained"))
 
 
@@ -126,13 +124,17 @@ def in_fleets(
             yield context.untrained(start) if model is None else model
 
 
-def one_by_one(
-    context: RetrainingContext,
-    start: DiffusionModel,
-    coalitions: NDArray[np.bool_],
-    seeds: Sequence[int],
-    model_for: Callable[[NDArray[np.bool_], int], DiffusionModel],
-) -> Iterator[DiffusionModel]:
-    """Yield ``model_for(coalition, seed)`` of each row of ``coalitions`` (m, n); of nobody, the untrained ``start``."""
-    for coalition, seed in zip(coalitions, seeds, strict=True):
-        yield model_for(coalition, seed) if coalition.any() else context.untrained(start)
+class OneByOne(Retraining):
+    """A retraining that makes one model after another. Once prepared, it has ``start``, the model that coalitions start
+    from, and ``ground``, the context."""
+
+    start: DiffusionModel
+    ground: RetrainingContext
+
+    def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
+        for coalition, seed in zip(coalitions, seeds, strict=True):
+            yield self.model_for(coalition, seed) if coalition.any() else self.ground.untrained(self.start)
+
+    @abstractmethod
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+        """Return the model of a coalition (n,) of somebody."""

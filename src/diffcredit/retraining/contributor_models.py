@@ -1,33 +1,78 @@
-"""One fine-tuned model per contributor, from which the models of coalitions are averaged."""
+"""Tensors computed once per contributor and cached: each one's fine-tuned model, from which the models of coalitions
+are averaged."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
-from diffcredit.diffusion.fast.sizes import fleet_size
-from diffcredit.diffusion.model import Batch, DiffusionModel
+from diffcredit.diffusion.fast.eligibility import fleet_size
+from diffcredit.diffusion.model import Batch, DiffusionModel, tensors_fingerprint
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
 from diffcredit.retraining.base import RetrainingContext
-from diffcredit.retraining.for_each_contributor import ForEachContributor
-from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.artifacts import atomic_file, fingerprint, fingerprint_arrays
 from diffcredit.util.seeds import derive_seed
+
+Make = Callable[[Sequence[int], Batch, Sequence[Tensor]], Iterable[Mapping[str, Tensor]]]
+
+
+@dataclass(frozen=True)
+class ForEachContributor:
+    """One safetensors file per contributor, in the order of ``contributions.contributors``."""
+
+    files: tuple[Path, ...]
+
+    @classmethod
+    def prepare(cls, context: RetrainingContext, kind: str, identity: Any, make: Make, at_once: int = 1) -> Self:
+        """Call ``make([i, …], data, [indices of contributor i's images in data, …])`` for the contributors without a
+        file, ``at_once`` of them at a time. A file is named by the fingerprint of ``identity`` (JSON: all that fixes
+        the tensors beside the images) and of the contributor's images, captions and indices, in the folder ``kind``."""
+        names = (_name(context, identity, index) for index in range(context.contributions.n))
+        files = tuple(context.folder / kind / f"{name}.safetensors" for name in names)
+        missing = [index for index, file in enumerate(files) if not file.exists()]
+        if missing:
+            data = context.data()
+            for some in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
+                places = [torch.from_numpy(_images(context, index)) for index in some]
+                for index, made in zip(some, make(some, data, places), strict=True):
+                    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in made.items()}
+                    with atomic_file(files[index]) as temporary:
+                        save_file(tensors, temporary, {"content": tensors_fingerprint(tensors)})
+        return cls(files)
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the contents of all files, as they were written."""
+        with ExitStack() as stack:
+            opened = [stack.enter_context(safe_open(file, framework="pt")) for file in self.files]
+            return fingerprint([file.metadata()["content"] for file in opened])
+
+
+def _images(context: RetrainingContext, index: int) -> np.ndarray:
+    return np.flatnonzero(context.contributions.owner == index)
+
+
+def _name(context: RetrainingContext, identity: Any, index: int) -> str:
+    contributions, rows = context.contributions, _images(context, index)
+    captions = contributions.captions and [contributions.captions[row] for row in rows]
+    images = fingerprint_arrays({"images": contributions.images[rows], "rows": rows})
+    return fingerprint([identity, images, captions])[:12]
 
 
 @dataclass(frozen=True)
 class ContributorModels:
-    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are cached on disk.
-
-    All are fine-tuned with the same seed, hence the same time steps and noises: only the images differ.
-    """
+    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are cached on disk. All
+    have the same seed, hence the same time steps and noises: only the images differ."""
 
     start: DiffusionModel
     kept: ForEachContributor

@@ -10,7 +10,7 @@ from annotated_types import Gt, Le
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.fast.sizes import fleet_size
+from diffcredit.diffusion.fast.eligibility import fleet_size
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Annealing, Count, PositiveInt, Training
 from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, in_fleets

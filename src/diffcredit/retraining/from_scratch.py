@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.fast.sizes import fleet_size
+from diffcredit.diffusion.fast.eligibility import fleet_size
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, in_fleets
@@ -18,10 +18,8 @@ from diffcredit.util.seeds import derive_seed
 
 @dataclass
 class FromScratch(Retraining):
-    """Train an untrained network on the coalition's images as the base model was trained, or for ``steps``.
-
-    Of a text-to-image model, the untrained part is the adapter.
-    """
+    """Train an untrained network (of a text-to-image model, the adapter) on the coalition's images as the base model
+    was trained, or for ``steps``."""
 
     steps: PositiveInt | None = None
 

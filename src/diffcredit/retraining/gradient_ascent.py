@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -14,16 +13,16 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.diffusion.training import train
-from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, one_by_one
+from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext
 from diffcredit.retraining.pruning import Sparsity
-from diffcredit.retraining.start import rehearsal_of, start_of
+from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
 
 CLIP = 1.0
 """Norm to which gradients are clipped: unlike descent, ascent does not converge."""
 
 
 @dataclass
-class GradientAscent(Retraining):
+class GradientAscent(OneByOne):
     """Ascend the loss on the images of contributors *outside* the coalition, from the base or the ``sparse`` model.
 
     By default this takes one pass over them, ⌈removed / batch⌉ ``steps``; if they are fewer than a batch, each is seen
@@ -63,10 +62,7 @@ class GradientAscent(Retraining):
         half = math.ceil(len(contributions.images) / 2)
         return rehearsal_of(start, training, self.sparse, coalition=self.training(training, half))
 
-    def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        return one_by_one(self.ground, self.start, coalitions, seeds, self._model_for)
-
-    def _model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
         model, removed = self.start.clone(), self.ground.contributions.of(~coalition)
         if len(removed):
             settings = self.training(self.ground.training, len(removed))

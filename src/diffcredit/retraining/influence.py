@@ -1,28 +1,38 @@
 """Influence unlearning: a damped Newton step away from the removed contributors, with the Fisher matrix as
-curvature."""
+curvature. The gradients it is made of are cached on disk."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 import torch
 from annotated_types import Gt
 from numpy.typing import NDArray
+from safetensors import safe_open
 from scipy.linalg import cho_factor, cho_solve
+from torch import Tensor
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.model import DiffusionModel
+from diffcredit.diffusion.micro_batches import in_smaller_batches
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
-from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext, one_by_one
-from diffcredit.retraining.gradient_rows import GradientRows
+from diffcredit.errors import DiffcreditError
+from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext
+from diffcredit.retraining.contributor_models import ForEachContributor
 from diffcredit.retraining.pruning import Sparsity
-from diffcredit.retraining.start import rehearsal_of, start_of
+from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
+from diffcredit.util.cache import artifact_name, cached_arrays
+from diffcredit.util.seeds import derive_seed
+
+NUMBERS_AT_ONCE = 2**25
+"""Entries of G that are in memory at a time."""
 
 
 @dataclass
-class Influence(Retraining):
+class Influence(OneByOne):
     """Compute the weights of coalition S from those of all contributors, θ*, without training (WoodFisher: Singh and
     Alistarh 2020).
 
@@ -65,10 +75,7 @@ class Influence(Retraining):
         steps = math.ceil(len(contributions.images) * self.time_steps / training.batch_size)
         return rehearsal_of(start, training, self.sparse, coalition=None, prepared_steps=steps)
 
-    def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        return one_by_one(self.ground, self.start, coalitions, seeds, self._model_for)
-
-    def _model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
         rows, member = self._rows, coalition[self._rows.owner]
         w = rows.sizes * (1 / rows.sizes.sum() - member / rows.sizes[member].sum())
         step = rows.combined(cho_solve(self._factor, w))
@@ -78,3 +85,110 @@ class Influence(Retraining):
             for weight, change in zip(weights, step.split([weight.numel() for weight in weights]), strict=True):
                 weight.add_(change.view_as(weight).to(weight.device))
         return model
+
+
+@dataclass(frozen=True)
+class GradientRows:
+    """G (N, d): the gradients of N mini-batches with respect to the d trainable parameters, in single precision."""
+
+    kept: ForEachContributor
+    owner: NDArray[np.int64]
+    """(N,) the contributor of each row."""
+    sizes: NDArray[np.int64]
+    """(N,) the number of images in each row's mini-batch."""
+    gram: NDArray[np.float64]
+    """(N, N) G Gᵀ."""
+
+    @classmethod
+    def prepare(cls, context: RetrainingContext, start: DiffusionModel, batches: int, time_steps: int) -> Self:
+        """Divide each contributor's images into ``batches`` mini-batches, at least one image each.
+
+        A row is the gradient of the mean loss over its images and ``time_steps`` evenly spaced time steps. Each pair
+        has its own noise, which follows from the study's seed, the image and the time step. Nothing is mirrored.
+        """
+        seed, n = derive_seed(context.seed, "gradients"), context.contributions.n
+        min_snr, at_once = context.training.min_snr, context.training.micro_batch or context.training.batch_size
+        probe = Probe(start, time_steps, seed, min_snr, at_once)
+
+        def make(some: Sequence[int], data: Batch, places: Sequence[Tensor]) -> Iterator[Mapping[str, Tensor]]:
+            for index, own in zip(some, places, strict=True):
+                images = data.select(own)
+                parts = [images.select(each) for each in _parts(len(images), batches)]
+                rows = torch.stack([probe.gradient(each) for each in parts])
+                if not rows.isfinite().all():
+                    raise DiffcreditError(f"gradients of {context.contributions.contributors[index]!r} are not finite")
+                context.progress("gradients of each contributor", index + 1, n)
+                yield {"rows": rows}
+
+        identity = [start.fingerprint, batches, time_steps, seed, min_snr]
+        kept = ForEachContributor.prepare(context, "gradients", identity, make)
+        sizes = [[len(places) for places in _parts(count, batches)] for count in context.contributions.counts]
+        owner = np.repeat(np.arange(n), [len(each) for each in sizes])
+        name = artifact_name("gram", kept.fingerprint)
+        cached = cached_arrays(context.folder / "gradients", name, lambda: {"gram": _gram(kept, len(owner))})
+        return cls(kept, owner, np.concatenate(sizes), cached["gram"])
+
+    def combined(self, weights: NDArray[np.float64]) -> Tensor:
+        """Return Gᵀ w, (d,), given w (N,)."""
+        w = torch.from_numpy(weights)
+        return torch.cat([(w @ columns.double()).float() for columns in _columns(self.kept, len(weights))])
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The gradient of the loss at fixed time steps and noises, computed on ``at_once`` samples at a time."""
+
+    model: DiffusionModel
+    time_steps: int
+    seed: int
+    min_snr: float | None
+    at_once: int
+
+    def gradient(self, images: Batch) -> Tensor:
+        """Return ∇ 1/(mK) Σ_i Σ_k ℓ_i(t_k, noise_ik) over the m images and K time steps, (d,) on the CPU."""
+        self.model.network.eval()
+        weights = [parameter for parameter in self.model.network.parameters() if parameter.requires_grad]
+        total = [torch.zeros_like(weight) for weight in weights]
+
+        def add(places: range) -> None:
+            loss = self._losses(images.part(places)).sum() / (len(images) * self.time_steps)
+            torch._foreach_add_(total, torch.autograd.grad(loss, weights))
+
+        in_smaller_batches(add, len(images), max(1, self.at_once // self.time_steps))
+        return torch.cat([gradient.flatten().float().cpu() for gradient in total])
+
+    def _losses(self, images: Batch) -> Tensor:
+        """Return the loss of each image at each time step, (m·K,)."""
+        device, shape = images.x.device, images.x.shape[1:]
+        generators = (torch.Generator().manual_seed(derive_seed(self.seed, row)) for row in images.rows.tolist())
+        noise = torch.cat([torch.randn((self.time_steps, *shape), generator=generator) for generator in generators])
+        # the middle of each of K equal strata
+        middles = (torch.arange(self.time_steps) + 0.5) * (self.model.time_steps / self.time_steps)
+        t = middles.long().repeat(len(images)).to(device)
+        repeated = images.select(torch.arange(len(images)).repeat_interleave(self.time_steps))
+        losses = self.model.loss(repeated, t, noise.to(device))
+        if self.min_snr is not None:
+            losses = losses * self.model.noise_schedule.min_snr_weights(t, self.min_snr)
+        return losses
+
+
+def _parts(count: int, batches: int) -> list[NDArray[np.int64]]:
+    """Divide the indices 0..count−1 in turn, since neighbouring images are often alike."""
+    return [np.arange(first, count, batches) for first in range(min(batches, count))]
+
+
+def _columns(kept: ForEachContributor, rows: int) -> Iterator[Tensor]:
+    """Yield G from left to right, as many columns at a time as fit, read from the mapped files."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(safe_open(file, framework="pt")).get_slice("rows") for file in kept.files]
+        total, width = files[0].get_shape()[1], max(1, NUMBERS_AT_ONCE // rows)
+        for first in range(0, total, width):
+            yield torch.cat([file[:, first : first + width] for file in files])
+
+
+def _gram(kept: ForEachContributor, rows: int) -> NDArray[np.float64]:
+    gram = torch.zeros(rows, rows, dtype=torch.float64)
+    for columns in _columns(kept, rows):
+        columns = columns.double()
+        gram += columns @ columns.T
+    return gram.numpy()

@@ -16,7 +16,7 @@ from diffcredit.retraining.base import Rehearsal, RetrainingContext
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.pruning.ranks import has_adapters
-from diffcredit.retraining.start import rehearsal_of, start_of
+from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
 from diffcredit.util.seeds import derive_seed
 
 PROJECTIONS = ("to_q", "to_k", "to_v")

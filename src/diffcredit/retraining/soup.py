@@ -1,6 +1,5 @@
 """Model soup: average the fine-tuned weights of a coalition's members."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,15 +8,15 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Training
-from diffcredit.retraining.base import Rehearsal, RetrainingContext, one_by_one
+from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext
 from diffcredit.retraining.contributor_models import ContributorModels
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.pruning import Sparsity
-from diffcredit.retraining.start import rehearsal_of, start_of
+from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
 
 
 @dataclass
-class Soup(FineTune):
+class Soup(OneByOne, FineTune):
     """Fine-tune the base or the ``sparse`` model as :class:`FineTune` does, once for each contributor i: θ_i.
 
     A coalition S trains nothing: its weights are Σ_{i∈S} (m_i/m_S) θ_i, with m_i images of contributor i and m_S of all
@@ -37,9 +36,6 @@ class Soup(FineTune):
         steps = contributions.n * self.steps
         return rehearsal_of(start, self.training(training), self.sparse, coalition=None, prepared_steps=steps)
 
-    def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        return one_by_one(self.ground, self.start, coalitions, seeds, self._model_for)
-
-    def _model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
         images = coalition * self.ground.contributions.counts
         return self.contributor_models.average(images / images.sum())

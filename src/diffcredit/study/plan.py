@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diffcredit.credit.stopping import Look
-from diffcredit.diffusion.fast.sizes import fleet_size
+from diffcredit.diffusion.fast.eligibility import fleet_size
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.timing.calibration import Timing, time_sampling, time_training

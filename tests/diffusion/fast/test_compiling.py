@@ -3,13 +3,13 @@
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from diffcredit.diffusion.fast import compiling
-from diffcredit.diffusion.fast.compiling import Compiled, traced
-from diffcredit.diffusion.fast.precompiling import precompile_kernels
+from diffcredit.diffusion.fast.compiling import Compiled, precompile_kernels, traced
 
 TABLE = torch.linspace(0, 1, 7)
 
@@ -40,67 +40,77 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_a_function_is_compiled_once(folder):
+def test_a_function_is_compiled_once(folder, monkeypatch):
+    from torch._inductor import config, graph
+
+    by_rule, compile_graph = [], graph.GraphLowering.codegen
+
+    def codegen(self):
+        by_rule.append(config.deterministic)
+        return compile_graph(self)
+
+    monkeypatch.setattr(graph.GraphLowering, "codegen", codegen)
     x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
-    for function in (looked_up, never):  # the second time from the folder
-        for found, expected in zip(Compiled(function, "it")(x, t, None), looked_up(x, t, None), strict=True):
+
+    def assert_equal(function, more=None):
+        for found, expected in zip(Compiled(function, "it")(x, t, more), looked_up(x, t, more), strict=True):
             torch.testing.assert_close(found, expected)
-    assert len([each for each in folder.iterdir() if each.is_dir()]) == 1
+
+    assert_equal(looked_up)
+    assert_equal(never)  # from the folder
+    assert by_rule == [True], "the compiler chooses the order of sums by rule"
+    assert not config.deterministic, "of whoever compiles something else"
     for other in ((torch.randn(5, 3), torch.tensor([1] * 5), None), (x, t, x)):  # look otherwise
         with pytest.raises(AssertionError, match="traced again"):
             Compiled(never, "it")(*other)
     with pytest.raises(AssertionError, match="traced again"):
         Compiled(never, "another")(x, t, None)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_the_compiler_chooses_the_order_of_sums_by_rule(folder, monkeypatch):
-    from torch._inductor import config, graph
-
-    seen, compile_graph = [], graph.GraphLowering.codegen
-
-    def codegen(self):
-        seen.append(config.deterministic)
-        return compile_graph(self)
-
-    monkeypatch.setattr(graph.GraphLowering, "codegen", codegen)
-    Compiled(looked_up, "it")(torch.randn(4, 3), torch.tensor([0, 6, 2, 2]), None)
-    assert seen == [True]
-    assert not config.deterministic  # of whoever compiles something else
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_what_is_damaged_is_made_again(folder):
-    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
-    Compiled(looked_up, "it")(x, t, None)
     (kept,) = (each for each in folder.iterdir() if each.is_dir())
-    (kept / "compiled").write_bytes(b"nothing")
-    torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, x)), list(looked_up(x, t, x)))
-    torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, None)), list(looked_up(x, t, None)))
+    (kept / "compiled").write_bytes(b"damaged")
+    assert_equal(looked_up)
+    assert_equal(never)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_what_was_not_asked_for_in_months_is_forgotten(folder):
+class Plain:
+    """A function as it is, in the place of a compiled one."""
+
+    def __init__(self, function) -> None:
+        self.function = function
+
+    def __call__(self, x, t):
+        return self.function(x, t)
+
+    def save(self, path: str) -> None:
+        Path(path).touch()
+
+
+@pytest.fixture
+def uncompiled(monkeypatch):
+    monkeypatch.setattr(compiling, "_compile", lambda function, given: (Plain(function), []))
+    monkeypatch.setattr(compiling, "_read", lambda folder, device: Plain(lambda x, t: looked_up(x, t, None)))
+
+
+def test_what_was_not_asked_for_in_months_is_forgotten(folder, uncompiled):
     x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
     long_ago = time.time() - 61 * 24 * 3600
+    places = []
     for name in ("unused", "asked for"):
         Compiled(looked_up, name)(x, t, None)
-    first, second = sorted((each for each in folder.iterdir() if each.is_dir()), key=lambda each: each.stat().st_mtime)
-    for each in (first, second):
+        places += [each for each in folder.iterdir() if each.is_dir() and each not in places]
+    for each in places:
         os.utime(each, (long_ago, long_ago))
     Compiled(never, "asked for")(x, t, None)
     Compiled(looked_up, "new")(x, t, None)
-    assert not first.exists()
-    assert not first.with_name(f"{first.name}.lock").exists()
-    assert second.exists()
+    unused, asked_for = places
+    assert not unused.exists()
+    assert not unused.with_name(f"{unused.name}.lock").exists()
+    assert asked_for.exists()
     assert len([each for each in folder.iterdir() if each.is_dir()]) == 2
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(tmp_path, monkeypatch):
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(tmp_path, monkeypatch, uncompiled):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # no folder
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
     torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, None)), list(looked_up(x, t, None)))
 

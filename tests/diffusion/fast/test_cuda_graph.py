@@ -11,7 +11,7 @@ import torch
 
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.fast import training as fast_training
+from diffcredit.diffusion.fast import fleet as fast_training
 from diffcredit.diffusion.fast.cuda_graph import WARM_UP, Replayed
 
 

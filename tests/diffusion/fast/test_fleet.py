@@ -8,36 +8,24 @@ import pytest
 import torch
 
 from diffcredit.diffusion import Sampling, Training, networks
-from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
-from diffcredit.diffusion.fast.fleet import Fleet
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.fast.fleet import Fleet, plan_among, train_fleet
 from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler
-from diffcredit.diffusion.fast.training import plan_among, train_fleet
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.retraining.lora import LoRA, _frozen
 from diffcredit.retraining.pruning import prune
 
-CONFIG: dict[str, Any] = {
-    "sample_size": 8,
-    "in_channels": 3,
-    "out_channels": 3,
-    "block_out_channels": (8, 16),
-    "layers_per_block": 1,
-    "norm_num_groups": 4,
-    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
-    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
-    "attention_head_dim": 8,
-}
+from ..tiny import CONFIG
+
 PLACES = [torch.arange(20), torch.tensor([5]), torch.arange(3, 27, 2)]  # one is smaller than a batch
 SEEDS = [3, 4, 5]
 
 
-def model(seed: int, prediction: str = "epsilon") -> DDPM:
-    schedule = NoiseSchedule(SCHEDULE | {"prediction_type": prediction})
-    made = DDPM(networks.build(CONFIG, seed), CONFIG, schedule)
+def model(seed: int) -> DDPM:
+    made = DDPM(networks.build(CONFIG, seed), CONFIG)
     made.network.double()
     return made
 
@@ -90,24 +78,6 @@ def test_each_model_becomes_what_it_becomes_alone(settings, count):
         assert (expected - start).norm() > 1e-3
         assert (weights(found) - expected).norm() < 1e-11 * (expected - start).norm()
         assert not found.network.training
-
-
-@pytest.mark.parametrize("prediction", ["v_prediction", "sample"])
-def test_whatever_is_predicted(prediction):
-    data, crew = data_of(model(0)), [model(place, prediction) for place in range(2)]
-    settings = dataclasses.replace(BASIC, min_snr=5.0)
-    assert together(crew, data, settings, 2) == [None] * 2
-    expected = weights(alone(model(1, prediction), data, settings, 1))
-    assert torch.allclose(weights(crew[1]), expected, rtol=0, atol=1e-12)
-
-
-def test_places_that_nobody_takes_change_nothing():
-    data = data_of(model(0))
-    two, crew = [model(place) for place in range(2)], [model(place) for place in range(2)]
-    together(two, data, BASIC, 2)
-    together(crew, data, BASIC, 5)
-    for one, other in zip(two, crew, strict=True):
-        assert torch.allclose(weights(one), weights(other), rtol=0, atol=1e-13)
 
 
 def test_pruned_models():
@@ -165,7 +135,7 @@ def test_one_that_diverges_is_told_and_spoils_no_other():
 def test_a_training_that_was_cut_off_goes_on(tmp_path, monkeypatch):
     settings = dataclasses.replace(BASIC, steps=6, ema=0.9)
     data, file = data_of(model(0)), tmp_path / "checkpoint.safetensors"
-    monkeypatch.setattr("diffcredit.diffusion.fast.training.LOOK_STEPS", 2)
+    monkeypatch.setattr("diffcredit.diffusion.fast.fleet.LOOK_STEPS", 2)
     monkeypatch.setattr("diffcredit.diffusion.checkpoints.CHECKPOINT_SECONDS", -1.0)
 
     class Stop(Exception):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from diffcredit.diffusion import Sampling, Training, checkpoints, training
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.fast import training as fast_training
+from diffcredit.diffusion.fast import fleet as fast_training
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.stepwise import train_stepwise

@@ -9,9 +9,9 @@ import torch
 from diffcredit.diffusion import Sampling, Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import sampling as fast_sampling
+from diffcredit.diffusion.fast.fleet import fleet_for, plan_among, train_fleet
 from diffcredit.diffusion.fast.functional import functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler, prepare_sampler, sampler_for
-from diffcredit.diffusion.fast.training import fleet_for, plan_among, train_fleet
 
 WANTED = Sampling(images=4, steps=2, batch_size=4)
 

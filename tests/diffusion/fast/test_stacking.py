@@ -7,9 +7,7 @@ from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from diffcredit.diffusion.fast.layers import CannotStack, Doubled, StackedConv, StackedLinear
-from diffcredit.diffusion.fast.normalising import Done, Norm
-from diffcredit.diffusion.fast.stacking import stacked
+from diffcredit.diffusion.fast.stacking import CannotStack, Done, Doubled, Norm, StackedConv, StackedLinear, stacked
 
 MODELS, IMAGES = 3, 4
 
@@ -66,18 +64,6 @@ def test_convolutions(side, stride, padding, bias):
 def test_linear_layers(shape, bias):
     singles = layers(lambda: nn.Linear(5, 8, bias=bias))
     compare(singles, StackedLinear(singles[0], cuda=False), images(*shape))
-
-
-@pytest.mark.parametrize("shape", [(12, 6, 5), (12, 7)])
-def test_group_norms(shape):
-    singles = layers(lambda: nn.GroupNorm(4, 12, eps=1e-3))
-    compare(singles, Norm(singles[0], cuda=False), images(*shape) * 3 + 1)
-
-
-def test_a_group_norm_of_one_model_or_with_shared_weights():
-    (single, *_) = layers(lambda: nn.GroupNorm(4, 12))
-    x = images(12, 6, 5)
-    assert torch.allclose(Norm(single, cuda=False)(x), single(x), rtol=1e-12, atol=1e-12)
 
 
 def test_group_norm_keeps_channels_last_and_so_does_its_gradient():

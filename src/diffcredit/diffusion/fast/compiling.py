@@ -12,7 +12,8 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,17 +23,19 @@ import torch
 from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.fx import GraphModule
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
 
 import diffcredit.diffusion
-from diffcredit.diffusion.fast.precompiling import precompile_kernels
 from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisions_by_one
 from diffcredit.util.artifacts import atomic_folder, fingerprint
 from diffcredit.util.events import event
 
 Function = Callable[..., Sequence[Tensor]]
 UNUSED_DAYS = 60  # after which an unused function is deleted, since versions and code change
+AT_ONCE = 8  # kernels compiled in parallel; each needs memory for its tensors
 PATCHES = {"triton.autotune_at_compile_time": False}  # it would compile kernels one after another, for minutes
 RULED = "deterministic"
 """Inductor's setting that fixes the order of sums by rule. Without it several orders are timed on the device and the
@@ -134,8 +137,7 @@ def _with(compiled: Any, constants: list[Tensor]) -> Function:
 
 
 def traced(function: Function, given: Sequence[Tensor]) -> tuple[GraphModule, list[Tensor]]:
-    """Return ``function`` as a graph of the tensors ``given`` and of the constants that it reads beside them, and
-    these."""
+    """Return ``function`` as a graph of the tensors ``given`` and of the constants that it reads, and these."""
     module = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
     constants = _lift(module)
     leave_out_divisions_by_one(module.graph)
@@ -182,3 +184,33 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def precompile_kernels(graph: Graph) -> None:
+    """Call each distinct operator of ours in ``graph`` once, in parallel, on uninitialised tensors. The network's first
+    step would compile the kernels one after another, for a minute."""
+    calls: dict[str, Node] = {}
+    for node in graph.nodes:
+        if isinstance(node.target, OpOverload) and node.target.namespace == "diffcredit":
+            calls.setdefault(str([node.target, map_arg(node.args, _look)]), node)
+    with ThreadPoolExecutor(min(AT_ONCE, os.cpu_count() or 1)) as pool:
+        list(pool.map(_call, calls.values()))
+
+
+def _look(node: Node) -> Any:
+    tensor = node.meta["val"]
+    return tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _call(node: Node) -> None:
+    target: Any = node.target
+    first: Any = node.args[0]
+    device = first.meta["val"].device
+    there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()  # a thread has its own current device
+    with suppress(torch.OutOfMemoryError), there:
+        target(*map_arg(node.args, _whatever))  # if memory runs out, it is compiled when first used
+
+
+def _whatever(node: Node) -> Any:
+    like: Tensor = node.meta["val"]
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)

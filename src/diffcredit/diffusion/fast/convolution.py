@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from diffcredit.diffusion.fast.kernels import PROCESSORS, ceil_div, next_power_of_2
 from diffcredit.diffusion.fast.kernels.products import product
 from diffcredit.diffusion.fast.kernels.weights import weight_lines, weight_sums, weight_windows
-from diffcredit.diffusion.fast.tiles import PROCESSORS, ceil_div, next_power_of_2
 
 ROWS = 64  # pixels per step of the sums over pixels
 
@@ -73,8 +73,7 @@ def _(slope: Tensor, weight: Tensor, like: Tensor, added: Tensor | None, stride:
 def _weight_slopes(
     x: Tensor, slope: Tensor, models: int, side: int, stride: int, padding: int, biased: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weights (p, K, out, r, r, in) and, if ``biased``, biases (p, K, out), in p pieces to be
-    added."""
+    """Return the gradients of weights (p, K, out, r, r, in) and biases (p, K, out), in p pieces to be added."""
     images, channels, height, width = x.shape
     _, columns, y_height, y_width = slope.shape
     rows = images // models * y_height * y_width

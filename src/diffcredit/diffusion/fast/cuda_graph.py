@@ -60,8 +60,7 @@ def _nothing_collected() -> Generator[None]:
 
 
 def _repeatable() -> AbstractContextManager[None]:
-    """Make cuDNN use deterministic kernels within the block, chosen by rule and not by timing; on an H200 this costs
-    nothing."""
+    """Make cuDNN use deterministic kernels, chosen by rule and not by timing; on an H200 this costs nothing."""
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=False, deterministic=True, allow_tf32=torch.backends.cudnn.allow_tf32
     )

@@ -1,33 +1,38 @@
 """A fleet: K models of one architecture trained as one, then reloaded with the next coalitions' models, so that
 compiling and recording are paid for once."""
 
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from diffcredit.diffusion import checkpoints
+from diffcredit.diffusion.checkpoints import interruption, read_checkpoint, write_checkpoint
 from diffcredit.diffusion.counter_rng import normal_counters, quantiles, word_counters
-from diffcredit.diffusion.draws import Plan
+from diffcredit.diffusion.draws import Plan, plan
 from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.cuda_graph import WARM_UP, Replayed
-from diffcredit.diffusion.fast.flat import Layout
-from diffcredit.diffusion.fast.functional import Functions
+from diffcredit.diffusion.fast.eligibility import dtype_of
+from diffcredit.diffusion.fast.functional import Functions, Layout, functions_of
+from diffcredit.diffusion.fast.sampling import prepare_sampler
 from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate
+from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.unet import UNetModel
+from diffcredit.util.artifacts import fingerprint
 
+LOOK_STEPS = 25  # between two checks of the losses, for which the host waits for the device
 DROPPED = 2**20  # words that a dropout may need per sample, or samples
 
 
 class Fleet:
-    """A trainer of ``functions.count`` models like ``like`` on images of ``data`` with ``settings``.
-
-    On a GPU the step is recorded as a CUDA graph. A replay does all of it, from the choice of images to the averaged
-    weights. The step's number is on the device, and its inputs are looked up there. On the CPU the step is computed
-    directly.
-    """
+    """A trainer of ``functions.count`` models like ``like`` on images of ``data`` with ``settings``. On a GPU the step
+    is recorded as a CUDA graph, from the choice of images to the averaged weights: the step's number is on the device,
+    and its inputs are looked up there."""
 
     def __init__(
         self, like: UNetModel, functions: Functions, data: Batch, settings: Training, *, ascend: bool = False
@@ -40,7 +45,7 @@ class Fleet:
         kind = next(iter(trained.values())).dtype
         real: dict[str, Any] = {"dtype": kind, "device": device}
         self._weights, self._gradient = (torch.zeros(self.count, self._layout.size, **real) for _ in range(2))
-        self._average = torch.zeros_like(self._weights) if _averages(settings) else None
+        self._average = torch.zeros_like(self._weights) if settings.averages else None
         self._gradients = self._layout.views(self._gradient)
         # the network's weights: the weights themselves, or rounded copies
         self._rounded = self._weights if functions.dtype == kind else self._weights.to(functions.dtype)
@@ -154,8 +159,7 @@ class Fleet:
             torch.cuda.current_stream().wait_stream(self.stream)
 
     def unload(self, models: Sequence[UNetModel]) -> list[str | None]:
-        """Copy the trained weights to ``models``; return for each None, or what is not finite: its loss or its
-        weights."""
+        """Copy the trained weights to ``models``; return for each None, or what is not finite: loss or weights."""
         self._hold_current_stream()
         result = self._weights if self._average is None else self._average
         with torch.no_grad():
@@ -199,8 +203,7 @@ class Fleet:
             self._at += 1
 
     def _gather(self, gradients: Sequence[Tensor]) -> None:
-        """Copy ``gradients``, each (K, …), to their positions in ``_gradient``; those of equal strides by one
-        kernel."""
+        """Copy ``gradients``, each (K, …), to their positions; those of equal strides by one kernel."""
         places, alike = [], []
         for place, gradient in zip(self._gradients, gradients, strict=True):
             mine, given = ([each.squeeze() for each in weights] for weights in (place, gradient))
@@ -227,13 +230,69 @@ def _trained(model: UNetModel) -> list[Tensor]:
     return [weight for weight in model.network.parameters() if weight.requires_grad]
 
 
-def _averages(settings: Training) -> bool:
-    return settings.ema is not None or settings.average_tail is not None
-
-
 def _complaint(finite: Tensor, sound: bool) -> str | None:
-    """Return what is wrong with a model, given whether each loss was ``finite`` (steps,) and its weights are
-    ``sound``."""
+    """Return what is wrong with a model, given whether each loss (steps,) is finite and its weights are ``sound``."""
     if not finite.all():
         return f"the training loss became infinite or nan at step {int((~finite).nonzero()[0]) + 1}"
     return None if sound else f"the weights became infinite or nan at step {len(finite)}"
+
+
+def fleet_for(
+    session: Session, like: UNetModel, data: Batch, settings: Training, count: int, *, ascend: bool = False
+) -> Fleet:
+    """Return a fleet of ``count`` models like ``like``: the session's last one where it fits."""
+    functions = functions_of(session, like, count, dtype_of(settings.precision, like.device))
+    frozen = [weight.data_ptr() for weight in like.network.parameters() if not weight.requires_grad]
+    key: list[object] = [functions, settings, ascend, frozen]
+    if session.fleet is not None and session.fleet[0] == key and session.fleet[1] is data:
+        return session.fleet[2]
+    session.release_fleet()  # before the next one is made: both may not fit into memory
+    fleet = Fleet(like, functions, data, settings, ascend=ascend)
+    session.fleet = key, data, fleet
+    return fleet
+
+
+def plan_among(data: Batch, places: Tensor, settings: Training, seed: int, time_steps: int) -> Plan:
+    """Plan a training on the images at ``places`` (m,) of ``data``; the plan's places are indices in ``data``."""
+    own = plan(data.rows[places], settings, seed, time_steps)
+    return Plan(places[own.places], own.flip, own.t, own.keys)
+
+
+def train_fleet(
+    session: Session,
+    fleet: Fleet,
+    models: Sequence[UNetModel],
+    *,
+    checkpoint: Path | None = None,
+    identity: object = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> list[str | None]:
+    """Train ``models``, with which ``fleet`` is loaded, in place; return for each None or what is wrong with it. With a
+    ``checkpoint`` the run of this ``identity`` is saved and continued as in ``train``."""
+    prepare_sampler(session, models[0])
+    steps = fleet.settings.steps
+    mark = fingerprint([identity, fleet.shape, repr(fleet.settings)])
+    done = 0
+    if checkpoint is not None:
+        state = read_checkpoint(checkpoint, mark, models[0].device)
+        done = 0 if state is None else fleet.restore(state)
+    saved = time.monotonic()
+    with interruption(checkpoint is not None) as interrupted:
+        while done < steps and fleet.sound(done):  # unload reports models that are not
+            for _ in range(min(LOOK_STEPS, steps - done)):
+                fleet.step()
+                done += 1
+            if on_step is not None:
+                on_step(done, steps)
+            overdue = time.monotonic() - saved > checkpoints.CHECKPOINT_SECONDS
+            if checkpoint is not None and (overdue or interrupted.is_set()):
+                if fleet.sound(done):  # only a sound state is worth saving
+                    write_checkpoint(checkpoint, mark, fleet.state(done))
+                saved = time.monotonic()
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+    complaints = fleet.unload(models)
+    for model in models:
+        model.network.eval()
+        model.made = fleet.numerics
+    return complaints

@@ -1,6 +1,7 @@
 """A model's gradients and predictions as functions of its weights, compiled once for all models of one architecture."""
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -20,6 +21,7 @@ from diffcredit.diffusion.unet import UNetModel
 from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
 
 Function = Callable[..., Sequence[Tensor]]
+ALIGNED = 64  # numbers; weights start at multiples, so that kernels can load many at once
 
 
 def functions_of(session: Session, like: UNetModel, count: int, dtype: torch.dtype) -> "Functions":
@@ -62,9 +64,8 @@ class Functions:
         return bool(self._dropouts)
 
     def gradients(self, trained: Sequence[str], frozen: Sequence[str], min_snr: float | None, sign: int) -> Function:
-        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones and the further arguments
-        of :meth:`_losses` to the models' losses (K,) and the gradients of ``sign`` times their sum by the trained
-        weights."""
+        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones and the arguments of
+        :meth:`_losses` to the losses (K,) and the gradients of ``sign`` times their sum by the trained weights."""
 
         def function(*given: Any) -> tuple[Tensor, ...]:
             names = [*trained, *frozen]
@@ -77,8 +78,7 @@ class Functions:
         return self._ready(function, ["gradients", list(trained), list(frozen), min_snr, sign])
 
     def prediction(self, names: Sequence[str]) -> Function:
-        """Return the function from the weights ``names``, images (K·b, c, h, w) and time steps (K·b,) to
-        predictions."""
+        """Return the function from the weights ``names``, images (K·b, c, h, w) and times (K·b,) to predictions."""
 
         def function(*given: Any) -> tuple[Tensor]:
             *weights, x, t = given
@@ -152,3 +152,30 @@ class _Calls(nn.Module):
         if what == "predict" or noise is None:
             return self._model.predict(x, t, condition)
         return self._model.losses(x, t, noise, condition)
+
+
+class Layout:
+    """The position of each of ``weights`` in a row of ``size`` numbers; convolutions are channels last. With a model's
+    weights in one row of a matrix, an optimizer's step is a few operations for all models."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self.names = list(weights)
+        self._shapes = [weight.shape for weight in weights.values()]
+        self._starts = [0]
+        for shape in self._shapes:
+            self._starts.append(self._starts[-1] + -(-math.prod(shape) // ALIGNED) * ALIGNED)
+        self.size = self._starts[-1]
+
+    def views(self, lines: Tensor) -> list[Tensor]:
+        """Return the rows ``lines`` (K, size) as the weights (K, …), in their order, without a copy."""
+        return [
+            _view(lines[:, start : start + math.prod(shape)], tuple(shape))
+            for shape, start in zip(self._shapes, self._starts, strict=False)
+        ]
+
+
+def _view(piece: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if len(shape) != 4:
+        return piece.unflatten(1, shape)
+    out, into, height, width = shape
+    return piece.unflatten(1, (out, height, width, into)).permute(0, 1, 4, 2, 3)

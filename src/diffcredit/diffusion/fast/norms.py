@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from diffcredit.diffusion.fast.kernels import PROCESSORS, ceil_div, next_power_of_2
 from diffcredit.diffusion.fast.kernels.norms import norm, norm_slopes
-from diffcredit.diffusion.fast.tiles import PROCESSORS, ceil_div, next_power_of_2
 
 REGISTERS = 32_768  # numbers of a tile that a program holds; larger images are read twice
 

@@ -54,8 +54,7 @@ def _result(kernel: Node, place: int) -> Node | None:
 
 
 def _sum_of(result: Node | None, made: int, order: dict[Node, int]) -> _Sum | None:
-    """Return the sum that is the only use of ``result``, if its other term is computed before ``result`` is
-    ``made``."""
+    """Return the sum that is the only use of ``result``, if its other term is computed before it is ``made``."""
     views: list[Node] = []
     last = result
     while last is not None and len(last.users) == 1:
@@ -79,8 +78,7 @@ def _alike(one: Node, other: Node) -> bool:
 
 
 def _add(graph: Graph, kernel: Node, place: int, sums: Sequence[_Sum | None]) -> None:
-    """If there is a sum for each result of ``kernel``, pass the other terms to it, from argument ``place`` on, and
-    remove the sums."""
+    """If each result of ``kernel`` has a sum, pass the other terms as arguments from ``place`` on; drop the sums."""
     found = [each for each in sums if each is not None]
     if len(found) < len(sums):
         return

@@ -9,8 +9,7 @@ import torch
 
 from diffcredit.diffusion.fast.cuda_graph import Replayed
 from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast
-from diffcredit.diffusion.fast.flat import Layout
-from diffcredit.diffusion.fast.functional import Functions, functions_of
+from diffcredit.diffusion.fast.functional import Functions, Layout, functions_of
 from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Sampling

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from diffcredit.diffusion.networks import parameter_count, sync_resamplers
 from diffcredit.retraining.pruning.importance import Scores, scores_for
 from diffcredit.retraining.pruning.structure import Coupled, Example, trace
-from diffcredit.retraining.pruning.target import target_count
-from diffcredit.retraining.pruning.widths import widths_for
+from diffcredit.retraining.pruning.widths import target_count, widths_for
 
 
 def prune(
@@ -20,11 +19,11 @@ def prune(
     """Return a copy on the CPU of ``network``, a U-Net of diffusers, with ``parameters`` (a share or a count) of its
     own.
 
-    In each set of coupled channels, those with the highest ``scores`` are kept (by default the largest ℓ2 norms). Their
-    weights are unchanged except for queries, which are scaled because narrower heads have another scale. Channels of a
-    GroupNorm are removed in multiples of its groups, those of an attention in multiples of its heads, at the same
-    positions of every group or head. Where this allows it, widths are multiples of ``multiple``. Gradient-based scores
-    read the ``grad`` of the parameters of ``network``.
+    In each set of coupled channels, those with the highest ``scores`` are kept (by default the largest ℓ2 norms), with
+    their weights; queries are scaled because narrower heads have another scale. Channels of a GroupNorm are removed in
+    multiples of its groups, those of an attention in multiples of its heads, at the same positions of every group or
+    head. Where this allows it, widths are multiples of ``multiple``. Gradient-based scores read the parameters'
+    ``grad``.
     """
     pruned = copy.deepcopy(network).cpu().requires_grad_()
     for parameter, original in zip(pruned.parameters(), network.parameters(), strict=True):

@@ -10,10 +10,9 @@ from diffcredit.diffusion import networks
 from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Fraction, PositiveInt, Training
-from diffcredit.retraining.base import RetrainingContext
+from diffcredit.retraining.base import Rehearsal, RetrainingContext
 from diffcredit.retraining.pruning.channels import prune
-from diffcredit.retraining.pruning.gradients import collect_gradients
-from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance, scores_for
+from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance, collect_gradients, scores_for
 from diffcredit.retraining.pruning.ranks import has_adapters, prune_ranks
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.seeds import derive_seed
@@ -84,3 +83,23 @@ class Sparsity:
             networks.reinitialise(network, derive_seed(seed, "weights"))
         model.network = network.to(device)
         return model
+
+
+def start_of(context: RetrainingContext, sparse: Sparsity | None) -> DiffusionModel:
+    """Return the base model, or the sparse one where ``sparse`` is given."""
+    return context.base if sparse is None else sparse.model(context)
+
+
+def rehearsal_of(
+    start: DiffusionModel,
+    training: Training,
+    sparse: Sparsity | None,
+    *,
+    coalition: Training | None,
+    prepared_steps: int = 0,
+) -> Rehearsal:
+    """Return the rehearsal of a retraining that prepares the start and then computes ``prepared_steps`` batches."""
+    if sparse is not None:
+        start, prepared_steps = sparse.outline(start), prepared_steps + sparse.recover_steps
+    preparation = dataclasses.replace(training, steps=prepared_steps, warmup_steps=0) if prepared_steps else None
+    return Rehearsal(start, preparation, coalition)

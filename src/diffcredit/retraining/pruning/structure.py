@@ -42,10 +42,8 @@ class Coupled:
     group: torch_pruning.Group
 
     def levels(self, multiple: int) -> list[int]:
-        """Return the possible widths, ascending: multiples of the grain and of ``multiple``, and the full width.
-
-        Where no smaller width is a multiple of both (8 channels, 4 groups, multiples of 16), multiples of the grain.
-        """
+        """Return the possible widths, ascending: multiples of the grain and of ``multiple``, and the full width. Where
+        no smaller width is a multiple of both (8 channels, 4 groups, multiples of 16), multiples of the grain."""
         step = math.lcm(self.grain, multiple)
         step = step if step < self.width else self.grain
         return [*range(step, self.width, step), self.width]
@@ -77,8 +75,7 @@ class Structure:
         return np.array([channels.linear for channels in self.coupled])
 
     def count(self, widths: Integers) -> Integers:
-        """Count the parameters that each row of ``widths`` (k, n) leaves, (k,): Σ_layers out · (in · kernel +
-        biases)."""
+        """Count the parameters that each row of ``widths`` (k, n) leaves, (k,): Σ out · (in · kernel + biases)."""
         gone = self.full - widths
         out, into, kernel, biases = self.shape.T
         return ((out - gone @ self.outputs.T) * ((into - gone @ self.inputs.T) * kernel + biases)).sum(1) + self.others
@@ -86,9 +83,7 @@ class Structure:
 
 def trace(network: nn.Module, example: Example) -> tuple[torch_pruning.DependencyGraph, Structure]:
     """Return torch-pruning's graph and the structure of ``network``, a U-Net of diffusers on any device, meta included.
-
-    The outputs of ``conv_out`` are the image's channels and are kept.
-    """
+    The outputs of ``conv_out`` are the image's channels and are kept."""
     device = next(network.parameters()).device
     inputs = {name: tensor.to(device) for name, tensor in example.items()}
     graph = torch_pruning.DependencyGraph().build_dependency(network, cast(Any, inputs))  # its type hint omits dicts

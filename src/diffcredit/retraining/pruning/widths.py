@@ -1,20 +1,48 @@
-"""Widths that leave the wanted number of parameters, balanced over the network."""
+"""The number of parameters that a pruned network is to have, and widths that leave it, balanced over the network."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from diffcredit.errors import UserError
 from diffcredit.retraining.pruning.structure import Integers, Structure
-from diffcredit.retraining.pruning.target import check_reached
+
+TOLERANCE = 0.02
+"""Relative error of the number of parameters that is accepted."""
 
 NEAR = 0.01
 """Relative error of the number of parameters that is accepted for the sake of even widths."""
 
 BALANCE = 0.25
 """Largest difference between the shares of linear channels and of convolutions' channels that are kept."""
+
+
+def target_count(parameters: float, total: int) -> int:
+    """Return the number that ``parameters`` means: a share of ``total`` in (0, 1), or a count up to it."""
+    if parameters <= 0 or 1 <= parameters < 2 or parameters > total:
+        raise UserError(
+            f"parameters: {parameters:,} is not accepted; a share between 0 and 1, or a count up to "
+            f"the model's {total:,} parameters, is"
+        )
+    return round(parameters * total) if parameters < 1 else round(parameters)
+
+
+def check_reached(target: int, total: int, counts: Iterable[int]) -> None:
+    """Raise a UserError unless one of the possible ``counts`` is near enough to ``target``."""
+    below = max((count for count in counts if count <= target), default=None)
+    above = min((count for count in counts if count >= target), default=None)
+    near = [count for count in (below, above) if count is not None]
+    if any(abs(count - target) <= TOLERANCE * target for count in near):
+        return
+    said = " and ".join(f"{count:,} ({count / total:.3f})" for count in near)
+    why = "would leave a layer empty" if below is None else f"cannot be reached within {TOLERANCE:.0%}"
+    raise UserError(
+        f"parameters: {target:,} parameters ({target / total:.3f} of the model's) {why}; "
+        f"the nearest that this architecture allows: {said}"
+    )
 
 
 @dataclass(frozen=True)
