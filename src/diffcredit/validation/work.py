@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diffcredit.execution import Task
-from diffcredit.ledger import Evaluation
 from diffcredit.properties import Images
 from diffcredit.study.recipe import Recipe
-
-STAGES = ("training", "sampling")
-"""What the time of an evaluation is compared by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +49,3 @@ def kept_images(recipe: Recipe, task: Task) -> Images | None:
     keeper, prepared = recipe.recorded_keeper(), recipe.study.prepared
     found = None if keeper is None else keeper.find(task, prepared.extractors, prepared.load)
     return None if found is None else found.images
-
-
-def seconds_of(evaluation: Evaluation) -> float:
-    """Return the seconds of training and sampling."""
-    return sum(evaluation.seconds.get(stage, 0.0) for stage in STAGES)

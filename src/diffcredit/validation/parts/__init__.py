@@ -20,8 +20,7 @@ from diffcredit.validation.parts import (
     surrogacy,
     unlearning,
 )
-from diffcredit.validation.parts.outcome import PartResult
-from diffcredit.validation.presentation.sections import Section
+from diffcredit.validation.presentation.sections import PartResult, Section
 from diffcredit.validation.work import PartWork
 
 
