@@ -96,15 +96,6 @@ def test_what_cannot_be_weighed_is_refused():
         lds_by_cost(convergence_curves(games, [], None, ["unshrunk"]), games, [], {"from_scratch": UNIT}, UNIT)
 
 
-def test_a_constant_property_reaches_nothing():
-    game = recipe_game(additive(np.zeros(N), 3.0), uniform(N, 60))
-    result = weighed([game], truths=[truth_of(additive(np.zeros(N), 3.0), N)])
-    assert result.cheapest == ()
-    assert section_of("budget", {"IS": result}).summary == (
-        "IS: no recipe and estimator has an LDS to set against its cost.",
-    )
-
-
 def test_an_order_that_is_never_found_is_not_the_same_as_none():
     """What is retrained goes by the opposite of what was evaluated."""
     game = recipe_game(additive(np.arange(N)), uniform(N, 60))

@@ -22,18 +22,18 @@ def made_up(n=20, seed=0, slope=1.0):
 
 def test_numbers_of_each_contributor():
     score, owner, names, credits = made_up()
-    (measure,) = compare_contributors({"entropy": score}, owner, names, credits).measures
+    result = compare_contributors({"entropy": score}, owner, names, credits)
+    (measure,) = result.measures
     threshold = scoreatpercentile(score, 90)
-    for quality, sample in zip(measure.qualities, measure.samples, strict=True):
+    rows = section_of("contributors", {"F": result}).tables[2].rows
+    for quality, row in zip(measure.qualities, rows, strict=True):
         index = names.index(quality.contributor)
         own = [s for s, o in zip(score, owner, strict=True) if o == index]
-        assert sorted(sample) == sorted(own)
-        assert quality.images == 5 + index
-        assert quality.credit == credits[index]
-        assert quality.mean == pytest.approx(sum(own) / len(own))
-        expected = [scoreatpercentile(own, p) for p in (25, 50, 75)]
-        assert [quality.lower, quality.median, quality.upper] == pytest.approx(expected)
-        assert quality.share == pytest.approx(sum(s > threshold for s in own) / len(own))
+        assert sorted(quality.scores) == sorted(own)
+        assert row[2:5] == (names[index], credits[index], 5 + index)
+        quartiles = [scoreatpercentile(own, p) for p in (25, 50, 75)]
+        share = sum(s > threshold for s in own) / len(own)
+        assert row[5:] == pytest.approx((*quartiles, sum(own) / len(own), share))
     values = [quality.credit.value for quality in measure.qualities]
     assert values == sorted(values, reverse=True)
 

@@ -19,7 +19,7 @@ from diffcredit.study.study import Study
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts import surrogacy, unlearning
 from tiny_study import images_of
-from validated_study import NAMES, VALIDATION, WEIGHTS, additive, planted, record, validated
+from validated_study import NAMES, VALIDATION, WEIGHTS, additive, enter, planted, record, validated
 
 GAMES = {"colourfulness": additive()}
 
@@ -301,6 +301,16 @@ def test_the_first_is_what_the_studys_design_is_for(tmp_path, distribution, firs
     if distribution != "subset(0.25)":
         assert {each.name for each in found} == {first, "leave-one-out, sparsified"}
         assert found[0].credits == pytest.approx(WEIGHTS)
+
+
+def test_properties_of_one_title_go_by_their_names(tmp_path):
+    properties = [{"name": "colourfulness"}, {"name": "colourfulness", "as": "a/<b>"}]
+    data = ValidationData(Study.load(validated(tmp_path, {"properties": properties})))
+    with data.study.ledger() as ledger:
+        enter(ledger, data.study.recipe, ())
+        for name in ("colourfulness", "a/<b>"):
+            ledger.register_property("tiny", PropertyRecord(name, {"name": "colourfulness"}, True))
+    assert [data.title(name) for name in data.names] == ["colourfulness", "a/<b>"]
 
 
 # What cannot be.

@@ -187,8 +187,7 @@ def test_replicate_ceiling_by_hand():
     assert replicate_ceiling(np.array([half, 1.0]), 2, "spearman") == pytest.approx([high, 1])
 
 
-@pytest.mark.parametrize("seeds", [2, 3])
-@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+@pytest.mark.parametrize(("kind", "seeds"), [("spearman", 3), ("pearson", 2)])
 def test_replicate_ceiling_is_what_values_without_noise_reach(kind, seeds):
     generator = np.random.default_rng(5)
     quiet = generator.standard_normal(3000)
@@ -246,13 +245,6 @@ def test_the_difference_of_two_means_is_welchs():
     found = welch(float(x.mean() - y.mean()), [(1, x), (-1, y)], confidence=0.9)
     expected = ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-
-
-def test_one_mean_is_students_and_weights_scale():
-    x = np.array([1.0, 4.0, 2.0, 7.0])
-    low, high = student.interval(0.95, 3, loc=x.mean(), scale=x.std(ddof=1) / 2)
-    found = welch(float(10 * x.mean()), [(10, x)])
-    assert (found.low, found.high) == pytest.approx((10 * low, 10 * high))
 
 
 def test_a_sample_of_one_gives_no_bounds_and_equal_values_no_width():

@@ -101,8 +101,10 @@ def test_what_a_surrogate_takes_to_prepare_is_part_of_its_cost():
 
 @pytest.mark.parametrize(("deviation", "fewest"), [(0.2, 30), (3.0, M)])
 def test_how_many_evaluations_are_as_good_alone(deviation, fewest):
-    game, truth, found = planted(deviation, surrogates={"real_data": known(JUNK)}, counts=(15, 30, 100))
-    first, *_, last = found.of("real_data")
+    game, truth, found = planted(deviation, surrogates={"pools": known(JUNK)}, counts=(15, 30, 100))
+    assert ALL not in found.surrogates
+    assert "No surrogate passes." in section_of("surrogates", {"Colour": found}).summary[0]  # there is no control
+    first, *_, last = found.of("pools")
     assert first.lds.value < 0.7 < last.lds.value  # junk is corrected by evaluations
     assert found.enough.evaluations == fewest
     assert f"; from {fewest} on they are within 0.05 of it." in section_of("surrogates", {"Colour": found}).summary[0]
@@ -114,13 +116,6 @@ def test_how_many_evaluations_are_as_good_alone(deviation, fewest):
     place = (15, 30, 100, M).index(fewest)
     assert all(near[place:])
     assert not any(near[max(0, place - 1) : place])
-
-
-def test_without_a_control_nothing_passes():
-    _, _, found = planted(surrogates={"pools": known(WEIGHTS)}, counts=())
-    assert found.passing("pools") is None
-    assert ALL not in found.surrogates
-    assert "No surrogate passes." in section_of("surrogates", {"Colour": found}).summary[0]
 
 
 def test_a_control_that_orders_nothing_is_chance():

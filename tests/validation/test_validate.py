@@ -17,8 +17,8 @@ from diffcredit.coalitions import encode
 from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
-from diffcredit.ledger import PropertyRecord
 from diffcredit.properties.colourfulness import Colourfulness
+from diffcredit.properties.frechet import FrechetDistance
 from diffcredit.properties.measuring import Observation
 from diffcredit.study.prepared import Prepared
 from diffcredit.study.study import Study
@@ -26,7 +26,7 @@ from diffcredit.surrogates import Work
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts import PARTS, convergence
 from diffcredit.validation.statistics.convergence import convergence_curves
-from diffcredit.validation.validate import kept_sections, make_section, open_data, validate
+from diffcredit.validation.validate import _ordered, kept_sections, make_section, open_data, validate
 from validated_study import VALIDATION, WEIGHTS, additive, planted, record, validated
 
 # neither images nor a model are needed for these
@@ -126,25 +126,6 @@ def test_leaving_out_the_top_changes_f_by_their_weights(tmp_path):
         assert own["without the top 20 %"]["change"].value == pytest.approx(100 * change / 12.25)
 
 
-def test_fidelity_is_the_correlation_of_the_games(tmp_path):
-    """Another retraining whose values are half of retraining's: perfectly correlated, half the credits."""
-    data = begun(tmp_path, games={"colourfulness": additive(WEIGHTS / 2)})
-    record(data.scratch, data.design(data.scratch).tasks, {"colourfulness": additive()})
-    (row,) = [row for row in table(make_section(data, "fidelity"), "correlations") if row["recipe"] == "sparsified"]
-    assert row["Pearson"].value == pytest.approx(1.0)
-
-
-def test_runtime_says_how_many_times_faster(tmp_path):
-    data = ValidationData(Study.load(validated(tmp_path)))
-    games = {"colourfulness": additive()}
-    record(data.scratch, data.truth().tasks[:4], games, seconds={"training": 9.0, "sampling": 1.0})
-    own = data.study.recipe
-    record(own, data.design(own).tasks[:4], games, seconds={"training": 1.0, "sampling": 1.0})
-    said = make_section(data, "runtime").summary
-    assert any("9 s of training and 1 s of sampling" in sentence for sentence in said)
-    assert any("5 times as fast as from_scratch" in sentence for sentence in said)
-
-
 def test_a_surrogate_that_is_the_game_needs_no_evaluations(folder):
     """Of a property that is better low, F and the surrogates are turned round together."""
     data = opened(folder)
@@ -172,7 +153,7 @@ def test_a_surrogate_that_is_the_game_needs_no_evaluations(folder):
 
 def test_a_study_without_surrogates_has_no_such_part(folder):
     data = opened(folder)
-    assert "surrogates" not in {each.work.what for each in missing_evaluations(data.study)}
+    assert _ordered(data.study, []) == [part for part in PARTS if part != "surrogates"]
     for asked in (PARTS["surrogates"].work, PARTS["surrogates"].result):  # before anything is retrained for it
         with pytest.raises(UserError, match="the study file names no surrogates"):
             asked(data)
@@ -191,8 +172,6 @@ def test_only_what_is_asked_for(folder):
         validate(Study.load(folder), ["luck"])
 
 
-
-
 def test_a_part_that_cannot_be_had_says_why(tmp_path):
     data = begun(tmp_path)
     reasons = {
@@ -205,14 +184,6 @@ def test_a_part_that_cannot_be_had_says_why(tmp_path):
     assert found.left_out == {part: f"{tmp_path / 'study.yaml'}: {part}: {said}" for part, said in reasons.items()}
     assert [each.part for each in found.sections] == ["convergence"]  # the others still come
     assert [each.part for each in kept_sections(data.study)] == ["convergence"]
-
-
-def test_no_counterfactual_without_credits_of_the_studys_own(tmp_path):
-    data = ValidationData(Study.load(validated(tmp_path)))
-    record(data.study.recipe, data.design(data.study.recipe).tasks[:4], {"colourfulness": additive()})
-    for asked in (PARTS["counterfactual"].work, PARTS["counterfactual"].result):
-        with pytest.raises(UserError, match="colourfulness: 'sparsified' has no credits yet; diffcredit run comes"):
-            asked(data)
 
 
 def test_one_property_without_truth_leaves_the_others(tmp_path):
@@ -235,15 +206,6 @@ def test_a_constant_property_is_said_in_words(tmp_path):
     assert sections["budget"].figures == ()
     assert "lds-by-evaluations" not in [figure.name for figure in sections["convergence"].figures]
     assert all(section.summary for section in sections.values())
-
-
-def test_an_earlier_section_gives_way(tmp_path):
-    data = begun(tmp_path, FEW, truth=12)
-    for more, count in ((0, 12), (8, 20)):
-        record(data.scratch, data.truth().tasks[12 : 12 + more], {"colourfulness": additive(noise=0.1)})
-        make_section(data, "lds")
-        (section,) = kept_sections(data.study)
-        assert {row["coalitions"] for row in table(section, "lds-ceilings")} == {count}
 
 
 @pytest.mark.parametrize(
@@ -276,7 +238,8 @@ def without(order):
 
 def test_convergence_is_computed_once_for_what_there_is(copied, monkeypatch):
     data = opened(copied, "colourfulness")
-    computed, known = [], convergence_curves(data.games("colourfulness"), data.truths("colourfulness"), None, ["unshrunk"])
+    games, computed = data.games("colourfulness"), []
+    known = convergence_curves(games, data.truths("colourfulness"), None, ["unshrunk"])
     monkeypatch.setattr(convergence, "convergence_curves", lambda *given: computed.append(1) or known)
     for part in ("convergence", "budget"):
         make_section(data, part)
@@ -294,7 +257,7 @@ def test_what_single_images_have_is_called_by_its_own_name(folder, monkeypatch):
     data, other = opened(folder, "colourfulness"), Colourfulness()
     other.name = "heldout_loss"  # another that is called alike
     found = []
-    for properties in ([Colourfulness()], [Colourfulness(), other]):
+    for properties in ([Colourfulness()], [Colourfulness(), other, FrechetDistance()]):  # the last of no single image
         vars(data.study.prepared)["properties"] = properties
         section = make_section(data, "contributors")
         found.append({row["measure"] for row in table(section, "contributors-correlation")})
@@ -343,7 +306,7 @@ def test_images_without_each_methods_top_stand_below_each_other(copied, monkeypa
         return images
 
     monkeypatch.setattr("diffcredit.validation.parts.counterfactual.kept_images", kept)
-    monkeypatch.setattr(ValidationData, "fitted_property", lambda self, name: SimpleNamespace())  # of no single image
+    monkeypatch.setattr(ValidationData, "fitted_property", lambda self, name: FrechetDistance())  # of no single image
     (work,) = PARTS["counterfactual"].work(data)
     section = make_section(data, "counterfactual")
     picture = next(each for each in section.photographs if each.name == "methods-1")

@@ -16,7 +16,7 @@ properties.
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
+from diffcredit.properties import Images
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
@@ -39,7 +40,6 @@ from diffcredit.study.study import Study
 from diffcredit.validation.contenders import collect_contenders
 from diffcredit.validation.statistics.records import Contender, RecipeGame, Truth
 from diffcredit.validation.statistics.runtime import mean_of_known
-from diffcredit.validation.work import PartWork
 
 ESTIMATORS = {
     "shapley": "shapley",
@@ -55,13 +55,50 @@ STAGES = ("training", "sampling")
 Remembered = TypeVar("Remembered")
 
 
-class ValidationData:
-    """The recipes that a validation compares, and what the ledger has of them.
+@dataclass(frozen=True, eq=False)
+class PartWork:
+    """Evaluations of one recipe that a part needs, at most so many ``undecided`` more once another part is there. The
+    part shows images of the evaluations ``pictured``."""
 
-    The recipes are the study's own, those that its file compares with it (``compared``), and retraining from scratch
-    (``scratch``). ``properties`` are the names to validate; none: all that are measured. ``baselines`` are compared
-    too; None: those cached in the study's folder.
-    """
+    recipe: Recipe
+    tasks: Sequence[Task]
+    what: str
+    undecided: int = 0
+    pictured: Sequence[Task] = ()
+
+    def missing(self) -> list[Task]:
+        """Return the tasks that are not in the ledger."""
+        done = self._done()
+        return [task for task in self.tasks if task.key not in done]
+
+    def without_images(self) -> list[Task]:
+        """Return the pictured tasks that are done but have no images here: these were not kept, or are lost."""
+        keeper = self.recipe.recorded_keeper() if self.pictured else None
+        if keeper is None:
+            return []
+        done = self._done()
+        return [task for task in self.pictured if task.key in done and "images" not in keeper.kept(task)]
+
+    def _done(self) -> set[tuple[str, int]]:
+        return {each.key for each in self.recipe.evaluations(status="done")}
+
+
+def keeping_images(recipe: Recipe, evaluations: int) -> Recipe:
+    """Return the same recipe, with images kept of its evaluations."""
+    return recipe.study.recipe_with(recipe.section, evaluations, keep="images")
+
+
+def kept_images(recipe: Recipe, task: Task) -> Images | None:
+    """Return the images that were kept of one evaluation; None where there are none."""
+    keeper, prepared = recipe.recorded_keeper(), recipe.study.prepared
+    found = None if keeper is None else keeper.find(task, prepared.extractors, prepared.load)
+    return None if found is None else found.images
+
+
+class ValidationData:
+    """What the ledger has of the recipes that a validation compares: the study's own, those that its file compares with
+    it (``compared``), and retraining from scratch (``scratch``). ``properties`` are the names to validate; none: all
+    that are measured. ``baselines`` are compared too; None: those cached in the study's folder."""
 
     def __init__(
         self, study: Study, properties: Sequence[str] = (), baselines: Sequence[StudyBaseline] | None = None
@@ -122,11 +159,11 @@ class ValidationData:
             known = None
         if known is None:
             raise UserError(f"{self.study.file}: nothing is evaluated yet; diffcredit run comes first")
-        mine = list(self.study.contributions.contributors)
-        if known["contributors"] != mine:
+        theirs, mine = known["contributors"], list(self.study.contributions.contributors)
+        if theirs != mine:
             raise UserError(
-                f"{self.study.file}: contributions: the ledger's evaluations are of {len(known['contributors'])} "
-                f"contributors, {_some(known['contributors'])}; the study file's are {len(mine)}, {_some(mine)}"
+                f"{self.study.file}: contributions: the ledger's evaluations are of {len(theirs)} contributors, "
+                f"{_some(theirs)}; the study file's are {len(mine)}, {_some(mine)}"
             )
         names = studied(self.study.config, records)
         return {record.name: record for record in records if record.name in names}

@@ -23,11 +23,10 @@ from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_tasks, keep_again
 from diffcredit.study.study import Study
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import PARTS
 from diffcredit.validation.presentation.sections import Section
 from diffcredit.validation.presentation.writing import SECTION, read_section, write_section
-from diffcredit.validation.work import PartWork
 
 Watch = Callable[[Iterable[Evaluation], bool], object]
 """Consumes evaluations as they are made; the flag says whether they are recorded in the ledger."""
@@ -63,8 +62,7 @@ def validate(
     parts: names from `PARTS`; none: all that the study can have. properties: names; none: all that are measured.
     executor: runs the evaluations that are missing; None: nothing is evaluated. watch: is given these as they come.
     A part that cannot be computed is left out with its reason. Raises UserError where nothing has been evaluated yet,
-    or the ledger's evaluations have other settings.
-    """
+    or the ledger's evaluations have other settings."""
     data = open_data(study, properties)
     sections: list[Section] = []
     left_out: dict[str, str] = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import (
     budget,
     contributors,
@@ -21,7 +21,6 @@ from diffcredit.validation.parts import (
     unlearning,
 )
 from diffcredit.validation.presentation.sections import PartResult, Section
-from diffcredit.validation.work import PartWork
 
 
 @dataclass(frozen=True)

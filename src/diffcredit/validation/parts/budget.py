@@ -1,14 +1,14 @@
 """Which recipe and estimator is best for the same compute?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts import convergence
-from diffcredit.validation.presentation.figures import Series, beside, curves
-from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
+from diffcredit.validation.presentation.figures import Series
+from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table
 from diffcredit.validation.presentation.wording import property_summary, property_table
-from diffcredit.validation.statistics.budget import BUDGETS, LEVELS, BudgetResult, Cheapest, lds_by_cost
+from diffcredit.validation.statistics.budget import BUDGETS, LEVELS, BudgetResult, lds_by_cost
 from diffcredit.validation.statistics.records import Estimate
 
 work = convergence.work
@@ -27,13 +27,27 @@ def result(data: ValidationData) -> PartResult[Mapping[str, BudgetResult]]:
 def section(result: PartResult[Mapping[str, BudgetResult]]) -> Section:
     results = result.numbers
     unknown = sorted({recipe for each in results.values() for recipe in each.prices if not _whole(each, recipe)})
-    found = [lds for each in results.values() for curve in each.curves for lds in curve.lds]
+    lines = []
+    for title, each in results.items():
+        for curve in each.curves:
+            pairs = zip(curve.lds, curve.stretches, strict=True)
+            y = tuple(Estimate(lds.value, stretch.low, stretch.high) for lds, stretch in pairs)
+            lines.append((title, curve.estimator, Series(curve.recipe, curve.costs, y)))
+    figures = convergence.estimator_curves(
+        "lds-by-budget",
+        "LDS against compute",
+        "LDS at the share nearest to ½ against the cost in retrainings, preparation included where it is known; bars: "
+        "the lowest and the highest over disjoint stretches of as many evaluations.",
+        lines,
+        "cost in retrainings",
+        "LDS",
+    )
     return Section(
         "budget",
         "Budget: what the same compute buys",
         property_summary(results, _summary),
         (_table_at_budgets(results), _table_of_cheapest(results)),
-        (_figure(results),) if any(isfinite(lds.value) for lds in found) else (),
+        tuple(figures),
         caveats=(
             "The evaluations of F(∅) and F(N) are not counted in any cost, nor is measuring.",
             "What is prepared before the first coalition is reckoned, its steps at the pace of coalitions' training; "
@@ -65,54 +79,23 @@ def _summary(title: str, result: BudgetResult) -> list[str]:
 
 
 def _table_at_budgets(results: Mapping[str, BudgetResult]) -> Table:
+    def rows(result: BudgetResult) -> Iterator[tuple[Cell, ...]]:
+        for curve in result.curves:
+            price = result.prices[curve.recipe]
+            about = (curve.recipe, curve.estimator, result.share, price.preparation, price.evaluation)
+            yield *about, *(curve.at.get(float(amount)) for amount in BUDGETS)
+
     costs = ("share", "preparation", "one evaluation")
-    return property_table(
-        "lds-at-budgets",
-        "LDS at equal budgets; costs and budgets in retrainings",
-        ("recipe", "estimator", *costs, *(f"LDS for {amount}" for amount in BUDGETS)),
-        results,
-        lambda result: [
-            (
-                *(curve.recipe, curve.estimator, result.share),
-                *(result.prices[curve.recipe].preparation, result.prices[curve.recipe].evaluation),
-                *(curve.at.get(float(amount)) for amount in BUDGETS),
-            )
-            for curve in result.curves
-        ],
-    )
+    columns = ("recipe", "estimator", *costs, *(f"LDS for {amount}" for amount in BUDGETS))
+    title = "LDS at equal budgets; costs and budgets in retrainings"
+    return property_table("lds-at-budgets", title, columns, results, rows)
 
 
 def _table_of_cheapest(results: Mapping[str, BudgetResult]) -> Table:
-    def row(result: BudgetResult, way: Cheapest) -> tuple[float, str, str, float, str]:
-        known = "counted" if _whole(result, way.recipe) else "not known"
-        return (way.level, way.recipe, way.estimator, way.cost, known)
+    def rows(result: BudgetResult) -> Iterator[tuple[Cell, ...]]:
+        for way in result.cheapest:
+            known = "counted" if _whole(result, way.recipe) else "not known"
+            yield way.level, way.recipe, way.estimator, way.cost, known
 
-    return property_table(
-        "cheapest",
-        "The cheapest way to an LDS",
-        ("LDS", "recipe", "estimator", "retrainings", "preparation"),
-        results,
-        lambda result: [row(result, way) for way in result.cheapest],
-        decimals=2,
-    )
-
-
-def _figure(results: Mapping[str, BudgetResult]) -> Figure:
-    panels: dict[str, list[Series]] = {}
-    for title, result in results.items():
-        for curve in result.curves:
-            y = tuple(
-                Estimate(lds.value, each.low, each.high) for lds, each in zip(curve.lds, curve.stretches, strict=True)
-            )
-            panels.setdefault(f"{title}: {curve.estimator}", []).append(Series(curve.recipe, curve.costs, y))
-    return curves(
-        "lds-by-budget",
-        "LDS against compute",
-        "LDS at the share nearest to ½ against the cost in retrainings, preparation included where it is known; bars: "
-        "the lowest and the highest over disjoint stretches of as many evaluations.",
-        panels,
-        "cost in retrainings",
-        "LDS",
-        log_x=True,
-        per_line=beside(len({curve.estimator for result in results.values() for curve in result.curves})),
-    )
+    columns = ("LDS", "recipe", "estimator", "retrainings", "preparation")
+    return property_table("cheapest", "The cheapest way to an LDS", columns, results, rows, decimals=2)

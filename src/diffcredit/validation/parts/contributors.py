@@ -12,7 +12,7 @@ from diffcredit.baselines.study import study_evidence
 from diffcredit.errors import UserError
 from diffcredit.properties.base import has_value_of_each
 from diffcredit.util.arrays import FloatArray
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import boxes
 from diffcredit.validation.presentation.photographs import framed
 from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Photograph, Section, Table
@@ -25,7 +25,6 @@ from diffcredit.validation.statistics.contributors import (
 )
 from diffcredit.validation.statistics.intervals import LEAST_ROWS
 from diffcredit.validation.statistics.records import Estimate
-from diffcredit.validation.work import PartWork
 
 SHOWN = 20  # contributors at either end of a figure
 STRIPS, STRIP_IMAGES = 5, 5
@@ -200,8 +199,9 @@ def _qualities(results: Mapping[str, ContributorsResult]) -> Table:
     def rows(result: ContributorsResult) -> Iterator[tuple[Cell, ...]]:
         for measure in result.measures:
             for each in measure.qualities:
-                about = (measure.title, each.contributor, each.credit, each.images)
-                yield (*about, each.lower, each.median, each.upper, each.mean, each.share)
+                quartiles = np.percentile(each.scores, [25, 50, 75]).tolist()
+                about = (measure.title, each.contributor, each.credit, len(each.scores))
+                yield (*about, *quartiles, float(each.scores.mean()), each.share)
 
     columns = (
         *("measure", "contributor", "credit", "images"),
@@ -214,8 +214,8 @@ def _figure(index: int, title: str, result: ContributorsResult) -> Figure:
     count = len(result.measures[0].qualities)
     panels = {
         measure.title: {
-            quality.contributor: sample
-            for rank, (quality, sample) in enumerate(zip(measure.qualities, measure.samples, strict=True))
+            quality.contributor: quality.scores
+            for rank, quality in enumerate(measure.qualities)
             if rank < SHOWN or rank >= count - SHOWN
         }
         for measure in result.measures

@@ -1,15 +1,14 @@
 """How many evaluations are enough?"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite, nan
 
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, beside, curves
 from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
 from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
 from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, convergence_curves
 from diffcredit.validation.statistics.records import Estimate
-from diffcredit.validation.work import PartWork
 
 SETTLED = 0.05
 """An LDS that differs by less from the last one has settled."""
@@ -42,25 +41,30 @@ def section(result: PartResult[Mapping[str, ConvergenceResult]]) -> Section:
     tables = [_table(results)]
     if any(each.left_out for each in results.values()):
         tables.append(_left_out_table(results))
-    figures = (
-        _figure(
-            "lds-by-evaluations",
-            "LDS against the number of evaluations",
-            "LDS of credits from the first evaluations, at the share nearest to ½; bars: the lowest and the highest "
-            "over disjoint stretches of as many evaluations.",
-            results,
-            "LDS",
-            _lds,
-        ),
-        _correlations("retrained", "those from retraining", results, lambda each: each.with_retrained),
-        _correlations("final", "the same recipe's final ones", results, lambda each: each.with_final),
+    figures = estimator_curves(
+        "lds-by-evaluations",
+        "LDS against the number of evaluations",
+        "LDS of credits from the first evaluations, at the share nearest to ½; bars: the lowest and the highest over "
+        "disjoint stretches of as many evaluations.",
+        _lines(results, _lds),
+        "evaluations",
+        "LDS",
     )
+    for name, others in (("retrained", "those from retraining"), ("final", "the same recipe's final ones")):
+        figures += estimator_curves(
+            f"correlation-with-{name}",
+            f"Correlation of credits with {others}",
+            f"Pearson's correlation of credits from the first evaluations with {others}.",
+            _lines(results, lambda _, each, name=name: Estimate(getattr(each, f"with_{name}"))),
+            "evaluations",
+            "Pearson's correlation",
+        )
     return Section(
         "convergence",
         "Convergence: how many evaluations are enough?",
         property_summary(results, _summary),
         tuple(tables),
-        tuple(figure for figure in figures if figure is not None),
+        tuple(figures),
         caveats=(
             "Credits from the first evaluations are part of the final ones: their correlation is 1 at the end "
             "whatever the credits are worth.",
@@ -135,36 +139,25 @@ def _lds(result: ConvergenceResult, score: PrefixScore) -> Estimate:
     return Estimate(score.lds[result.middle].value, stretches.low, stretches.high)
 
 
-def _correlations(
-    name: str, others: str, results: Mapping[str, ConvergenceResult], value: Callable[[PrefixScore], float]
-) -> Figure | None:
-    return _figure(
-        f"correlation-with-{name}",
-        f"Correlation of credits with {others}",
-        f"Pearson's correlation of credits from the first evaluations with {others}.",
-        results,
-        "Pearson's correlation",
-        lambda _, each: Estimate(value(each)),
-    )
-
-
-def _figure(
-    name: str,
-    title: str,
-    caption: str,
-    results: Mapping[str, ConvergenceResult],
-    y_axis: str,
-    shown: Callable[[ConvergenceResult, PrefixScore], Estimate],
-) -> Figure | None:
-    """Draw a panel for each property and estimator, those of a property in one line, with a curve for each recipe.
-    Return None where there is nothing to draw."""
-    panels: dict[str, list[Series]] = {}
+def _lines(
+    results: Mapping[str, ConvergenceResult], shown: Callable[[ConvergenceResult, PrefixScore], Estimate]
+) -> Iterator[tuple[str, str, Series]]:
     for prop, result in results.items():
         for (recipe, estimator), scores in result.curves.items():
             x = tuple(float(each.evaluations) for each in scores)
-            series = Series(recipe, x, tuple(shown(result, each) for each in scores))
-            panels.setdefault(f"{prop}: {estimator}", []).append(series)
+            yield prop, estimator, Series(recipe, x, tuple(shown(result, each) for each in scores))
+
+
+def estimator_curves(
+    name: str, title: str, caption: str, lines: Iterable[tuple[str, str, Series]], x_axis: str, y_axis: str
+) -> list[Figure]:
+    """Draw a panel for each property and estimator, those of a property in one line, with their ``lines``. There is no
+    figure where there is nothing to draw."""
+    panels: dict[str, list[Series]] = {}
+    estimators = set()
+    for prop, estimator, series in lines:
+        panels.setdefault(f"{prop}: {estimator}", []).append(series)
+        estimators.add(estimator)
     if not any(isfinite(each.value) for panel in panels.values() for series in panel for each in series.y):
-        return None
-    per_line = beside(len({estimator for result in results.values() for _, estimator in result.curves}))
-    return curves(name, title, caption, panels, "evaluations", y_axis, log_x=True, per_line=per_line)
+        return []
+    return [curves(name, title, caption, panels, x_axis, y_axis, log_x=True, per_line=beside(len(estimators)))]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diffcredit.properties import Images
 from diffcredit.properties.base import has_value_of_each, needs_features
 from diffcredit.study.reserved import truth_task
 from diffcredit.validation.contenders import categories_to_come
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData, keeping_images, kept_images
 from diffcredit.validation.parts import lds
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.photographs import above_and_below, same_noises
@@ -32,7 +31,6 @@ from diffcredit.validation.statistics.counterfactual import (
     verdict,
 )
 from diffcredit.validation.statistics.records import Contender, Estimate
-from diffcredit.validation.work import PartWork, keeping_images, kept_images
 
 RANDOM_RANKINGS = 3
 SUMMARISED = (ACTIONS[1], ACTIONS[3])
@@ -121,7 +119,9 @@ def _photographs(data: ValidationData, index: int, name: str, rivals: Sequence[C
         pictures.append(same_noises(f"noises-{index}", f"{title}: retrained models from the same noises", images))
         prop = data.fitted_property(name)
         if has_value_of_each(prop):
-            scores = {key: _of_each(data, prop, some) for key, some in images.items()}
+            see = data.study.prepared.extractors.extract
+            seen = {key: see(prop.features, some) if needs_features(prop) else some for key, some in images.items()}
+            scores = {key: prop.of_each(some) for key, some in seen.items()}
             pictures += above_and_below(f"percentile-{index}", title, images, scores)
     if others and len(rivals) > 1:
         words = f"{title}: models retrained {PICTURED.name} by each method, from the same noises"
@@ -134,11 +134,6 @@ def _images(data: ValidationData, tasks: Mapping[str, Task]) -> dict[str, Images
     images = {key: kept_images(data.scratch, task) for key, task in tasks.items()}
     found = {key: some for key, some in images.items() if some is not None}
     return found if "everybody" in found and len(found) > 1 else {}
-
-
-def _of_each(data: ValidationData, prop: Any, images: Images) -> Any:
-    extractors = data.study.prepared.extractors
-    return prop.of_each(extractors.extract(prop.features, images) if needs_features(prop) else images)
 
 
 def section(result: PartResult[Mapping[str, CounterfactualResult]]) -> Section:

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 
 from diffcredit.errors import UserError
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, curves, scatter
 from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Section, Table
 from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
 from diffcredit.validation.statistics.fidelity import FidelityResult, compare_with_retraining, recommended_steps
-from diffcredit.validation.work import PartWork
 
 WANTED = 0.9
 """The correlation that the section recommends steps for."""
@@ -48,24 +47,20 @@ def section(result: PartResult[Mapping[str, FidelityResult]]) -> Section:
     )
 
 
-def _summary(title: str, result: FidelityResult) -> list[str]:
-    sentences = []
+def _summary(title: str, result: FidelityResult) -> Iterator[str]:
     known = [row for row in result.recipes if isfinite(row.size_adjusted.value)]
     if known:
         best = max(known, key=lambda row: row.size_adjusted.value)
-        sentences.append(
+        yield (
             f"{title}: of coalitions of one size, {best.recipe} follows retraining best, with a correlation of "
             f"{in_words(best.size_adjusted)} over {len(best.values)} coalitions."
         )
     else:
-        sentences.append(f"{title}: no recipe's values correlate with retraining's, or they cannot be compared.")
-    if result.ceiling is not None:
-        sentences.append(
-            f"{title}: retraining follows itself with another seed with {in_words(result.ceiling.size_adjusted)}, over "
-            f"{result.ceiling.coalitions} coalitions."
-        )
-    sentences += [f"{title}: {row.recipe}: {row.note}." for row in result.recipes if row.note]
-    return sentences
+        yield f"{title}: no recipe's values correlate with retraining's, or they cannot be compared."
+    if (own := result.ceiling) is not None:
+        words = f"{title}: retraining follows itself with another seed with {in_words(own.size_adjusted)}"
+        yield f"{words}, over {own.coalitions} coalitions."
+    yield from (f"{title}: {row.recipe}: {row.note}." for row in result.recipes if row.note)
 
 
 def _value_table(results: Mapping[str, FidelityResult]) -> Table:

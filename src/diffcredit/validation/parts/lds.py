@@ -8,14 +8,13 @@ from diffcredit.coalitions import encode
 from diffcredit.errors import UserError
 from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions
 from diffcredit.validation.contenders import compute_baselines
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Section, Table
 from diffcredit.validation.presentation.wording import in_words, property_summary, property_table, worded
 from diffcredit.validation.statistics.ceilings import Ceiling, Ceilings
-from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, MethodScore, compare_lds
+from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, compare_lds
 from diffcredit.validation.statistics.records import Contender, Estimate
-from diffcredit.validation.work import PartWork
 
 NAMED = 3  # methods that a sentence lists
 
@@ -178,32 +177,36 @@ def _figure(index: int, title: str, result: LDSResult) -> Figure:
     return forest(f"lds-{index}", f"LDS: {title}", caption, panels, "LDS", lines, marked=result.against)
 
 
-def _summary(title: str, result: LDSResult) -> list[str]:
+def _summary(title: str, result: LDSResult) -> Iterator[str]:
     ceilings = result.ceilings_at(result.middle)
     scores = {score.contender.name: score.spearman for score in result.at(result.middle)}
     lead, share = scores[result.against], _percent(result.middle)
     if not any(isfinite(each.value) for each in scores.values()) and not isfinite(ceilings.spearman.additive.value):
-        return [f"{title}: models retrained on {share} of the contributors all have one value; none to order."]
+        yield f"{title}: models retrained on {share} of the contributors all have one value; none to order."
+        return
     counted = f"{ceilings.coalitions} held-out coalitions of {share} of the contributors"
     if not isfinite(lead.value):
-        return [f"{title}: {result.against} foretells the same for all of {counted}; it has no score."]
-    sentences = [
-        f"{title}: {result.against} orders {counted} with a rank correlation (LDS) of "
-        f"{in_words(lead, interval='95 % interval ')}, where 1 is perfect and 0 is chance.",
-        *_about_ceilings(ceilings),
-        *_about_differences(result),
-    ]
-    best = _best_baselines(result)
+        yield f"{title}: {result.against} foretells the same for all of {counted}; it has no score."
+        return
+    found = in_words(lead, interval="95 % interval ")
+    yield (
+        f"{title}: {result.against} orders {counted} with a rank correlation (LDS) of {found}, where 1 is perfect and "
+        "0 is chance."
+    )
+    yield from _about_ceilings(ceilings)
+    yield from _about_differences(result)
+    best: dict[str, str] = {}  # method without retraining of each category
+    for each in _best_first(result):
+        if isfinite(scores[each.name].value) and not each.recipe and each.name != result.against:
+            best.setdefault(each.category, f"{each.name} ({each.category}, {worded(scores[each.name].value)})")
     if best:
-        named = [f"{score.contender.name} ({kind}, {worded(score.spearman.value)})" for kind, score in best.items()]
-        sentences.append(f"The best baseline of each kind, with its LDS: {_listed(named)}.")
+        yield f"The best baseline of each kind, with its LDS: {_listed([*best.values()])}."
     silent = [name for name, each in scores.items() if not isfinite(each.value)]
     if silent:
-        sentences.append(f"No score for {_listed(silent)}: the same prediction for all coalitions.")
-    return sentences
+        yield f"No score for {_listed(silent)}: the same prediction for all coalitions."
 
 
-def _about_ceilings(ceilings: Ceilings) -> list[str]:
+def _about_ceilings(ceilings: Ceilings) -> Iterator[str]:
     noise, additive = ceilings.spearman.replicates, ceilings.spearman.additive
     reached = []
     if noise is not None and noise.value > 0:
@@ -219,34 +222,22 @@ def _about_ceilings(ceilings: Ceilings) -> list[str]:
             "an additive model that learns from these coalitions' own retrained models alone reaches "
             f"{in_words(additive)}, which methods that learn from more may exceed"
         )
-    sentences = [f"Its ceilings: {'; '.join(reached)}."] if reached else []
+    if reached:
+        yield f"Its ceilings: {'; '.join(reached)}."
     if ceilings.seeds == 1:
-        sentences.append("With one training seed a coalition, what noise takes from the score is not known.")
-    return sentences
+        yield "With one training seed a coalition, what noise takes from the score is not known."
 
 
-def _about_differences(result: LDSResult) -> list[str]:
+def _about_differences(result: LDSResult) -> Iterator[str]:
     """List the methods that are worse, better and not distinguished, the strongest first."""
     here = [each for each in result.differences if each.share == result.middle and isfinite(each.spearman.value)]
-    sentences = []
     verdicts = {"worse": "It beats", "better": "It is beaten by", "not told apart": "It cannot be told from"}
     for verdict, words in verdicts.items():
         found = sorted((each for each in here if each.verdict == verdict), key=lambda each: -each.spearman.value)
         if found:
             named = [f"{each.contender} {_margin(each)}" for each in found[:NAMED]]
             more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
-            sentences.append(f"{words} {_listed(named + more)}.")
-    return sentences
-
-
-def _best_baselines(result: LDSResult) -> dict[str, MethodScore]:
-    """Return the best method without retraining of each category, by the LDS at the middle share, the best first."""
-    known = [score for score in result.at(result.middle) if isfinite(score.spearman.value)]
-    best: dict[str, MethodScore] = {}
-    for score in sorted(known, key=lambda score: -score.spearman.value):
-        if not score.contender.recipe and score.contender.name != result.against:
-            best.setdefault(score.contender.category, score)
-    return best
+            yield f"{words} {_listed(named + more)}."
 
 
 def _best_first(result: LDSResult) -> list[Contender]:

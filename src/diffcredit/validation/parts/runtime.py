@@ -3,12 +3,11 @@
 from math import isfinite
 
 from diffcredit.errors import UserError
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, boxes, curves
 from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
 from diffcredit.validation.statistics.records import Estimate
 from diffcredit.validation.statistics.runtime import RuntimeResult, compare_runtimes
-from diffcredit.validation.work import PartWork
 
 MINUTE = 60.0
 LONG = 120.0  # longer times are shown in minutes

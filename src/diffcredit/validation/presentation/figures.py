@@ -151,7 +151,7 @@ def scatter(
     A label looks the same in all panels. Points that are not finite are left out.
     """
     labels = _union(panels.values())
-    look = {"s": 20, "alpha": 0.75, "edgecolor": "white", "linewidth": 0.4}
+    look: dict[str, Any] = {"s": 20, "alpha": 0.75, "edgecolor": "white", "linewidth": 0.4}
     with drawing():
         canvas, axes = plane_panels(panels, x_axis, y_axis, legend=labels)
         for rows, ax in zip(panels.values(), axes, strict=True):

@@ -134,24 +134,20 @@ def _section(content: dict[str, Any], folder: Path) -> Section:
         part=content["part"],
         title=content["title"],
         summary=tuple(content["summary"]),
-        tables=tuple(
-            Table(
-                name=table["name"],
-                title=table["title"],
-                columns=tuple(table["columns"]),
-                rows=tuple(tuple(_cell(cell) for cell in row) for row in table["rows"]),
-                decimals=table["decimals"],
-            )
-            for table in content["tables"]
-        ),
+        tables=tuple(map(_table, content["tables"])),
         figures=tuple(
-            Figure(**words, svg=_picture(folder, words["name"], ".svg").decode()) for words in content["figures"]
+            Figure(**each, svg=_picture(folder, each["name"], ".svg").decode()) for each in content["figures"]
         ),
         photographs=tuple(
-            Photograph(**words, png=_picture(folder, words["name"], ".png")) for words in content["photographs"]
+            Photograph(**each, png=_picture(folder, each["name"], ".png")) for each in content["photographs"]
         ),
         caveats=tuple(content["caveats"]),
     )
+
+
+def _table(content: dict[str, Any]) -> Table:
+    rows = tuple(tuple(map(_cell, row)) for row in content["rows"])
+    return Table(**content | {"columns": tuple(content["columns"]), "rows": rows})
 
 
 def _picture(folder: Path, name: str, suffix: str) -> bytes:

@@ -36,12 +36,9 @@ class Price:
 
 @dataclass(frozen=True)
 class Curve:
-    """The LDS of one recipe and estimator against cost.
-
-    ``costs`` are in retrainings, each with the LDS of the evaluations it buys and the range over stretches of the
-    design (see `PrefixScore`). ``at`` has the LDS for each of `BUDGETS`, with its interval over truth coalitions; a
-    budget that buys too few evaluations, or more than there are, is absent.
-    """
+    """The LDS of one recipe and estimator against ``costs`` in retrainings, each with the LDS of the evaluations it
+    buys and the range over stretches of the design (see `PrefixScore`). ``at`` has the LDS for each of `BUDGETS` that
+    buys enough evaluations and no more than there are, with its interval over truth coalitions."""
 
     recipe: str
     estimator: str
@@ -79,12 +76,9 @@ def lds_by_cost(
     seconds: Mapping[str, float],
     unit: float,
 ) -> BudgetResult:
-    """Set the scores of ``result``, which was computed from these ``games`` and ``truths``, against compute.
-
-    seconds: by recipe the mean of one evaluation, training and sampling. A mean does not depend on which evaluation
-    came first. Recipes with unknown seconds are left out. unit: the seconds of one retraining from scratch.
-    Raises UserError when the unit or the LDS is unknown.
-    """
+    """Set the scores of ``result``, computed from these ``games`` and ``truths``, against compute. ``seconds`` are by
+    recipe the mean of one evaluation, training and sampling; recipes where it is unknown are left out. ``unit`` is the
+    seconds of one retraining from scratch. Raises UserError when the unit or the LDS is unknown."""
     if not (isfinite(unit) and unit > 0):
         raise UserError(f"budget: {unit} seconds a retraining; a positive number is needed, from truth evaluations")
     truth = next((each for each in truths if each.share == result.middle), None)

@@ -78,11 +78,8 @@ def convergence_curves(
     estimators: Sequence[str] = ESTIMATORS,
 ) -> ConvergenceResult:
     """Score each game and estimator at about 10 numbers of evaluations from n/2 to all, evenly on a logarithmic scale.
-
-    ``retrained`` is the game of retraining from scratch, if its credits are to be compared with. To see its own curve,
-    give it among the games as well. Whatever an estimator refuses is left out with its reason. Raises UserError without
-    any game.
-    """
+    The credits of the game ``retrained`` from scratch are compared with, if given; for a curve of its own it must be
+    among the games. Whatever an estimator refuses is left out with its reason. Raises UserError without any game."""
     if not games:
         raise UserError("convergence: no recipe has evaluations; at least one is needed")
     scores: list[PrefixScore] = []
@@ -108,11 +105,9 @@ def prefix_counts(n: int, evaluations: int) -> tuple[int, ...]:
 
 
 def first_reaching(x: Sequence[float], y: Sequence[float], wanted: float) -> float | None:
-    """Return the least x at which the non-decreasing least-squares fit of y, joined by straight lines, is ``wanted``.
-
-    None where the fit stays below; the least x where it starts above. Points whose y is not finite are left out, and
-    points with the same x are averaged. A concave curve lies above the lines, so the answer errs towards a larger x.
-    """
+    """Return the least x at which the non-decreasing least-squares fit of y, joined by straight lines, is ``wanted``:
+    None where the fit stays below, the least x where it starts above. Points that are not finite are left out, and
+    points with the same x are averaged. A concave curve lies above the lines, so the answer errs towards a larger x."""
     points = [(a, b) for a, b in zip(x, y, strict=True) if np.isfinite(a) and np.isfinite(b)]
     if not points:
         return None

@@ -70,11 +70,9 @@ class Effect:
 @dataclass(frozen=True, eq=False)
 class CounterfactualResult:
     """Effects on one property. ``before`` (R,) is F of the models retrained on all ``contributors``. Changes are
-    (after − before)/|before| where ``relative``, otherwise after − before.
-
-    ``effects`` are by action; within each are the contenders in the order given (``first`` is the study's own), then
-    random rankings, with intervals from the ``noise`` of their seeds. ``missing`` names what has no retrained model.
-    """
+    (after − before)/|before| where ``relative``, otherwise after − before. ``effects`` are by action, within each the
+    contenders in the order given (``first`` is the study's own), then random rankings, with intervals from the
+    ``noise`` of their seeds. ``missing`` names what has no retrained model."""
 
     higher_is_better: bool
     contributors: int
@@ -168,12 +166,9 @@ def compare_removals(
     draws: int,
     seed: int = 0,
 ) -> CounterfactualResult:
-    """Compare all actions by the contenders' credits and by ``draws`` random rankings.
-
-    ``values`` maps a coalition as text (`diffcredit.coalitions.encode`) to F (R,) of the models retrained from scratch
-    on it. Only those of :func:`counterfactual_coalitions` of the same contenders, draws and seed are used. The other
-    contenders are compared with the first; names must differ.
-    """
+    """Compare all actions by the contenders' credits and by ``draws`` random rankings. The other contenders are
+    compared with the first; names must differ. ``values`` maps a coalition as text (`encode`) to F (R,) of the models
+    retrained from scratch on it, of which those of :func:`counterfactual_coalitions` are used."""
     n, first_name = len(contenders[0].credits), contenders[0].name
     asked = [encode(row) for row in counterfactual_coalitions(contenders, draws=draws, seed=seed)]
     known = {each: np.asarray(values[each], np.float64) for each in asked if each in values}

@@ -31,10 +31,8 @@ class SeedAgreement:
 @dataclass(frozen=True)
 class CreditAgreement:
     """Credits β of one recipe against credits β* of retraining, each from all evaluations: correlations, the
-    ``distance`` ‖β − β*‖₂, and the ``bound`` 2√n·C on it, C the largest observed gap, endpoints included.
-
-    The bound holds for exact Shapley values, with C over all 2ⁿ coalitions. From a sample it is only a yardstick.
-    """
+    ``distance`` ‖β − β*‖₂, and the ``bound`` 2√n·C on it, C the largest observed gap, endpoints included. The bound
+    holds for exact Shapley values, with C over all 2ⁿ coalitions; from a sample it is only a yardstick."""
 
     pearson: float
     spearman: float
@@ -90,19 +88,16 @@ class FidelityResult:
         return tuple(row for row in self.recipes if row.method == method)
 
     def lottery_gap(self, method: str) -> float:
-        """B: the largest |F − F_retrained| at the method's longest training, the limit that gaps of longer trainings
-        should approach. NaN where it was not evaluated."""
+        """B: the largest |F − F_retrained| at the method's longest training, which gaps should approach."""
         return self.of(method)[-1].largest_gap
 
 
 def compare_with_retraining(
     games: Sequence[RecipeGame], truth: RecipeGame, estimator: str = "shapley"
 ) -> FidelityResult:
-    """Compare each game, except the truth's own, with ``truth``, which was retrained from scratch.
-
-    A recipe that shares fewer than 10 coalitions with the truth, or whose credits cannot be estimated, keeps its row,
-    with a note. Raises UserError without a game to compare, or when the truth has fewer than 10 coalitions.
-    """
+    """Compare each game, except the truth's own, with ``truth``, which was retrained from scratch. A recipe that shares
+    fewer than 10 coalitions with it, or whose credits cannot be estimated, keeps its row, with a note. Raises UserError
+    without a game to compare, or when the truth has fewer than 10 coalitions."""
     others = [game for game in games if game.recipe != truth.recipe]
     if not others:
         raise UserError(f"fidelity: no recipe beside {truth.recipe!r}; at least one is needed")

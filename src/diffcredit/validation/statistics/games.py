@@ -30,11 +30,8 @@ def game_credits(
     rows: slice = EVERYTHING,
     surrogates: Sequence[KnownSurrogate] | None = None,
 ) -> FloatArray:
-    """Estimate credits (n,) from the evaluations ``rows`` of a game's design, and all evaluations of its endpoints,
-    with the help of ``surrogates`` that are known at these rows.
-
-    Raises UserError where the estimator refuses them, for example because they are too few.
-    """
+    """Estimate credits (n,) from the evaluations ``rows`` of a game's design, all evaluations of its endpoints, and
+    ``surrogates`` known at these rows. Raises UserError where the estimator refuses them, such as too few."""
     return estimate(
         game.coalitions[rows],
         game.values[rows],

@@ -25,11 +25,8 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """One property of models retrained from scratch on held-out coalitions of one size.
-
-    ``coalitions`` (B, n) have ⌊αn⌋ members each, α = ``share``. Column r of ``values`` (B, R) has each coalition's
-    value with its r-th training seed.
-    """
+    """One property of models retrained from scratch on held-out ``coalitions`` (B, n) of ⌊αn⌋ members each, α =
+    ``share``. Column r of ``values`` (B, R) has each coalition's value with its r-th training seed."""
 
     share: float
     coalitions: BoolArray
@@ -38,11 +35,8 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """Credits (n,) by one method.
-
-    ``category`` is the kind of method: ``shapley``, ``banzhaf``, ``leave-one-out``, or a baseline's. ``recipe`` is the
-    retraining behind it (empty: none), ``evaluations`` their number.
-    """
+    """Credits (n,) by one method of a ``category``, such as ``shapley``, ``leave-one-out`` or a baseline's, from
+    ``evaluations`` by a ``recipe`` (empty: none)."""
 
     name: str
     category: str

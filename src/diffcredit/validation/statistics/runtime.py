@@ -67,10 +67,8 @@ def mean_of_known(seconds: FloatArray) -> float:
 def compare_runtimes(
     games: Sequence[RecipeGame], retraining: RecipeGame, devices: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> RuntimeResult:
-    """Compare the runtime of every game with that of ``retraining``, and fit how training grows with the steps.
-
-    Seconds that are not finite are unknown and left out. Raises UserError when the retraining's are all unknown or 0.
-    """
+    """Compare the runtime of every game with that of ``retraining``, and fit how training grows with the steps. Seconds
+    that are not finite are unknown and left out. Raises UserError when the retraining's are all unknown or 0."""
     unit = mean_of_known(retraining.seconds)
     if not unit > 0:
         raise UserError(f"runtime: no seconds of {retraining.recipe!r} are known; at least one evaluation is needed")

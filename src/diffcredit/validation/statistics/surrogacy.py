@@ -91,10 +91,8 @@ def compare_surrogates(
     counts: Sequence[int] = COUNTS,
 ) -> SurrogacyResult:
     """Compare ``known`` surrogates, whose values are at the game's coalitions, with 0 and ``counts`` evaluations each.
-
     ``price`` returns the cost of surrogates, by their names, in evaluations. Whatever the estimator refuses is left
-    out. Raises UserError where there is nothing to compare.
-    """
+    out. Raises UserError where there is nothing to compare."""
     if not known:
         raise UserError("no surrogate stands in for it")
     if not truths:
