@@ -8,9 +8,8 @@ from PIL import Image, ImageDraw, ImageFont
 from benchmarks.evidence.findings import FIRST, LEFT_OUT, Findings
 from diffcredit.validation.parts import budget, fidelity
 from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
-from diffcredit.validation.parts.outcome import PartResult
 from diffcredit.validation.presentation.figures import forest
-from diffcredit.validation.presentation.sections import Figure
+from diffcredit.validation.presentation.sections import Figure, PartResult
 from diffcredit.validation.statistics import LDSResult
 from diffcredit.validation.statistics.records import Contender, Estimate
 

@@ -190,6 +190,5 @@ def _repeated(one: RecipeGame, other: RecipeGame) -> Repeated:
 
 def _budget(contest: ValidationData, games: Sequence[RecipeGame], truths: Sequence[Truth]) -> BudgetResult:
     scores = convergence_curves(games, truths, estimators=("shapley",))
-    return lds_by_cost(
-        scores, games, truths, {game.recipe: mean_of_known(game.seconds) for game in games}, contest.unit()
-    )
+    seconds = {game.recipe: mean_of_known(game.seconds) for game in games}
+    return lds_by_cost(scores, games, truths, seconds, contest.seconds(contest.scratch))

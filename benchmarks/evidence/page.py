@@ -67,7 +67,7 @@ def _opening(found: Findings) -> list[str]:
         f"of the contributors with a rank correlation (LDS) of {in_words(own['colourfulness'])} by colourfulness and "
         f"{in_words(own['heldout_loss'])} by held-out loss: higher than leave-one-out by any recipe and than each of "
         "the baselines, though for colourfulness not told apart from those that look at contributors' own images; at "
-        f"the cost of {_score(found.scores[1, 'colourfulness'], FIRST).contender.cost:.1f} retrainings for 120 "
+        f"the cost of {found.budgets['colourfulness'].prices['sparsified'].of(120):.1f} retrainings for 120 "
         f"coalitions. Their order by diversity, {in_words(own['cluster_entropy'])}, may be chance, and similarity of "
         "patches is told apart as better. One study, one set of seeds; "
         "[what it does not show](#what-this-does-not-show) is at the end.",
@@ -452,7 +452,7 @@ def _runtime(found: Findings) -> list[str]:
         [
             each.recipe,
             str(each.steps or "–"),
-            str(each.evaluations),
+            str(len(each.seconds)),
             f"{each.training.mean:.2f} ± {each.training.deviation:.2f}",
             f"{each.sampling.mean:.2f}",
             f"{each.speed_up:.1f}",

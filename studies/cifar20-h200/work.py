@@ -30,10 +30,9 @@ from diffcredit.execution import Evaluator, InProcess, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.study.evaluating import evaluate_tasks, keep_again
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import PARTS
 from diffcredit.validation.validate import open_data
-from diffcredit.validation.work import PartWork
 
 STUDY = Path(__file__).with_name("study.yaml")
 TURN = Path(gettempdir()) / "cifar20-h200.turn"

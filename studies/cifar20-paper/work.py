@@ -23,8 +23,7 @@ from diffcredit.study import Study
 from diffcredit.study.evaluating import evaluate_again, evaluate_tasks
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.sections import ValidationSection
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.work import PartWork
+from diffcredit.validation.data import PartWork, ValidationData
 
 STUDY = Path(__file__).with_name("study.yaml")
 HALF = 0.5

@@ -12,9 +12,8 @@ from diffcredit.baselines.study import StudyBaseline
 from diffcredit.errors import UserError
 from diffcredit.properties.measuring import Observation
 from diffcredit.study.study import Study
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.validate import kept_sections
-from diffcredit.validation.work import PartWork
 from tiny_study import files_below, images_of, rows, write_study
 from validated_study import additive, record, validated
 

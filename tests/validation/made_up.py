@@ -5,7 +5,7 @@ import numpy as np
 from diffcredit.coalitions import make_design
 from diffcredit.testing.games import all_coalitions
 from diffcredit.validation.parts import PARTS
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.presentation.sections import PartResult
 from diffcredit.validation.statistics import RecipeGame, Truth
 
 

@@ -9,7 +9,7 @@ from diffcredit.credit import estimate
 from diffcredit.errors import UserError
 from diffcredit.testing.games import additive, learning, noisy
 from diffcredit.validation.statistics import linear_datamodeling_score
-from diffcredit.validation.statistics.budget import BUDGETS, Price, lds_by_cost
+from diffcredit.validation.statistics.budget import BUDGETS, lds_by_cost
 from diffcredit.validation.statistics.convergence import convergence_curves
 
 N, UNIT = 10, 100.0
@@ -68,24 +68,6 @@ def test_a_budget_buys_the_evaluations_that_it_pays_for():
     assert curve.costs[-1] == pytest.approx(3.5 + 100 / 4)
 
 
-def test_prices():
-    assert Price(2.0, 0.5).of(10) == 7
-    assert Price(float("nan"), 0.5).of(10) == 5
-    assert Price(2.0, 0.5).evaluations(7) == 10
-    assert Price(2.0, 0.5).evaluations(6.99) == 9
-    assert Price(2.0, 0.5).evaluations(1) == 0
-    assert Price(0.0, 0.1).evaluations(0.3) == 3  # 0.3/0.1 is a little less than 3 in binary
-
-
-def test_a_retraining_costs_one_whatever_the_designs_own_took():
-    """The unit is the mean of all retrainings, and so is the price of one; the design's were slower than others."""
-    games, truths = [retraining(training=90.0)], [truth_of(learning(N, 2), N, 50)]
-    scores = convergence_curves(games, truths, None, ["unshrunk"])
-    result = lds_by_cost(scores, games, truths, {"from_scratch": UNIT}, UNIT)
-    (curve,) = result.curves
-    assert curve.costs == tuple(each.evaluations for each in scores.of("from_scratch", "unshrunk"))
-
-
 def test_the_cheapest_way_lies_on_a_rising_curve():
     game = retraining()
     result = weighed([game, tenth(game)], ["unshrunk"])
@@ -114,16 +96,7 @@ def test_what_cannot_be_weighed_is_refused():
         lds_by_cost(convergence_curves(games, [], None, ["unshrunk"]), games, [], {"from_scratch": UNIT}, UNIT)
 
 
-def test_a_constant_property_reaches_nothing():
-    game = recipe_game(additive(np.zeros(N), 3.0), uniform(N, 60))
-    result = weighed([game], truths=[truth_of(additive(np.zeros(N), 3.0), N)])
-    assert result.cheapest == ()
-    assert section_of("budget", {"IS": result}).summary == (
-        "IS: no recipe and estimator has an LDS to set against its cost.",
-    )
-
-
-def test_an_order_that_is_never_found_is_told_from_none():
+def test_an_order_that_is_never_found_is_not_the_same_as_none():
     """What is retrained goes by the opposite of what was evaluated."""
     game = recipe_game(additive(np.arange(N)), uniform(N, 60))
     result = weighed([game], truths=[truth_of(additive(-np.arange(N)), N)])

@@ -31,6 +31,7 @@ def two(tmp_path_factory):
 def test_the_planted_difference_is_found(two):
     found = compare_studies(*two)
     assert (found.only_a, found.only_b) == (("ann",), ("new",))
+    assert "retraining.steps 1 → 5" in found.differing
     (fid,) = found.properties
     assert (fid.property, fid.higher_is_better, fid.evaluations) == ("fid", True, (40, 60))
     rows = {row.contributor: row for row in fid.rows}
@@ -53,14 +54,10 @@ def test_the_planted_difference_is_found(two):
     assert (fid.top, fid.shared_top) == (2, 1)  # bob and cy; jo and cy
 
 
-def test_settings_that_differ_are_named(two):
-    assert "retraining.steps 1 → 5" in compare_studies(*two).differing
-
-
 def test_the_difference_covers_at_its_rate():
     """Pure arithmetic on the intervals of the two: of unshrunk credits with normal noise nine in ten at 90 %."""
     covered = []
-    for seed in range(30):
+    for seed in range(15):
         both = []
         for side, weights in enumerate((A, B)):
             coalitions = make_design("uniform", 2 * seed + side).draw(10, 0, 60)
@@ -70,7 +67,7 @@ def test_the_difference_covers_at_its_rate():
             both.append(estimate(coalitions, values, **ends, method="unshrunk", confidence=0.9))
         half = difference_half_width(*both, np.arange(10), np.arange(10))
         covered += (np.abs(both[1].values - both[0].values - (B - A)) <= half).tolist()
-    assert 0.84 < np.mean(covered) < 0.96
+    assert 0.82 < np.mean(covered) < 0.97
 
 
 def test_where_less_is_better_the_most_negative_is_first(tmp_path):

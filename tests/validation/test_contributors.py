@@ -6,13 +6,8 @@ from PIL import Image
 from scipy.stats import scoreatpercentile, spearmanr
 from tests.validation.made_up import section_of
 
-from diffcredit.errors import UserError
 from diffcredit.validation.parts.contributors import strips
-from diffcredit.validation.statistics.contributors import (
-    ContributorsResult,
-    compare_contributors,
-    median_difference,
-)
+from diffcredit.validation.statistics.contributors import compare_contributors, median_difference
 from diffcredit.validation.statistics.records import Estimate
 
 
@@ -27,18 +22,18 @@ def made_up(n=20, seed=0, slope=1.0):
 
 def test_numbers_of_each_contributor():
     score, owner, names, credits = made_up()
-    (measure,) = compare_contributors({"entropy": score}, owner, names, credits).measures
+    result = compare_contributors({"entropy": score}, owner, names, credits)
+    (measure,) = result.measures
     threshold = scoreatpercentile(score, 90)
-    for quality, sample in zip(measure.qualities, measure.samples, strict=True):
+    rows = section_of("contributors", {"F": result}).tables[2].rows
+    for quality, row in zip(measure.qualities, rows, strict=True):
         index = names.index(quality.contributor)
         own = [s for s, o in zip(score, owner, strict=True) if o == index]
-        assert sorted(sample) == sorted(own)
-        assert quality.images == 5 + index
-        assert quality.credit == credits[index]
-        assert quality.mean == pytest.approx(sum(own) / len(own))
-        expected = [scoreatpercentile(own, p) for p in (25, 50, 75)]
-        assert [quality.lower, quality.median, quality.upper] == pytest.approx(expected)
-        assert quality.share == pytest.approx(sum(s > threshold for s in own) / len(own))
+        assert sorted(quality.scores) == sorted(own)
+        assert row[2:5] == (names[index], credits[index], 5 + index)
+        quartiles = [scoreatpercentile(own, p) for p in (25, 50, 75)]
+        share = sum(s > threshold for s in own) / len(own)
+        assert row[5:] == pytest.approx((*quartiles, sum(own) / len(own), share))
     values = [quality.credit.value for quality in measure.qualities]
     assert values == sorted(values, reverse=True)
 
@@ -50,24 +45,6 @@ def test_medians_correlate_with_credits_as_scipy_says():
     expected = spearmanr(medians, [credit.value for credit in credits]).statistic
     assert measure.correlation.value == pytest.approx(expected)
     assert measure.correlation.low < expected < measure.correlation.high
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "rho"), [(10, 0.0), (20, 0.6), (20, 0.9)])
-def test_intervals_of_correlations_cover(n, rho):
-    generator = np.random.default_rng(n)
-    truth = 6 / np.pi * np.arcsin(rho / 2)  # of a normal pair
-    covered = 0
-    for _ in range(400):
-        credits, noise = generator.normal(size=(2, n))
-        (measure,) = compare_contributors(
-            {"x": rho * credits + np.sqrt(1 - rho**2) * noise},
-            np.arange(n),
-            [f"c{i}" for i in range(n)],
-            [Estimate(float(credit)) for credit in credits],
-        ).measures
-        covered += measure.correlation.low <= truth <= measure.correlation.high
-    assert 0.92 < covered / 400 < 0.99
 
 
 @pytest.mark.parametrize(("n", "score"), [(9, np.sqrt(np.arange(9) % 7)), (12, np.arange(12.0) ** 3)])
@@ -100,11 +77,11 @@ def test_the_top_fifth_against_the_rest():
 def test_intervals_of_differences_cover():
     generator = np.random.default_rng(0)
     shift, covered = 0.7, 0
-    for seed in range(500):
+    for seed in range(200):
         top, rest = generator.normal(shift, 1, 10), generator.normal(0, 1, 40)
-        found = median_difference(top, rest, seed, resamples=500)
+        found = median_difference(top, rest, seed)
         covered += found.low <= shift <= found.high
-    assert 0.91 < covered / 500 < 0.985
+    assert 0.9 < covered / 200 < 0.995
 
 
 def test_the_bootstrap_draws_contributors_within_groups():
@@ -112,9 +89,12 @@ def test_the_bootstrap_draws_contributors_within_groups():
     the probability that at least 3 of 5 draws lie at or below it."""
     constant = median_difference(np.full(5, 3.0), np.full(6, 1.0))
     assert (constant.value, constant.low, constant.high) == (2, 2, 2)
-    found = median_difference(np.array([0.0, 1, 2, 3, 4]), np.zeros(6), confidence=0.8, resamples=20000)
-    # P(median = 0) = P(Bin(5, 1/5) ≥ 3) = 0.058 < 0.1 < P(median ≤ 1) = P(Bin(5, 2/5) ≥ 3) = 0.317
-    assert (found.low, found.high) == (1, 3)
+    found = median_difference(np.array([0.0, 1, 2, 3, 4]), np.zeros(6))
+    # P(median = 0) = P(Bin(5, 1/5) ≥ 3) = 0.058 > 0.025
+    assert (found.low, found.high) == (0, 4)
+    found = median_difference(np.arange(9.0), np.zeros(6))
+    # P(median ≤ 1) = P(Bin(9, 2/9) ≥ 5) = 0.035 > 0.025 > P(median = 0) = P(Bin(9, 1/9) ≥ 5) = 0.001
+    assert (found.low, found.high) == (1, 7)
 
 
 def test_small_groups_have_no_interval():
@@ -145,9 +125,6 @@ def test_the_section_tells_what_the_top_have_in_common():
 
 def test_nothing_in_common_and_too_few_are_said():
     score, owner, names, credits = made_up(n=5)
-    assert "too few contributors" in " ".join(
-        section_of("contributors", {"F": compare_contributors({"a": score}, owner, names, credits)}).summary
-    )
     both = {title: compare_contributors({"a": score}, owner, names, credits) for title in ("F (one, two)", "G")}
     summary = section_of("contributors", both).summary
     assert [line for line in summary if "too few" in line] == [
@@ -157,10 +134,7 @@ def test_nothing_in_common_and_too_few_are_said():
     owner, generator = np.repeat(np.arange(n), 3), np.random.default_rng(4)
     plain = [Estimate(float(x)) for x in generator.normal(size=n)]
     result = compare_contributors({"a": generator.random(3 * n)}, owner, [str(i) for i in range(n)], plain)
-    assert isinstance(result, ContributorsResult)
     assert "no measure tells the top fifth from the rest" in " ".join(section_of("contributors", {"F": result}).summary)
-    with pytest.raises(UserError, match="0 properties"):
-        section_of("contributors", {})
 
 
 def test_strips_show_the_best_and_the_worst_images_of_both_ends():
@@ -178,32 +152,6 @@ def test_strips_show_the_best_and_the_worst_images_of_both_ends():
 
     assert shown(top) == [[12, 13], [14, 15, 16, 17, 18, 21, 22, 23, 24, 25]]
     assert shown(bottom) == [[0, 1, 2, 3, 4, 7, 8, 9, 10, 11]]
-    with pytest.raises(UserError, match="25 images of 26 owners"):
-        strips("strips", images[1:], owner, names, credits, "score", levels)
-
-
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({"credits": [Estimate(1.0)]}, "2 names and 1 credits"),
-        ({"credits": [Estimate(1.0), Estimate(float("nan"))]}, "finite"),
-        ({"names": ["a", "a"]}, "names must differ"),
-        ({"scores": {}}, "0 measures"),
-        ({"scores": {"x": [1.0, 2.0]}}, r"x has scores \(2,\) of \(3,\)"),
-        ({"scores": {"x": [1.0, 2.0, np.inf]}}, "finite"),
-        ({"owner": [0, 0, 0]}, "each of 0 to 1 at least once"),
-        ({"owner": [0, 1, 2]}, "each of 0 to 1 at least once"),
-    ],
-)
-def test_what_does_not_fit_is_refused(change, what):
-    given = {
-        "scores": {"x": [1.0, 2.0, 3.0]},
-        "owner": [0, 1, 1],
-        "names": ["a", "b"],
-        "credits": [Estimate(1.0), Estimate(2.0)],
-    } | change
-    with pytest.raises(UserError, match=what):
-        compare_contributors(**given)
 
 
 def test_equal_credits_have_no_top_fifth():

@@ -3,13 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.isotonic import IsotonicRegression
 from tests.validation.made_up import recipe_game, section_of, truth_of, uniform
 
 from diffcredit.credit import estimate
 from diffcredit.errors import UserError
-from diffcredit.testing.games import additive, brute_force_shapley, learning, noisy
+from diffcredit.testing.games import learning, noisy
 from diffcredit.validation.statistics import linear_datamodeling_score
-from diffcredit.validation.statistics.convergence import convergence_curves, prefix_counts
+from diffcredit.validation.statistics.convergence import convergence_curves, first_reaching, prefix_counts
 
 N = 10
 
@@ -66,34 +67,13 @@ def test_the_range_is_over_disjoint_stretches():
             assert np.isnan([found.low, found.high]).all()
 
 
-def test_an_additive_game_without_noise_is_known_from_the_start():
-    weights = np.random.default_rng(0).normal(size=N)
-    result = convergence_curves(
-        [recipe_game(additive(weights), uniform(N, 80))], [truth_of(additive(weights), N)], None, ["unshrunk"]
-    )
-    assert result.scores
-    for each in result.scores:
-        assert each.lds[0.5].value == pytest.approx(1)
-        assert each.with_final == pytest.approx(1)
-
-
-def test_more_evaluations_come_closer_to_the_true_values():
-    game = learning(N, 2)
-    exact = recipe_game(game, uniform(N, 1000), recipe="from_scratch")
-    assert stats.pearsonr(credits(exact, "unshrunk", slice(None)), brute_force_shapley(game, N)).statistic > 0.999
-    result = convergence_curves([noisy_game(600)], [truth_of(game, N)], exact, ["kernelshap"])
-    scores = [each.with_retrained for each in result.scores]
-    assert np.mean(scores[:3]) < np.mean(scores[3:6]) < np.mean(scores[-3:])
-    assert scores[-1] > 0.95
-
-
 def test_an_estimator_that_refuses_a_prefix_is_left_out_there():
     """kernelshap needs n − 1 = 9 different coalitions."""
     game = noisy_game(40)
     result = convergence_curves([game], [truth_of(learning(N, 2), N)], None, ["shapley", "kernelshap", "permutation"])
-    assert min(each.evaluations for each in result.of("sparsified", "kernelshap")) >= 9
-    assert min(each.evaluations for each in result.of("sparsified", "shapley")) < 9
-    assert result.of("sparsified", "permutation") == ()
+    assert min(each.evaluations for each in result.curves["sparsified", "kernelshap"]) >= 9
+    assert min(each.evaluations for each in result.curves["sparsified", "shapley"]) < 9
+    assert ("sparsified", "permutation") not in result.curves
     told = {each.what: each for each in result.left_out}
     assert told["sparsified, kernelshap"].evaluations == tuple(m for m in prefix_counts(N, 40) if m < 9)
     assert "kernelshap needs 9 different coalitions, 1 more" in told["sparsified, kernelshap"].reason
@@ -102,23 +82,19 @@ def test_an_estimator_that_refuses_a_prefix_is_left_out_there():
     assert ("IS", "sparsified, kernelshap", "5, 6, 8", told["sparsified, kernelshap"].reason) in rows
 
 
-def test_what_is_lacking_is_said():
+def test_what_is_missing_is_said():
     game = noisy_game(40)
-    few, enough = truth_of(learning(N, 2), N, 9, 0.3), truth_of(learning(N, 2), N, 10)
-    result = convergence_curves([game], [few, enough], replace(game, empty=(), recipe="from_scratch"), ["shapley"])
-    assert result.shares == (0.5,)
-    share, reference, *_ = result.left_out
-    assert (share.what, share.reason) == ("LDS at share 0.3", "9 truth coalitions; at least 10 are needed")
+    enough = truth_of(learning(N, 2), N, 10)
+    result = convergence_curves([game], [enough], replace(game, empty=(), recipe="from_scratch"), ["shapley"])
+    reference, *_ = result.left_out
     assert reference.what == "correlation with from_scratch, shapley"
     assert reference.reason.startswith("empty: no value")
     assert np.isnan([each.with_retrained for each in result.scores]).all()
     nothing = replace(game, coalitions=game.coalitions[:0], values=game.values[:0], recipe="none")
-    assert {each.what for each in convergence_curves([nothing], [enough]).left_out} == {
-        f"none, {estimator}" for estimator in ("shapley", "kernelshap", "unshrunk", "banzhaf")
-    }
-    assert (
-        "no estimator accepts" in section_of("convergence", {"IS": convergence_curves([nothing], [enough])}).summary[0]
-    )
+    none = convergence_curves([nothing], [enough])
+    estimators = ("shapley", "kernelshap", "unshrunk", "banzhaf")
+    assert {each.what for each in none.left_out} == {f"none, {estimator}" for estimator in estimators}
+    assert "no estimator accepts" in section_of("convergence", {"IS": none}).summary[0]
     with pytest.raises(UserError, match="no recipe has evaluations"):
         convergence_curves([], [enough])
 
@@ -130,15 +106,6 @@ def test_without_truth_the_credits_still_settle():
     section = section_of("convergence", {"IS": result})
     assert "no truth coalitions" in section.summary[0]
     assert [figure.name for figure in section.figures] == ["correlation-with-final"]
-
-
-def test_a_constant_property_has_no_lds():
-    game = recipe_game(additive(np.zeros(N), 3.0), uniform(N, 60))
-    result = convergence_curves([game], [truth_of(additive(np.zeros(N), 3.0), N)], None, ["unshrunk", "banzhaf"])
-    assert result.scores
-    assert np.isnan([each.lds[0.5].value for each in result.scores]).all()
-    assert np.isnan([each.with_final for each in result.scores]).all()
-    assert "not defined" in section_of("convergence", {"IS": result}).summary[0]
 
 
 def test_the_summary_says_from_when_on_the_lds_stays():
@@ -170,3 +137,41 @@ def test_the_section_has_a_row_for_every_score():
         "correlation-with-retrained",
         "correlation-with-final",
     ]
+
+
+# Where a rising curve of noisy points reaches a level.
+def test_between_two_points_it_is_on_the_line():
+    assert first_reaching([100, 200, 400], [0.2, 0.6, 0.8], 0.7) == pytest.approx(300)
+    assert first_reaching([400, 100, 200], [0.8, 0.2, 0.6], 0.7) == pytest.approx(300)  # in any order
+
+
+def test_the_ends():
+    assert first_reaching([100, 200], [0.5, 0.6], 0.4) == 100
+    assert first_reaching([100, 200], [0.5, 0.6], 0.6) == pytest.approx(200)
+    assert first_reaching([100, 200], [0.5, 0.6], 0.61) is None
+    assert first_reaching([100, 200], [np.nan, np.nan], 0.1) is None
+    assert first_reaching([], [], 0.1) is None
+
+
+def test_a_lucky_point_is_pooled_with_those_after_it():
+    """0.9 and then 0.5 are both 0.7 of a curve that does not fall."""
+    assert first_reaching([1, 2, 3, 4], [0.1, 0.9, 0.5, 0.8], 0.75) == pytest.approx(3.5)
+
+
+def test_points_of_one_x_are_averaged():
+    assert first_reaching([1, 2, 2], [0.0, 0.4, 0.8], 0.6) == pytest.approx(2)
+    assert first_reaching([1, 2, 2], [0.0, 0.4, 0.8], 0.61) is None
+    # 0.9 once and 0.1 three times make 0.3 of a curve that does not fall
+    assert first_reaching([1, 2, 2, 2], [0.9, 0.1, 0.1, 0.1], 0.31) is None
+
+
+def test_against_another_library():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        x = np.sort(generator.random(12))
+        y = x + 0.3 * generator.normal(size=12)
+        fit = IsotonicRegression().fit(x, y)
+        wanted = generator.uniform(fit.predict(x)[0], fit.predict(x)[-1])
+        found = first_reaching(x.tolist(), y.tolist(), wanted)
+        assert fit.predict([found])[0] == pytest.approx(wanted)
+        assert fit.predict([found - 1e-4])[0] < wanted

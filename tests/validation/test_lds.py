@@ -91,64 +91,29 @@ def test_differences_are_against_the_first_or_the_one_named(result):
     assert other["exact"] == other["near"] == "better"
 
 
-def test_a_lower_confidence_shortens_every_interval(result):
-    short = compare_lds(TRUTHS, CONTENDERS, confidence=0.5)
-
-    def widths(found):
-        estimates = [score.spearman for score in found.scores] + [each.spearman for each in found.differences]
-        estimates += [each.spearman.replicates for each in found.ceilings]
-        return np.array([each.high - each.low for each in estimates if np.isfinite(each.value)])
-
-    assert (widths(short) < 0.5 * widths(result)).all()
-
-
-def test_one_seed_has_no_ceiling_of_noise():
+def test_a_ceiling_that_is_unknown_or_may_be_zero_divides_nothing():
     found = compare_lds([truth(seeds=1)], CONTENDERS)
     assert found.ceilings[0].spearman.replicates is None
-    assert found.ceilings[0].pearson.split is None
-    assert found.scores[0].of_ceiling is None
     assert np.isnan(found.scores[0].over_seeds.low)
     assert any("one training seed" in sentence for sentence in section_of("lds", {"F": found}).summary)
-
-
-def test_a_ceiling_that_may_be_zero_divides_nothing():
-    found = compare_lds([truth(beta=np.zeros(N))], CONTENDERS)
-    assert found.ceilings[0].spearman.split.low < 0
-    assert {score.of_ceiling for score in found.scores} == {None}
-
-
-def changed(values, index, value):
-    values = values.copy()
-    values[index] = value
-    return values
+    both = compare_lds([truth(beta=np.zeros(N))], CONTENDERS)
+    assert both.ceilings[0].spearman.split.low < 0
+    assert {score.of_ceiling for score in (*found.scores, *both.scores)} == {None}
 
 
 @pytest.mark.parametrize(
     ("truths", "contenders", "message"),
     [
-        ([truth(count=9)], CONTENDERS, "share 0.5: 9 coalitions; an interval needs at least 10"),
-        ([truth()], [contender("short", BETA[:-1])], r"short: credits \(11,\); the truth has 12 contributors"),
-        ([truth()], [contender("bad", changed(BETA, 4, np.nan))], "bad: the credit of contributor 4"),
-        (
-            [dataclasses.replace(truth(), values=changed(truth().values, (7, 1), np.inf))],
-            CONTENDERS,
-            "coalition 7, seed 1 is not a finite number",
-        ),
-        ([dataclasses.replace(truth(), values=truth().values[:, 0])], CONTENDERS, r"expected \(60, R\)"),
-        ([], CONTENDERS, "0 shares of truth and 5 contenders"),
-        ([truth()], [], "1 shares of truth and 0 contenders"),
-        ([truth(), truth()], CONTENDERS, "share 0.5 is given twice"),
-        ([truth()], [CONTENDERS[0], CONTENDERS[0]], "contender near is given twice"),
+        ([truth(count=9)], CONTENDERS, "9 coalitions of share 0.5; an interval needs at least 10"),
+        ([truth()], [contender("short", BETA[:-1])], r"short: LDS: credits \(11,\), coalitions \(60, 12\)"),
+        ([truth()], [contender("bad", np.full(N, np.nan))], r"bad: LDS: credits\[0\] is not a finite number"),
+        ([], CONTENDERS[:1], r"0 shares of truth and contenders \['near'\]"),
+        ([truth()], [CONTENDERS[0], CONTENDERS[0]], r"contenders \['near', 'near'\]; expected some, each name once"),
     ],
 )
 def test_refuses_what_does_not_fit(truths, contenders, message):
     with pytest.raises(UserError, match=message):
         compare_lds(truths, contenders)
-
-
-def test_against_must_be_a_contender():
-    with pytest.raises(UserError, match="against 'nobody'; accepted: near, random ranking, exact, reversed, equal"):
-        compare_lds(TRUTHS, CONTENDERS, against="nobody")
 
 
 def test_section_shows_everybody_best_first_and_the_ceilings(result, tmp_path):
@@ -201,26 +166,14 @@ def test_summary_names_the_best_baseline_of_each_kind():
         each for each in section_of("lds", {"F": found}).summary if each.startswith("The best baseline of each")
     ]
     assert sentences == [f"The best baseline of each kind, with its LDS: {best}"]
-    assert not any(
-        "baseline" in each for each in section_of("lds", {"F": compare_lds([truth()], CONTENDERS[::2][:2])}).summary
-    )
-
-
-def test_a_property_without_any_score_leaves_the_others_their_figures(result):
-    flat = dataclasses.replace(truth(), values=np.full((60, 2), 0.3))
-    section = section_of("lds", {"F": compare_lds([flat], CONTENDERS), "G": result})
-    assert [figure.title for figure in section.figures] == ["LDS: G"]
-    assert "In bold: near" in section.figures[0].caption
-
-
-def test_many_contenders_are_counted_not_listed():
     floors = [contender(f"floor {index}", -BETA) for index in range(9)]
-    said = " ".join(section_of("lds", {"F": compare_lds([truth()], [CONTENDERS[2], *floors])}).summary)
-    assert "and 6 more." in said
+    said = section_of("lds", {"F": compare_lds([truth()], [CONTENDERS[2], *floors])}).summary
+    assert not any("baseline" in each for each in said)
+    assert "and 6 more." in " ".join(said)  # many are counted, not listed
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_a_constant_property_is_said_in_words(seeds, tmp_path):
+def test_a_constant_property_is_said_in_words(seeds, result, tmp_path):
     flat = dataclasses.replace(truth(seeds=seeds), values=np.full((60, seeds), 0.3))
     found = compare_lds([flat], CONTENDERS)
     assert all(np.isnan(score.spearman.value) for score in found.scores)
@@ -232,6 +185,9 @@ def test_a_constant_property_is_said_in_words(seeds, tmp_path):
     cells = [cell for table in section.tables for row in table.rows for cell in row]
     assert not any(isinstance(cell, Estimate) for cell in cells)
     write_section(section, tmp_path / "lds")
+    both = section_of("lds", {"Diversity": found, "G": result})
+    assert [figure.title for figure in both.figures] == ["LDS: G"]  # others keep theirs
+    assert "In bold: near" in both.figures[0].caption
 
 
 def test_a_contender_that_foretells_nothing_can_lead():
@@ -261,8 +217,8 @@ def test_what_chance_does_to_a_ranking_at_random():
     n, random = 12, np.random.default_rng(0)
     weights = random.normal(size=n)
     rows = np.array([random.permutation(n) < n // 2 for _ in range(60)])
-    scores = [spearmanr(rows @ random.permutation(n), rows @ weights).statistic for _ in range(1500)]
-    assert np.std(scores) == pytest.approx(1 / np.sqrt(n - 1), rel=0.1)
+    scores = [spearmanr(rows @ random.permutation(n), rows @ weights).statistic for _ in range(500)]
+    assert np.std(scores) == pytest.approx(1 / np.sqrt(n - 1), rel=0.15)
     one = truth()
     ours, drawn = contender("ours", BETA), contender("random_ranking", SHUFFLED, "floor")
     said, unsaid = (

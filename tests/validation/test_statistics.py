@@ -16,7 +16,6 @@ from diffcredit.validation.statistics.ceilings import (
     jackknifed_split,
     mean_over_seeds,
     replicate_ceiling,
-    replicate_ceiling_interval,
 )
 from diffcredit.validation.statistics.datamodeling import lds, linear_datamodeling_score, predictions
 from diffcredit.validation.statistics.intervals import (
@@ -41,12 +40,9 @@ def test_lds_is_spearmans_correlation_of_the_sums():
     values = coalitions @ credits + noise
     sums = [sum(c for c, member in zip(credits, row, strict=True) if member) for row in coalitions]
     assert linear_datamodeling_score(credits, coalitions, values) == pytest.approx(spearmanr(sums, values).statistic)
-
-
-def test_lds_of_a_monotone_transform_is_one():
-    credits, coalitions, _ = table()
-    assert linear_datamodeling_score(credits, coalitions, np.exp(coalitions @ credits)) == pytest.approx(1)
-    assert linear_datamodeling_score(-credits, coalitions, np.exp(coalitions @ credits)) == pytest.approx(-1)
+    perfect = lds(-credits, coalitions, np.exp(coalitions @ credits))
+    assert perfect.value == pytest.approx(-1)
+    assert np.isnan([perfect.low, perfect.high]).all()  # no bounds are known of ±1
 
 
 def test_equal_credits_predict_ties_and_nothing_else():
@@ -116,13 +112,7 @@ def test_correlation_interval_is_students_about_fishers_z_with_a_jackknifed_devi
     assert (found.value, found.low, found.high) == pytest.approx(expected)
 
 
-def test_a_perfect_correlation_has_no_known_bounds():
-    found = correlation_interval(jackknifed_correlation(np.arange(12.0), np.arange(12.0) ** 3, "spearman"), 0.95)
-    assert found.value == 1
-    assert np.isnan([found.low, found.high]).all()
-
-
-@pytest.mark.parametrize(("rho", "count"), [(0.0, 20), (0.6, 40), (0.9, 20)])
+@pytest.mark.parametrize(("rho", "count"), [(0.6, 40), (0.9, 20)])
 def test_correlation_interval_covers_over_coalitions_and_seeds(rho, count):
     """Two seeds a coalition, whose mean has half of its variance from noise: the population's Spearman correlation is
     the normal's (6/π) asin(ρ/(2√2))."""
@@ -144,9 +134,7 @@ def normal(generator, m):
     return generator.normal(size=m)
 
 
-@pytest.mark.parametrize(
-    ("m", "rho", "draw"), [(12, 0.6, normal), (20, 0.0, normal), (20, 0.9, skewed), (60, 0.6, skewed)]
-)
+@pytest.mark.parametrize(("m", "rho", "draw"), [(12, 0.6, normal), (20, 0.9, skewed)])
 def test_intervals_over_rows_cover_with_sizes_taken_out_too(m, rho, draw):
     """The correlation of x with ρx + √(1−ρ²)e is ρ, whatever the distributions. Of 400 draws, 95 % come out between
     92.8 and 97.2 % nineteen times out of twenty; skewed values at 20 rows are allowed a little less."""
@@ -169,24 +157,6 @@ def test_jackknife_of_a_mean_is_its_standard_error():
     found = jackknife_interval(means, 0.95)
     half = student.ppf(0.975, 13) * sample.std(ddof=1) / np.sqrt(15)
     assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half))
-
-
-@pytest.mark.slow
-def test_interval_of_a_difference_covers_and_is_shorter_where_predictions_agree():
-    """Two predictions as good as each other: a difference of 0."""
-    generator, widths = np.random.default_rng(3), []
-    for common in (0.0, 0.8):
-        found = []
-        for _ in range(250):
-            value, shared = generator.standard_normal((2, 40))
-            first, second = (
-                jackknifed_correlation(value + np.sqrt(common) * shared + np.sqrt(1 - common) * own, value, "spearman")
-                for own in generator.standard_normal((2, 40))
-            )
-            found.append(jackknife_interval(first - second, 0.95))
-        assert 0.92 <= np.mean([each.low <= 0 <= each.high for each in found]) <= 0.995
-        widths.append(np.mean([each.high - each.low for each in found]))
-    assert widths[1] < 0.7 * widths[0]
 
 
 def test_interval_over_seeds_is_students():
@@ -217,8 +187,7 @@ def test_replicate_ceiling_by_hand():
     assert replicate_ceiling(np.array([half, 1.0]), 2, "spearman") == pytest.approx([high, 1])
 
 
-@pytest.mark.parametrize("seeds", [2, 3])
-@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+@pytest.mark.parametrize(("kind", "seeds"), [("spearman", 3), ("pearson", 2)])
 def test_replicate_ceiling_is_what_values_without_noise_reach(kind, seeds):
     generator = np.random.default_rng(5)
     quiet = generator.standard_normal(3000)
@@ -229,19 +198,6 @@ def test_replicate_ceiling_is_what_values_without_noise_reach(kind, seeds):
     if kind == "pearson":  # the intraclass correlation of the mean, by analysis of variance
         intraclass = 1 - 1 / f_oneway(*values).statistic
         assert replicate_ceiling(np.array([split]), seeds, kind)[0] == pytest.approx(np.sqrt(intraclass), abs=0.005)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["spearman", "pearson"])
-def test_interval_of_the_replicate_ceiling_covers(kind):
-    generator, hits = np.random.default_rng(6), []
-    truth = np.sqrt(1 / (1 + 1 / 3))  # three seeds with noise as large as the signal
-    truth = 6 / np.pi * np.arcsin(truth / 2) if kind == "spearman" else truth
-    for _ in range(300):
-        values = generator.standard_normal((30, 1)) + generator.standard_normal((30, 3))
-        found = replicate_ceiling_interval(jackknifed_split(values, kind), 3, kind, 0.95)
-        hits.append(found.low <= truth <= found.high)
-    assert 0.92 <= np.mean(hits) <= 0.985
 
 
 def half_coalitions(n, count, generator):
@@ -289,13 +245,6 @@ def test_the_difference_of_two_means_is_welchs():
     found = welch(float(x.mean() - y.mean()), [(1, x), (-1, y)], confidence=0.9)
     expected = ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-
-
-def test_one_mean_is_students_and_weights_scale():
-    x = np.array([1.0, 4.0, 2.0, 7.0])
-    low, high = student.interval(0.95, 3, loc=x.mean(), scale=x.std(ddof=1) / 2)
-    found = welch(float(10 * x.mean()), [(10, x)])
-    assert (found.low, found.high) == pytest.approx((10 * low, 10 * high))
 
 
 def test_a_sample_of_one_gives_no_bounds_and_equal_values_no_width():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from diffcredit.errors import UserError
 from diffcredit.validation.presentation.sections import Figure, Photograph, Section, Table
+from diffcredit.validation.presentation.wording import in_words, worded
 from diffcredit.validation.presentation.writing import read_section, table_csv, write_section
 from diffcredit.validation.statistics.records import Estimate
 
@@ -140,9 +141,7 @@ def planted(folder, kind, name):
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-@pytest.mark.parametrize(
-    "name", ["../secret", "{outside}/secret", "sub/secret", "..", "", ".", "sub\\secret", "a\0b", 3]
-)
+@pytest.mark.parametrize("name", ["../secret", "{outside}/secret", "sub/secret", "..", "", "sub\\secret", "a\0b", 3])
 def test_no_name_leads_out_of_a_folder_that_came_from_elsewhere(tmp_path, kind, name):
     name = name.format(outside=tmp_path) if isinstance(name, str) else name
     planted(tmp_path / "lds", kind, name)
@@ -160,31 +159,16 @@ def test_no_link_leads_out_of_a_folder_that_came_from_elsewhere(tmp_path, kind):
     planted(tmp_path / "lds", kind, "mine")
     (tmp_path / "secret").write_text("words")
     (tmp_path / "lds" / f"mine{PICTURES[kind]}").symlink_to(tmp_path / "secret")
-    with pytest.raises(
-        UserError, match=rf"section\.json: not a section \(ValueError: 'mine\{PICTURES[kind]}' is a link"
-    ):
+    with pytest.raises(UserError, match=rf"not a section \(ValueError: 'mine\{PICTURES[kind]}' is a link"):
         read_section(tmp_path / "lds")
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (
-            {"name": "../up", "columns": ["a"], "rows": []},
-            r"section\.json: section 'lds': '\.\./up\.csv' is no file's name",
-        ),
-        (
-            {"name": "t", "columns": ["a", "b"], "rows": [[1]]},
-            r"section\.json: table 't': a row of 1 cells, expected 2",
-        ),
-    ],
-)
-def test_a_table_that_came_from_elsewhere_is_checked(tmp_path, table, message):
+def test_a_table_that_came_from_elsewhere_is_checked(tmp_path):
     write_section(section(), tmp_path / "lds")
     file = tmp_path / "lds" / "section.json"
-    content = json.loads(file.read_text()) | {"tables": [{"title": "", "decimals": 3} | table]}
-    file.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=message):
+    table = {"name": "../up", "title": "", "decimals": 3, "columns": ["a"], "rows": []}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"tables": [table]}))
+    with pytest.raises(UserError, match=r"section\.json: section 'lds': '\.\./up\.csv' is no file's name"):
         read_section(tmp_path / "lds")
 
 
@@ -193,3 +177,27 @@ def test_what_cannot_be_read_is_named(tmp_path):
     (tmp_path / "lds" / "f.svg").mkdir()
     with pytest.raises(UserError, match=r"f\.svg: cannot be read \(Is a directory\)"):
         read_section(tmp_path / "lds")
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (-0.614, ".2f", "−0.61"),
+        (-0.004, ".2f", "0.00"),
+        (-0.004, "+.2f", "0.00"),
+        (0.5, "+.2f", "+0.50"),
+        (-1.5e-07, ".3g", "−1.5e−07"),
+        (-math.inf, ".2f", "−inf"),
+        (math.nan, ".2f", "nan"),
+    ],
+)
+def test_numbers_have_a_true_minus_sign(value, form, text):
+    assert worded(value, form) == text
+
+
+def test_an_interval_is_said_where_there_is_one():
+    assert in_words(Estimate(0.614, 0.52, 0.6799)) == "0.61 (0.52 to 0.68)"
+    assert in_words(Estimate(-0.614, -0.6799, -0.52)) == "−0.61 (−0.68 to −0.52)"
+    assert in_words(Estimate(0.6144, 0.52, 1.0), ".3g", "95 % interval ") == "0.614 (95 % interval 0.52 to 1)"
+    assert in_words(Estimate(-0.5)) == "−0.50"
+    assert in_words(Estimate(0.5, -float("inf"), 1.0)) == "0.50"

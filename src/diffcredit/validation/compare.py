@@ -9,7 +9,7 @@ compare_studies("study.yaml", "study.yaml:from_scratch")  # two recipes of one s
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit.correlations import correlation
 from diffcredit.credit.credits import half_width
 from diffcredit.errors import UserError, located
-from diffcredit.ledger import PropertyRecord, differences
+from diffcredit.ledger import differences
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.study import Study
 from diffcredit.util.arrays import FloatArray
@@ -37,13 +37,12 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Side:
-    """One recipe's credits by property, for ``contributors`` in the order of the coalitions. ``settings`` is everything
-    that fixes them."""
+    """One recipe's credits by property, for ``contributors`` in the order of the coalitions, and for each property
+    whether ``higher`` is better. ``place`` is its ledger and name, ``settings`` everything that fixes its credits."""
 
-    name: str
-    ledger: str
+    place: tuple[str, str]
     contributors: tuple[str, ...]
-    properties: Mapping[str, PropertyRecord]
+    higher: Mapping[str, bool]
     credits: Mapping[str, Credits]
     settings: Mapping[str, Any]
 
@@ -111,9 +110,9 @@ def compare_studies(a: str, b: str, method: str | None = None, confidence: float
 
     Raises UserError where the two are the same, or share no contributor, no property or no method.
     """
-    first, second = read_side(a, method, confidence), read_side(b, method, confidence)
-    if (first.ledger, first.name) == (second.ledger, second.name):
-        raise UserError(f"{a} and {b}: one and the same recipe {first.name!r}; two are needed")
+    first, second = _side(a, method, confidence), _side(b, method, confidence)
+    if first.place == second.place:
+        raise UserError(f"{a} and {b}: one and the same recipe {first.place[1]!r}; two are needed")
     methods = list(dict.fromkeys(each.method for side in (first, second) for each in side.credits.values()))
     if len(methods) > 1:
         raise UserError(
@@ -121,17 +120,14 @@ def compare_studies(a: str, b: str, method: str | None = None, confidence: float
             "questions; --method names one for both"
         )
     shared = [name for name in first.contributors if name in second.contributors]
-    if not shared:
-        raise UserError(
-            f"{a} and {b}: no contributor is in both; they have {_listed(first.contributors)}, "
-            f"and {_listed(second.contributors)}"
-        )
-    properties = [name for name in first.credits if name in second.credits and _alike(first, second, name)]
-    if not properties:
-        raise UserError(
-            f"{a} and {b}: no property has credits in both; they have {_listed(first.credits)}, "
-            f"and {_listed(second.credits)}"
-        )
+    both = [name for name in first.credits if name in second.credits]
+    properties = [name for name in both if first.higher[name] == second.higher[name]]
+    for found, what, one, other in (
+        (shared, "no contributor is in both", first.contributors, second.contributors),
+        (properties, "no property has credits in both", first.credits, second.credits),
+    ):
+        if not found:
+            raise UserError(f"{a} and {b}: {what}; they have {_listed(one)}, and {_listed(other)}")
     return StudyComparison(
         a=a,
         b=b,
@@ -144,16 +140,19 @@ def compare_studies(a: str, b: str, method: str | None = None, confidence: float
     )
 
 
-def read_side(text: str, method: str | None, confidence: float) -> Side:
-    """Read the credits of STUDY or STUDY:RECIPE from its ledger."""
-    path, recipe = _split(text)
+def _side(text: str, method: str | None, confidence: float) -> Side:
+    """Read the credits of STUDY or STUDY:RECIPE from its ledger; an existing file whose name has a colon is a study."""
+    path, colon, recipe = text.rpartition(":")
+    if not colon or Path(text).exists() or not Path(path).exists():
+        path, recipe = text, ""
     study = Study.load(path)
+    name = recipe or study.recipe.name
     with located(text), study.ledger(create=False) as ledger:
-        evaluations = ledger.evaluations(study.name, recipe or study.recipe.name)
+        evaluations = ledger.evaluations(study.name, name)
         contributors = tuple(ledger.studies()[study.name]["contributors"])
         records = {record.name: record for record in ledger.properties(study.name)}
-        found = next(each for each in ledger.recipes(study.name) if each.name == (recipe or study.recipe.name))
-    if found.name == study.recipe.name:
+        found = next(each for each in ledger.recipes(study.name) if each.name == name)
+    if name == study.recipe.name:
         credits = study.credits(method, confidence)
     else:
         credits, reasons = estimate_all(evaluations, records, study.config, method, confidence)
@@ -162,67 +161,41 @@ def read_side(text: str, method: str | None, confidence: float) -> Side:
     settings = {
         **found.settings,
         "design": study.config.design.model_dump(mode="json"),
-        "properties": {name: record.settings for name, record in records.items()},
+        "properties": {each.name: each.settings for each in records.values()},
         "weights": found.weights,
     }
-    return Side(
-        f"{study.name}:{found.name}",
-        str(study.config.ledger or study.folder.resolve()),
-        contributors,
-        records,
-        credits,
-        settings,
-    )
+    place = str(study.config.ledger or study.folder.resolve()), f"{study.name}:{name}"
+    higher = {each.name: each.higher_is_better for each in records.values()}
+    return Side(place, contributors, higher, credits, settings)
 
 
 def comparison_csv(comparison: StudyComparison) -> str:
     """Write a row for each property and contributor as RFC 4180; unknown numbers are empty."""
+
+    def cells(estimate: Estimate) -> list[str]:
+        numbers = (estimate.value, estimate.low, estimate.high)
+        return [repr(number) if math.isfinite(number) else "" for number in numbers]
+
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(COLUMNS)
     for each in comparison.properties:
         for row in each.rows:
-            writer.writerow(
-                (
-                    escape_formula(each.property),
-                    escape_formula(row.contributor),
-                    *_cells(row.a),
-                    row.rank_a,
-                    *_cells(row.b),
-                    row.rank_b,
-                    *_cells(row.difference),
-                    *("yes" if found else "no" for found in (row.differs, row.apart)),
-                )
-            )
+            names = (escape_formula(each.property), escape_formula(row.contributor))
+            found = ("yes" if each else "no" for each in (row.differs, row.apart))
+            both = (*cells(row.a), row.rank_a, *cells(row.b), row.rank_b)
+            writer.writerow((*names, *both, *cells(row.difference), *found))
     return file.getvalue()
-
-
-def _cells(estimate: Estimate) -> list[str]:
-    numbers = (estimate.value, estimate.low, estimate.high)
-    return [repr(number) if math.isfinite(number) else "" for number in numbers]
-
-
-def _split(text: str) -> tuple[str, str | None]:
-    """Split STUDY:RECIPE; an existing file whose name has a colon is a study."""
-    path, colon, recipe = text.rpartition(":")
-    if not colon or Path(text).exists() or not Path(path).exists():
-        return text, None
-    return path, recipe
-
-
-def _alike(a: Side, b: Side, name: str) -> bool:
-    """Return whether both agree if higher is better; otherwise their credits cannot be compared."""
-    return a.properties[name].higher_is_better == b.properties[name].higher_is_better
 
 
 def _compared(name: str, first: Side, second: Side, shared: list[str]) -> PropertyComparison:
     a, b = first.credits[name], second.credits[name]
     rows_a, rows_b = (np.array([side.contributors.index(each) for each in shared]) for side in (first, second))
-    higher_is_better = first.properties[name].higher_is_better
-    sign = 1.0 if higher_is_better else -1.0
+    sign = 1.0 if first.higher[name] else -1.0
     x, y = a.rounded[rows_a], b.rounded[rows_b]
-    ranks = [_ranks(sign * part) for part in (x, y)]
-    half = difference_half_width(a, b, rows_a, rows_b)
+    # 1 is the most helpful; ties share the better rank
+    ranks = [rankdata(-sign * part, method="min").astype(int).tolist() for part in (x, y)]
+    difference, half = y - x, difference_half_width(a, b, rows_a, rows_b)
     (x_true, x_noise), (y_true, y_noise) = unshrunk(a), unshrunk(b)
     observed = correlation(x, y, "spearman")
     top = math.ceil(len(shared) / 5)
@@ -232,7 +205,7 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
             each,
             Estimate(float(x[i]), float(a.low[rows_a[i]]), float(a.high[rows_a[i]])),
             Estimate(float(y[i]), float(b.low[rows_b[i]]), float(b.high[rows_b[i]])),
-            Estimate(float(y[i] - x[i]), float(y[i] - x[i] - half[i]), float(y[i] - x[i] + half[i])),
+            Estimate(float(difference[i]), float(difference[i] - half[i]), float(difference[i] + half[i])),
             ranks[0][i],
             ranks[1][i],
         )
@@ -240,7 +213,7 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
     )
     return PropertyComparison(
         property=name,
-        higher_is_better=higher_is_better,
+        higher_is_better=first.higher[name],
         rows=tuple(sorted(rows, key=lambda row: row.rank_a)),
         correlation=observed,
         # credits that are equal up to rounding have no order
@@ -253,11 +226,6 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
     )
 
 
-def _ranks(helpfulness: FloatArray) -> list[int]:
-    """Return ranks, 1 for the most helpful; ties share the better rank."""
-    return rankdata(-helpfulness, method="min").astype(int).tolist()
-
-
 def difference_half_width(a: Credits, b: Credits, rows_a: np.ndarray, rows_b: np.ndarray) -> FloatArray:
     """Return half the interval of b − a, (k,). The errors' variances add. The correlation of the shrinkage biases is
     unknown: the worst case is taken, and the smaller number of degrees of freedom."""
@@ -265,6 +233,6 @@ def difference_half_width(a: Credits, b: Credits, rows_a: np.ndarray, rows_b: np
     return half_width(variance, a.bias[rows_a] + b.bias[rows_b], min(a.degrees, b.degrees), a.confidence)
 
 
-def _listed(names: Any, most: int = 5) -> str:
+def _listed(names: Iterable[str], most: int = 5) -> str:
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

@@ -16,6 +16,7 @@ properties.
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,10 +26,11 @@ import numpy as np
 from diffcredit.baselines.study import StudyBaseline
 from diffcredit.coalitions import decode, encode
 from diffcredit.credit.estimate import method_of
-from diffcredit.errors import DiffcreditWarning, UserError, located
+from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, NoLedger, PropertyRecord
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
+from diffcredit.properties import Images
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
@@ -38,7 +40,6 @@ from diffcredit.study.study import Study
 from diffcredit.validation.contenders import collect_contenders
 from diffcredit.validation.statistics.records import Contender, RecipeGame, Truth
 from diffcredit.validation.statistics.runtime import mean_of_known
-from diffcredit.validation.work import STAGES, PartWork, seconds_of
 
 ESTIMATORS = {
     "shapley": "shapley",
@@ -48,17 +49,56 @@ ESTIMATORS = {
     "datamodel": "datamodel",
 }
 """The estimators that any design has credits by, with the category of those credits."""
+STAGES = ("training", "sampling")
+"""What the time of an evaluation is compared by."""
 
 Remembered = TypeVar("Remembered")
 
 
-class ValidationData:
-    """The recipes that a validation compares, and what the ledger has of them.
+@dataclass(frozen=True, eq=False)
+class PartWork:
+    """Evaluations of one recipe that a part needs, at most so many ``undecided`` more once another part is there. The
+    part shows images of the evaluations ``pictured``."""
 
-    The recipes are the study's own, those that its file compares with it (``compared``), and retraining from scratch
-    (``scratch``). ``properties`` are the names to validate; none: all that are measured. ``baselines`` are compared
-    too; None: those cached in the study's folder.
-    """
+    recipe: Recipe
+    tasks: Sequence[Task]
+    what: str
+    undecided: int = 0
+    pictured: Sequence[Task] = ()
+
+    def missing(self) -> list[Task]:
+        """Return the tasks that are not in the ledger."""
+        done = self._done()
+        return [task for task in self.tasks if task.key not in done]
+
+    def without_images(self) -> list[Task]:
+        """Return the pictured tasks that are done but have no images here: these were not kept, or are lost."""
+        keeper = self.recipe.recorded_keeper() if self.pictured else None
+        if keeper is None:
+            return []
+        done = self._done()
+        return [task for task in self.pictured if task.key in done and "images" not in keeper.kept(task)]
+
+    def _done(self) -> set[tuple[str, int]]:
+        return {each.key for each in self.recipe.evaluations(status="done")}
+
+
+def keeping_images(recipe: Recipe, evaluations: int) -> Recipe:
+    """Return the same recipe, with images kept of its evaluations."""
+    return recipe.study.recipe_with(recipe.section, evaluations, keep="images")
+
+
+def kept_images(recipe: Recipe, task: Task) -> Images | None:
+    """Return the images that were kept of one evaluation; None where there are none."""
+    keeper, prepared = recipe.recorded_keeper(), recipe.study.prepared
+    found = None if keeper is None else keeper.find(task, prepared.extractors, prepared.load)
+    return None if found is None else found.images
+
+
+class ValidationData:
+    """What the ledger has of the recipes that a validation compares: the study's own, those that its file compares with
+    it (``compared``), and retraining from scratch (``scratch``). ``properties`` are the names to validate; none: all
+    that are measured. ``baselines`` are compared too; None: those cached in the study's folder."""
 
     def __init__(
         self, study: Study, properties: Sequence[str] = (), baselines: Sequence[StudyBaseline] | None = None
@@ -81,15 +121,9 @@ class ValidationData:
                     "retraining with other settings; give that one a 'name' of its own, or set validation.steps to its "
                     "steps"
                 )
-        self._facts = _RecipeFacts(self.recipes)
+        self._truth_tasks = truth_tasks(study.config, self.n)
         self._remembered: dict[Hashable, Any] = {}
         self._warned: set[str] = set()  # recipes that evaluated truth's coalitions
-
-    def check_recipes(self) -> None:
-        """Raise UserError where the ledger's evaluations were made with other settings than the study file's."""
-        with self.study.ledger(create=False) as ledger, located(self.study.file):
-            for each in self.recipes:
-                ledger.check_recipe_settings(self.study.name, each.name, each.settings)
 
     @property
     def estimators(self) -> dict[str, str]:
@@ -98,14 +132,9 @@ class ValidationData:
         # a design of one method's own coalitions has no other credits
         return {own: ESTIMATORS[own], **ESTIMATORS} if own in ESTIMATORS else {own: own}
 
-    # What is evaluated.
     def truth(self) -> PartWork:
         """The reserved coalitions, retrained from scratch."""
         return PartWork(self.scratch, self._truth_tasks, "retraining from scratch: truth")
-
-    @cached_property
-    def _truth_tasks(self) -> list[Task]:
-        return truth_tasks(self.study.config, self.n)
 
     def design(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and the beginning of the design."""
@@ -119,7 +148,6 @@ class ValidationData:
         tasks = [Task(encode(row), TRUTH_REPLICATE, "validation") for row in rows]
         return PartWork(recipe, [*recipe.schedule().endpoints, *tasks], f"leaving one out by {recipe.name}")
 
-    # Properties.
     @cached_property
     def properties(self) -> dict[str, PropertyRecord]:
         """The study's properties in its ledger."""
@@ -131,11 +159,11 @@ class ValidationData:
             known = None
         if known is None:
             raise UserError(f"{self.study.file}: nothing is evaluated yet; diffcredit run comes first")
-        mine = list(self.study.contributions.contributors)
-        if known["contributors"] != mine:
+        theirs, mine = known["contributors"], list(self.study.contributions.contributors)
+        if theirs != mine:
             raise UserError(
-                f"{self.study.file}: contributions: the ledger's evaluations are of {len(known['contributors'])} "
-                f"contributors, {_some(known['contributors'])}; the study file's are {len(mine)}, {_some(mine)}"
+                f"{self.study.file}: contributions: the ledger's evaluations are of {len(theirs)} contributors, "
+                f"{_some(theirs)}; the study file's are {len(mine)}, {_some(mine)}"
             )
         names = studied(self.study.config, records)
         return {record.name: record for record in records if record.name in names}
@@ -189,7 +217,6 @@ class ValidationData:
             self._remembered[known] = make()
         return self._remembered[known]
 
-    # What came of it.
     def truths(self, prop: str) -> list[Truth]:
         """Return the truth of each share with enough retrained coalitions: those with all seeds, or else with fewer."""
         values = self.values(self.scratch.evaluations(), prop, ("truth",))
@@ -205,14 +232,6 @@ class ValidationData:
                 rows = np.array([decode(each) for each in whole])
                 found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
         return found
-
-    def missing_truth(self, prop: str) -> str:
-        """Return why a property has no truth, in words."""
-        known, found = self.truth_values(prop), []
-        for share in self.settings.shares:
-            coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
-            found.append(f"{sum(each in known for each in coalitions)} of {len(coalitions)} at share {share:g}")
-        return f"truth coalitions with a value: {', '.join(found)}; an interval needs at least {LEAST_TRUTH}"
 
     def truth_values(self, prop: str) -> dict[str, list[float]]:
         """Return the helpfulness of every coalition retrained from scratch as truth, one value for each seed. For all
@@ -232,27 +251,18 @@ class ValidationData:
         recorded = [key for key, one in evaluations.items() if one.purpose == "estimate" and key in values]
         kept = self._without_truth(recipe, recorded)
         # as many as were tried: one that failed has its place too
-        place = self._facts.places(recipe, len({one.key for one in every if one.purpose == "estimate"}))
+        place = self._places(recipe, len({one.key for one in every if one.purpose == "estimate"}))
         kept.sort(key=lambda key: (place.get(key, len(place)), key))
         endpoints = [key for key, one in evaluations.items() if one.purpose == "endpoint" and key in values]
         empty = [values[key] for key in sorted(endpoints) if "1" not in key[0]]
         full = [values[key] for key in sorted(endpoints) if "1" in key[0]]
         if not kept or not empty or not full:
             return None
-        seconds = _seconds_by_stage([evaluations[key] for key in kept])
-        steps, prepared = self._facts.steps(recipe)
-        return RecipeGame(
-            recipe=recipe.name,
-            method=self._facts.method(recipe),
-            steps=steps,
-            size_distribution=self.study.config.design.distribution,
-            coalitions=np.array([decode(key[0]) for key in kept]),
+        return replace(
+            self._timed(recipe, [evaluations[key] for key in kept]),
             values=np.array([values[key] for key in kept]),
             empty=tuple(empty[:1]),  # an untrained network: known without noise
             full=tuple(full),
-            **seconds,
-            # the preparation's steps at the pace of the coalitions' training
-            preparation=prepared * mean_of_known(seconds["training_seconds"]) / steps if steps else math.nan,
         )
 
     def _without_truth(self, recipe: Recipe, recorded: list[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -280,27 +290,31 @@ class ValidationData:
     def timings(self, recipe: Recipe) -> RecipeGame | None:
         """Return all of a recipe's evaluations with their seconds, for any purpose; None where there are none."""
         done = [one for one in recipe.evaluations(status="done") if "1" in one.coalition]
-        if not done:
-            return None
+        return self._timed(recipe, done) if done else None
+
+    def _timed(self, recipe: Recipe, evaluations: Sequence[Evaluation]) -> RecipeGame:
+        """Return evaluations with their seconds, without values."""
+        training, sampling = (np.array([one.seconds.get(stage, math.nan) for one in evaluations]) for stage in STAGES)
+        steps, prepared = self._steps(recipe)
         return RecipeGame(
             recipe=recipe.name,
-            method=self._facts.method(recipe),
-            steps=self._facts.steps(recipe)[0],
+            method=_method(recipe, self.recipes),
+            steps=steps,
             size_distribution=self.study.config.design.distribution,
-            coalitions=np.array([decode(one.coalition) for one in done]),
-            values=np.full(len(done), math.nan),
+            coalitions=np.array([decode(one.coalition) for one in evaluations]),
+            values=np.full(len(evaluations), math.nan),
             empty=(),
             full=(),
-            **_seconds_by_stage(done),
+            training_seconds=training,
+            sampling_seconds=sampling,
+            # the preparation's steps at the pace of the coalitions' training
+            preparation=prepared * mean_of_known(training) / steps if steps else math.nan,
         )
 
-    def unit(self) -> float:
-        """Return the mean seconds of one retraining from scratch with its sampling; NaN where none was timed."""
-        return self.seconds(self.scratch)
-
     def seconds(self, recipe: Recipe) -> float:
-        """Return the mean seconds of a recipe's evaluations, for any purpose; NaN where none was timed."""
-        seconds = [seconds_of(one) for one in recipe.evaluations(status="done") if "1" in one.coalition]
+        """Return the mean seconds of a recipe's training and sampling, for any purpose; NaN where none was timed."""
+        done = [one for one in recipe.evaluations(status="done") if "1" in one.coalition]
+        seconds = [sum(one.seconds.get(stage, 0.0) for stage in STAGES) for one in done]
         return float(np.mean(seconds)) if sum(seconds) > 0 else math.nan
 
     def values(
@@ -316,48 +330,34 @@ class ValidationData:
             if value.property == prop and value.value is not None
         }
 
-
-class _RecipeFacts:
-    """Facts about recipes that take time to find out: each is found once."""
-
-    def __init__(self, recipes: Sequence[Recipe]) -> None:
-        self.recipes = recipes
-        self._steps: dict[str, tuple[int | None, int]] = {}
-        self._places: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
-
-    def places(self, recipe: Recipe, count: int) -> dict[tuple[str, int], int]:
+    def _places(self, recipe: Recipe, count: int) -> dict[tuple[str, int], int]:
         """Return the places of the first ``count`` tasks in a recipe's design, which takes long to draw."""
-        if (recipe.name, count) not in self._places:
+        key = "places", recipe.name, count
+        if key not in self._remembered:
             drawn = islice(recipe.schedule().coalitions(), count)
-            self._places[recipe.name, count] = {task.key: index for index, task in enumerate(drawn)}
-        return self._places[recipe.name, count]
+            self._remembered[key] = {task.key: index for index, task in enumerate(drawn)}
+        return self._remembered[key]
 
-    def steps(self, recipe: Recipe) -> tuple[int | None, int]:
+    def _steps(self, recipe: Recipe) -> tuple[int | None, int]:
         """Return the training steps of a coalition's model, and of the preparation before the first."""
-        if recipe.name not in self._steps:  # pruning takes its time
-            rehearsal = recipe.rehearse(recipe.study.prepared.start())
-            self._steps[recipe.name] = (
-                rehearsal.coalition.steps if rehearsal.coalition else None,
-                rehearsal.preparation.steps if rehearsal.preparation else 0,
-            )
-        return self._steps[recipe.name]
-
-    def method(self, recipe: Recipe) -> str:
-        """Return the name that recipes share which differ only in their steps: the method's, or the first recipe's
-        name where another recipe has the method with other settings."""
-        alike = [one for one in self.recipes if _but_steps(one) == _but_steps(recipe)] or [recipe]
-        method = recipe.section.method
-        named = [one for one in self.recipes if one.section.method == method] or [recipe]
-        return method if named[0] in alike else alike[0].name
+        key = "steps", recipe.name
+        if key not in self._remembered:  # pruning takes its time
+            found = recipe.rehearse(recipe.study.prepared.start())
+            preparation = found.preparation.steps if found.preparation else 0
+            self._remembered[key] = found.coalition.steps if found.coalition else None, preparation
+        return self._remembered[key]
 
 
-def _but_steps(recipe: Recipe) -> tuple[str, dict[str, Any]]:
-    section = recipe.section
-    return section.method, {key: value for key, value in section.options.items() if key != "steps"}
+def _method(recipe: Recipe, recipes: Sequence[Recipe]) -> str:
+    """Return the name that recipes share which differ only in their steps: the method's, or the first recipe's name
+    where another recipe has the method with other settings."""
 
+    def but_steps(one: Recipe) -> dict[str, Any]:
+        return {key: value for key, value in one.section.options.items() if key != "steps"}
 
-def _seconds_by_stage(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
-    return {f"{stage}_seconds": np.array([one.seconds.get(stage, math.nan) for one in evaluations]) for stage in STAGES}
+    named = [one for one in recipes if one.section.method == recipe.section.method]
+    alike = [one for one in named if but_steps(one) == but_steps(recipe)]
+    return recipe.section.method if named[0] is alike[0] else alike[0].name
 
 
 def _some(names: Sequence[str]) -> str:

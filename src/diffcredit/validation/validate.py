@@ -18,18 +18,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_tasks, keep_again
 from diffcredit.study.study import Study
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import PARTS
 from diffcredit.validation.presentation.sections import Section
 from diffcredit.validation.presentation.writing import SECTION, read_section, write_section
-from diffcredit.validation.work import PartWork
 
-Watch = Callable[[Iterable[Evaluation], bool], None]
+Watch = Callable[[Iterable[Evaluation], bool], object]
 """Consumes evaluations as they are made; the flag says whether they are recorded in the ledger."""
 
 
@@ -56,22 +55,21 @@ def validate(
     properties: Sequence[str] = (),
     *,
     executor: Executor | None = None,
-    watch: Watch | None = None,
+    watch: Watch = lambda evaluations, recorded: deque(evaluations, maxlen=0),
 ) -> Validated:
     """Evaluate what each part needs, compute its section and keep it in the study's folder.
 
     parts: names from `PARTS`; none: all that the study can have. properties: names; none: all that are measured.
     executor: runs the evaluations that are missing; None: nothing is evaluated. watch: is given these as they come.
     A part that cannot be computed is left out with its reason. Raises UserError where nothing has been evaluated yet,
-    or the ledger's evaluations have other settings.
-    """
+    or the ledger's evaluations have other settings."""
     data = open_data(study, properties)
     sections: list[Section] = []
     left_out: dict[str, str] = {}
     for part in _ordered(study, parts):
         if executor is not None:
-            for work in possible_work(data, part):
-                left_out |= _evaluate(work, part, executor, watch or _exhaust)
+            for work in _possible_work(data, part):
+                left_out |= _evaluate(work, part, executor, watch)
         try:
             sections.append(make_section(data, part))
         except UserError as error:
@@ -91,17 +89,13 @@ def _evaluate(work: PartWork, part: str, executor: Executor, watch: Watch) -> di
     return {}
 
 
-def _exhaust(evaluations: Iterable[Evaluation], recorded: bool) -> None:
-    deque(evaluations, maxlen=0)
-
-
 def missing_evaluations(study: Study, parts: Sequence[str] = (), properties: Sequence[str] = ()) -> list[Missing]:
     """Return what `validate` would evaluate. Evaluations that several parts need are counted for the first."""
     data, wanted = open_data(study, properties), _ordered(study, parts)
     found: dict[str, Missing] = {}
     counted: set[tuple[str, str, int]] = set()
     for part in wanted:
-        for work in possible_work(data, part, planned="lds" in wanted):
+        for work in _possible_work(data, part, planned="lds" in wanted):
             tasks = [*work.missing(), *work.without_images()]
             keys = {(work.recipe.name, *task.key) for task in tasks} - counted
             counted |= keys
@@ -114,11 +108,13 @@ def open_data(study: Study, properties: Sequence[str] = ()) -> ValidationData:
     """Open a study's ledger for validation. Raises UserError where it has nothing, or of other settings."""
     data = ValidationData(study, properties)
     if data.names:
-        data.check_recipes()
+        with study.ledger(create=False) as ledger, located(study.file):
+            for each in data.recipes:
+                ledger.check_recipe_settings(study.name, each.name, each.settings)
     return data
 
 
-def possible_work(data: ValidationData, part: str, *, planned: bool = False) -> Sequence[PartWork]:
+def _possible_work(data: ValidationData, part: str, *, planned: bool = False) -> Sequence[PartWork]:
     """Return a part's work; none where it cannot be known, for a reason that its section will give. ``planned``: the
     part ``lds`` is still to come."""
     chosen = PARTS[part]
@@ -142,11 +138,6 @@ def section_folder(study: Study, part: str) -> Path:
     return study.folder / "validation" / part
 
 
-def possible_parts(study: Study) -> list[str]:
-    """Return the parts that a study can have, in order."""
-    return [part for part in PARTS if part != "surrogates" or study.surrogates.names]
-
-
 def kept_sections(study: Study) -> list[Section]:
     """Read the sections that were computed so far, in the order of the parts."""
     folders = [section_folder(study, part) for part in PARTS]
@@ -154,7 +145,8 @@ def kept_sections(study: Study) -> list[Section]:
 
 
 def _ordered(study: Study, parts: Sequence[str]) -> list[str]:
+    """Return the parts asked for, or all that the study can have, in order."""
     for name in parts:
         if name not in PARTS:
             raise UserError(f"part {name!r}: accepted: {', '.join(PARTS)}")
-    return [name for name in PARTS if name in parts] if parts else possible_parts(study)
+    return [name for name in PARTS if (name in parts if parts else name != "surrogates" or study.surrogates.names)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diffcredit.validation.data import ValidationData
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import (
     budget,
     contributors,
@@ -20,9 +20,7 @@ from diffcredit.validation.parts import (
     surrogacy,
     unlearning,
 )
-from diffcredit.validation.parts.outcome import PartResult
-from diffcredit.validation.presentation.sections import Section
-from diffcredit.validation.work import PartWork
+from diffcredit.validation.presentation.sections import PartResult, Section
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """Which recipe and estimator is best for the same compute?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts import convergence
-from diffcredit.validation.parts.outcome import PartResult
-from diffcredit.validation.presentation.figures import Series, beside, curves
-from diffcredit.validation.presentation.sections import Cell, Figure, Section, Table
-from diffcredit.validation.statistics.budget import BUDGETS, LEVELS, BudgetResult, Cheapest, lds_by_cost
+from diffcredit.validation.presentation.figures import Series
+from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table
+from diffcredit.validation.presentation.wording import property_summary, property_table
+from diffcredit.validation.statistics.budget import BUDGETS, LEVELS, BudgetResult, lds_by_cost
 from diffcredit.validation.statistics.records import Estimate
 
 work = convergence.work
@@ -19,22 +19,35 @@ def result(data: ValidationData) -> PartResult[Mapping[str, BudgetResult]]:
 
     def by_cost(name: str) -> BudgetResult:
         games, truths = data.games(name), data.truths(name)
-        return lds_by_cost(convergence.curves_of(data, name), games, truths, seconds, data.unit())
+        return lds_by_cost(convergence.curves_of(data, name), games, truths, seconds, data.seconds(data.scratch))
 
     return PartResult(data.by_title(by_cost), caveats=convergence.surrogates_caveat(data))
 
 
 def section(result: PartResult[Mapping[str, BudgetResult]]) -> Section:
     results = result.numbers
-    unknown = sorted(
-        {recipe for each in results.values() for recipe, p in each.prices.items() if not isfinite(p.preparation)}
+    unknown = sorted({recipe for each in results.values() for recipe in each.prices if not _whole(each, recipe)})
+    lines = []
+    for title, each in results.items():
+        for curve in each.curves:
+            pairs = zip(curve.lds, curve.stretches, strict=True)
+            y = tuple(Estimate(lds.value, stretch.low, stretch.high) for lds, stretch in pairs)
+            lines.append((title, curve.estimator, Series(curve.recipe, curve.costs, y)))
+    figures = convergence.estimator_curves(
+        "lds-by-budget",
+        "LDS against compute",
+        "LDS at the share nearest to ½ against the cost in retrainings, preparation included where it is known; bars: "
+        "the lowest and the highest over disjoint stretches of as many evaluations.",
+        lines,
+        "cost in retrainings",
+        "LDS",
     )
     return Section(
         "budget",
         "Budget: what the same compute buys",
-        tuple(sentence for title, each in results.items() for sentence in _summary(title, each)),
+        property_summary(results, _summary),
         (_table_at_budgets(results), _table_of_cheapest(results)),
-        (_figure(results),) if any(isfinite(lds.value) for lds in _all_lds(results)) else (),
+        tuple(figures),
         caveats=(
             "The evaluations of F(∅) and F(N) are not counted in any cost, nor is measuring.",
             "What is prepared before the first coalition is reckoned, its steps at the pace of coalitions' training; "
@@ -46,75 +59,43 @@ def section(result: PartResult[Mapping[str, BudgetResult]]) -> Section:
     )
 
 
+def _whole(result: BudgetResult, recipe: str) -> bool:
+    """Return whether a recipe's costs include its preparation, which is known."""
+    return isfinite(result.prices[recipe].preparation)
+
+
 def _summary(title: str, result: BudgetResult) -> list[str]:
     if not any(isfinite(each.value) for curve in result.curves for each in curve.stretches):
         return [f"{title}: no recipe and estimator has an LDS to set against its cost."]
     if not result.cheapest:
         return [f"{title}: no recipe and estimator reaches an LDS of {LEVELS[0]:g} (share {result.share:g})."]
     way = result.cheapest[-1]
+    without = "" if _whole(result, way.recipe) else ", not counting its preparation, which is not known"
     return [
         f"{title}: the cheapest way to an LDS of {way.level:g} (share {result.share:g}) is {way.recipe} with "
-        f"{way.estimator}, at the cost of {way.cost:.3g} retrainings of {result.unit:.3g} s{_without(way)}; no "
+        f"{way.estimator}, at the cost of {way.cost:.3g} retrainings of {result.unit:.3g} s{without}; no "
         "evaluated way reaches the next tenth."
     ]
 
 
-def _without(way: Cheapest) -> str:
-    return "" if way.whole else ", not counting its preparation, which is not known"
-
-
 def _table_at_budgets(results: Mapping[str, BudgetResult]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for title, result in results.items():
+    def rows(result: BudgetResult) -> Iterator[tuple[Cell, ...]]:
         for curve in result.curves:
             price = result.prices[curve.recipe]
-            about = (title, curve.recipe, curve.estimator, result.share, price.preparation, price.evaluation)
-            rows.append((*about, *(curve.at.get(float(amount)) for amount in BUDGETS)))
-    return Table(
-        "lds-at-budgets",
-        "LDS at equal budgets; costs and budgets in retrainings",
-        (
-            *("property", "recipe", "estimator", "share", "preparation", "one evaluation"),
-            *(f"LDS for {amount}" for amount in BUDGETS),
-        ),
-        tuple(rows),
-    )
+            about = (curve.recipe, curve.estimator, result.share, price.preparation, price.evaluation)
+            yield *about, *(curve.at.get(float(amount)) for amount in BUDGETS)
+
+    costs = ("share", "preparation", "one evaluation")
+    columns = ("recipe", "estimator", *costs, *(f"LDS for {amount}" for amount in BUDGETS))
+    title = "LDS at equal budgets; costs and budgets in retrainings"
+    return property_table("lds-at-budgets", title, columns, results, rows)
 
 
 def _table_of_cheapest(results: Mapping[str, BudgetResult]) -> Table:
-    return Table(
-        "cheapest",
-        "The cheapest way to an LDS",
-        ("property", "LDS", "recipe", "estimator", "retrainings", "preparation"),
-        tuple(
-            (title, way.level, way.recipe, way.estimator, way.cost, "counted" if way.whole else "not known")
-            for title, result in results.items()
-            for way in result.cheapest
-        ),
-        decimals=2,
-    )
+    def rows(result: BudgetResult) -> Iterator[tuple[Cell, ...]]:
+        for way in result.cheapest:
+            known = "counted" if _whole(result, way.recipe) else "not known"
+            yield way.level, way.recipe, way.estimator, way.cost, known
 
-
-def _all_lds(results: Mapping[str, BudgetResult]) -> list[Estimate]:
-    return [lds for result in results.values() for curve in result.curves for lds in curve.lds]
-
-
-def _figure(results: Mapping[str, BudgetResult]) -> Figure:
-    panels: dict[str, list[Series]] = {}
-    for title, result in results.items():
-        for curve in result.curves:
-            y = tuple(
-                Estimate(lds.value, each.low, each.high) for lds, each in zip(curve.lds, curve.stretches, strict=True)
-            )
-            panels.setdefault(f"{title}: {curve.estimator}", []).append(Series(curve.recipe, curve.costs, y))
-    return curves(
-        "lds-by-budget",
-        "LDS against compute",
-        "LDS at the share nearest to ½ against the cost in retrainings, preparation included where it is known; bars: "
-        "the lowest and the highest over disjoint stretches of as many evaluations.",
-        panels or {title: [] for title in results},
-        "cost in retrainings",
-        "LDS",
-        log_x=True,
-        per_line=beside(len({curve.estimator for result in results.values() for curve in result.curves})),
-    )
+    columns = ("LDS", "recipe", "estimator", "retrainings", "preparation")
+    return property_table("cheapest", "The cheapest way to an LDS", columns, results, rows, decimals=2)

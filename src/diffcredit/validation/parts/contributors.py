@@ -1,32 +1,30 @@
 """Is there something that the contributors with the highest credits have in common?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from diffcredit.baselines.application import ApplicationScores
 from diffcredit.baselines.clusters import ClusterDistance
 from diffcredit.baselines.study import study_evidence
 from diffcredit.errors import UserError
+from diffcredit.properties.base import has_value_of_each
 from diffcredit.util.arrays import FloatArray
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import boxes
 from diffcredit.validation.presentation.photographs import framed
-from diffcredit.validation.presentation.sections import Cell, Figure, Photograph, Section, Table
-from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Photograph, Section, Table
+from diffcredit.validation.presentation.wording import property_summary, property_table, worded
 from diffcredit.validation.statistics.contributors import (
     LEAST_GROUP,
     ContributorsResult,
     by_credit,
-    check_scores,
     compare_contributors,
 )
 from diffcredit.validation.statistics.intervals import LEAST_ROWS
 from diffcredit.validation.statistics.records import Estimate
-from diffcredit.validation.work import PartWork
 
 SHOWN = 20  # contributors at either end of a figure
 STRIPS, STRIP_IMAGES = 5, 5
@@ -58,6 +56,8 @@ def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]
             photographs += strips(
                 f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
             )
+    if not results:
+        raise UserError(f"no credits of {', '.join(data.names)} yet; diffcredit run comes first")
     return PartResult(results, tuple(photographs))
 
 
@@ -66,7 +66,7 @@ def _image_scores(data: ValidationData) -> dict[str, FloatArray]:
     that the base model makes."""
     study, scores = data.study, {}
     for prop in study.prepared.properties:
-        if hasattr(prop, "of_each"):
+        if has_value_of_each(prop):
             scores[_title_of_each(data, prop)] = ApplicationScores().scores(study_evidence(study, prop))
     near = ClusterDistance(clusters=max(2, min(CLUSTERS, len(study.prepared.generated_images()) // 2)))
     scores["nearness to the base model's clusters"] = near.scores(study_evidence(study))
@@ -84,18 +84,14 @@ def _title_of_each(data: ValidationData, prop: Any) -> str:
 def strips(
     name: str,
     images: NDArray[np.uint8],
-    owner: ArrayLike,
+    owner: NDArray[np.integer],
     names: Sequence[str],
     credits: Sequence[Estimate],
     measure: str,
-    scores: ArrayLike,
+    scores: FloatArray,
 ) -> tuple[Photograph, Photograph]:
     """Show the contributors with the highest and with the lowest credits, at most five each, in one row each: the
     images (of (m, h, w, 3)) with the highest ``scores`` (m,), then those with the lowest, at most five each."""
-    whose, score = np.asarray(owner), np.asarray(scores, np.float64)
-    check_scores({measure: score}, whose, names, credits)
-    if len(images) != len(whose):
-        raise UserError(f"contributors: {len(images)} images of {len(whose)} owners; expected one owner an image")
     order = by_credit(credits)
     shown = min(STRIPS, (len(order) + 1) // 2)
     ends = ((order[:shown], "highest", "top"), (order[::-1][: min(shown, len(order) // 2)], "lowest", "bottom"))
@@ -105,7 +101,7 @@ def strips(
             f"Contributors with the {extreme} credits",
             f"Rows from top to bottom: {'; '.join(names[i] for i in chosen)}. In each the images with the highest "
             f"{measure} (at most {STRIP_IMAGES}, highest first), then those with the lowest, lowest last.",
-            framed([images[_ends(np.flatnonzero(whose == i), score)] for i in chosen]),
+            framed([images[_ends(np.flatnonzero(owner == i), scores)] for i in chosen]),
         )
         for chosen, extreme, word in ends
     )
@@ -114,15 +110,10 @@ def strips(
 
 def section(result: PartResult[Mapping[str, ContributorsResult]]) -> Section:
     results = result.numbers
-    if not results:
-        raise UserError("contributors: 0 properties; at least 1 is needed")
     return Section(
         part="contributors",
         title="What the top contributors have in common",
-        summary=(
-            *(sentence for title, each in results.items() for sentence in _summary(title, each)),
-            *_too_few(results),
-        ),
+        summary=(*property_summary(results, _summary), *_too_few(results)),
         tables=(_traits(results), _correlations(results), _qualities(results)),
         figures=tuple(_figure(index, *item) for index, item in enumerate(results.items(), start=1)),
         photographs=result.photographs,
@@ -141,12 +132,13 @@ def _ends(rows: NDArray[np.intp], score: FloatArray) -> NDArray[np.intp]:
     return order if len(order) <= 2 * STRIP_IMAGES else np.concatenate([order[:STRIP_IMAGES], order[-STRIP_IMAGES:]])
 
 
-def _summary(title: str, result: ContributorsResult) -> list[str]:
+def _summary(title: str, result: ContributorsResult) -> Iterator[str]:
     if not result.top:
-        return [f"{title}: all contributors have the same credit, so that there is no top fifth."]
+        yield f"{title}: all contributors have the same credit, so that there is no top fifth."
+        return
     count, top = len(result.top), ", ".join(result.top[:SHOWN])
     more = f" and {count - SHOWN} more" if count > SHOWN else ""
-    sentences = [f"{title}: the top fifth by credit is {top}{more}."]
+    yield f"{title}: the top fifth by credit is {top}{more}."
     differing = [
         f"{'higher' if trait.difference.value > 0 else 'lower'} {trait.title} "
         f"(median {worded(trait.top, '.3g')} against {worded(trait.rest, '.3g')})"
@@ -154,13 +146,12 @@ def _summary(title: str, result: ContributorsResult) -> list[str]:
         if trait.difference.low > 0 or trait.difference.high < 0
     ]
     if differing:
-        sentences.append(f"{title}: the top fifth differs from the rest in {'; '.join(differing)}.")
+        yield f"{title}: the top fifth differs from the rest in {'; '.join(differing)}."
     elif not _unknown(result):
-        sentences.append(f"{title}: no measure tells the top fifth from the rest.")
+        yield f"{title}: no measure tells the top fifth from the rest."
     constant = [measure.title for measure in result.measures if np.isnan(measure.correlation.value)]
     if constant:
-        sentences.append(f"{title}: no correlation with {', '.join(constant)}, where medians or credits are all equal.")
-    return sentences
+        yield f"{title}: no correlation with {', '.join(constant)}, where medians or credits are all equal."
 
 
 def _unknown(result: ContributorsResult) -> tuple[str, ...]:
@@ -183,54 +174,52 @@ def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:
 
 
 def _traits(results: Mapping[str, ContributorsResult]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (title, trait.title, trait.top, trait.rest, trait.difference)
-        for title, result in results.items()
-        for trait in result.traits
-    ]
-    columns = ("property", "measure", "top fifth", "rest", "difference")
-    return Table("contributors-top-fifth", "The top fifth against the rest, medians", columns, tuple(rows))
+    return property_table(
+        "contributors-top-fifth",
+        "The top fifth against the rest, medians",
+        ("measure", "top fifth", "rest", "difference"),
+        results,
+        lambda result: [(trait.title, trait.top, trait.rest, trait.difference) for trait in result.traits],
+    )
 
 
 def _correlations(results: Mapping[str, ContributorsResult]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (title, measure.title, None if np.isnan(measure.correlation.value) else measure.correlation)
-        for title, result in results.items()
-        for measure in result.measures
-    ]
-    columns = ("property", "measure", "correlation")
-    return Table(
-        "contributors-correlation", "Spearman's correlation of median scores with credits", columns, tuple(rows)
+    return property_table(
+        "contributors-correlation",
+        "Spearman's correlation of median scores with credits",
+        ("measure", "correlation"),
+        results,
+        lambda result: [
+            (each.title, None if np.isnan(each.correlation.value) else each.correlation) for each in result.measures
+        ],
     )
 
 
 def _qualities(results: Mapping[str, ContributorsResult]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            *(title, measure.title, quality.contributor, quality.credit, quality.images),
-            *(quality.lower, quality.median, quality.upper, quality.mean, quality.share),
-        )
-        for title, result in results.items()
-        for measure in result.measures
-        for quality in measure.qualities
-    ]
+    def rows(result: ContributorsResult) -> Iterator[tuple[Cell, ...]]:
+        for measure in result.measures:
+            for each in measure.qualities:
+                quartiles = np.percentile(each.scores, [25, 50, 75]).tolist()
+                about = (measure.title, each.contributor, each.credit, len(each.scores))
+                yield (*about, *quartiles, float(each.scores.mean()), each.share)
+
     columns = (
-        *("property", "measure", "contributor", "credit", "images"),
+        *("measure", "contributor", "credit", "images"),
         *("lower quartile", "median", "upper quartile", "mean", "share above the 90th percentile"),
     )
-    return Table("contributors", "Images' scores by contributor", columns, tuple(rows))
+    return property_table("contributors", "Images' scores by contributor", columns, results, rows)
 
 
 def _figure(index: int, title: str, result: ContributorsResult) -> Figure:
+    count = len(result.measures[0].qualities)
     panels = {
         measure.title: {
-            quality.contributor: sample
-            for rank, (quality, sample) in enumerate(zip(measure.qualities, measure.samples, strict=True))
-            if rank < SHOWN or rank >= len(measure.qualities) - SHOWN
+            quality.contributor: quality.scores
+            for rank, quality in enumerate(measure.qualities)
+            if rank < SHOWN or rank >= count - SHOWN
         }
         for measure in result.measures
     }
-    count = max((len(measure.qualities) for measure in result.measures), default=0)
     which = f"the {SHOWN} highest and {SHOWN} lowest of {count}" if count > 2 * SHOWN else "all contributors"
     return boxes(
         f"contributors-{index}",

@@ -1,16 +1,14 @@
 """How many evaluations are enough?"""
 
-from collections.abc import Callable, Mapping
-from math import isfinite
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite, nan
 
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, beside, curves
-from diffcredit.validation.presentation.sections import Figure, Section, Table
-from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
+from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
 from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, convergence_curves
 from diffcredit.validation.statistics.records import Estimate
-from diffcredit.validation.work import PartWork
 
 SETTLED = 0.05
 """An LDS that differs by less from the last one has settled."""
@@ -39,23 +37,33 @@ def surrogates_caveat(data: ValidationData) -> tuple[str, ...]:
 
 
 def section(result: PartResult[Mapping[str, ConvergenceResult]]) -> Section:
-    results, figures = result.numbers, []
-    scores = [each for found in results.values() for each in found.scores]
-    if any(isfinite(each.lds[share].value) for each in scores for share in each.lds):
-        figures.append(_lds_figure(results))
-    if any(isfinite(each.with_retrained) for each in scores):
-        figures.append(
-            _correlation_figure(results, "retrained", "those from retraining", lambda each: each.with_retrained)
-        )
-    if any(isfinite(each.with_final) for each in scores):
-        figures.append(
-            _correlation_figure(results, "final", "the same recipe's final ones", lambda each: each.with_final)
+    results = result.numbers
+    tables = [_table(results)]
+    if any(each.left_out for each in results.values()):
+        tables.append(_left_out_table(results))
+    figures = estimator_curves(
+        "lds-by-evaluations",
+        "LDS against the number of evaluations",
+        "LDS of credits from the first evaluations, at the share nearest to ½; bars: the lowest and the highest over "
+        "disjoint stretches of as many evaluations.",
+        _lines(results, _lds),
+        "evaluations",
+        "LDS",
+    )
+    for name, others in (("retrained", "those from retraining"), ("final", "the same recipe's final ones")):
+        figures += estimator_curves(
+            f"correlation-with-{name}",
+            f"Correlation of credits with {others}",
+            f"Pearson's correlation of credits from the first evaluations with {others}.",
+            _lines(results, lambda _, each, name=name: Estimate(getattr(each, f"with_{name}"))),
+            "evaluations",
+            "Pearson's correlation",
         )
     return Section(
         "convergence",
         "Convergence: how many evaluations are enough?",
-        tuple(sentence for title, each in results.items() for sentence in _summary(title, each)),
-        (_table(results), *([_table_of_left_out(results)] if any(r.left_out for r in results.values()) else ())),
+        property_summary(results, _summary),
+        tuple(tables),
         tuple(figures),
         caveats=(
             "Credits from the first evaluations are part of the final ones: their correlation is 1 at the end "
@@ -74,15 +82,15 @@ def _summary(title: str, result: ConvergenceResult) -> list[str]:
         return [f"{title}: no estimator accepts the evaluations there are."]
     if result.middle is None:
         return [f"{title}: no truth coalitions, so no LDS."]
-    share = result.middle
-    ends = [result.of(*curve)[-1] for curve in result.curves]
-    known = [each for each in ends if isfinite(each.lds[share].value)]
+    share, curves = result.middle, result.curves.values()
+    known = [curve for curve in curves if isfinite(curve[-1].lds[share].value)]
     if not known:
         return [f"{title}: the LDS is not defined, since retrained values or predictions are all equal."]
-    best = max(known, key=lambda each: each.lds[share].value)
-    final, settled = best.lds[share], best
+    curve = max(known, key=lambda curve: curve[-1].lds[share].value)
+    settled = best = curve[-1]
+    final = best.lds[share]
     # from the end, so that a lucky start does not count as settled
-    for each in reversed(result.of(best.recipe, best.estimator)):
+    for each in reversed(curve):
         if not abs(each.lds[share].value - final.value) <= SETTLED:
             break
         settled = each
@@ -93,87 +101,63 @@ def _summary(title: str, result: ConvergenceResult) -> list[str]:
     ]
 
 
-def _table_of_left_out(results: Mapping[str, ConvergenceResult]) -> Table:
-    return Table(
+def _left_out_table(results: Mapping[str, ConvergenceResult]) -> Table:
+    return property_table(
         "left-out",
         "What could not be scored",
-        ("property", "what", "at evaluations", "why"),
-        tuple(
-            (title, each.what, ", ".join(map(str, each.evaluations)) or "any", each.reason)
-            for title, result in results.items()
-            for each in result.left_out
-        ),
+        ("what", "at evaluations", "why"),
+        results,
+        lambda result: [
+            (each.what, ", ".join(map(str, each.evaluations)) or "any", each.reason) for each in result.left_out
+        ],
     )
 
 
 def _table(results: Mapping[str, ConvergenceResult]) -> Table:
     shares = sorted({share for result in results.values() for share in result.shares})
     lds = tuple(name for share in shares for name in (f"LDS at {share:g}", f"LDS of stretches at {share:g}"))
-    return Table(
+    return property_table(
         "convergence",
         "Scores against the number of evaluations",
-        ("property", "recipe", "estimator", "evaluations", *lds, "Pearson with final", "Pearson with retrained"),
-        tuple(
+        ("recipe", "estimator", "evaluations", *lds, "Pearson with final", "Pearson with retrained"),
+        results,
+        lambda result: [
             (
-                *(title, each.recipe, each.estimator, each.evaluations),
+                *(each.recipe, each.estimator, each.evaluations),
                 *(cell for share in shares for cell in (each.lds.get(share), each.stretches.get(share))),
                 *(each.with_final, each.with_retrained),
             )
-            for title, result in results.items()
             for each in result.scores
-        ),
+        ],
     )
 
 
-def _panels(
+def _lds(result: ConvergenceResult, score: PrefixScore) -> Estimate:
+    if result.middle is None:
+        return Estimate(nan)
+    stretches = score.stretches[result.middle]
+    return Estimate(score.lds[result.middle].value, stretches.low, stretches.high)
+
+
+def _lines(
     results: Mapping[str, ConvergenceResult], shown: Callable[[ConvergenceResult, PrefixScore], Estimate]
-) -> dict[str, list[Series]]:
-    """Make a panel for each property and estimator, with a line for each recipe."""
-    panels: dict[str, list[Series]] = {}
-    for title, result in results.items():
-        for recipe, estimator in result.curves:
-            scores = result.of(recipe, estimator)
+) -> Iterator[tuple[str, str, Series]]:
+    for prop, result in results.items():
+        for (recipe, estimator), scores in result.curves.items():
             x = tuple(float(each.evaluations) for each in scores)
-            series = Series(recipe, x, tuple(shown(result, each) for each in scores))
-            panels.setdefault(f"{title}: {estimator}", []).append(series)
-    return panels or {title: [] for title in results}
+            yield prop, estimator, Series(recipe, x, tuple(shown(result, each) for each in scores))
 
 
-def _estimators(results: Mapping[str, ConvergenceResult]) -> int:
-    """Return how many panels to put in a line: those of one property."""
-    return beside(len({estimator for result in results.values() for _, estimator in result.curves}))
-
-
-def _lds_figure(results: Mapping[str, ConvergenceResult]) -> Figure:
-    def shown(result: ConvergenceResult, each: PrefixScore) -> Estimate:
-        if result.middle is None:
-            return Estimate(float("nan"))
-        stretches = each.stretches[result.middle]
-        return Estimate(each.lds[result.middle].value, stretches.low, stretches.high)
-
-    return curves(
-        "lds-by-evaluations",
-        "LDS against the number of evaluations",
-        "LDS of credits from the first evaluations, at the share nearest to ½; bars: the lowest and the highest over "
-        "disjoint stretches of as many evaluations.",
-        _panels(results, shown),
-        "evaluations",
-        "LDS",
-        log_x=True,
-        per_line=_estimators(results),
-    )
-
-
-def _correlation_figure(
-    results: Mapping[str, ConvergenceResult], name: str, others: str, value: Callable[[PrefixScore], float]
-) -> Figure:
-    return curves(
-        f"correlation-with-{name}",
-        f"Correlation of credits with {others}",
-        f"Pearson's correlation of credits from the first evaluations with {others}.",
-        _panels(results, lambda _, each: Estimate(value(each))),
-        "evaluations",
-        "Pearson's correlation",
-        log_x=True,
-        per_line=_estimators(results),
-    )
+def estimator_curves(
+    name: str, title: str, caption: str, lines: Iterable[tuple[str, str, Series]], x_axis: str, y_axis: str
+) -> list[Figure]:
+    """Draw a panel for each property and estimator, those of a property in one line, with their ``lines``. There is no
+    figure where there is nothing to draw."""
+    panels: dict[str, list[Series]] = {}
+    estimators = set()
+    for prop, estimator, series in lines:
+        panels.setdefault(f"{prop}: {estimator}", []).append(series)
+        estimators.add(estimator)
+    if not any(isfinite(each.value) for panel in panels.values() for series in panel for each in series.y):
+        return []
+    return [curves(name, title, caption, panels, x_axis, y_axis, log_x=True, per_line=beside(len(estimators)))]

@@ -1,21 +1,14 @@
 """Do cheap retrainings stand in for retraining from scratch?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 
 from diffcredit.errors import UserError
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, curves, scatter
-from diffcredit.validation.presentation.sections import Cell, Figure, Section, Table
-from diffcredit.validation.presentation.wording import in_words, worded
-from diffcredit.validation.statistics.fidelity import (
-    FidelityResult,
-    Recommendation,
-    compare_with_retraining,
-    recommended_steps,
-)
-from diffcredit.validation.work import PartWork
+from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Section, Table
+from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
+from diffcredit.validation.statistics.fidelity import FidelityResult, compare_with_retraining, recommended_steps
 
 WANTED = 0.9
 """The correlation that the section recommends steps for."""
@@ -43,7 +36,7 @@ def section(result: PartResult[Mapping[str, FidelityResult]]) -> Section:
     return Section(
         "fidelity",
         "Fidelity: do cheap retrainings stand in for retraining?",
-        tuple(sentence for title, each in results.items() for sentence in _summary(title, each)),
+        property_summary(results, _summary),
         (_value_table(results), _gap_table(results), _steps_table(results)),
         tuple(figures),
         caveats=(
@@ -54,100 +47,63 @@ def section(result: PartResult[Mapping[str, FidelityResult]]) -> Section:
     )
 
 
-def _summary(title: str, result: FidelityResult) -> list[str]:
-    sentences = []
+def _summary(title: str, result: FidelityResult) -> Iterator[str]:
     known = [row for row in result.recipes if isfinite(row.size_adjusted.value)]
     if known:
         best = max(known, key=lambda row: row.size_adjusted.value)
-        sentences.append(
+        yield (
             f"{title}: of coalitions of one size, {best.recipe} follows retraining best, with a correlation of "
             f"{in_words(best.size_adjusted)} over {len(best.values)} coalitions."
         )
     else:
-        sentences.append(f"{title}: no recipe's values correlate with retraining's, or they cannot be compared.")
-    if result.ceiling is not None:
-        sentences.append(
-            f"{title}: retraining follows itself with another seed with {in_words(result.ceiling.size_adjusted)}, over "
-            f"{result.ceiling.coalitions} coalitions."
-        )
-    sentences += [f"{title}: {row.recipe}: {row.note}." for row in result.recipes if row.note]
-    return sentences
+        yield f"{title}: no recipe's values correlate with retraining's, or they cannot be compared."
+    if (own := result.ceiling) is not None:
+        words = f"{title}: retraining follows itself with another seed with {in_words(own.size_adjusted)}"
+        yield f"{words}, over {own.coalitions} coalitions."
+    yield from (f"{title}: {row.recipe}: {row.note}." for row in result.recipes if row.note)
 
 
 def _value_table(results: Mapping[str, FidelityResult]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for title, result in results.items():
-        rows += [
-            (
-                *(title, row.recipe, row.method, row.steps, len(row.values)),
+    def rows(result: FidelityResult) -> Iterator[tuple[Cell, ...]]:
+        for row in result.recipes:
+            yield (
+                *(row.recipe, row.method, row.steps, len(row.values)),
                 *(row.pearson, row.spearman, row.size_adjusted),
                 row.freed_of_noise if isfinite(row.attainable) else None,
                 *((row.credits.pearson, row.credits.spearman) if row.credits else (None, None)),
             )
-            for row in result.recipes
-        ]
-        if result.ceiling is not None:
-            c = result.ceiling
-            label = f"{result.truth}, another seed"
-            about = (title, label, None, None, c.coalitions)
-            rows.append((*about, c.pearson, c.spearman, c.size_adjusted, None, None, None))
-    return Table(
-        "correlations",
-        "Correlation with retraining",
-        (
-            *("property", "recipe", "method", "steps", "coalitions"),
-            *("Pearson", "Spearman", "size-adjusted", "freed of retraining's noise"),
-            *("Pearson of credits", "Spearman of credits"),
-        ),
-        tuple(rows),
+        if (own := result.ceiling) is not None:
+            about = (f"{result.truth}, another seed", None, None, own.coalitions)
+            yield (*about, own.pearson, own.spearman, own.size_adjusted, None, None, None)
+
+    columns = (
+        *("recipe", "method", "steps", "coalitions", "Pearson", "Spearman", "size-adjusted"),
+        *("freed of retraining's noise", "Pearson of credits", "Spearman of credits"),
     )
+    return property_table("correlations", "Correlation with retraining", columns, results, rows)
 
 
 def _gap_table(results: Mapping[str, FidelityResult]) -> Table:
-    return Table(
-        "gaps",
-        "Gap to retraining, beside the paper's bounds",
-        (
-            *("property", "recipe", "steps", "mean gap", "largest gap", "B: largest gap at the longest training"),
-            *("distance of credits", "bound 2√n·C"),
-        ),
-        tuple(
-            (title, row.recipe, row.steps, row.mean_gap, row.largest_gap, result.lottery_gap(row.method))
-            + ((row.credits.distance, row.credits.bound) if row.credits else (None, None))
-            for title, result in results.items()
-            for row in result.recipes
-        ),
-        decimals=4,
+    def rows(result: FidelityResult) -> Iterator[tuple[Cell, ...]]:
+        for row in result.recipes:
+            bounded = (row.credits.distance, row.credits.bound) if row.credits else (None, None)
+            yield row.recipe, row.steps, row.mean_gap, row.largest_gap, result.lottery_gap(row.method), *bounded
+
+    columns = (
+        *("recipe", "steps", "mean gap", "largest gap", "B: largest gap at the longest training"),
+        *("distance of credits", "bound 2√n·C"),
     )
+    return property_table("gaps", "Gap to retraining, beside the paper's bounds", columns, results, rows, decimals=4)
 
 
 def _steps_table(results: Mapping[str, FidelityResult]) -> Table:
-    found = {
-        title: [
-            recommended_steps(result, method, WANTED)
-            for method in result.methods
-            if any(row.steps is not None for row in result.of(method))
-        ]
-        for title, result in results.items()
-    }
-    return Table(
-        "steps",
-        f"The fewest steps that are expected to reach a size-adjusted correlation of {WANTED:g}",
-        ("property", "method", "steps", "in words"),
-        tuple((title, each.method, each.steps, _in_words(each)) for title, listed in found.items() for each in listed),
-    )
+    def rows(result: FidelityResult) -> Iterator[tuple[Cell, ...]]:
+        for method in result.methods:
+            if any(row.steps is not None for row in result.of(method)):
+                yield method, *recommended_steps(result, method, WANTED)
 
-
-def _in_words(found: Recommendation) -> str:
-    if found.evaluated is None:
-        return f"{found.method}: no number of steps has a known correlation with retraining."
-    if found.steps is None:
-        return (
-            f"{found.method}: none of up to {found.evaluated[1]:.0f} steps reaches a correlation of {found.wanted:g}; "
-            f"the highest is {worded(found.highest)}."
-        )
-    least = ", the fewest evaluated" if found.at_the_fewest else ""
-    return f"{found.method}: {found.steps} steps are expected to reach a correlation of {found.wanted:g}{least}."
+    title = f"The fewest steps that are expected to reach a size-adjusted correlation of {WANTED:g}"
+    return property_table("steps", title, ("method", "steps", "in words"), results, rows)
 
 
 def _curves(results: Mapping[str, FidelityResult]) -> Figure:

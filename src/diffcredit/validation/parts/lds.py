@@ -1,20 +1,20 @@
 """Do the credits order models that were retrained without some contributors?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import isfinite, sqrt
 
+from diffcredit.coalitions import encode
 from diffcredit.errors import UserError
+from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions
 from diffcredit.validation.contenders import compute_baselines
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import forest
-from diffcredit.validation.presentation.sections import Cell, Figure, Section, Table
-from diffcredit.validation.presentation.wording import in_words, worded
+from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Section, Table
+from diffcredit.validation.presentation.wording import in_words, property_summary, property_table, worded
 from diffcredit.validation.statistics.ceilings import Ceiling, Ceilings
-from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, MethodScore, compare_lds
+from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, compare_lds
 from diffcredit.validation.statistics.records import Contender, Estimate
-from diffcredit.validation.work import PartWork
 
 NAMED = 3  # methods that a sentence lists
 
@@ -42,10 +42,18 @@ def scores_of(data: ValidationData, name: str) -> LDSResult:
     def compare() -> LDSResult:
         truths = data.truths(name)
         if not truths:
-            raise UserError(data.missing_truth(name))
+            raise UserError(_missing_truth(data, name))
         return compare_lds(truths, data.contenders(name))
 
     return data.remember(("lds", name), compare)
+
+
+def _missing_truth(data: ValidationData, name: str) -> str:
+    known, found = data.truth_values(name), []
+    for share in data.settings.shares:
+        coalitions = [encode(row) for row in truth_coalitions(data.study.config, data.n, share)]
+        found.append(f"{sum(each in known for each in coalitions)} of {len(coalitions)} at share {share:g}")
+    return f"truth coalitions with a value: {', '.join(found)}; an interval needs at least {LEAST_TRUTH}"
 
 
 def section(result: PartResult[Mapping[str, LDSResult]]) -> Section:
@@ -53,7 +61,7 @@ def section(result: PartResult[Mapping[str, LDSResult]]) -> Section:
     return Section(
         part="lds",
         title="Do the credits order models that were retrained without some contributors?",
-        summary=tuple(sentence for title, each in results.items() for sentence in _summary(title, each)),
+        summary=property_summary(results, _summary),
         tables=(_score_table(results), _difference_table(results), _ceiling_table(results), _detail_table(results)),
         figures=tuple(
             _figure(index, title, each)
@@ -83,84 +91,73 @@ def _at_random(results: Mapping[str, LDSResult]) -> list[str]:
     """Say how far chance takes the random ranking, where there is one: the credits of n contributors in random order
     correlate with others by 0 ± 1/√(n − 1)."""
     contenders = (each.contender for result in results.values() for each in result.scores)
-    counts = {len(each.credits) for each in contenders if each.name == RANDOM}
     return [
         f"{RANDOM} is one draw: over {n} contributors the score of such has a standard deviation of about "
         f"{1 / sqrt(n - 1):.2f} about 0, and its interval, over coalitions, says nothing of that."
-        for n in sorted(counts)
-        if n > 1
+        for n in {len(each.credits) for each in contenders if each.name == RANDOM}
     ]
 
 
 def _score_table(results: Mapping[str, LDSResult]) -> Table:
     """Make a row for each method, best first, below the ceilings, and a column for each share."""
     shares = sorted({each.share for result in results.values() for each in result.ceilings})
-    rows: list[tuple[Cell, ...]] = []
-    for title, result in results.items():
-        ceilings = {each.share: each.spearman for each in result.ceilings}
+
+    def rows(result: LDSResult) -> Iterator[tuple[Cell, ...]]:
+        ceilings = {each.share: _ceiling_lines(each.spearman) for each in result.ceilings}
         for name in (REPLICATES, ADDITIVE):
-            rows.append((title, name, None, None, *(_ceiling_lines(ceilings.get(share)).get(name) for share in shares)))
+            yield (name, None, None, *(ceilings.get(share, {}).get(name) for share in shares))
         for contender in _best_first(result):
             found = {each.share: each.spearman for each in result.scores if each.contender is contender}
-            about = (title, contender.name, contender.category, contender.recipe or None)
-            rows.append((*about, *(_known(found.get(share)) for share in shares)))
-    columns = ("property", "method", "category", "retraining", *(f"LDS, share {share:g}" for share in shares))
-    return Table("lds-scores", "LDS, best first, with its ceilings", columns, tuple(rows))
+            about = (contender.name, contender.category, contender.recipe or None)
+            yield (*about, *(_known(found.get(share)) for share in shares))
+
+    columns = ("method", "category", "retraining", *(f"LDS, share {share:g}" for share in shares))
+    return property_table("lds-scores", "LDS, best first, with its ceilings", columns, results, rows)
 
 
 def _difference_table(results: Mapping[str, LDSResult]) -> Table:
-    rows = []
-    for title, result in results.items():
+    def rows(result: LDSResult) -> list[tuple[Cell, ...]]:
         order = [contender.name for contender in _best_first(result)]
-        rows += [
-            (title, each.share, each.contender, each.against, _known(each.spearman), each.verdict)
+        return [
+            (each.share, each.contender, each.against, _known(each.spearman), each.verdict)
             for each in sorted(result.differences, key=lambda each: (each.share, order.index(each.contender)))
         ]
-    columns = ("property", "share", "method", "compared with", "difference of LDS", "verdict")
-    return Table("lds-differences", "Differences over the same coalitions", columns, tuple(rows))
+
+    columns = ("share", "method", "compared with", "difference of LDS", "verdict")
+    return property_table("lds-differences", "Differences over the same coalitions", columns, results, rows)
 
 
 def _ceiling_table(results: Mapping[str, LDSResult]) -> Table:
-    rows = [
-        (
-            *(title, each.share, each.coalitions, each.seeds),
-            *(
-                _known(found)
-                for ceiling in (each.spearman, each.pearson)
-                for found in (ceiling.split, ceiling.replicates, ceiling.additive)
-            ),
-        )
-        for title, result in results.items()
-        for each in result.ceilings
-    ]
+    def rows(result: LDSResult) -> Iterator[tuple[Cell, ...]]:
+        for each in result.ceilings:
+            both = [(kind.split, kind.replicates, kind.additive) for kind in (each.spearman, each.pearson)]
+            yield (each.share, each.coalitions, each.seeds, *(_known(found) for kind in both for found in kind))
+
     found = ("one seed against another", "F without noise", "additive model of the truth")
     columns = tuple(f"{name}, {kind}" for kind, name in product(("Spearman", "Pearson"), found))
     title = "Ceilings: what could be reached against the mean over seeds"
-    return Table("lds-ceilings", title, ("property", "share", "coalitions", "seeds", *columns), tuple(rows))
+    return property_table("lds-ceilings", title, ("share", "coalitions", "seeds", *columns), results, rows)
 
 
 def _detail_table(results: Mapping[str, LDSResult]) -> Table:
     most = max((len(score.seeds) for result in results.values() for score in result.scores), default=0)
-    rows = [
-        (
-            *(title, share, score.contender.name),
-            *(_known(each) for each in (score.spearman, score.pearson, score.of_ceiling, score.over_seeds)),
-            *(value if isfinite(value) else None for value in score.seeds),
-            *(None for _ in range(most - len(score.seeds))),
-        )
-        for title, result in results.items()
-        for share in (each.share for each in result.ceilings)
-        for contender in _best_first(result)
-        for score in result.at(share)
-        if score.contender is contender
-    ]
+
+    def rows(result: LDSResult) -> Iterator[tuple[Cell, ...]]:
+        order = _best_first(result)
+        for each in result.ceilings:
+            for score in sorted(result.at(each.share), key=lambda score: order.index(score.contender)):
+                estimates = (score.spearman, score.pearson, score.of_ceiling, score.over_seeds)
+                seeds = [value if isfinite(value) else None for value in score.seeds]
+                unknown = [None] * (most - len(seeds))
+                yield (each.share, score.contender.name, *map(_known, estimates), *seeds, *unknown)
+
     columns = (
-        *("property", "share", "method", "LDS", "Pearson's correlation"),
+        *("share", "method", "LDS", "Pearson's correlation"),
         "LDS as a part of the ceiling of F without noise",
         "mean LDS over seeds, interval over seeds alone",
         *(f"LDS against seed {seed}" for seed in range(1, most + 1)),
     )
-    return Table("lds-details", "Every score, by seed too", columns, tuple(rows))
+    return property_table("lds-details", "Every score, by seed too", columns, results, rows)
 
 
 def _figure(index: int, title: str, result: LDSResult) -> Figure:
@@ -173,39 +170,43 @@ def _figure(index: int, title: str, result: LDSResult) -> Figure:
         panels[panel] = {contender.name: found[contender.name] for contender in order}
         lines[panel] = {name: line for name, line in _ceiling_lines(each.spearman).items() if line is not None}
     caption = (
-        f"LDS of every method for {title}, with {_percent(result.confidence)} intervals over coalitions, by the share "
-        "of contributors that the models were retrained on; best first at the share nearest to a half. Dashed lines: "
-        f"the ceilings with their intervals. In bold: {result.against}, which the others are compared with."
+        f"LDS of every method for {title}, with 95 % intervals over coalitions, by the share of contributors that the "
+        "models were retrained on; best first at the share nearest to a half. Dashed lines: the ceilings with their "
+        f"intervals. In bold: {result.against}, which the others are compared with."
     )
     return forest(f"lds-{index}", f"LDS: {title}", caption, panels, "LDS", lines, marked=result.against)
 
 
-def _summary(title: str, result: LDSResult) -> list[str]:
+def _summary(title: str, result: LDSResult) -> Iterator[str]:
     ceilings = result.ceilings_at(result.middle)
     scores = {score.contender.name: score.spearman for score in result.at(result.middle)}
     lead, share = scores[result.against], _percent(result.middle)
     if not any(isfinite(each.value) for each in scores.values()) and not isfinite(ceilings.spearman.additive.value):
-        return [f"{title}: models retrained on {share} of the contributors all have one value; none to order."]
+        yield f"{title}: models retrained on {share} of the contributors all have one value; none to order."
+        return
     counted = f"{ceilings.coalitions} held-out coalitions of {share} of the contributors"
     if not isfinite(lead.value):
-        return [f"{title}: {result.against} foretells the same for all of {counted}; it has no score."]
-    sentences = [
-        f"{title}: {result.against} orders {counted} with a rank correlation (LDS) of "
-        f"{in_words(lead, interval=f'{_percent(result.confidence)} interval ')}, where 1 is perfect and 0 is chance.",
-        *_about_ceilings(ceilings),
-        *_about_differences(result),
-    ]
-    best = _best_baselines(result)
+        yield f"{title}: {result.against} foretells the same for all of {counted}; it has no score."
+        return
+    found = in_words(lead, interval="95 % interval ")
+    yield (
+        f"{title}: {result.against} orders {counted} with a rank correlation (LDS) of {found}, where 1 is perfect and "
+        "0 is chance."
+    )
+    yield from _about_ceilings(ceilings)
+    yield from _about_differences(result)
+    best: dict[str, str] = {}  # method without retraining of each category
+    for each in _best_first(result):
+        if isfinite(scores[each.name].value) and not each.recipe and each.name != result.against:
+            best.setdefault(each.category, f"{each.name} ({each.category}, {worded(scores[each.name].value)})")
     if best:
-        named = [f"{score.contender.name} ({kind}, {worded(score.spearman.value)})" for kind, score in best.items()]
-        sentences.append(f"The best baseline of each kind, with its LDS: {_listed(named)}.")
+        yield f"The best baseline of each kind, with its LDS: {_listed([*best.values()])}."
     silent = [name for name, each in scores.items() if not isfinite(each.value)]
     if silent:
-        sentences.append(f"No score for {_listed(silent)}: the same prediction for all coalitions.")
-    return sentences
+        yield f"No score for {_listed(silent)}: the same prediction for all coalitions."
 
 
-def _about_ceilings(ceilings: Ceilings) -> list[str]:
+def _about_ceilings(ceilings: Ceilings) -> Iterator[str]:
     noise, additive = ceilings.spearman.replicates, ceilings.spearman.additive
     reached = []
     if noise is not None and noise.value > 0:
@@ -221,51 +222,32 @@ def _about_ceilings(ceilings: Ceilings) -> list[str]:
             "an additive model that learns from these coalitions' own retrained models alone reaches "
             f"{in_words(additive)}, which methods that learn from more may exceed"
         )
-    sentences = [f"Its ceilings: {'; '.join(reached)}."] if reached else []
+    if reached:
+        yield f"Its ceilings: {'; '.join(reached)}."
     if ceilings.seeds == 1:
-        sentences.append("With one training seed a coalition, what noise takes from the score is not known.")
-    return sentences
+        yield "With one training seed a coalition, what noise takes from the score is not known."
 
 
-def _about_differences(result: LDSResult) -> list[str]:
+def _about_differences(result: LDSResult) -> Iterator[str]:
     """List the methods that are worse, better and not distinguished, the strongest first."""
     here = [each for each in result.differences if each.share == result.middle and isfinite(each.spearman.value)]
-    sentences = []
-    for verdict, words in (
-        ("worse", "It beats"),
-        ("better", "It is beaten by"),
-        ("not told apart", "It cannot be told from"),
-    ):
+    verdicts = {"worse": "It beats", "better": "It is beaten by", "not told apart": "It cannot be told from"}
+    for verdict, words in verdicts.items():
         found = sorted((each for each in here if each.verdict == verdict), key=lambda each: -each.spearman.value)
         if found:
             named = [f"{each.contender} {_margin(each)}" for each in found[:NAMED]]
             more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
-            sentences.append(f"{words} {_listed(named + more)}.")
-    return sentences
-
-
-def _best_baselines(result: LDSResult) -> dict[str, MethodScore]:
-    """Return the best method without retraining of each category, by the LDS at the middle share, the best first."""
-    order = [contender.name for contender in _best_first(result)]
-    known = [score for score in result.at(result.middle) if isfinite(score.spearman.value)]
-    best: dict[str, MethodScore] = {}
-    for score in sorted(known, key=lambda score: order.index(score.contender.name)):
-        if not score.contender.recipe and score.contender.name != result.against:
-            best.setdefault(score.contender.category, score)
-    return best
+            yield f"{words} {_listed(named + more)}."
 
 
 def _best_first(result: LDSResult) -> list[Contender]:
     """Sort contenders by their LDS at the middle share, those without one last."""
-    scores = result.at(result.middle)
     worst = -2.0  # below any correlation
-    ranked = sorted(scores, key=lambda score: -(score.spearman.value if isfinite(score.spearman.value) else worst))
-    return [score.contender for score in ranked]
+    scores = {score.contender: score.spearman.value for score in result.at(result.middle)}
+    return sorted(scores, key=lambda each: -(scores[each] if isfinite(scores[each]) else worst))
 
 
-def _ceiling_lines(ceiling: Ceiling | None) -> dict[str, Estimate | None]:
-    if ceiling is None:
-        return {}
+def _ceiling_lines(ceiling: Ceiling) -> dict[str, Estimate | None]:
     replicates = _known(ceiling.replicates)
     # there is no ceiling where seeds do not agree
     noise = replicates if replicates is not None and replicates.value > 0 else None

@@ -3,13 +3,11 @@
 from math import isfinite
 
 from diffcredit.errors import UserError
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, boxes, curves
-from diffcredit.validation.presentation.sections import Figure, Section, Table
+from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
 from diffcredit.validation.statistics.records import Estimate
 from diffcredit.validation.statistics.runtime import RuntimeResult, compare_runtimes
-from diffcredit.validation.work import PartWork
 
 MINUTE = 60.0
 LONG = 120.0  # longer times are shown in minutes
@@ -36,38 +34,41 @@ def result(data: ValidationData) -> PartResult[RuntimeResult]:
 def section(result: PartResult[RuntimeResult]) -> Section:
     found = result.numbers
     unit, name = (MINUTE, "min") if found.recipes[0].both.mean > LONG else (1.0, "s")
-    figures = [_box_figure(found, unit, name)]
+    tables = [_table(found, unit, name)]
+    figures = [
+        boxes(
+            "runtimes",
+            "Runtime of one coalition",
+            "Training and sampling of one coalition together, over evaluations.",
+            {"training and sampling": {each.recipe: each.seconds / unit for each in found.recipes}},
+            name,
+        )
+    ]
     if found.growths:
+        columns = ("method", "seconds a step", "seconds at no step", "R²")
+        rows = tuple((each.method, each.slope, each.intercept, each.r_squared) for each in found.growths)
+        tables.append(Table("growth", "Training seconds against steps", columns, rows, decimals=4))
         figures.append(_growth_figure(found, unit, name))
-    return Section(
-        "runtime",
-        "Runtime of one coalition",
-        tuple(_summary(found)),
-        tuple([_table(found, unit, name)] + ([_growth_table(found)] if found.growths else [])),
-        tuple(figures),
-        caveats=(*_uneven_caveats(found), *_device_caveats(found)),
-    )
+    caveats = (*_uneven_caveats(found), *_device_caveats(found))
+    title = "Runtime of one coalition"
+    return Section("runtime", title, tuple(_summary(found)), tuple(tables), tuple(figures), caveats=caveats)
 
 
 def _summary(result: RuntimeResult) -> list[str]:
+    def words(seconds: float) -> str:
+        return f"{seconds / MINUTE:.3g} min" if seconds > LONG else f"{seconds:.3g} s"
+
+    sentences = []
     first = result.recipes[0]
-    sentences = [
-        f"{first.recipe}: {_words(first.training.mean)} of training and {_words(first.sampling.mean)} of sampling a "
-        "coalition."
-    ]
-    for each in result.recipes[1:]:
-        if isfinite(each.speed_up):
-            sentences.append(
-                f"{each.recipe}: {_words(each.training.mean)} of training and {_words(each.sampling.mean)} of "
-                f"sampling, {each.speed_up:.3g} times as fast as {first.recipe}."
-            )
+    for each in result.recipes:
+        spent = f"{each.recipe}: {words(each.training.mean)} of training and {words(each.sampling.mean)} of sampling"
+        if each is first:
+            sentences.append(f"{spent} a coalition.")
+        elif isfinite(each.speed_up):
+            sentences.append(f"{spent}, {each.speed_up:.3g} times as fast as {first.recipe}.")
         else:
             sentences.append(f"{each.recipe}: its seconds are not known.")
     return sentences
-
-
-def _words(seconds: float) -> str:
-    return f"{seconds / MINUTE:.3g} min" if seconds > LONG else f"{seconds:.3g} s"
 
 
 def _uneven_caveats(result: RuntimeResult) -> list[str]:
@@ -83,76 +84,45 @@ def _uneven_caveats(result: RuntimeResult) -> list[str]:
 
 def _device_caveats(result: RuntimeResult) -> list[str]:
     """Warn where seconds were spent on different devices and so do not compare."""
-    devices = result.devices
+    used = {recipe: ", ".join(sorted(set(devices))) for recipe, devices in result.devices.items()}
     caveats = [
-        f"{recipe} ran on different devices ({', '.join(sorted(set(used)))}): its mean is a mixture."
-        for recipe, used in devices.items()
-        if len(set(used)) > 1
+        f"{recipe} ran on different devices ({used[recipe]}): its mean is a mixture."
+        for recipe, devices in result.devices.items()
+        if len(set(devices)) > 1
     ]
-    reference = set(devices.get(result.retraining, ()))
-    for each in result.recipes[1:]:
-        used = set(devices.get(each.recipe, ()))
-        if reference and used and used != reference:
+    retraining = result.recipes[0].recipe
+    for each in (each.recipe for each in result.recipes[1:]):
+        if used.get(each) and used.get(retraining) and used[each] != used[retraining]:
             caveats.append(
-                f"{each.recipe} ran on {', '.join(sorted(used))}, {result.retraining} on "
-                f"{', '.join(sorted(reference))}: their seconds do not compare."
+                f"{each} ran on {used[each]}, {retraining} on {used[retraining]}: their seconds do not compare."
             )
     return caveats
 
 
 def _table(result: RuntimeResult, unit: float, name: str) -> Table:
-    return Table(
-        "runtime",
-        "Training and sampling of one coalition",
+    columns = (
+        *("recipe", "method", "steps", "evaluations", f"training ({name})", "deviation of training"),
+        *(f"sampling ({name})", "deviation of sampling", f"both ({name})", "median of both"),
+        "times as fast as retraining",
+    )
+    rows = tuple(
         (
-            *("recipe", "method", "steps", "evaluations", f"training ({name})", "deviation of training"),
-            *(f"sampling ({name})", "deviation of sampling", f"both ({name})", "median of both"),
-            "times as fast as retraining",
-        ),
-        tuple(
-            (
-                *(each.recipe, each.method, each.steps, each.evaluations),
-                *(each.training.mean / unit, each.training.deviation / unit),
-                *(each.sampling.mean / unit, each.sampling.deviation / unit),
-                *(each.both.mean / unit, each.both.median / unit, each.speed_up),
-            )
-            for each in result.recipes
-        ),
+            *(each.recipe, each.method, each.steps, len(each.seconds)),
+            *(each.training.mean / unit, each.training.deviation / unit),
+            *(each.sampling.mean / unit, each.sampling.deviation / unit),
+            *(each.both.mean / unit, each.both.median / unit, each.speed_up),
+        )
+        for each in result.recipes
     )
-
-
-def _growth_table(result: RuntimeResult) -> Table:
-    return Table(
-        "growth",
-        "Training seconds against steps",
-        ("method", "seconds a step", "seconds at no step", "R²"),
-        tuple((each.method, each.slope, each.intercept, each.r_squared) for each in result.growths),
-        decimals=4,
-    )
-
-
-def _box_figure(result: RuntimeResult, unit: float, name: str) -> Figure:
-    return boxes(
-        "runtimes",
-        "Runtime of one coalition",
-        "Training and sampling of one coalition together, over evaluations.",
-        {"training and sampling": {each.recipe: each.seconds / unit for each in result.recipes}},
-        name,
-    )
+    return Table("runtime", "Training and sampling of one coalition", columns, rows)
 
 
 def _growth_figure(result: RuntimeResult, unit: float, name: str) -> Figure:
     series = []
     for growth in result.growths:
         rows = [each for each in result.recipes if each.method == growth.method and each.steps is not None]
-        y = tuple(
-            Estimate(
-                each.training.mean / unit,
-                (each.training.mean - each.training.deviation) / unit,
-                (each.training.mean + each.training.deviation) / unit,
-            )
-            for each in rows
-        )
+        times = [(each.training.mean, each.training.deviation) for each in rows]
+        y = tuple(Estimate(mean / unit, (mean - spread) / unit, (mean + spread) / unit) for mean, spread in times)
         series.append(Series(growth.method, tuple(float(each.steps or 0) for each in rows), y))
     return curves(
         "training-by-steps",

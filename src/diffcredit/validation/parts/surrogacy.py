@@ -6,15 +6,13 @@ from math import isfinite
 
 from diffcredit.errors import UserError
 from diffcredit.validation.contenders import known_surrogates
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, curves
-from diffcredit.validation.presentation.sections import Figure, Section, Table
-from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
+from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
 from diffcredit.validation.statistics.records import RecipeGame
 from diffcredit.validation.statistics.runtime import mean_of_known
 from diffcredit.validation.statistics.surrogacy import CONTROL, NEAR, NONE, SHARE, SurrogacyResult, compare_surrogates
-from diffcredit.validation.work import PartWork
 
 
 def work(data: ValidationData) -> list[PartWork]:
@@ -58,7 +56,7 @@ def section(result: PartResult[Mapping[str, SurrogacyResult]]) -> Section:
     return Section(
         "surrogates",
         "Surrogates: how many evaluations do they save?",
-        tuple(sentence for title, each in results.items() for sentence in _summary(title, each)),
+        property_summary(results, _summary),
         (_table(results),),
         (_figure(results),),
         caveats=(
@@ -90,18 +88,16 @@ def _summary(title: str, result: SurrogacyResult) -> list[str]:
 
 
 def _table(results: Mapping[str, SurrogacyResult]) -> Table:
-    return Table(
+    differences = ("less all evaluations alone", f"less {CONTROL} alone")
+    return property_table(
         "surrogates",
         "LDS of surrogates, alone and corrected by evaluations",
-        (
-            *("property", "surrogate", "evaluations", "cost in evaluations", "LDS"),
-            *("less all evaluations alone", f"less {CONTROL} alone"),
-        ),
-        tuple(
-            (title, each.surrogate, each.evaluations, each.cost, each.lds, each.less_evaluated, each.less_control)
-            for title, result in results.items()
+        ("surrogate", "evaluations", "cost in evaluations", "LDS", *differences),
+        results,
+        lambda result: [
+            (each.surrogate, each.evaluations, each.cost, each.lds, each.less_evaluated, each.less_control)
             for each in result.worths
-        ),
+        ],
     )
 
 

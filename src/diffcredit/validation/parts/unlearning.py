@@ -10,25 +10,22 @@ from numpy.typing import NDArray
 from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import UserError
 from diffcredit.execution import Task
-from diffcredit.features import FeaturesOption
 from diffcredit.features.base import option_name
 from diffcredit.ledger.purposes import UNLEARNING_REPLICATE
 from diffcredit.properties import Images
+from diffcredit.properties.base import needs_features
 from diffcredit.properties.frechet import FrechetDistance, frechet_distance, moments, square_root
 from diffcredit.properties.kernel_distance import mean_kernel, pairs
-from diffcredit.properties.measuring import needs_features
 from diffcredit.study.recipe import Recipe
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.seeds import derive_seed
-from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts.outcome import PartResult
+from diffcredit.validation.data import PartWork, ValidationData, keeping_images, kept_images
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.photographs import same_noises
-from diffcredit.validation.presentation.sections import Cell, Section, Table
+from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table
 from diffcredit.validation.presentation.wording import in_words
 from diffcredit.validation.statistics.intervals import satterthwaite_estimate, variance_of_mean
 from diffcredit.validation.statistics.records import Estimate
-from diffcredit.validation.work import PartWork, keeping_images, kept_images
 
 COALITIONS = 10
 METHODS = {
@@ -38,6 +35,7 @@ METHODS = {
     "influence": "influence",
 }
 """The names of the ways to unlearn in tables, in order; others follow."""
+OTHER_SEED, BASE = "retrained with another seed", "base model, nothing unlearned"
 
 Vectors = NDArray[np.floating]
 """Feature vectors (m, d) of m images."""
@@ -71,8 +69,12 @@ class UnlearningResult:
     images: int
     dimensions: int
     distances: Mapping[UnlearningRecipe, FloatArray]
-    floor: FloatArray | None
-    base: FloatArray | None
+    floor: FloatArray
+    base: FloatArray
+
+    @property
+    def closest(self) -> UnlearningRecipe:
+        return min(self.distances, key=lambda recipe: float(self.distances[recipe].mean()))
 
 
 def work(data: ValidationData) -> list[PartWork]:
@@ -92,10 +94,12 @@ def _work(data: ValidationData, recipe: Recipe) -> PartWork:
 
 
 def result(data: ValidationData) -> PartResult[UnlearningResult]:
-    option, scratch = _distance_features(data), _work(data, data.scratch)
+    prepared, scratch = data.study.prepared, _work(data, data.scratch)
+    # images are compared by the extractor of the first property that has one
+    option = next((prop.features for prop in prepared.properties if needs_features(prop)), "layout")
 
     def vectors(some: Sequence[Images]) -> list[Vectors]:
-        return [data.study.prepared.extractors.extract(option, each).vectors for each in some]
+        return [prepared.extractors.extract(option, each).vectors for each in some]
 
     count = len(scratch.tasks) // 2
     truth = _images(scratch, scratch.tasks[:count])
@@ -103,19 +107,21 @@ def result(data: ValidationData) -> PartResult[UnlearningResult]:
     left_out: list[str] = []
     for each in data.recipes:
         if each.name != data.scratch.name:
+            section = each.section
+            sparse = section.method == "sparsified" or section.options.get("sparse") is not None
             own = _work(data, each)
             try:
-                by_recipe[_unlearning_recipe(each)] = _images(own, own.tasks)
+                by_recipe[UnlearningRecipe(each.name, section.method, sparse)] = _images(own, own.tasks)
             except UserError as error:  # the others are compared all the same
                 left_out.append(f"{each.name} is left out: {error}.")
     if not by_recipe:
-        raise UserError(" ".join(left_out))
-    base = data.study.prepared.generated_images()
+        raise UserError(" ".join(left_out) or f"no recipe beside {data.scratch.name!r}; at least one is needed")
+    base = prepared.generated_images()
     found = unlearning_distances(
         {recipe: vectors(some) for recipe, some in by_recipe.items()},
         vectors(truth),
-        replicate=vectors(_images(scratch, scratch.tasks[count:])),
-        base=data.study.prepared.extractors.extract(option, base).vectors,
+        vectors(_images(scratch, scratch.tasks[count:])),
+        *vectors([base]),
     )
     first = {"retrained": truth[0], **{each.name: some[0] for each, some in by_recipe.items()}, "base model": base}
     rows = same_noises("unlearned", f"Coalition {scratch.tasks[0].coalition}, seen by {option_name(option)}", first)
@@ -130,149 +136,36 @@ def _images(work: PartWork, tasks: Sequence[Task]) -> list[Images]:
     return [each for each in found if each is not None]
 
 
-def _unlearning_recipe(recipe: Recipe) -> UnlearningRecipe:
-    section = recipe.section
-    sparse = section.method == "sparsified" or section.options.get("sparse") is not None
-    return UnlearningRecipe(recipe.name, section.method, sparse)
-
-
-def _distance_features(data: ValidationData) -> FeaturesOption:
-    """Return the extractor of the first property that has one, by which images are compared."""
-    return next((prop.features for prop in data.study.prepared.properties if needs_features(prop)), "layout")
-
-
 def unlearning_distances(
     features: Mapping[UnlearningRecipe, Sequence[Vectors]],
     truth: Sequence[Vectors],
-    *,
-    replicate: Sequence[Vectors] | None = None,
-    base: Vectors | None = None,
+    replicate: Sequence[Vectors],
+    base: Vectors,
 ) -> UnlearningResult:
     """Measure how far each recipe's images are from those of retrained models.
 
     ``features`` are each recipe's vectors (m, d) of the images of B coalitions, ``truth`` those of the models retrained
-    on the same coalitions, ``replicate`` the same with another seed, ``base`` the base model's. Sequences are read one
-    coalition at a time, so they may load lazily.
+    on the same coalitions, ``replicate`` the same with another seed, ``base`` the base model's; all of one shape.
 
     The distance is Fréchet's. Its bias falls with the number of images, so all models must have equally many. Like
     `fid` it needs m > d. With fewer images covariances would be singular, and the kernel distance is used, which is
     unbiased for any number.
     """
-    count = len(truth)
-    lengths = {recipe.name: len(sets) for recipe, sets in features.items()}
-    lengths |= {"another seed": len(replicate)} if replicate is not None else {}
-    for name, length in lengths.items():
-        if length != count:
-            raise UserError(
-                f"unlearning: {name} has images of {length} coalitions, retraining of {count}; must be equal"
-            )
-    if not features or count == 0:
-        raise UserError(f"unlearning: {len(features)} recipes on {count} coalitions; at least 1 of each is needed")
-    ordered = sorted(features, key=lambda recipe: recipe.place)
-    shape = np.shape(truth[0])
-    if len(shape) != 2 or shape[0] < 2:
-        raise UserError(f"unlearning: features of retrained models are {shape}; expected (m, d) with m ≥ 2")
-    kernel = shape[0] < FrechetDistance().least(shape[1])
-    rows: dict[UnlearningRecipe, list[float]] = {recipe: [] for recipe in ordered}
-    floors: list[float] = []
-    bases: list[float] = []
-    for index in range(count):
-        reference = _checked(truth[index], shape, "retrained models")
-        distance = _kernel_to(reference) if kernel else _frechet_to(reference)
-        for recipe in ordered:
-            rows[recipe].append(distance(_checked(features[recipe][index], shape, recipe.name)))
-        if replicate is not None:
-            floors.append(distance(_checked(replicate[index], shape, "another seed")))
-        if base is not None:
-            bases.append(distance(_checked(base, shape, "the base model")))
+    images, dimensions = truth[0].shape
+    kernel = images < FrechetDistance().least(dimensions)
+    measures = [(_kernel_to if kernel else _frechet_to)(reference) for reference in truth]
+
+    def distances(some: Sequence[Vectors]) -> FloatArray:
+        return np.array([distance(each) for distance, each in zip(measures, some, strict=True)])
+
     return UnlearningResult(
         measure="kernel distance" if kernel else "Fréchet distance",
-        images=shape[0],
-        dimensions=shape[1],
-        distances={recipe: np.array(found) for recipe, found in rows.items()},
-        floor=np.array(floors) if replicate is not None else None,
-        base=np.array(bases) if base is not None else None,
+        images=images,
+        dimensions=dimensions,
+        distances={recipe: distances(features[recipe]) for recipe in sorted(features, key=lambda each: each.place)},
+        floor=distances(replicate),
+        base=distances([base] * len(truth)),
     )
-
-
-def mean_distance(distances: FloatArray, confidence: float = 0.95) -> Estimate:
-    """Average over coalitions (B,), with Student's interval; for differences of two recipes it is the paired one."""
-    return satterthwaite_estimate(float(distances.mean()), [variance_of_mean(1, distances)], confidence)
-
-
-def section(result: PartResult[UnlearningResult]) -> Section:
-    found = result.numbers
-    closest = min(found.distances, key=lambda recipe: float(found.distances[recipe].mean()))
-    count, table = len(found.distances[closest]), _table(found, closest)
-    figure = forest(
-        "unlearning",
-        table.title,
-        f"Mean {found.measure} over {count} coalitions between images of unlearned and of retrained models, "
-        "from the same noises; less is closer.",
-        {table.title: {recipe.name: mean_distance(distances) for recipe, distances in found.distances.items()}},
-        found.measure,
-        {table.title: {name: mean_distance(distances) for name, distances in _ends(found).items()}},
-    )
-    return Section(
-        part="unlearning",
-        title="How close unlearning comes to retraining",
-        summary=tuple(_summary(found, closest)),
-        tables=(table,),
-        figures=(figure,),
-        photographs=result.photographs,
-        caveats=(*_caveats(found, count), *result.caveats),
-    )
-
-
-def _ends(result: UnlearningResult) -> dict[str, FloatArray]:
-    """Return the distances that recipes are compared with, by name."""
-    ends = {"retrained with another seed": result.floor, "base model, nothing unlearned": result.base}
-    return {name: distances for name, distances in ends.items() if distances is not None}
-
-
-def _table(result: UnlearningResult, closest: UnlearningRecipe) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            METHODS.get(recipe.method, recipe.method),
-            "sparse" if recipe.sparse else "dense",
-            recipe.name,
-            mean_distance(distances),
-            None if result.floor is None else mean_distance(distances - result.floor),
-            None if recipe == closest else mean_distance(distances - result.distances[closest]),
-            None if result.base is None else mean_distance(result.base - distances),
-        )
-        for recipe, distances in result.distances.items()
-    ]
-    for name, distances in _ends(result).items():
-        above = None if result.floor is None or distances is result.floor else mean_distance(distances - result.floor)
-        below = None if result.base is None or distances is result.base else mean_distance(result.base - distances)
-        rows.append((name, None, None, mean_distance(distances), above, None, below))
-    title = f"{result.measure.capitalize()} to the images of the retrained model"
-    columns = (
-        *("unlearning", "model", "recipe", "distance"),
-        *("above another seed", "above the closest", "below the base model"),
-    )
-    return Table("unlearning", title, columns, tuple(rows), _decimals([*result.distances.values()]))
-
-
-def _caveats(result: UnlearningResult, count: int) -> list[str]:
-    caveats = [
-        f"Intervals are over {count} coalitions, those of differences over the same coalitions' differences.",
-        "A distance between images does not tell what the model still knows of those who left.",
-    ]
-    if result.measure == "Fréchet distance":
-        caveats.append(
-            f"The Fréchet distance of finitely many images is too high; all models have {result.images}, so that "
-            "distances may be compared with each other, and with that of another seed, not with those of other studies."
-        )
-    else:
-        caveats.append(
-            f"{result.images} images a model are too few for the Fréchet distance of {result.dimensions} features; the "
-            "kernel distance has no bias for any number of images, and chance may take it a little below 0."
-        )
-    if count == 1:
-        caveats.append("With one coalition there is no interval.")
-    return caveats
 
 
 def _frechet_to(reference: Vectors) -> Callable[[Vectors], float]:
@@ -286,49 +179,95 @@ def _kernel_to(reference: Vectors) -> Callable[[Vectors], float]:
     return lambda vectors: float(pairs(vectors, mean_kernel(vectors, reference))[0].mean() + within)
 
 
-def _checked(vectors: Vectors, shape: tuple[int, ...], name: str) -> Vectors:
-    if np.shape(vectors) != shape:
-        raise UserError(f"unlearning: features of {name} are {np.shape(vectors)}, others {shape}; all must be equal")
-    if not np.isfinite(vectors).all():
-        raise UserError(f"unlearning: features of {name} are not all finite numbers")
-    return vectors
+def mean_distance(distances: FloatArray) -> Estimate:
+    """Average over coalitions (B,), with Student's interval; for differences of two recipes it is the paired one."""
+    return satterthwaite_estimate(float(distances.mean()), [variance_of_mean(1, distances)])
 
 
-def _summary(result: UnlearningResult, closest: UnlearningRecipe) -> list[str]:
-    sentences = [
-        f"{closest.name} comes closest to retraining, with a mean {result.measure} of "
-        f"{_worded(mean_distance(result.distances[closest]))}."
-    ]
-    ends = []
-    if result.floor is not None:
-        ends.append(f"two retrainings with different seeds are {_worded(mean_distance(result.floor))} apart")
-    if result.base is not None:
-        ends.append(f"the base model, with nothing unlearned, is at {_worded(mean_distance(result.base))}")
-    if ends:
-        sentences.append(f"For comparison, {' and '.join(ends)}.")
-    gaps = {
-        recipe.name: mean_distance(distances - result.distances[closest])
+def section(result: PartResult[UnlearningResult]) -> Section:
+    found = result.numbers
+    count, table = len(found.floor), _table(found)
+    figure = forest(
+        "unlearning",
+        table.title,
+        f"Mean {found.measure} over {count} coalitions between images of unlearned and of retrained models, "
+        "from the same noises; less is closer.",
+        {table.title: {recipe.name: mean_distance(distances) for recipe, distances in found.distances.items()}},
+        found.measure,
+        {table.title: {OTHER_SEED: mean_distance(found.floor), BASE: mean_distance(found.base)}},
+    )
+    return Section(
+        part="unlearning",
+        title="How close unlearning comes to retraining",
+        summary=tuple(_summary(found)),
+        tables=(table,),
+        figures=(figure,),
+        photographs=result.photographs,
+        caveats=(*_caveats(found, count), *result.caveats),
+    )
+
+
+def _table(result: UnlearningResult) -> Table:
+    closest = result.distances[result.closest]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            METHODS.get(recipe.method, recipe.method),
+            "sparse" if recipe.sparse else "dense",
+            recipe.name,
+            mean_distance(distances),
+            mean_distance(distances - result.floor),
+            None if distances is closest else mean_distance(distances - closest),
+            mean_distance(result.base - distances),
+        )
         for recipe, distances in result.distances.items()
-        if recipe != closest
-    }
-    close = [name for name, gap in gaps.items() if not gap.low > 0]
+    ]
+    apart = mean_distance(result.base - result.floor)
+    rows.append((OTHER_SEED, None, None, mean_distance(result.floor), None, None, apart))
+    rows.append((BASE, None, None, mean_distance(result.base), apart, None, None))
+    columns = (
+        *("unlearning", "model", "recipe", "distance"),
+        *("above another seed", "above the closest", "below the base model"),
+    )
+    # three digits of the largest mean, at least 3 decimals as in other tables
+    largest = max(abs(float(each.mean())) for each in result.distances.values())
+    decimals = max(3, 2 - floor(log10(largest))) if largest > 0 else 3
+    title = f"{result.measure.capitalize()} to the images of the retrained model"
+    return Table("unlearning", title, columns, tuple(rows), decimals)
+
+
+def _caveats(result: UnlearningResult, count: int) -> list[str]:
+    bias = (
+        f"The Fréchet distance of finitely many images is too high; all models have {result.images}, so that "
+        "distances may be compared with each other, and with that of another seed, not with those of other studies."
+    )
+    if result.measure != "Fréchet distance":
+        bias = (
+            f"{result.images} images a model are too few for the Fréchet distance of {result.dimensions} features; the "
+            "kernel distance has no bias for any number of images, and chance may take it a little below 0."
+        )
+    return [
+        f"Intervals are over {count} coalitions, those of differences over the same coalitions' differences.",
+        "A distance between images does not tell what the model still knows of those who left.",
+        bias,
+        *(["With one coalition there is no interval."] if count == 1 else []),
+    ]
+
+
+def _summary(result: UnlearningResult) -> list[str]:
+    def mean(distances: FloatArray) -> str:
+        return in_words(mean_distance(distances), ".3g")
+
+    closest = result.distances[result.closest]
+    sentences = [
+        f"{result.closest.name} comes closest to retraining, with a mean {result.measure} of {mean(closest)}.",
+        f"For comparison, two retrainings with different seeds are {mean(result.floor)} apart and the base model, "
+        f"with nothing unlearned, is at {mean(result.base)}.",
+    ]
+    others = {recipe.name: each for recipe, each in result.distances.items() if each is not closest}
+    close = [name for name, each in others.items() if not mean_distance(each - closest).low > 0]
     if close:
         sentences.append(f"Not told apart from it: {', '.join(close)}.")
-    worse = [
-        recipe.name
-        for recipe, distances in result.distances.items()
-        if result.base is not None and mean_distance(distances - result.base).low > 0
-    ]
+    worse = [each.name for each, found in result.distances.items() if mean_distance(found - result.base).low > 0]
     if worse:
         sentences.append(f"Further from retraining than the base model itself: {', '.join(worse)}.")
     return sentences
-
-
-def _decimals(distances: Sequence[FloatArray]) -> int:
-    """Return the decimals for three digits of the largest mean, at least 3 as in other tables."""
-    largest = max(abs(float(each.mean())) for each in distances)
-    return max(3, 2 - floor(log10(largest))) if largest > 0 else 3
-
-
-def _worded(estimate: Estimate) -> str:
-    return in_words(estimate, ".3g")

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -59,23 +58,17 @@ def reference_look(index: int) -> tuple[str, Any]:
 
 
 def _one_line(text: str, longest: int = LONGEST_LABEL) -> str:
-    """Return ``text`` as one line that XML can hold, a long one without its middle: names differ at their ends."""
-    line = "".join(" " if char.isspace() else "\ufffd" if _beyond_xml(char) else char for char in text)
+    """Return ``text`` as one line that XML can hold (no control characters, surrogates and non-characters), a long one
+    without its middle: names differ at their ends."""
+
+    def beyond_xml(char: str) -> bool:
+        return unicodedata.category(char) in ("Cc", "Cs") or ord(char) & 0xFFFE == 0xFFFE
+
+    line = "".join(" " if char.isspace() else "\ufffd" if beyond_xml(char) else char for char in text)
     if len(line) <= longest:
         return line
     head = (longest - 1) // 2
     return f"{line[:head]}…{line[head + 1 - longest :]}"
-
-
-def _title(text: str, longest: int) -> str:
-    """Wrap a panel's title to several lines, at most four lines' worth of text."""
-    kept = _one_line(text, 4 * longest).replace(" %", "\N{NO-BREAK SPACE}%")
-    return "\n".join(wrap(kept, longest))
-
-
-def _beyond_xml(char: str) -> bool:
-    """Return whether XML has no such character: control characters, surrogates and non-characters."""
-    return unicodedata.category(char) in ("Cc", "Cs") or ord(char) & 0xFFFE == 0xFFFE
 
 
 def _text_width(text: str) -> float:
@@ -85,12 +78,10 @@ def _text_width(text: str) -> float:
 
 
 @contextmanager
-def drawing(name: str, panels: Mapping[str, Any]) -> Generator[None]:
+def drawing() -> Generator[None]:
     """Draw with matplotlib's defaults and ours, not the user's settings, which are restored afterwards."""
     from matplotlib import style
 
-    if not panels:
-        raise UserError(f"figure {name!r}: no panels; at least one is needed")
     with style.context(STYLE, after_reset=True), warnings.catch_warnings():
         # the reader's browser has the glyphs that are missing from matplotlib's font
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -111,7 +102,7 @@ def row_panels(
     widths = {label: _text_width(_one_line(label)) * (BOLD if label == marked else 1) for label in labels}
     label_width = max(widths.values(), default=0) + 0.15
     height = max(len(labels), 2) * ROW
-    canvas, axes = _panels(panels, label_width, 0.0, height, legend)
+    canvas, axes = _panels(panels, legend, height, label_width=label_width)
     for index, ax in enumerate(axes):
         ax.set_xlabel(_one_line(axis, 60))
         ax.set_ylim(max(len(labels), 2) - 0.5, -0.5)
@@ -129,7 +120,7 @@ def row_panels(
 def plane_panels(
     panels: Mapping[str, Any], x_axis: str, y_axis: str, legend: Sequence[str], per_line: int = PER_LINE
 ) -> tuple["Canvas", list["Axes"]]:
-    canvas, axes = _panels(panels, 0.0, 0.62, 2.9 if len(panels) > 1 else 3.4, legend, per_line)
+    canvas, axes = _panels(panels, legend, 2.9 if len(panels) > 1 else 3.4, tick_width=0.62, per_line=per_line)
     for index, ax in enumerate(axes):
         ax.set_xlabel(_one_line(x_axis, 60))
         if index % per_line == 0:
@@ -141,10 +132,11 @@ def plane_panels(
 
 def _panels(
     panels: Mapping[str, Any],
-    label_width: float,
-    tick_width: float,
-    height: float,
     legend: Sequence[str],
+    height: float,
+    *,
+    label_width: float = 0.0,
+    tick_width: float = 0.0,
     per_line: int = PER_LINE,
 ) -> tuple["Canvas", list["Axes"]]:
     """Make an empty canvas with a titled panel for each key, ``per_line`` in a line. All lengths are in inches:
@@ -157,10 +149,13 @@ def _panels(
     width = max(WIDTH, columns * LEAST_PANEL) if columns > 1 else label_width + 6.0
     panel = (width - 2 * MARGIN - label_width - columns * (tick_width + GAP)) / columns
     longest = max(12, int(panel / _text_width("x") / 1.25))
-    titles = [_title(key, longest) for key in panels]
+    # at most four lines' worth of text
+    kept = [_one_line(key, 4 * longest).replace(" %", "\N{NO-BREAK SPACE}%") for key in panels]
+    titles = ["\n".join(wrap(text, longest)) for text in kept]
     title = TITLE + TITLE_LINE * max(text.count("\n") for text in titles)
     line = title + height + AXIS
-    total = lines * line + _legend_height(legend, width) + MARGIN
+    below = -(-len(legend) // _legend_columns(legend, width)) * LEGEND_ROW + 0.1 if legend else 0.0
+    total = lines * line + below + MARGIN
     canvas = Canvas(figsize=(width, total), facecolor="white")
     axes = []
     for index, text in enumerate(titles):
@@ -175,10 +170,6 @@ def _panels(
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
     return max(1, int((width - 2 * MARGIN) / max(_text_width(_one_line(label)) + 0.6 for label in labels)))
-
-
-def _legend_height(labels: Sequence[str], width: float) -> float:
-    return -(-len(labels) // _legend_columns(labels, width)) * LEGEND_ROW + 0.1 if labels else 0.0
 
 
 def draw_legend(canvas: "Canvas", entries: Sequence[tuple[str, str, Any, str]]) -> None:
@@ -205,8 +196,6 @@ def draw_legend(canvas: "Canvas", entries: Sequence[tuple[str, str, Any, str]]) 
 
 
 def finish_row_panel(ax: "Axes", any_value: bool) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     if not any_value:
         _mark_empty(ax)
         return
@@ -215,7 +204,7 @@ def finish_row_panel(ax: "Axes", any_value: bool) -> None:
     low, high = ax.get_xlim()
     if low < 0 < high:
         ax.axvline(0, color="#999999", linewidth=0.8, zorder=1)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=_tick_count(ax), steps=[1, 2, 2.5, 5, 10]))
+    _locate_x_ticks(ax)
 
 
 def finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
@@ -228,7 +217,7 @@ def finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
         return
     ax.yaxis.set_major_locator(MaxNLocator(nbins=6))
     if not log_x:
-        ax.xaxis.set_major_locator(MaxNLocator(nbins=_tick_count(ax), steps=[1, 2, 2.5, 5, 10]))
+        _locate_x_ticks(ax)
         return
     ax.set_xscale("log")
     span = x.max() / x.min()
@@ -240,16 +229,12 @@ def finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def level(axes: Sequence["Axes"]) -> None:
-    """Give all panels one y axis that fits each."""
-    limits = [ax.get_ylim() for ax in axes]
-    for ax in axes:
-        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+def _locate_x_ticks(ax: "Axes") -> None:
+    """Put as many round numbers along the x axis as fit."""
+    from matplotlib.ticker import MaxNLocator
 
-
-def _tick_count(ax: "Axes") -> int:
-    """Return how many numbers fit along the x axis."""
-    return max(2, int(ax.bbox.width / ax.figure.dpi / 0.5))
+    count = max(2, int(ax.bbox.width / ax.figure.dpi / 0.5))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=count, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _mark_empty(ax: "Axes") -> None:

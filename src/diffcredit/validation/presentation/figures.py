@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.presentation.drawing import (
     COLOURS,
@@ -23,7 +22,6 @@ from diffcredit.validation.presentation.drawing import (
     drawing,
     finish_plane_panel,
     finish_row_panel,
-    level,
     line_look,
     plane_panels,
     reference_look,
@@ -64,19 +62,16 @@ def forest(
     ``lines`` are a panel's references, such as a ceiling: dashed vertical lines, each with its interval as a band.
     Where an estimate is not finite its row is empty; where a bound is not finite only the dot is drawn.
     """
-    labels = _union(panels.values())
-    references = _union(lines.values())
-    with drawing(name, panels):
+    labels, references = _union(panels.values()), _union(lines.values())
+    with drawing():
         canvas, axes = row_panels(panels, labels, axis, legend=references, marked=marked)
         for (key, rows), ax in zip(panels.items(), axes, strict=True):
-            for label, estimate in lines.get(key, {}).items():
-                if not math.isfinite(estimate.value):
-                    continue
+            for label, estimate in _finite(lines.get(key, {})).items():
                 colour, dash = reference_look(references.index(label))
                 ax.axvline(estimate.value, color=colour, linestyle=dash, linewidth=1.2, zorder=2)
                 if _bounded(estimate):
                     ax.axvspan(estimate.low, estimate.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
-            shown = {label: estimate for label, estimate in rows.items() if math.isfinite(estimate.value)}
+            shown = _finite(rows)
             for label, estimate in shown.items():
                 row, colour = labels.index(label), MARKED if label == marked else COLOURS[0]
                 if _bounded(estimate):
@@ -94,15 +89,14 @@ def boxes(name: str, title: str, caption: str, panels: Mapping[str, Mapping[str,
     width, and values beyond are dots. Values that are not finite are left out.
     """
     labels = _union(panels.values())
-    with drawing(name, panels):
+    with drawing():
         canvas, axes = row_panels(panels, labels, axis, legend=[])
         for rows, ax in zip(panels.values(), axes, strict=True):
-            samples = {label: np.asarray(sample, np.float64).ravel() for label, sample in rows.items()}
-            samples = {label: sample[np.isfinite(sample)] for label, sample in samples.items()}
-            samples = {label: sample for label, sample in samples.items() if sample.size}
+            samples = {label: sample[np.isfinite(sample)] for label, sample in rows.items()}
             for label, sample in samples.items():
-                _box(ax, labels.index(label), sample)
-            finish_row_panel(ax, bool(samples))
+                if sample.size:
+                    _box(ax, labels.index(label), sample)
+            finish_row_panel(ax, any(sample.size for sample in samples.values()))
         return Figure(name, title, caption, to_svg(canvas, title))
 
 
@@ -122,21 +116,19 @@ def curves(
     A label looks the same in all panels, and so does a height. Estimates that are not finite are left out, as are
     x ≤ 0 with ``log_x``.
     """
-    for each in (series for listed in panels.values() for series in listed):
-        if len(each.x) != len(each.y):
-            raise UserError(f"figure {name!r}: {each.label!r} has {len(each.x)} x for {len(each.y)} estimates")
     labels = _union({series.label: series for series in listed} for listed in panels.values())
-    with drawing(name, panels):
+    with drawing():
         canvas, axes = plane_panels(panels, x_axis, y_axis, labels, per_line)
         filled = []
         for listed, ax in zip(panels.values(), axes, strict=True):
-            seen = [
-                _curve(ax, series, labels.index(series.label), log_x, len(listed) <= MOST_BANDS) for series in listed
-            ]
-            x = np.concatenate(seen) if seen else np.empty(0)
+            band = len(listed) <= MOST_BANDS
+            seen = [_curve(ax, series, labels.index(series.label), log_x, band) for series in listed]
+            x = np.concatenate([np.empty(0), *seen])
             finish_plane_panel(ax, x, log_x)
             filled += [ax] if x.size else []
-        level(filled)
+        limits = [ax.get_ylim() for ax in filled]
+        for ax in filled:
+            ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         draw_legend(canvas, [(label, *line_look(i)) for i, label in enumerate(labels)])
         return Figure(name, title, caption, to_svg(canvas, title))
 
@@ -158,31 +150,16 @@ def scatter(
 
     A label looks the same in all panels. Points that are not finite are left out.
     """
-    clouds = {
-        key: {label: tuple(np.asarray(part, np.float64).ravel() for part in pair) for label, pair in rows.items()}
-        for key, rows in panels.items()
-    }
-    for label, (x, y) in (item for rows in clouds.values() for item in rows.items()):
-        if x.size != y.size:
-            raise UserError(f"figure {name!r}: {label!r} has {x.size} x for {y.size} y")
-    labels = _union(clouds.values())
-    with drawing(name, panels):
+    labels = _union(panels.values())
+    look: dict[str, Any] = {"s": 20, "alpha": 0.75, "edgecolor": "white", "linewidth": 0.4}
+    with drawing():
         canvas, axes = plane_panels(panels, x_axis, y_axis, legend=labels)
-        for rows, ax in zip(clouds.values(), axes, strict=True):
+        for rows, ax in zip(panels.values(), axes, strict=True):
             seen = [np.empty(0)]
             for label, (x, y) in rows.items():
                 colour, _, marker = line_look(labels.index(label))
                 finite = np.isfinite(x) & np.isfinite(y)
-                ax.scatter(
-                    x[finite],
-                    y[finite],
-                    s=20,
-                    marker=marker,
-                    color=colour,
-                    alpha=0.75,
-                    edgecolor="white",
-                    linewidth=0.4,
-                )
+                ax.scatter(x[finite], y[finite], marker=marker, color=colour, **look)
                 seen.append(x[finite])
             finish_plane_panel(ax, np.concatenate(seen), log_x=False)
         draw_legend(canvas, [(label, line_look(i)[0], "", line_look(i)[2]) for i, label in enumerate(labels)])
@@ -192,6 +169,10 @@ def scatter(
 def _union(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return all keys, in the order in which they first occur."""
     return list(dict.fromkeys(key for mapping in mappings for key in mapping))
+
+
+def _finite(rows: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    return {label: estimate for label, estimate in rows.items() if math.isfinite(estimate.value)}
 
 
 def _bounded(estimate: Estimate) -> bool:

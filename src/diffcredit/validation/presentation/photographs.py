@@ -27,8 +27,7 @@ def above_and_below(
     name: str, title: str, models: Mapping[str, Images], scores: Mapping[str, ArrayLike]
 ) -> tuple[Photograph, Photograph]:
     """Show images above, and at or below, the 90th percentile of their own model's ``scores`` (m,), in two photographs
-    with one row for each model: the first with the highest score first, the second in the order of the noises. At most
-    ten images in a row."""
+    with one row of at most ten for each model: the highest score first, and in the order of the noises."""
     above, below = [], []
     for model, images in models.items():
         score = np.asarray(scores[model], np.float64)

@@ -1,11 +1,14 @@
 """A part of the validation as people read it: sentences, tables, figures and photographs, as plain records."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from diffcredit.validation.statistics.records import Estimate
 
 Cell = str | int | float | Estimate | None
 """A text, a count, a number, or a number with its interval; None: empty."""
+
+Numbers = TypeVar("Numbers")
 
 
 @dataclass(frozen=True)
@@ -51,4 +54,14 @@ class Section:
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
     photographs: tuple[Photograph, ...] = ()
-    caveats: tuple[str, ...] = field(default_factory=tuple)
+    caveats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartResult(Generic[Numbers]):
+    """What a section is made from: ``numbers``, by property title where they differ by property, ``photographs`` of
+    images, and ``caveats`` that depend on the study."""
+
+    numbers: Numbers
+    photographs: tuple[Photograph, ...] = ()
+    caveats: tuple[str, ...] = ()

@@ -1,8 +1,33 @@
-"""Numbers in sentences."""
+"""Numbers in sentences, and the results of several properties in one summary or table."""
 
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
+from typing import TypeVar
 
+from diffcredit.validation.presentation.sections import Cell, Table
 from diffcredit.validation.statistics.records import Estimate
+
+Numbers = TypeVar("Numbers")
+
+
+def property_table(
+    name: str,
+    title: str,
+    columns: tuple[str, ...],
+    results: Mapping[str, Numbers],
+    rows: Callable[[Numbers], Iterable[tuple[Cell, ...]]],
+    decimals: int = 3,
+) -> Table:
+    """Make a table of the ``rows`` of each property's result, with the property's title before ``columns``."""
+    found = tuple((prop, *row) for prop, result in results.items() for row in rows(result))
+    return Table(name, title, ("property", *columns), found, decimals)
+
+
+def property_summary(
+    results: Mapping[str, Numbers], sentences: Callable[[str, Numbers], Iterable[str]]
+) -> tuple[str, ...]:
+    """Join the ``sentences`` of each property's title and result."""
+    return tuple(sentence for title, result in results.items() for sentence in sentences(title, result))
 
 
 def worded(value: float, form: str = ".2f") -> str:

@@ -7,7 +7,6 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -28,18 +27,16 @@ def write_section(section: Section, folder: Path) -> None:
     ``section.json`` has the words and the tables' cells. Beside it are a CSV file for each table, an SVG file for each
     figure and a PNG file for each photograph, called by its name.
     """
-    _check(section)
+    files = _files(section)
     if folder.exists() and not (folder / SECTION).is_file():
         raise UserError(f"{folder}: exists and holds no {SECTION}; a folder of a section is replaced, no other")
     with atomic_folder(folder) as fresh:
-        for table in section.tables:
-            (fresh / f"{table.name}.csv").write_text(table_csv(table), encoding="utf-8", newline="")
-        for figure in section.figures:
-            (fresh / f"{figure.name}.svg").write_bytes(figure.svg.encode())
-        for photograph in section.photographs:
-            (fresh / f"{photograph.name}.png").write_bytes(photograph.png)
-        (fresh / SECTION).write_text(canonical_json(_content(section)), encoding="utf-8", newline="")
-        _retire(folder)
+        for name, content in files:
+            (fresh / name).write_bytes(content)
+        (fresh / SECTION).write_bytes(canonical_json(_content(section)).encode())
+        if folder.exists():  # clear the place in one step, so that readers see the old section whole or none
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part") as bin_:
+                shutil.move(folder, Path(bin_) / folder.name)
 
 
 def read_section(folder: Path) -> Section:
@@ -49,7 +46,7 @@ def read_section(folder: Path) -> Section:
     try:
         section = _section(json.loads(file.read_text(encoding="utf-8")), folder)
         with located(file):
-            _check(section)
+            _files(section)
         return section
     except FileNotFoundError as error:
         raise UserError(f"{error.filename}: not found; a section is {SECTION} and the files that it names") from None
@@ -66,15 +63,12 @@ def table_csv(table: Table) -> str:
     wide = [any(isinstance(row[i], Estimate) for row in table.rows) for i in range(len(table.columns))]
     file = io.StringIO(newline="")
     writer = csv.writer(file)
-    header = zip(table.columns, wide, strict=True)
-    writer.writerow([name for column, three in header for name in _headings(escape_formula(column), three)])
+    header = zip(map(escape_formula, table.columns), wide, strict=True)
+    names = ((name, f"{name} low", f"{name} high") if three else (name,) for name, three in header)
+    writer.writerow([name for some in names for name in some])
     for row in table.rows:
         writer.writerow([text for cell, three in zip(row, wide, strict=True) for text in _texts(cell, three)])
     return file.getvalue()
-
-
-def _headings(column: str, three: bool) -> tuple[str, ...]:
-    return (column, f"{column} low", f"{column} high") if three else (column,)
 
 
 def _texts(cell: Cell, three: bool) -> tuple[str, ...]:
@@ -94,57 +88,45 @@ def _text(cell: str | float | None) -> str:
     return repr(float(cell)) if math.isfinite(cell) else ""
 
 
-def _check(section: Section) -> None:
-    files = list(_file_names(section))
-    for file in files:
-        if not _FILE_NAME.fullmatch(file.rpartition(".")[0]):
-            raise UserError(f"section {section.part!r}: {_not_a_name(file)}")
-    # some file systems do not distinguish case
-    folded = [file.casefold() for file in files]
-    for file in files:
-        if folded.count(file.casefold()) > 1:
-            raise UserError(f"section {section.part!r}: {file!r} is there twice; names must differ")
+def _files(section: Section) -> list[tuple[str, bytes]]:
+    """Return the files beside ``section.json`` with their content. Raises UserError where a section has no files."""
+    where = f"section {section.part!r}"
     for table in section.tables:
         for row in table.rows:
             if len(row) != len(table.columns):
                 raise UserError(
                     f"table {table.name!r}: a row of {len(row)} cells, expected {len(table.columns)}: {row!r:.80}"
                 )
+    files = [
+        *((f"{table.name}.csv", table_csv(table).encode()) for table in section.tables),
+        *((f"{figure.name}.svg", figure.svg.encode()) for figure in section.figures),
+        *((f"{photograph.name}.png", photograph.png) for photograph in section.photographs),
+    ]
+    folded = [name.casefold() for name, _ in files]  # some file systems do not distinguish case
+    for name, _ in files:
+        if not _FILE_NAME.fullmatch(name.rpartition(".")[0]):
+            raise UserError(f"{where}: {_not_a_name(name)}")
+        if folded.count(name.casefold()) > 1:
+            raise UserError(f"{where}: {name!r} is there twice; names must differ")
+    return files
 
 
 def _not_a_name(text: str) -> str:
     return f"{text!r:.80} is no file's name; letters, digits, - and _ are accepted"
 
 
-def _file_names(section: Section) -> Iterator[str]:
-    yield from (f"{table.name}.csv" for table in section.tables)
-    yield from (f"{figure.name}.svg" for figure in section.figures)
-    yield from (f"{photograph.name}.png" for photograph in section.photographs)
-
-
-def _retire(folder: Path) -> None:
-    """Clear the place in one step, so that readers see the old section whole or none."""
-    if folder.exists():
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part") as bin_:
-            shutil.move(folder, Path(bin_) / folder.name)
-
-
 def _content(section: Section) -> dict[str, Any]:
+    def words(picture: Figure | Photograph) -> dict[str, str]:
+        return {"name": picture.name, "title": picture.title, "caption": picture.caption}
+
     return {
-        "part": section.part,
-        "title": section.title,
-        "summary": section.summary,
-        "caveats": section.caveats,
+        **vars(section),
         "tables": [
             {**vars(table), "rows": [[_kept(cell) for cell in row] for row in table.rows]} for table in section.tables
         ],
-        "figures": [_words(figure) for figure in section.figures],
-        "photographs": [_words(photograph) for photograph in section.photographs],
+        "figures": [words(figure) for figure in section.figures],
+        "photographs": [words(photograph) for photograph in section.photographs],
     }
-
-
-def _words(picture: Figure | Photograph) -> dict[str, str]:
-    return {"name": picture.name, "title": picture.title, "caption": picture.caption}
 
 
 def _section(content: dict[str, Any], folder: Path) -> Section:
@@ -152,24 +134,20 @@ def _section(content: dict[str, Any], folder: Path) -> Section:
         part=content["part"],
         title=content["title"],
         summary=tuple(content["summary"]),
-        tables=tuple(
-            Table(
-                name=table["name"],
-                title=table["title"],
-                columns=tuple(table["columns"]),
-                rows=tuple(tuple(_cell(cell) for cell in row) for row in table["rows"]),
-                decimals=table["decimals"],
-            )
-            for table in content["tables"]
-        ),
+        tables=tuple(map(_table, content["tables"])),
         figures=tuple(
-            Figure(**words, svg=_picture(folder, words["name"], ".svg").decode()) for words in content["figures"]
+            Figure(**each, svg=_picture(folder, each["name"], ".svg").decode()) for each in content["figures"]
         ),
         photographs=tuple(
-            Photograph(**words, png=_picture(folder, words["name"], ".png")) for words in content["photographs"]
+            Photograph(**each, png=_picture(folder, each["name"], ".png")) for each in content["photographs"]
         ),
         caveats=tuple(content["caveats"]),
     )
+
+
+def _table(content: dict[str, Any]) -> Table:
+    rows = tuple(tuple(map(_cell, row)) for row in content["rows"])
+    return Table(**content | {"columns": tuple(content["columns"]), "rows": rows})
 
 
 def _picture(folder: Path, name: str, suffix: str) -> bytes:

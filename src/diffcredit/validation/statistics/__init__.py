@@ -7,13 +7,7 @@ what compute buys (`budget`, `runtime`), how near cheap retraining is to retrain
 (`contributors`), and how far two games agree behind their errors (`agreement`).
 """
 
-from diffcredit.validation.statistics.datamodeling import (
-    LDSResult,
-    compare_lds,
-    lds,
-    linear_datamodeling_score,
-    predictions,
-)
+from diffcredit.validation.statistics.datamodeling import LDSResult, compare_lds, lds, linear_datamodeling_score
 from diffcredit.validation.statistics.records import Contender, Estimate, RecipeGame, Truth
 
 __all__ = [
@@ -25,5 +19,4 @@ __all__ = [
     "compare_lds",
     "lds",
     "linear_datamodeling_score",
-    "predictions",
 ]

@@ -2,14 +2,14 @@
 with its sampling."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import floor, isfinite
 
 from diffcredit.errors import UserError
-from diffcredit.validation.statistics.convergence import ConvergenceResult
+from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, first_reaching
 from diffcredit.validation.statistics.datamodeling import lds
 from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.monotone import first_reaching
 from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
@@ -36,12 +36,9 @@ class Price:
 
 @dataclass(frozen=True)
 class Curve:
-    """The LDS of one recipe and estimator against cost.
-
-    ``costs`` are in retrainings, each with the LDS of the evaluations it buys and the range over stretches of the
-    design (see `PrefixScore`). ``at`` has the LDS for each of `BUDGETS`, with its interval over truth coalitions; a
-    budget that buys too few evaluations, or more than there are, is absent.
-    """
+    """The LDS of one recipe and estimator against ``costs`` in retrainings, each with the LDS of the evaluations it
+    buys and the range over stretches of the design (see `PrefixScore`). ``at`` has the LDS for each of `BUDGETS` that
+    buys enough evaluations and no more than there are, with its interval over truth coalitions."""
 
     recipe: str
     estimator: str
@@ -53,14 +50,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Cheapest:
-    """The least ``cost``, in retrainings, at which any recipe and estimator reaches the LDS ``level``; ``whole``: the
-    cost includes the preparation, which is known."""
+    """The least ``cost``, in retrainings, at which any recipe and estimator reaches the LDS ``level``."""
 
     level: float
     recipe: str
     estimator: str
     cost: float
-    whole: bool
 
 
 @dataclass(frozen=True)
@@ -81,12 +76,9 @@ def lds_by_cost(
     seconds: Mapping[str, float],
     unit: float,
 ) -> BudgetResult:
-    """Set the scores of ``result``, which was computed from these ``games`` and ``truths``, against compute.
-
-    seconds: by recipe the mean of one evaluation, training and sampling. A mean does not depend on which evaluation
-    came first. Recipes with unknown seconds are left out. unit: the seconds of one retraining from scratch.
-    Raises UserError when the unit or the LDS is unknown.
-    """
+    """Set the scores of ``result``, computed from these ``games`` and ``truths``, against compute. ``seconds`` are by
+    recipe the mean of one evaluation, training and sampling; recipes where it is unknown are left out. ``unit`` is the
+    seconds of one retraining from scratch. Raises UserError when the unit or the LDS is unknown."""
     if not (isfinite(unit) and unit > 0):
         raise UserError(f"budget: {unit} seconds a retraining; a positive number is needed, from truth evaluations")
     truth = next((each for each in truths if each.share == result.middle), None)
@@ -99,24 +91,21 @@ def lds_by_cost(
         if isfinite(seconds[recipe]) and seconds[recipe] > 0
     }
     found = tuple(
-        _curve(result, by_recipe[recipe], estimator, truth, prices[recipe])
-        for recipe, estimator in result.curves
+        _curve(scores, by_recipe[recipe], estimator, truth, prices[recipe])
+        for (recipe, estimator), scores in result.curves.items()
         if recipe in prices
     )
-    return BudgetResult(unit, truth.share, prices, found, _cheapest(found, prices))
+    return BudgetResult(unit, truth.share, prices, found, _cheapest(found))
 
 
-def _curve(result: ConvergenceResult, game: RecipeGame, estimator: str, truth: Truth, price: Price) -> Curve:
-    scores = result.of(game.recipe, estimator)
+def _curve(scores: Sequence[PrefixScore], game: RecipeGame, estimator: str, truth: Truth, price: Price) -> Curve:
     at = {}
     for amount in BUDGETS:
         evaluations = price.evaluations(amount)
         if 0 < evaluations <= len(game.values):
-            try:
+            with suppress(UserError):
                 credits = game_credits(game, estimator, slice(evaluations))
-            except UserError:
-                continue
-            at[float(amount)] = lds(credits, truth.coalitions, truth.values)
+                at[float(amount)] = lds(credits, truth.coalitions, truth.values)
     return Curve(
         game.recipe,
         estimator,
@@ -127,7 +116,7 @@ def _curve(result: ConvergenceResult, game: RecipeGame, estimator: str, truth: T
     )
 
 
-def _cheapest(found: Sequence[Curve], prices: Mapping[str, Price]) -> tuple[Cheapest, ...]:
+def _cheapest(found: Sequence[Curve]) -> tuple[Cheapest, ...]:
     """Find the cheapest way to each level, by the non-decreasing fit of each curve's mean over stretches."""
     cheapest = []
     for level in LEVELS:
@@ -135,8 +124,7 @@ def _cheapest(found: Sequence[Curve], prices: Mapping[str, Price]) -> tuple[Chea
         for curve in found:
             cost = first_reaching(curve.costs, [each.value for each in curve.stretches], level)
             if cost is not None:
-                whole = isfinite(prices[curve.recipe].preparation)
-                ways.append(Cheapest(level, curve.recipe, curve.estimator, cost, whole))
+                ways.append(Cheapest(level, curve.recipe, curve.estimator, cost))
         if ways:
             cheapest.append(min(ways, key=lambda way: way.cost))
     return tuple(cheapest)

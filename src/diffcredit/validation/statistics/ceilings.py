@@ -2,8 +2,7 @@
 
 Two ceilings bound what a method can be expected to reach on held-out coalitions. The *replicate* ceiling is the score
 of a perfect prediction of F, which the noise of training seeds keeps below 1. The *additive* ceiling is the score of an
-additive model fitted to the other held-out coalitions. A method that learns from more evaluations may exceed the
-second.
+additive model fitted to the other held-out coalitions. A method that learns from more evaluations may exceed it.
 """
 
 from dataclasses import dataclass
@@ -46,31 +45,31 @@ class Ceilings:
     pearson: Ceiling
 
 
-def ceilings(truth: Truth, confidence: float) -> Ceilings:
+def ceilings(truth: Truth) -> Ceilings:
     """Estimate the ceilings of scores against one truth."""
     count, seeds = truth.values.shape
     means = mean_over_seeds(truth.values)
     additive = additive_predictions(truth.coalitions, means)
 
     def ceiling(kind: Kind) -> Ceiling:
-        reached = correlation_with_interval(additive, means, kind, confidence)
+        reached = correlation_with_interval(additive, means, kind)
         if seeds == 1:
             return Ceiling(None, None, reached)
-        split = jackknifed_split(truth.values, kind)
-        replicates = replicate_ceiling_interval(split, seeds, kind, confidence)
-        return Ceiling(correlation_interval(split, confidence), replicates, reached)
+        split = correlation_interval(jackknifed_split(truth.values, kind))
+        # monotone, so that the bounds may be carried through it
+        bounds = replicate_ceiling(np.array([split.value, split.low, split.high]), seeds, kind)
+        return Ceiling(split, Estimate(*map(float, bounds)), reached)
 
     return Ceilings(truth.share, count, seeds, ceiling("spearman"), ceiling("pearson"))
 
 
-def known_ceiling(truth: Truth, confidence: float) -> FloatArray | None:
+def known_ceiling(truth: Truth) -> FloatArray | None:
     """Return the jackknifed (B + 1,) replicate ceiling, or None where it may be 0 or there is only one seed."""
     seeds = truth.values.shape[1]
     if seeds == 1:
         return None
     split = jackknifed_split(truth.values, "spearman")
-    known = correlation_interval(split, confidence).low > 0
-    return replicate_ceiling(split, seeds, "spearman") if known else None
+    return replicate_ceiling(split, seeds, "spearman") if correlation_interval(split).low > 0 else None
 
 
 def mean_over_seeds(values: FloatArray) -> FloatArray:
@@ -89,23 +88,14 @@ def replicate_ceiling(split: FloatArray, seeds: int, kind: Kind) -> FloatArray:
     """Estimate the correlation of F without noise with the mean of R ``seeds``, entry by entry.
 
     From the correlation ρ of one seed with another: √(Rρ/(1 + (R − 1)ρ)), the Spearman–Brown formula; 0 where ρ ≤ 0.
-    Spearman's ρ goes by 2 sin(πρ/6) to Pearson's, through the formula, and back by (6/π) asin(·/2), as if normal.
-    In simulations this is off by at most .06 unless F is strongly skewed over coalitions (log-normal), where it is up
-    to .17 too high. Pearson's ceiling turned into Spearman's is up to .22 too high there, and √ of the intraclass
-    correlation of ranks .18.
+    Spearman's ρ goes by 2 sin(πρ/6) to Pearson's, through the formula, and back by (6/π) asin(·/2), as if normal. In
+    simulations this is off by at most .06, or up to .17 too high where F is strongly skewed over coalitions.
     """
     rho = np.where(np.isnan(split), np.nan, np.clip(split, 0, 1))
     if kind == "spearman":
         rho = 2 * np.sin(np.pi * rho / 6)
     ceiling = np.sqrt(seeds * rho / (1 + (seeds - 1) * rho))
     return 6 / np.pi * np.arcsin(ceiling / 2) if kind == "spearman" else ceiling
-
-
-def replicate_ceiling_interval(split: FloatArray, seeds: int, kind: Kind, confidence: float) -> Estimate:
-    """Carry the interval of the split correlation through `replicate_ceiling`, which is monotone."""
-    found = correlation_interval(split, confidence)
-    bounds = replicate_ceiling(np.array([found.value, found.low, found.high]), seeds, kind)
-    return Estimate(*(float(bound) for bound in bounds))
 
 
 def additive_predictions(coalitions: BoolArray, means: FloatArray) -> FloatArray:
@@ -116,10 +106,9 @@ def additive_predictions(coalitions: BoolArray, means: FloatArray) -> FloatArray
     mean 0 and deviation 1 over all coalitions. Without that, pooled predictions of pure noise correlate at −.1 to −.6:
     a constant is low where the held-out value is high, and slopes are small where the held-out value made them small.
 
-    The correlation with the means is what additive credits can learn from B coalitions of truth. It is below what the
-    best additive model reaches: by .05, .06 and .17 for 12, 20 and 50 contributors and 100 coalitions, by .22, .28 and
-    .43 for 20 coalitions (benchmarks/validation). A contender with more or better evaluations may exceed it. An
-    interval that takes the predictions as given is somewhat short: it covers .82 to .97 at a nominal .95.
+    The correlation with the means is below what the best additive model reaches: by .05 to .17 for 12 to 50
+    contributors and 100 coalitions, by .22 to .43 for 20 coalitions (benchmarks/validation). An interval that takes the
+    predictions as given is somewhat short: it covers .82 to .97 at a nominal .95.
     """
     fold, found = np.arange(len(means)) % FOLDS, np.zeros(len(means))
     x = coalitions.astype(np.float64)

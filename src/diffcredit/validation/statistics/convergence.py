@@ -1,17 +1,18 @@
 """How fast credits converge as evaluations are added."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import nan
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from diffcredit.credit.correlations import correlation
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.datamodeling import lds, linear_datamodeling_score
 from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.intervals import LEAST_ROWS
 from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
 
 ESTIMATORS = ("shapley", "kernelshap", "unshrunk", "banzhaf")
@@ -61,14 +62,13 @@ class ConvergenceResult:
         """The share nearest to ½."""
         return min(self.shares, key=lambda share: abs(share - 0.5), default=None)
 
-    def of(self, recipe: str, estimator: str) -> tuple[PrefixScore, ...]:
-        """The scores of one curve, fewest evaluations first."""
-        return tuple(each for each in self.scores if (each.recipe, each.estimator) == (recipe, estimator))
-
     @property
-    def curves(self) -> tuple[tuple[str, str], ...]:
-        """The recipes and estimators that have scores."""
-        return tuple(dict.fromkeys((each.recipe, each.estimator) for each in self.scores))
+    def curves(self) -> dict[tuple[str, str], list[PrefixScore]]:
+        """The scores by recipe and estimator, fewest evaluations first."""
+        found: dict[tuple[str, str], list[PrefixScore]] = {}
+        for each in self.scores:
+            found.setdefault((each.recipe, each.estimator), []).append(each)
+        return found
 
 
 def convergence_curves(
@@ -78,24 +78,12 @@ def convergence_curves(
     estimators: Sequence[str] = ESTIMATORS,
 ) -> ConvergenceResult:
     """Score each game and estimator at about 10 numbers of evaluations from n/2 to all, evenly on a logarithmic scale.
-
-    ``retrained`` is the game of retraining from scratch, if its credits are to be compared with. To see its own curve,
-    give it among the games as well. Whatever an estimator refuses, and a share with fewer than 10 truth coalitions, is
-    left out with its reason. Raises UserError without any game.
-    """
+    The credits of the game ``retrained`` from scratch are compared with, if given; for a curve of its own it must be
+    among the games. Whatever an estimator refuses is left out with its reason. Raises UserError without any game."""
     if not games:
         raise UserError("convergence: no recipe has evaluations; at least one is needed")
-    usable = [truth for truth in truths if len(truth.coalitions) >= LEAST_ROWS]
-    left_out = [
-        LeftOut(
-            f"LDS at share {truth.share:g}",
-            (),
-            f"{len(truth.coalitions)} truth coalitions; at least {LEAST_ROWS} are needed",
-        )
-        for truth in truths
-        if len(truth.coalitions) < LEAST_ROWS
-    ]
     scores: list[PrefixScore] = []
+    left_out: list[LeftOut] = []
     for estimator in estimators:
         reference = None
         if retrained is not None:
@@ -104,16 +92,36 @@ def convergence_curves(
             except UserError as error:
                 left_out.append(LeftOut(f"correlation with {retrained.recipe}, {estimator}", (), str(error)))
         for game in games:
-            found, refused = _curve(game, estimator, usable, reference)
+            found, refused = _curve(game, estimator, truths, reference)
             scores += found
             left_out += refused
-    return ConvergenceResult(tuple(truth.share for truth in usable), tuple(scores), tuple(left_out))
+    return ConvergenceResult(tuple(truth.share for truth in truths), tuple(scores), tuple(left_out))
 
 
 def prefix_counts(n: int, evaluations: int) -> tuple[int, ...]:
     """Return about 10 counts from n/2 (or ``evaluations``, if fewer) to ``evaluations``, evenly on a log scale."""
     least = min(max(n // 2, 1), evaluations)
     return tuple(int(count) for count in np.unique(np.geomspace(least, evaluations, POINTS).round().astype(np.intp)))
+
+
+def first_reaching(x: Sequence[float], y: Sequence[float], wanted: float) -> float | None:
+    """Return the least x at which the non-decreasing least-squares fit of y, joined by straight lines, is ``wanted``:
+    None where the fit stays below, the least x where it starts above. Points that are not finite are left out, and
+    points with the same x are averaged. A concave curve lies above the lines, so the answer errs towards a larger x."""
+    points = [(a, b) for a, b in zip(x, y, strict=True) if np.isfinite(a) and np.isfinite(b)]
+    if not points:
+        return None
+    places, which, counts = np.unique([a for a, _ in points], return_inverse=True, return_counts=True)
+    means = np.bincount(which, [b for _, b in points]) / counts
+    level = isotonic_regression(means, weights=counts).x
+    reached = np.flatnonzero(level >= wanted - 1e-12)
+    if not len(reached):
+        return None
+    i = int(reached[0])
+    if i == 0:
+        return float(places[0])
+    part = (wanted - level[i - 1]) / (level[i] - level[i - 1])
+    return float(places[i - 1] + part * (places[i] - places[i - 1]))
 
 
 def _curve(
@@ -128,13 +136,13 @@ def _curve(
     scores, refused = [], {}
     for count in prefix_counts(game.coalitions.shape[1], len(game.values)):
         try:
-            scores.append(prefix_score(game, estimator, count, truths, final, retrained))
+            scores.append(_prefix_score(game, estimator, count, truths, final, retrained))
         except UserError as error:
             refused[count] = str(error)
     return scores, [LeftOut(what, tuple(refused), refused[max(refused)])] if refused else []
 
 
-def prefix_score(
+def _prefix_score(
     game: RecipeGame,
     estimator: str,
     evaluations: int,
@@ -142,12 +150,12 @@ def prefix_score(
     final: FloatArray,
     retrained: FloatArray | None,
 ) -> PrefixScore:
-    """Score the credits of the first ``evaluations``; ``final`` and ``retrained`` (n,) are credits to compare with.
-
-    Raises UserError where the estimator refuses so few.
-    """
+    """Score the credits of the first ``evaluations``; ``final`` and ``retrained`` (n,) are credits to compare with."""
     credits = game_credits(game, estimator, slice(evaluations))
-    stretches = [credits, *_further_stretches(game, estimator, evaluations)]
+    stretches = [credits]
+    for start in range(evaluations, min(len(game.values) // evaluations, MOST_STRETCHES) * evaluations, evaluations):
+        with suppress(UserError):
+            stretches.append(game_credits(game, estimator, slice(start, start + evaluations)))
     return PrefixScore(
         game.recipe,
         estimator,
@@ -160,18 +168,6 @@ def prefix_score(
         with_final=correlation(credits, final, "pearson"),
         with_retrained=nan if retrained is None else correlation(credits, retrained, "pearson"),
     )
-
-
-def _further_stretches(game: RecipeGame, estimator: str, length: int) -> list[FloatArray]:
-    """Return the credits of the second, third, … stretch, except those that the estimator refuses."""
-    whole = len(game.values) // length
-    found = []
-    for start in range(length, min(whole, MOST_STRETCHES) * length, length):
-        try:
-            found.append(game_credits(game, estimator, slice(start, start + length)))
-        except UserError:
-            continue
-    return found
 
 
 def _range(values: list[float]) -> Estimate:

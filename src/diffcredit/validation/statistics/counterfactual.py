@@ -50,44 +50,36 @@ class TrainingNoise:
     coalitions: int
 
 
-@dataclass(frozen=True)
-class Change:
-    """The change of the mean of F: (after − before)/|before| where ``relative``, otherwise after − before."""
-
-    estimate: Estimate
-    relative: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Effect:
     """The effect of an ``action`` by a ``method``'s ranking.
 
     ``after`` (R,) is F of the models retrained on its coalition, row 0 of ``coalitions`` (1, n), one for each seed. For
     random rankings ``coalitions`` (k, n) has one for each ranking, and ``after`` (k,) the mean over seeds of each.
-    ``from_first`` is this change minus that of the first contender (None: unknown).
+    ``change`` is that of the mean of F, ``from_first`` this minus that of the first contender (None: unknown).
     """
 
     method: str
     action: Action
     coalitions: BoolArray
     after: FloatArray
-    change: Change
+    change: Estimate
     from_first: Estimate | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class CounterfactualResult:
-    """Effects on one property. ``before`` (R,) is F of the models retrained on all ``contributors``.
-
-    ``effects`` are by action; within each are the contenders in the order given (``first`` is the study's own), then
-    random rankings, with intervals from the ``noise`` of their seeds. ``missing`` names what has no retrained model.
-    """
+    """Effects on one property. ``before`` (R,) is F of the models retrained on all ``contributors``. Changes are
+    (after − before)/|before| where ``relative``, otherwise after − before. ``effects`` are by action, within each the
+    contenders in the order given (``first`` is the study's own), then random rankings, with intervals from the
+    ``noise`` of their seeds. ``missing`` names what has no retrained model."""
 
     higher_is_better: bool
     contributors: int
     first: str
     before: FloatArray
     noise: TrainingNoise
+    relative: bool
     effects: tuple[Effect, ...]
     missing: tuple[str, ...] = ()
 
@@ -100,35 +92,34 @@ def share_count(percent: int, n: int) -> int:
     return max(1, (2 * percent * n + 100) // 200)
 
 
-def removals(credits: ArrayLike, seed: int = 0) -> dict[str, BoolArray]:
+def removals(credits: FloatArray, seed: int = 0) -> dict[str, BoolArray]:
     """Return the coalition (n,) that each action leaves, by the action's name; ``credits`` (n,) are helpfulness. Ties
     are ordered at random, in the same way for one seed and n."""
-    credit = np.asarray(credits, np.float64)
-    if credit.ndim != 1 or len(credit) < 2 or not np.isfinite(credit).all():
-        raise UserError(
-            f"counterfactual: credits of shape {credit.shape}; expected finite ones of 2 contributors or more"
-        )
-    shuffled = _generator("ties", seed).permutation(len(credit))
-    order = np.lexsort((shuffled, -credit))
+    shuffled = _generator("ties", seed).permutation(len(credits))
+    order = np.lexsort((shuffled, -credits))
     coalitions = {}
     for action in ACTIONS:
-        member = np.full(len(credit), action.leave)
-        member[order[: share_count(action.percent, len(credit))]] = not action.leave
+        member = np.full(len(credits), action.leave)
+        member[order[: share_count(action.percent, len(credits))]] = not action.leave
         coalitions[action.name] = member
     return coalitions
 
 
-def random_removals(n: int, seed: int, draws: int) -> tuple[dict[str, BoolArray], ...]:
-    """Return the removals by ``draws`` random rankings; the first do not depend on how many there are."""
-    return tuple(removals(_generator("ranking", seed, draw).permutation(n), seed) for draw in range(draws))
+def all_removals(contenders: Sequence[Contender], draws: int, seed: int) -> dict[str, list[dict[str, BoolArray]]]:
+    """Return the removals by each contender's credits, and by ``draws`` random rankings under the name `RANDOM`; the
+    first of these do not depend on how many there are."""
+    n = len(contenders[0].credits)
+    found = {contender.name: [removals(contender.credits, seed)] for contender in contenders}
+    orders = [_generator("ranking", seed, draw).permutation(n).astype(np.float64) for draw in range(draws)]
+    rankings = [removals(order, seed) for order in orders]
+    return found | ({RANDOM: rankings} if draws else {})
 
 
 def counterfactual_coalitions(contenders: Sequence[Contender], *, draws: int, seed: int = 0) -> BoolArray:
     """Return the coalitions (k, n) that `compare_removals` needs retrained from scratch, all contributors first."""
-    n = _contributors(contenders)
-    rankings = (*(removals(contender.credits, seed) for contender in contenders), *random_removals(n, seed, draws))
-    rows = {encode(row): row for row in (np.ones(n, np.bool_), *(row for found in rankings for row in found.values()))}
-    return np.array(list(rows.values()))
+    rows = [np.ones(len(contenders[0].credits), np.bool_)]
+    rows += [row for some in all_removals(contenders, draws, seed).values() for found in some for row in found.values()]
+    return np.array(list({encode(row): row for row in rows}.values()))
 
 
 def pooled_noise(samples: Sequence[FloatArray]) -> TrainingNoise:
@@ -139,30 +130,32 @@ def pooled_noise(samples: Sequence[FloatArray]) -> TrainingNoise:
     return TrainingNoise(squares / freedom if freedom else np.nan, freedom, len(several))
 
 
-def relative_change(
-    before: ArrayLike, after: ArrayLike, noise: TrainingNoise, confidence: float = 0.95, *, rankings: bool = False
-) -> Change:
-    """Return the change of the mean from F ``before`` (R,) to F ``after`` (R',), over independent seeds.
+def change_scale(before: FloatArray, noise: TrainingNoise) -> float | None:
+    """Return |mean before|, or None where it does not differ significantly from 0 (with unknown noise: where it is
+    0)."""
+    mean = abs(float(before.mean()))
+    if not noise.freedom:
+        return mean or None
+    margin = student.ppf(0.975, noise.freedom) * np.sqrt(noise.variance / len(before))
+    return mean if mean > margin else None
 
-    It is (after − before)/|before|, or after − before where ``before`` does not differ significantly from 0 (with
-    unknown noise: where it is 0).
 
-    The interval is the delta method's with Satterthwaite's degrees of freedom, from the ``noise`` of one seed. Where
-    ``after`` are ``rankings``, their own spread is used instead, since rankings differ by more than noise. In
-    simulations with 10 coalitions, 2 or 3 seeds each and noise up to a fifth of F it covers 95 %. It covers 90 % for a
-    coalition whose models vary 1.5 times as much as the others', 83 % for twice as much, and 98 % for two thirds as
-    much. Without a coalition of two seeds there are no bounds.
+def change_of_mean(before: FloatArray, after: FloatArray, noise: TrainingNoise, *, rankings: bool = False) -> Estimate:
+    """Return the change of the mean from F ``before`` (R,) to F ``after`` (R',), over independent seeds, relative to
+    `change_scale` where there is one.
+
+    The 95 % interval is the delta method's with Satterthwaite's degrees of freedom, from the ``noise`` of one seed.
+    Where ``after`` are ``rankings``, their own spread is used instead, since rankings differ by more than noise. In
+    simulations with 10 coalitions, 2 or 3 seeds each and noise up to a fifth of F it covers 95 %, but 83 % for a
+    coalition whose models vary twice as much as the others'. Without a coalition of two seeds there are no bounds.
     """
-    b, a = _values("before", before), _values("after", after)
-    scale = _scale(b, noise, confidence)
+    scale = change_scale(before, noise)
     if scale is None:
-        value, weights = float(a.mean() - b.mean()), (1.0, 1.0)
+        value, weights = float(after.mean() - before.mean()), (1.0, 1.0)
     else:
         # with D = |mean before|: d(after/D) = d after/D − (after/D) dD/D
-        value, weights = float(a.mean() - b.mean()) / scale, (1 / scale, float(a.mean()) / scale**2)
-    means = [(weights[1], b)] if rankings else [(weights[0], a), (weights[1], b)]
-    own = [(weights[0], a)] if rankings else []
-    return Change(_estimate(value, means, own, noise, confidence), relative=scale is not None)
+        value, weights = float(after.mean() - before.mean()) / scale, (1 / scale, float(after.mean()) / scale**2)
+    return _estimate(value, (weights[0], after), [(weights[1], before)], noise, rankings=rankings)
 
 
 def compare_removals(
@@ -172,59 +165,48 @@ def compare_removals(
     higher_is_better: bool,
     draws: int,
     seed: int = 0,
-    confidence: float = 0.95,
 ) -> CounterfactualResult:
-    """Compare all actions by the contenders' credits and by ``draws`` random rankings.
-
-    ``values`` maps a coalition as text (`diffcredit.coalitions.encode`) to F (R,) of the models retrained from scratch
-    on it. Only those of :func:`counterfactual_coalitions` of the same contenders, draws and seed are used. The other
-    contenders are compared with the first; names must differ.
-    """
-    n = _contributors(contenders)
-    everybody = "1" * n
-    if everybody not in values:
-        raise UserError("counterfactual: no model retrained on all contributors; at least 1 is needed")
-    before = _values("all contributors", values[everybody])
+    """Compare all actions by the contenders' credits and by ``draws`` random rankings. The other contenders are
+    compared with the first; names must differ. ``values`` maps a coalition as text (`encode`) to F (R,) of the models
+    retrained from scratch on it, of which those of :func:`counterfactual_coalitions` are used."""
+    n, first_name = len(contenders[0].credits), contenders[0].name
     asked = [encode(row) for row in counterfactual_coalitions(contenders, draws=draws, seed=seed)]
-    noise = pooled_noise([np.asarray(values[each], np.float64) for each in asked if each in values])
-    rankings = {contender.name: [removals(contender.credits, seed)] for contender in contenders}
-    rankings |= {RANDOM: list(random_removals(n, seed, draws))} if draws else {}
+    known = {each: np.asarray(values[each], np.float64) for each in asked if each in values}
+    before, noise = known.get("1" * n), pooled_noise(list(known.values()))
+    if before is None:
+        raise UserError("counterfactual: no model retrained on all contributors; at least 1 is needed")
+    rankings = all_removals(contenders, draws, seed)
     effects: list[Effect] = []
     missing: list[str] = []
     for action in ACTIONS:
         first: Effect | None = None
         for method, found in rankings.items():
-            coalitions = [removal[action.name] for removal in found if encode(removal[action.name]) in values]
+            coalitions = [removal[action.name] for removal in found if encode(removal[action.name]) in known]
             if len(coalitions) < len(found):
                 missing.append(f"{method}, {action.name}")
             if not coalitions:
                 continue
-            samples = [_values(f"{method}, {action.name}", values[encode(row)]) for row in coalitions]
-            chance = method == RANDOM
+            samples, chance = [known[encode(row)] for row in coalitions], method == RANDOM
             after = np.array([sample.mean() for sample in samples]) if chance else samples[0]
+            change = change_of_mean(before, after, noise, rankings=chance)
             difference = None
-            if first is not None:
-                same = np.array_equal(first.coalitions, coalitions)
-                difference = (
-                    Estimate(0.0, 0.0, 0.0)
-                    if same
-                    else _difference(before, after, first.after, noise, confidence, rankings=chance)
-                )
-            change = relative_change(before, after, noise, confidence, rankings=chance)
+            if first is not None and np.array_equal(first.coalitions, coalitions):
+                difference = Estimate(0.0, 0.0, 0.0)
+            elif first is not None:
+                difference = _difference(before, after, first.after, noise, rankings=chance)
             effects.append(Effect(method, action, np.array(coalitions), after, change, difference))
-            if method == contenders[0].name:
+            if method == first_name:
                 first = effects[-1]
     if not effects:
         raise UserError("counterfactual: 0 of its coalitions have a retrained model; at least 1 is needed")
-    return CounterfactualResult(higher_is_better, n, contenders[0].name, before, noise, tuple(effects), tuple(missing))
+    about = (higher_is_better, n, first_name, before, noise, change_scale(before, noise) is not None)
+    return CounterfactualResult(*about, tuple(effects), tuple(missing))
 
 
-def best_of_categories(
-    contenders: Sequence[Contender], scores: Mapping[str, float] | None = None
-) -> tuple[Contender, ...]:
+def best_of_categories(contenders: Sequence[Contender], scores: Mapping[str, float]) -> tuple[Contender, ...]:
     """Return one contender of each category, categories in the order given: the one with the highest of ``scores``,
     such as the LDS by contender's name (NaN: none), or the first where none has a score."""
-    known = {name: score for name, score in (scores or {}).items() if np.isfinite(score)}
+    known = {name: score for name, score in scores.items() if np.isfinite(score)}
     best: dict[str, Contender] = {}
     for contender in contenders:
         rival = best.setdefault(contender.category, contender)
@@ -237,65 +219,39 @@ def verdict(effect: Effect, higher_is_better: bool) -> str:
     """Say whether the action by this method does more of what it should than by the first: leaving the top out should
     do harm, keeping only the top should do good. Empty: there is nothing to compare with."""
     difference = effect.from_first
-    if difference is None or not (difference.low > 0 or difference.high < 0):
-        return "" if difference is None else "not told apart"
-    rises = difference.value > 0
-    good = rises == higher_is_better
+    if difference is None:
+        return ""
+    if not (difference.low > 0 or difference.high < 0):
+        return "not told apart"
+    good = (difference.value > 0) == higher_is_better
     return "weaker" if good == effect.action.leave else "stronger"
 
 
 def _difference(
-    before: FloatArray, after: FloatArray, first: FloatArray, noise: TrainingNoise, confidence: float, *, rankings: bool
+    before: FloatArray, after: FloatArray, first: FloatArray, noise: TrainingNoise, *, rankings: bool
 ) -> Estimate:
     """Subtract two changes from the same ``before``, which cancels except for the scale."""
     gap = float(after.mean() - first.mean())
-    scale = _scale(before, noise, confidence)
+    scale = change_scale(before, noise)
     size = 1.0 if scale is None else scale
     means = [(1 / size, first), *([] if scale is None else [(gap / scale**2, before)])]
-    own = [(1 / size, after)] if rankings else []
-    return _estimate(gap / size, means if rankings else [(1 / size, after), *means], own, noise, confidence)
+    return _estimate(gap / size, (1 / size, after), means, noise, rankings=rankings)
 
 
 def _estimate(
     value: float,
+    after: tuple[float, FloatArray],
     means: Sequence[tuple[float, FloatArray]],
-    own: Sequence[tuple[float, FloatArray]],
     noise: TrainingNoise,
-    confidence: float,
+    *,
+    rankings: bool,
 ) -> Estimate:
-    """Return ``value`` with its interval. It changes as a sum of weights times ``means`` over seeds (R,), which all
-    have one noise, and of weights times means of samples that have a variance of their ``own``."""
-    pooled = noise.variance * sum(weight**2 / len(sample) for weight, sample in means)
-    parts = [(pooled, noise.freedom), *(variance_of_mean(weight, sample) for weight, sample in own)]
-    return satterthwaite_estimate(value, parts, confidence)
-
-
-def _scale(before: FloatArray, noise: TrainingNoise, confidence: float) -> float | None:
-    """Return |mean|, or None where it does not differ significantly from 0."""
-    mean = abs(float(before.mean()))
-    if not noise.freedom:
-        return mean or None
-    margin = student.ppf((1 + confidence) / 2, noise.freedom) * np.sqrt(noise.variance / len(before))
-    return mean if mean > margin else None
-
-
-def _values(name: str, given: ArrayLike) -> FloatArray:
-    values = np.asarray(given, np.float64)
-    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
-        raise UserError(f"counterfactual: values of {name} are {values.tolist()}; expected finite ones, one a seed")
-    return values
-
-
-def _contributors(contenders: Sequence[Contender]) -> int:
-    counts = {len(contender.credits) for contender in contenders}
-    if len(counts) != 1:
-        raise UserError(
-            f"counterfactual: credits of {sorted(counts)} contributors; expected one number for all methods"
-        )
-    names = [contender.name for contender in contenders]
-    if len({*names, RANDOM}) != len(names) + 1:
-        raise UserError(f"counterfactual: methods {', '.join(names)}; names must differ, and from {RANDOM!r}")
-    return counts.pop()
+    """Return ``value`` with its interval. It changes as a sum of weights times means over seeds (R,), which all have
+    one noise; only ``rankings`` have a variance of their own ``after``."""
+    pooled = means if rankings else [after, *means]
+    variance = noise.variance * sum(weight**2 / len(sample) for weight, sample in pooled)
+    own = [variance_of_mean(*after)] if rankings else []
+    return satterthwaite_estimate(value, [(variance, noise.freedom), *own])
 
 
 def _generator(*parts: int | str) -> np.random.Generator:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.credit.correlations import DIGITS, correlation, jackknifed_correlation
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.validation.statistics.ceilings import Ceilings, ceilings, known_ceiling, mean_over_seeds
 from diffcredit.validation.statistics.intervals import (
@@ -141,7 +141,6 @@ class LDSResult:
     """One property's scores and differences, contenders in the order given within each share, and its ceilings."""
 
     against: str
-    confidence: float
     scores: tuple[MethodScore, ...]
     ceilings: tuple[Ceilings, ...]
     differences: tuple[Difference, ...]
@@ -158,76 +157,40 @@ class LDSResult:
         return next(each for each in self.ceilings if each.share == share)
 
 
-def compare_lds(
-    truths: Sequence[Truth],
-    contenders: Sequence[Contender],
-    *,
-    against: str | None = None,
-    confidence: float = 0.95,
-) -> LDSResult:
-    """Score every contender at every share, and its difference from ``against`` (None: the first contender)."""
-    _check(truths, contenders)
+def compare_lds(truths: Sequence[Truth], contenders: Sequence[Contender], *, against: str | None = None) -> LDSResult:
+    """Score every contender at every share, and its difference from ``against`` (None: the first contender), with 95 %
+    intervals. Raises UserError where numbers do not fit, names are given twice, or truth has too few coalitions."""
     names = [contender.name for contender in contenders]
+    if not truths or not contenders or len(set(names)) < len(names):
+        raise UserError(f"LDS: {len(truths)} shares of truth and contenders {names}; expected some, each name once")
     reference = names[0] if against is None else against
-    if reference not in names:
-        raise UserError(f"LDS: against {reference!r}; accepted: {', '.join(names)}")
     scores: list[MethodScore] = []
     differences: list[Difference] = []
     for truth in truths:
-        seeds, means = truth.values.T, mean_over_seeds(truth.values)
-        ceiling = known_ceiling(truth, confidence)
-        found = {}
+        if len(truth.values) < LEAST_ROWS:
+            count = f"{len(truth.values)} coalitions of share {truth.share:g}"
+            raise UserError(f"LDS: {count}; an interval needs at least {LEAST_ROWS}")
+        means, ceiling, found = mean_over_seeds(truth.values), known_ceiling(truth), {}
         for contender in contenders:
+            with located(contender.name):
+                _checked(contender.credits, truth.coalitions, truth.values)
             predicted = predictions(contender.credits, truth.coalitions)
             spearman = found[contender.name] = jackknifed_correlation(predicted, means, "spearman")
-            by_seed = np.array([correlation(predicted, seed, "spearman") for seed in seeds])
+            by_seed = np.array([correlation(predicted, seed, "spearman") for seed in truth.values.T])
             scores.append(
                 MethodScore(
                     contender,
                     truth.share,
-                    correlation_interval(spearman, confidence),
-                    correlation_with_interval(predicted, means, "pearson", confidence),
-                    tuple(float(score) for score in by_seed),
-                    seeds_interval(by_seed, confidence),
-                    None if ceiling is None else jackknife_interval(spearman / ceiling, confidence),
+                    correlation_interval(spearman),
+                    correlation_with_interval(predicted, means, "pearson"),
+                    tuple(by_seed.tolist()),
+                    seeds_interval(by_seed),
+                    None if ceiling is None else jackknife_interval(spearman / ceiling),
                 )
             )
         differences += [
-            Difference(name, reference, truth.share, jackknife_interval(each - found[reference], confidence))
+            Difference(name, reference, truth.share, jackknife_interval(each - found[reference]))
             for name, each in found.items()
             if name != reference
         ]
-    limits = tuple(ceilings(truth, confidence) for truth in truths)
-    return LDSResult(reference, confidence, tuple(scores), limits, tuple(differences))
-
-
-def _check(truths: Sequence[Truth], contenders: Sequence[Contender]) -> None:
-    if not truths or not contenders:
-        raise UserError(f"LDS: {len(truths)} shares of truth and {len(contenders)} contenders; needs one of each")
-    keys = {
-        "contender": [contender.name for contender in contenders],
-        "share": [f"{truth.share:g}" for truth in truths],
-    }
-    for what, each in keys.items():
-        for name in each:
-            if each.count(name) > 1:
-                raise UserError(f"LDS: {what} {name} is given twice; they must differ")
-    for truth in truths:
-        where, count = f"LDS, truth of share {truth.share:g}", len(truth.coalitions)
-        if count < LEAST_ROWS:
-            raise UserError(f"{where}: {count} coalitions; an interval needs at least {LEAST_ROWS}")
-        if truth.values.ndim != 2 or len(truth.values) != count or truth.values.shape[1] == 0:
-            raise UserError(f"{where}: values {truth.values.shape}; expected ({count}, R) for R ≥ 1 seeds")
-        if not np.isfinite(truth.values).all():
-            row, seed = np.argwhere(~np.isfinite(truth.values))[0]
-            raise UserError(f"{where}: the value of coalition {row}, seed {seed} is not a finite number")
-        n = truth.coalitions.shape[1]
-        for contender in contenders:
-            if contender.credits.shape != (n,):
-                raise UserError(
-                    f"LDS, {contender.name}: credits {contender.credits.shape}; the truth has {n} contributors"
-                )
-    for contender in contenders:
-        if not np.isfinite(contender.credits).all():
-            first = int(np.argmin(np.isfinite(contender.credits)))
-            raise UserError(f"LDS, {contender.name}: the credit of contributor {first} is not a finite number")
+    return LDSResult(reference, tuple(scores), tuple(map(ceilings, truths)), tuple(differences))

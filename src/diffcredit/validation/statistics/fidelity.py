@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from math import ceil, isfinite, nan, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffcredit.credit.correlations import correlation, jackknifed_size_adjusted
 from diffcredit.errors import UserError
-from diffcredit.util.arrays import FloatArray
+from diffcredit.util.arrays import BoolArray, FloatArray
+from diffcredit.validation.statistics.convergence import first_reaching
 from diffcredit.validation.statistics.games import game_credits, replicates_of, shared
 from diffcredit.validation.statistics.intervals import LEAST_ROWS, correlation_interval, correlation_with_interval
-from diffcredit.validation.statistics.monotone import first_reaching
 from diffcredit.validation.statistics.records import Estimate, RecipeGame, by_method
 
 UNKNOWN = Estimate(nan)
@@ -32,10 +31,8 @@ class SeedAgreement:
 @dataclass(frozen=True)
 class CreditAgreement:
     """Credits β of one recipe against credits β* of retraining, each from all evaluations: correlations, the
-    ``distance`` ‖β − β*‖₂, and the ``bound`` 2√n·C on it, C the largest observed gap, endpoints included.
-
-    The bound holds for exact Shapley values, with C over all 2ⁿ coalitions. From a sample it is only a yardstick.
-    """
+    ``distance`` ‖β − β*‖₂, and the ``bound`` 2√n·C on it, C the largest observed gap, endpoints included. The bound
+    holds for exact Shapley values, with C over all 2ⁿ coalitions; from a sample it is only a yardstick."""
 
     pearson: float
     spearman: float
@@ -91,85 +88,59 @@ class FidelityResult:
         return tuple(row for row in self.recipes if row.method == method)
 
     def lottery_gap(self, method: str) -> float:
-        """B: the largest |F − F_retrained| at the method's longest training, the limit that gaps of longer trainings
-        should approach. NaN where it was not evaluated."""
+        """B: the largest |F − F_retrained| at the method's longest training, which gaps should approach."""
         return self.of(method)[-1].largest_gap
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """The fewest ``steps`` of a method that are expected to reach the ``wanted`` correlation (None: no evaluated number
-    does). ``evaluated`` is the range of steps behind it (None: no correlation is known), ``highest`` their highest
-    correlation."""
-
-    method: str
-    wanted: float
-    steps: int | None
-    evaluated: tuple[float, float] | None = None
-    highest: float = nan
-
-    @property
-    def at_the_fewest(self) -> bool:
-        """Whether fewer steps than were evaluated might do."""
-        return self.steps is not None and self.evaluated is not None and self.steps == ceil(self.evaluated[0])
 
 
 def compare_with_retraining(
     games: Sequence[RecipeGame], truth: RecipeGame, estimator: str = "shapley"
 ) -> FidelityResult:
-    """Compare each game, except the truth's own, with ``truth``, which was retrained from scratch.
-
-    A recipe that shares fewer than 10 coalitions with the truth, or whose credits cannot be estimated, keeps its row,
-    with a note. Raises UserError without a game to compare, or when the truth has fewer than 10 coalitions.
-    """
+    """Compare each game, except the truth's own, with ``truth``, which was retrained from scratch. A recipe that shares
+    fewer than 10 coalitions with it, or whose credits cannot be estimated, keeps its row, with a note. Raises UserError
+    without a game to compare, or when the truth has fewer than 10 coalitions."""
     others = [game for game in games if game.recipe != truth.recipe]
     if not others:
         raise UserError(f"fidelity: no recipe beside {truth.recipe!r}; at least one is needed")
-    known = replicates_of(truth)
-    if len(known.values) < LEAST_ROWS:
+    coalitions, replicates = replicates_of(truth)
+    if len(replicates) < LEAST_ROWS:
         raise UserError(
-            f"fidelity: {truth.recipe!r} has {len(known.values)} coalitions; at least {LEAST_ROWS} are needed"
+            f"fidelity: {truth.recipe!r} has {len(replicates)} coalitions; at least {LEAST_ROWS} are needed"
         )
-    n = truth.coalitions.shape[1]
-    for game in others:
-        if game.coalitions.shape[1] != n:
-            raise UserError(f"fidelity: {game.recipe!r} has {game.coalitions.shape[1]} contributors; expected {n}")
-    ceiling = _ceiling(truth)
+    twice = [row for row, values in enumerate(replicates) if len(values) > 1]
+    ceiling = None
+    if len(twice) >= LEAST_ROWS:
+        one, other = (np.array([replicates[row][k] for row in twice]) for k in (0, 1))
+        ceiling = SeedAgreement(len(twice), **_correlations(one, other, coalitions[twice]))
     credits = _credits(truth, estimator)
     rows = tuple(_row(game, truth, estimator, credits, ceiling) for game in by_method(others))
     return FidelityResult(truth.recipe, rows, ceiling)
 
 
-def recommended_steps(result: FidelityResult, method: str, wanted: float) -> Recommendation:
-    """Find the fewest steps at which the size-adjusted correlation, freed of retraining's noise, is expected to reach
-    ``wanted``: where the non-decreasing least-squares fit over the evaluated steps, joined by straight lines, does."""
-    if not 0 < wanted <= 1:
-        raise UserError(f"wanted correlation: {wanted}; a number above 0 and at most 1 is accepted")
-    rows = [row for row in result.of(method) if row.steps is not None and isfinite(row.freed_of_noise)]
-    if not rows:
-        return Recommendation(method, wanted, None)
-    steps, reached = [float(row.steps or 0) for row in rows], [row.freed_of_noise for row in rows]
-    found = first_reaching(steps, reached, wanted)
-    fewest = None if found is None else ceil(found - 1e-9)
-    return Recommendation(method, wanted, fewest, (min(steps), max(steps)), max(reached))
+def recommended_steps(result: FidelityResult, method: str, wanted: float) -> tuple[int | None, str]:
+    """Return the fewest steps at which the size-adjusted correlation, freed of retraining's noise, is expected to reach
+    ``wanted`` (None: no evaluated number does), and a sentence that says so. That is where the non-decreasing
+    least-squares fit over the evaluated steps, joined by straight lines, reaches it."""
+    known = [row for row in result.of(method) if row.steps is not None and isfinite(row.freed_of_noise)]
+    if not known:
+        return None, f"{method}: no number of steps has a known correlation with retraining."
+    evaluated, reached = [float(row.steps or 0) for row in known], [row.freed_of_noise for row in known]
+    found = first_reaching(evaluated, reached, wanted)
+    if found is None:
+        highest = f"{max(reached):z.2f}".replace("-", "−")
+        none = f"{method}: none of up to {max(evaluated):.0f} steps reaches a correlation of {wanted:g}"
+        return None, f"{none}; the highest is {highest}."
+    steps = ceil(found - 1e-9)
+    fewest = ", the fewest evaluated" if steps == ceil(min(evaluated)) else ""
+    return steps, f"{method}: {steps} steps are expected to reach a correlation of {wanted:g}{fewest}."
 
 
-def _ceiling(truth: RecipeGame) -> SeedAgreement | None:
-    known = replicates_of(truth)
-    rows = [row for row, values in enumerate(known.values) if len(values) > 1]
-    if len(rows) < LEAST_ROWS:
-        return None
-    one, other = (np.array([known.values[row][k] for row in rows]) for k in (0, 1))
-    coalitions = known.coalitions[rows]
-    return SeedAgreement(len(rows), **_correlations(one, other, coalitions.sum(axis=1), coalitions.shape[1]))
-
-
-def _correlations(a: FloatArray, b: FloatArray, sizes: NDArray[np.intp], n: int) -> dict[str, Estimate]:
+def _correlations(a: FloatArray, b: FloatArray, coalitions: BoolArray) -> dict[str, Estimate]:
     """Return the correlations by their names in `SeedAgreement` and `RecipeFidelity`."""
+    adjusted = jackknifed_size_adjusted(a, b, coalitions.sum(axis=1), coalitions.shape[1])
     return {
         "pearson": correlation_with_interval(a, b, "pearson"),
         "spearman": correlation_with_interval(a, b, "spearman"),
-        "size_adjusted": correlation_interval(jackknifed_size_adjusted(a, b, sizes, n), 0.95),
+        "size_adjusted": correlation_interval(adjusted),
     }
 
 
@@ -182,30 +153,36 @@ def _row(
         note = f"shares {len(both.first)} coalitions with {truth.recipe}; at least {LEAST_ROWS} are needed"
         return RecipeFidelity(*about, note=note)
     gaps = np.abs(both.first - both.second)
-    credits = truth_credits if isinstance(truth_credits, str) else _credits(game, estimator)
-    agreement = None
-    if not isinstance(credits, str) and not isinstance(truth_credits, str):
-        agreement = _agreement(credits, truth_credits, _largest_gap(game, truth, gaps))
-    constant = [
-        which for which, values in ((game.recipe, both.first), (truth.recipe, both.second)) if not np.ptp(values)
+    notes = [
+        f"the property is constant over the coalitions of {which}"
+        for which, values in ((game.recipe, both.first), (truth.recipe, both.second))
+        if not np.ptp(values)
     ]
-    notes = [f"the property is constant over the coalitions of {which}" for which in constant]
+    agreement, credits = None, truth_credits if isinstance(truth_credits, str) else _credits(game, estimator)
+    if isinstance(credits, str):
+        notes.append(f"no credits: {credits}")
+    elif not isinstance(truth_credits, str):
+        ends = [abs(np.mean(a) - np.mean(b)) for a, b in ((game.empty, truth.empty), (game.full, truth.full))]
+        agreement = CreditAgreement(
+            correlation(credits, truth_credits, "pearson"),
+            correlation(credits, truth_credits, "spearman"),
+            float(np.linalg.norm(credits - truth_credits)),
+            2 * sqrt(len(credits)) * float(max(gaps.max(), *ends)),
+        )
+    attainable = nan
+    if ceiling is not None and ceiling.size_adjusted.value > 0:
+        # √(V/(V + σ²·mean(1/R))), where V/(V + σ²) is the correlation of two replicates and R how many were averaged
+        noise = 1 / ceiling.size_adjusted.value - 1
+        attainable = 1 / sqrt(1 + float((1 / both.second_replicates).mean()) * noise)
     return RecipeFidelity(
         *about,
-        **_correlations(both.first, both.second, both.sizes, both.coalitions.shape[1]),
+        **_correlations(both.first, both.second, both.coalitions),
         mean_gap=float(gaps.mean()),
         largest_gap=float(gaps.max()),
-        attainable=_attainable(ceiling, both.second_replicates),
+        attainable=attainable,
         credits=agreement,
-        note="; ".join(notes + ([f"no credits: {credits}"] if isinstance(credits, str) else [])),
+        note="; ".join(notes),
     )
-
-
-def _attainable(ceiling: SeedAgreement | None, replicates: NDArray[np.intp]) -> float:
-    """√(V/(V + σ²·mean(1/R))), where V/(V + σ²) is the correlation of two replicates and R how many were averaged."""
-    if ceiling is None or not ceiling.size_adjusted.value > 0:
-        return nan
-    return 1 / sqrt(1 + float((1 / replicates).mean()) * (1 / ceiling.size_adjusted.value - 1))
 
 
 def _credits(game: RecipeGame, estimator: str) -> FloatArray | str:
@@ -214,17 +191,3 @@ def _credits(game: RecipeGame, estimator: str) -> FloatArray | str:
         return game_credits(game, estimator)
     except UserError as error:
         return f"{game.recipe}: {error}"
-
-
-def _largest_gap(game: RecipeGame, truth: RecipeGame, gaps: FloatArray) -> float:
-    ends = [abs(np.mean(a) - np.mean(b)) for a, b in ((game.empty, truth.empty), (game.full, truth.full))]
-    return float(max(gaps.max(), *ends))
-
-
-def _agreement(credits: FloatArray, truth: FloatArray, largest_gap: float) -> CreditAgreement:
-    return CreditAgreement(
-        correlation(credits, truth, "pearson"),
-        correlation(credits, truth, "spearman"),
-        float(np.linalg.norm(credits - truth)),
-        2 * sqrt(len(credits)) * largest_gap,
-    )

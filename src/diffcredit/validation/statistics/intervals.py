@@ -1,9 +1,8 @@
 """Intervals of correlations, of their differences, and of means.
 
 A score is a correlation over B coalitions. Its interval covers other coalitions of the same size *and* other training
-seeds: seeds belong to their coalition and are independent of those of any other, so coalitions, each with all its
-seeds, are independent draws. Leaving out a coalition takes its seeds along. Resampling seeds within coalitions as well
-would count their noise twice; resampling seeds alone would ignore the choice of coalitions.
+seeds. Seeds belong to their coalition, so coalitions with all their seeds are independent draws. Resampling seeds
+within coalitions as well would count their noise twice; resampling seeds alone would ignore the choice of coalitions.
 
 Most functions take a *jackknifed* array (B + 1,): entry 0 is computed from all coalitions, entry b without the b-th.
 """
@@ -22,24 +21,19 @@ LEAST_ROWS = 10
 
 
 def correlation_with_interval(a: FloatArray, b: FloatArray, kind: Kind, confidence: float = 0.95) -> Estimate:
-    """Correlate a (B,) with b (B,), with an interval over rows.
-
-    Rows count as independent draws. Over a design that spreads sizes and members evenly the interval is somewhat too
-    wide: it covers .95 to .99 at a nominal .95.
-    """
+    """Correlate a (B,) with b (B,), with an interval over rows, which count as independent draws. Over a design that
+    spreads sizes and members evenly it is somewhat too wide: it covers .95 to .99 at a nominal .95."""
     return correlation_interval(jackknifed_correlation(a, b, kind), confidence)
 
 
-def correlation_interval(jackknifed: FloatArray, confidence: float) -> Estimate:
+def correlation_interval(jackknifed: FloatArray, confidence: float = 0.95) -> Estimate:
     """Return a correlation's interval, tanh(z ± t·s), where z = artanh r, s is the jackknife's standard deviation of z
     over coalitions, and t is Student's quantile with B − 2 degrees of freedom.
 
-    Compared with percentile and BCa bootstrap, and with Fisher's z with bootstrap, jackknife and Bonett and Wright's
-    (2000) variance, this has the highest coverage on average: .964, .960 and .953 at a nominal .95 for Spearman's
-    correlation over 20, 40 and 100 coalitions, with ties, skewed values, heavy tails and uneven noise
-    (benchmarks/validation). Differences are small. Bonett and Wright's is as good there and shorter, but assumes normal
-    values and falls to .86 where all of the noise is heavy-tailed or uneven. Pearson's interval covers as little as .77
-    with skewed values. Bounds are unknown where r, or r without one of the coalitions, is ±1.
+    Of the bootstrap, Fisher and Bonett and Wright (2000) intervals it was compared with (benchmarks/validation), it has
+    the highest coverage: .964, .960 and .953 at a nominal .95 for Spearman's correlation over 20, 40 and 100
+    coalitions. Pearson's interval covers as little as .77 with skewed values. Bounds are unknown where r, or r without
+    one of the coalitions, is ±1.
     """
     if not (np.abs(jackknifed) < 1).all():
         return Estimate(float(jackknifed[0]))
@@ -48,14 +42,14 @@ def correlation_interval(jackknifed: FloatArray, confidence: float) -> Estimate:
     return Estimate(float(jackknifed[0]), float(np.tanh(z[0] - half)), float(np.tanh(z[0] + half)))
 
 
-def jackknife_interval(jackknifed: FloatArray, confidence: float) -> Estimate:
+def jackknife_interval(jackknifed: FloatArray, confidence: float = 0.95) -> Estimate:
     """Return θ̂ ± t·s, for the difference of two scores over the same coalitions, or for a score as a part of its
     ceiling. The jackknife's s includes the noise that the two share."""
     half = student.ppf((1 + confidence) / 2, len(jackknifed) - 3) * _deviation(jackknifed)
     return Estimate(float(jackknifed[0]), float(jackknifed[0] - half), float(jackknifed[0] + half))
 
 
-def seeds_interval(scores: FloatArray, confidence: float) -> Estimate:
+def seeds_interval(scores: FloatArray, confidence: float = 0.95) -> Estimate:
     """Average the scores (R,) against each seed alone, with Student's interval: how papers report the LDS.
 
     It holds for other seeds of the *same* coalitions and is too short for other coalitions: at a nominal .95 it covers

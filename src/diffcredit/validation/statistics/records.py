@@ -6,6 +6,7 @@ everywhere.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import nan
 
 from diffcredit.util.arrays import BoolArray, FloatArray
 
@@ -15,8 +16,8 @@ class Estimate:
     """A number with its interval. Bounds that are not finite are unknown."""
 
     value: float
-    low: float = float("nan")
-    high: float = float("nan")
+    low: float = nan
+    high: float = nan
 
     def __float__(self) -> float:
         return self.value
@@ -24,11 +25,8 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """One property of models retrained from scratch on held-out coalitions of one size.
-
-    ``coalitions`` (B, n) have ⌊αn⌋ members each, α = ``share``. Column r of ``values`` (B, R) has each coalition's
-    value with its r-th training seed.
-    """
+    """One property of models retrained from scratch on held-out ``coalitions`` (B, n) of ⌊αn⌋ members each, α =
+    ``share``. Column r of ``values`` (B, R) has each coalition's value with its r-th training seed."""
 
     share: float
     coalitions: BoolArray
@@ -37,19 +35,14 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """Credits (n,) by one method.
-
-    ``category`` is the kind of method: ``shapley``, ``banzhaf``, ``leave-one-out``, or a baseline's. ``recipe`` is the
-    retraining behind it (empty: none), ``evaluations`` the number of its evaluations. ``cost`` is their time in units
-    of one retraining from scratch with its sampling (NaN: unknown).
-    """
+    """Credits (n,) by one method of a ``category``, such as ``shapley``, ``leave-one-out`` or a baseline's, from
+    ``evaluations`` by a ``recipe`` (empty: none)."""
 
     name: str
     category: str
     recipe: str
     credits: FloatArray
     evaluations: int = 0
-    cost: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +51,8 @@ class RecipeGame:
 
     ``coalitions`` (m, n) are drawn from the design ``size_distribution`` and have ``values`` (m,). ``empty`` and
     ``full`` are replicates of F(∅) and F(N). Recipes that differ only in their training ``steps`` (None: the method has
-    none) share the ``method``. ``preparation`` is the time in seconds spent before the first coalition, such as on
-    pruning and recovery (NaN: unknown).
+    none) share the ``method``. ``preparation`` are the seconds spent before the first coalition, such as on pruning and
+    recovery (NaN: unknown).
     """
 
     recipe: str
@@ -72,7 +65,7 @@ class RecipeGame:
     full: tuple[float, ...]
     training_seconds: FloatArray
     sampling_seconds: FloatArray
-    preparation: float = float("nan")
+    preparation: float = nan
 
     @property
     def seconds(self) -> FloatArray:

@@ -1,8 +1,9 @@
 """How long a coalition takes with each recipe, and how that grows with the steps. The same for all properties."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import nan
+from types import MappingProxyType
 
 import numpy as np
 from scipy.stats import linregress
@@ -23,13 +24,12 @@ class Seconds:
 
 @dataclass(frozen=True, eq=False)
 class RecipeRuntime:
-    """One recipe's seconds for each of its ``evaluations``: ``training``, ``sampling`` and ``both`` together, which
-    ``seconds`` has evaluation by evaluation. ``speed_up`` is how many times faster it is than a retraining."""
+    """One recipe's seconds of ``training``, of ``sampling`` and of ``both``, which ``seconds`` has evaluation by
+    evaluation. ``speed_up`` is how many times faster it is than a retraining."""
 
     recipe: str
     method: str
     steps: int | None
-    evaluations: int
     training: Seconds
     sampling: Seconds
     both: Seconds
@@ -50,13 +50,12 @@ class Growth:
 
 @dataclass(frozen=True)
 class RuntimeResult:
-    """Runtimes by method and steps. ``retraining`` is the recipe that the others are compared with, ``devices`` the
-    distinct devices that each recipe's evaluations ran on."""
+    """Runtimes, the retraining's first and the others by method and steps. ``devices`` are the distinct devices that
+    each recipe's evaluations ran on."""
 
-    retraining: str
     recipes: tuple[RecipeRuntime, ...]
     growths: tuple[Growth, ...]
-    devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    devices: Mapping[str, Sequence[str]]
 
 
 def mean_of_known(seconds: FloatArray) -> float:
@@ -66,40 +65,23 @@ def mean_of_known(seconds: FloatArray) -> float:
 
 
 def compare_runtimes(
-    games: Sequence[RecipeGame], retraining: RecipeGame, devices: Mapping[str, Sequence[str]] | None = None
+    games: Sequence[RecipeGame], retraining: RecipeGame, devices: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> RuntimeResult:
-    """Compare the runtime of every game with that of ``retraining``, and fit how training grows with the steps.
-
-    Seconds that are not finite are unknown and left out. Raises UserError when the retraining's are all unknown or 0.
-    """
+    """Compare the runtime of every game with that of ``retraining``, and fit how training grows with the steps. Seconds
+    that are not finite are unknown and left out. Raises UserError when the retraining's are all unknown or 0."""
     unit = mean_of_known(retraining.seconds)
     if not unit > 0:
         raise UserError(f"runtime: no seconds of {retraining.recipe!r} are known; at least one evaluation is needed")
-    others = [game for game in games if game.recipe != retraining.recipe]
-    ordered = [retraining, *by_method(others)]
+    ordered = [retraining, *by_method(game for game in games if game.recipe != retraining.recipe)]
     growths = (_growth(method, ordered) for method in dict.fromkeys(game.method for game in ordered))
-    return RuntimeResult(
-        retraining.recipe,
-        tuple(_recipe(game, unit) for game in ordered),
-        tuple(growth for growth in growths if growth is not None),
-        devices or {},
-    )
-
-
-def _recipe(game: RecipeGame, unit: float) -> RecipeRuntime:
-    seconds = game.seconds[np.isfinite(game.seconds)]
-    both = _seconds(seconds)
-    return RecipeRuntime(
-        game.recipe,
-        game.method,
-        game.steps,
-        len(seconds),
-        _seconds(game.training_seconds),
-        _seconds(game.sampling_seconds),
-        both,
-        seconds,
-        unit / both.mean if both.mean > 0 else nan,
-    )
+    recipes = []
+    for game in ordered:
+        both = _seconds(game.seconds)
+        parts = (_seconds(game.training_seconds), _seconds(game.sampling_seconds), both)
+        known = game.seconds[np.isfinite(game.seconds)]
+        speed_up = unit / both.mean if both.mean > 0 else nan
+        recipes.append(RecipeRuntime(game.recipe, game.method, game.steps, *parts, known, speed_up))
+    return RuntimeResult(tuple(recipes), tuple(growth for growth in growths if growth is not None), devices)
 
 
 def _seconds(seconds: FloatArray) -> Seconds:
@@ -109,13 +91,15 @@ def _seconds(seconds: FloatArray) -> Seconds:
 
 
 def _growth(method: str, games: Sequence[RecipeGame]) -> Growth | None:
-    mine = [game for game in games if game.method == method and game.steps is not None]
-    seconds = np.concatenate([game.training_seconds for game in mine]) if mine else np.empty(0)
-    steps = np.concatenate([np.full(len(game.values), float(game.steps or 0)) for game in mine] or [np.empty(0)])
-    known = np.isfinite(seconds)
-    if len(np.unique(steps[known])) < 2:
+    points = [
+        (float(game.steps), seconds)
+        for game in games
+        if game.method == method and game.steps is not None
+        for seconds in game.training_seconds[np.isfinite(game.training_seconds)]
+    ]
+    if len({steps for steps, _ in points}) < 2:
         return None
-    fit = linregress(steps[known], seconds[known])
-    return Growth(
-        method, float(fit.slope), float(fit.intercept), float(fit.rvalue**2) if np.ptp(seconds[known]) > 0 else nan
-    )
+    steps, seconds = map(np.array, zip(*points, strict=True))
+    fit = linregress(steps, seconds)
+    r_squared = float(fit.rvalue**2) if np.ptp(seconds) > 0 else nan
+    return Growth(method, float(fit.slope), float(fit.intercept), r_squared)

@@ -8,10 +8,11 @@ from math import isfinite
 
 import numpy as np
 
-from diffcredit.credit import KnownSurrogate, estimate
+from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.datamodeling import LDSResult, compare_lds
+from diffcredit.validation.statistics.games import game_credits
 from diffcredit.validation.statistics.records import Contender, Estimate, RecipeGame, Truth
 
 COUNTS = (20, 50, 100, 200, 500, 1000)
@@ -90,10 +91,8 @@ def compare_surrogates(
     counts: Sequence[int] = COUNTS,
 ) -> SurrogacyResult:
     """Compare ``known`` surrogates, whose values are at the game's coalitions, with 0 and ``counts`` evaluations each.
-
     ``price`` returns the cost of surrogates, by their names, in evaluations. Whatever the estimator refuses is left
-    out. Raises UserError where there is nothing to compare.
-    """
+    out. Raises UserError where there is nothing to compare."""
     if not known:
         raise UserError("no surrogate stands in for it")
     if not truths:
@@ -101,29 +100,29 @@ def compare_surrogates(
     every = len(game.values)
     steps = [*(count for count in counts if count < every), every]
     sets = {NONE: (), **{name: (name,) for name in known}, **({ALL: tuple(known)} if len(known) > 1 else {})}
-    prices = {label: price(names) if names else 0.0 for label, names in sets.items()}
-    found: dict[tuple[str, int], FloatArray] = {}
+    found: dict[str, tuple[str, int, FloatArray]] = {}
     for label, names in sets.items():
         if len(names) == 1:
-            found[label, 0] = np.asarray(known[names[0]].credits, np.float64)
+            found[f"{label}, 0"] = label, 0, np.asarray(known[label].credits, np.float64)
         for count in steps:
             with suppress(UserError):
-                found[label, count] = _credits(game, [known[name] for name in names], count)
-    if (NONE, every) not in found:
+                found[f"{label}, {count}"] = label, count, _credits(game, [known[name] for name in names], count)
+    everything, control = f"{NONE}, {every}", f"{CONTROL}, 0"
+    if everything not in found:
         raise UserError(f"{every} evaluations are too few for credits without a surrogate")
     truth = min(truths, key=lambda each: abs(each.share - 0.5))
-    contenders = [Contender(_name(*key), "", "", credits) for key, credits in found.items()]
-    evaluated, control = _name(NONE, every), _name(CONTROL, 0)
-    result = compare_lds([truth], contenders, against=evaluated)
+    contenders = [Contender(name, "", "", credits) for name, (_, _, credits) in found.items()]
+    result = compare_lds([truth], contenders, against=everything)
     scores, less_evaluated = {each.contender.name: each.spearman for each in result.scores}, _differences(result)
     less_control: dict[str, Estimate] = {}
-    if (CONTROL, 0) in found:
+    if control in found:
         less_control = _differences(compare_lds([truth], contenders, against=control))
         if not isfinite(scores[control].value):  # a control that orders nothing counts as chance, 0
             less_control = {name: score for name, score in scores.items() if name != control}
+    prices = {label: price(names) if names else 0.0 for label, names in sets.items()}
     worths = [
-        Worth(*key, prices[key[0]] + key[1], scores[name], less_evaluated.get(name), less_control.get(name))
-        for key, name in ((key, _name(*key)) for key in found)
+        Worth(label, count, prices[label] + count, scores[name], less_evaluated.get(name), less_control.get(name))
+        for name, (label, count, _) in found.items()
     ]
     return SurrogacyResult(truth.share, every, tuple(worths))
 
@@ -131,18 +130,8 @@ def compare_surrogates(
 def _credits(game: RecipeGame, known: Sequence[KnownSurrogate], count: int) -> FloatArray:
     """Estimate credits (n,) from the game's first ``count`` evaluations, corrected by surrogates."""
     rows = slice(count)
-    return estimate(
-        game.coalitions[rows],
-        game.values[rows],
-        empty=game.empty,
-        full=game.full,
-        size_distribution=game.size_distribution,
-        surrogate=[replace(each, values=np.asarray(each.values)[rows]) for each in known] or None,
-    ).values
-
-
-def _name(surrogate: str, evaluations: int) -> str:
-    return f"{surrogate}, {evaluations}"
+    some = [replace(each, values=np.asarray(each.values)[rows]) for each in known]
+    return game_credits(game, "shapley", rows, some or None)
 
 
 def _differences(result: LDSResult) -> dict[str, Estimate]:
