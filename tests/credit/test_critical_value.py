@@ -4,7 +4,7 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 from diffcredit.credit import robust_critical_value
-from diffcredit.credit.critical_value import tangent_point
+from diffcredit.credit.intervals import tangent_point
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95, 0.99])

@@ -4,18 +4,16 @@ from scipy.stats import kstest
 from scipy.stats import t as student
 
 from diffcredit.credit import estimate
-from diffcredit.credit.lack_of_fit import (
+from diffcredit.credit.mixed_model import MixedModel, SizeModel, VarianceComponents, fit_mixed_model
+from diffcredit.credit.outliers import (
     Outlier,
     as_diagnostics,
     indicator_game_credits,
-    largest_residual,
     noise_degrees,
     outliers_in,
-    studentised_residuals,
+    residual_of,
 )
-from diffcredit.credit.mixed_model import MixedModel, VarianceComponents, fit_mixed_model
 from diffcredit.credit.regression import regress, size_regressors
-from diffcredit.credit.size_model import SizeModel
 from diffcredit.credit.table import read_table
 from diffcredit.testing.games import all_coalitions, brute_force_shapley
 
@@ -58,8 +56,10 @@ def test_residuals_are_those_of_fits_without_the_coalition():
         error = covariance[j, j] - towards @ covariance[rest, j] + new @ information @ new
         sizes.append(table.values[j] - foretold)
         expected.append(sizes[-1] / np.sqrt(variance * error))
-    np.testing.assert_allclose(studentised_residuals(model, table.values), expected, rtol=1e-6)
-    worst = largest_residual(model, table.values)
+    np.testing.assert_allclose(
+        [residual_of(model, table.values, j).studentised for j in range(62)], expected, rtol=1e-6
+    )
+    worst = residual_of(model, table.values)
     assert worst.row == int(np.argmax(np.abs(expected)))
     assert worst.size == pytest.approx(sizes[worst.row])
     assert worst.p == pytest.approx(min(1, 2 * 62 * student.sf(abs(worst.studentised), 62 - nuisance.shape[1] - 1)))
@@ -78,7 +78,7 @@ def test_studentised_residuals_have_students_distribution_where_the_ridge_is_kno
         covariance = np.eye(62) + regression.projected @ regression.projected.T / ridge
         noise = float(left @ np.linalg.solve(covariance, left)) / freedom
         model = MixedModel(SizeModel(), table.centred, regression, VarianceComponents(noise, ridge, 0.0, freedom))
-        found.append(studentised_residuals(model, values)[0])
+        found.append(residual_of(model, values, 0).studentised)
     assert kstest(found, student(freedom - 1).cdf).pvalue > 0.01
 
 
@@ -96,7 +96,7 @@ def test_degrees_of_freedom_of_a_sizes_own_noise():
 @pytest.mark.parametrize("values", [np.full(62, 0.3), EVERY @ np.arange(1.0, 7.0) / 7])
 def test_rounding_is_no_residual(values):
     table, _, model = fitted(values)
-    assert largest_residual(model, table.values).p == 1
+    assert residual_of(model, table.values).p == 1
 
 
 def test_replicates_tell_noise_from_misfit():

@@ -3,7 +3,7 @@ import pytest
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate, mix, mixed_model
-from diffcredit.credit.lack_of_fit import outliers_in
+from diffcredit.credit.outliers import outliers_in
 from diffcredit.testing.games import all_coalitions, brute_force_shapley
 
 N = 6

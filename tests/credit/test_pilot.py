@@ -8,7 +8,7 @@ from scipy import stats
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
-from diffcredit.credit.pilot import evaluations_needed, ratio_interval, read_pilot, variance_components
+from diffcredit.credit.planning import evaluations_needed, ratio_interval, read_pilot, variance_components
 from diffcredit.errors import UserError
 
 

@@ -6,7 +6,7 @@ from scipy.stats import t as student
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
-from diffcredit.credit.ranks import rank_intervals
+from diffcredit.credit.intervals import rank_intervals
 from diffcredit.testing import games
 
 

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
-from diffcredit.credit.shares import ratio_intervals
+from diffcredit.credit.intervals import ratio_intervals
 from diffcredit.testing import games
 
 N = 5

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diffcredit.coalitions import make_design
-from diffcredit.credit.single_contributor import add_one_in, leave_one_out
+from diffcredit.credit.differences import add_one_in, leave_one_out
 from diffcredit.credit.table import read_table
 from diffcredit.errors import UserError
 from diffcredit.testing import games

@@ -27,8 +27,8 @@ base model and this retraining; whether cheap retraining stands in for full retr
 
 from diffcredit.credit.control_variates import KnownSurrogate, surrogate_credits
 from diffcredit.credit.credits import Credits
-from diffcredit.credit.critical_value import robust_critical_value
 from diffcredit.credit.estimate import METHODS, estimate
+from diffcredit.credit.intervals import robust_critical_value
 from diffcredit.credit.mixing import mix
 from diffcredit.credit.planning import Costs, Noise, Split, best_split, pilot_noise, signal_to_noise
 from diffcredit.credit.precision import Correlation, TopK, Width

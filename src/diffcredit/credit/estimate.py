@@ -1,6 +1,6 @@
 """`estimate`: from evaluated coalitions to credits.
 
-F is any function of coalitions (a set function): the game. ``estimate`` needs F of some coalitions, F(∅) and F(N):
+F is any function of coalitions: the game. ``estimate`` needs F of some coalitions, F(∅) and F(N):
 
 >>> import numpy as np
 >>> from diffcredit import estimate, make_design
@@ -16,7 +16,7 @@ F is any function of coalitions (a set function): the game. ``estimate`` needs F
 The default, ``shapley``, estimates φ_i = Σ_{S∌i} |S|!(n−|S|−1)!/n! · (F(S∪{i}) − F(S)) for each contributor i.
 
 Pitfalls
-- A small standard error is not closeness to the truth: see `diffcredit.credit.credits`.
+- A small standard error is not closeness to the truth (`diffcredit.credit.credits`).
 - ``size_distribution`` must name the design that drew the coalitions; a wrong one biases the credits. Plain
   contradictions are refused, small ones cannot be seen.
 - A plain number for ``empty`` or ``full`` means "known exactly". One noisy evaluation is a list of one, ``full=[0.7]``.
@@ -38,11 +38,10 @@ from diffcredit.credit.banzhaf import banzhaf, banzhaf_msr
 from diffcredit.credit.control_variates import Surrogate, read_control_variates
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.datamodel import datamodel, datamodel_lasso
-from diffcredit.credit.exact import exact
+from diffcredit.credit.differences import add_one_in, exact, leave_one_out
 from diffcredit.credit.least_squares import kernelshap, unshrunk
 from diffcredit.credit.permutation import permutation
 from diffcredit.credit.shapley import shapley
-from diffcredit.credit.single_contributor import add_one_in, leave_one_out
 from diffcredit.credit.table import GameTable, read_table
 from diffcredit.errors import UserError, located
 
@@ -139,9 +138,14 @@ def estimate(
 
     Raises UserError if the table is malformed, too short or contradicts ``size_distribution``.
     """
-    options: dict[str, Any] = {"names": names, "method": method, "size_distribution": size_distribution}
-    options |= {"confidence": confidence, "prior": prior, "surrogate": surrogate, "seeds": seeds}
     if isinstance(values, Mapping):
+        options: dict[str, Any] = {
+            "names": names,
+            "method": method,
+            "size_distribution": size_distribution,
+            "confidence": confidence,
+        }
+        options |= {"prior": prior, "surrogate": surrogate, "seeds": seeds}
         return _estimate_each(coalitions, values, empty, full, options)
     if method not in METHODS:
         raise UserError(f"method {method!r}: unknown; choose one of {', '.join(METHODS)}")
@@ -158,7 +162,6 @@ def estimate(
 def _estimate_each(
     coalitions: ArrayLike, values: Mapping[str, ArrayLike], empty: Any, full: Any, options: dict[str, Any]
 ) -> dict[str, Credits]:
-    """Estimate the credits for each property in ``values``."""
     given = isinstance(empty, Mapping) and isinstance(full, Mapping)
     if not given or {*values} - {*empty} or {*values} - {*full}:
         raise UserError(f"empty and full: expected mappings with the keys {', '.join(map(str, values))}, as in values")

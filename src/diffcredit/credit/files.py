@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from diffcredit.coalitions import decode, encode
-from diffcredit.credit.sizes import SizeDistribution
-from diffcredit.credit.table import GameTable
+from diffcredit.credit.table import GameTable, SizeDistribution
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
@@ -69,7 +68,6 @@ def read_json(kind: type[Kind], path: Path) -> Kind:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` in JSON's types."""
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
@@ -84,27 +82,22 @@ def _plain(value: Any) -> Any:
 
 
 def _credits(kind: type[Kind], found: dict[str, Any]) -> Kind:
-    arrays: dict[str, Any] = {name: _floats(found[name]) for name in ("values", "standard_error", "bias")}
-    n, table = len(found["values"]), found["table"]
-    influence = _floats(found["influence"]).reshape(n, -1)
-    restored: dict[str, Any] = {
-        "influence": influence,
+    table, n = found["table"], len(found["values"])
+    restored_table = {name: _floats(table[name]) for name in ("values", "scatter", "empty", "full")} | {
+        "coalitions": np.array([decode(row) for row in table["coalitions"]], dtype=np.bool_).reshape(-1, n),
+        "replicates": np.array(table["replicates"], dtype=np.intp),
+        "known": tuple(table["known"]),
+        "sizes_drawn": SizeDistribution(table["sizes_drawn"]["name"], _floats(table["sizes_drawn"]["probabilities"])),
+        "names": tuple(table["names"]),
+    }
+    restored: dict[str, Any] = {name: _floats(found[name]) for name in ("values", "standard_error", "bias")} | {
+        "influence": _floats(found["influence"]).reshape(n, -1),
         "diagnostics": {name: float(number) for name, number in found["diagnostics"].items()},
         "degrees": float(found["degrees"]),
         "parts": tuple((float(weight), _credits(kind, part)) for weight, part in found["parts"]),
-        "table": GameTable(
-            coalitions=np.array([decode(row) for row in table["coalitions"]], dtype=np.bool_).reshape(-1, n),
-            values=_floats(table["values"]),
-            replicates=np.array(table["replicates"], dtype=np.intp),
-            scatter=_floats(table["scatter"]),
-            empty=_floats(table["empty"]),
-            full=_floats(table["full"]),
-            known=(table["known"][0], table["known"][1]),
-            sizes_drawn=SizeDistribution(table["sizes_drawn"]["name"], _floats(table["sizes_drawn"]["probabilities"])),
-            names=tuple(table["names"]),
-        ),
+        "table": GameTable(**table | restored_table),
     }
-    return kind(**(found | arrays | restored))
+    return kind(**found | restored)
 
 
 def _floats(found: list[Any]) -> FloatArray:

@@ -7,11 +7,9 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import comb
+from scipy.special import chdtrc, comb
 
-from diffcredit.coalitions import encode
-from diffcredit.credit.inputs import contributor_names, float_array
-from diffcredit.credit.sizes import SizeDistribution
+from diffcredit.coalitions import encode, size_probabilities
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 
@@ -19,6 +17,58 @@ IntArray = NDArray[np.intp]
 
 # Values of one coalition and seed that differ by more than this part of all values' deviation contradict each other.
 SAME = 1e-6
+# A table is refused if its sizes are less probable than this under the stated distribution.
+LEAST_PROBABILITY = 1e-6
+LEAST_EXPECTED = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class SizeDistribution:
+    """The probabilities (n−1,) that coalitions of size 1, …, n−1 were drawn with, and their name for messages."""
+
+    name: str
+    probabilities: FloatArray
+
+    @classmethod
+    def of(cls, given: str | ArrayLike, n: int) -> Self:
+        """Return the distribution, given a design's name or the probabilities."""
+        if isinstance(given, str):
+            return cls(repr(given), size_probabilities(given, n))
+        p = float_array("size_distribution", given)
+        if p.shape != (n - 1,) or not np.isfinite(p).all() or (p < 0).any() or abs(p.sum() - 1) > 1e-6:
+            raise UserError(
+                f"size_distribution of shape {p.shape}: expected a design's name or the {n - 1} probabilities of the "
+                f"sizes 1 to {n - 1}, which sum to 1"
+            )
+        return cls("as given", p)
+
+    def weights(self, sizes: IntArray, draws: FloatArray, target: FloatArray) -> FloatArray:
+        """Return (m,): ``target`` (n−1,) over the probability that a row's size was drawn with.
+
+        Raises UserError if the sizes contradict the distribution, given each row's number of independent ``draws``.
+        """
+        self._check(np.bincount(sizes - 1, draws, minlength=len(self.probabilities)).astype(np.float64))
+        return target[sizes - 1] / self.probabilities[sizes - 1]
+
+    def _check(self, counts: FloatArray) -> None:
+        """Test the counts by Pearson's chi-square, with neighbouring sizes merged until 5 evaluations are expected."""
+        drawn = self.probabilities
+        impossible = np.flatnonzero((counts > 0) & (drawn == 0))
+        if len(impossible):
+            raise UserError(f"size_distribution {self.name}: never draws coalitions of size {impossible[0] + 1}")
+        expected = counts.sum() * drawn
+        group = np.floor(np.cumsum(expected) / LEAST_EXPECTED - 1e-9).astype(np.intp)
+        # The last group joins its neighbour if fewer than 5 are expected.
+        group = np.clip(group, 0, max(int(expected.sum() / LEAST_EXPECTED) - 1, 0))
+        seen, wanted = np.bincount(group, counts), np.bincount(group, expected)
+        seen, wanted = seen[wanted > 0], wanted[wanted > 0]
+        statistic = ((seen - wanted) ** 2 / wanted).sum()
+        if len(wanted) > 1 and chdtrc(len(wanted) - 1, statistic) < LEAST_PROBABILITY:
+            raise UserError(
+                f"size_distribution {self.name}: contradicts the coalitions' sizes (chi-square {statistic:.0f} with "
+                f"{len(wanted) - 1} degrees of freedom); name the design they were drawn with, or give the "
+                "probabilities of their sizes"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +112,11 @@ class GameTable:
 
     @cached_property
     def units(self) -> IntArray:
-        """(m,): the sampling unit 0, 1, … of each row. A coalition and its complement form one unit, since paired
-        designs draw them together."""
-        rows = np.packbits(self.coalitions, axis=1)
-        complements = np.packbits(~self.coalitions, axis=1)
-        smaller = _lexicographically_smaller(rows, complements)
-        return np.unique(np.where(smaller[:, None], rows, complements), axis=0, return_inverse=True)[1].ravel()
+        """(m,): the sampling unit 0, 1, … of each row: a coalition and its complement, which paired designs draw
+        together."""
+        # Of the two, the one without contributor 0, which comes first in the order of the rows' bits.
+        first = self.coalitions ^ self.coalitions[:, :1]
+        return np.unique(np.packbits(first, axis=1), axis=0, return_inverse=True)[1].ravel()
 
     @property
     def draws(self) -> FloatArray:
@@ -93,18 +142,6 @@ class GameTable:
     def level(self) -> float:
         """(F(N) − F(∅)) / n, the mean credit."""
         return float(self.full.mean() - self.empty.mean()) / self.n
-
-    def endpoint_variances(self, noise: float) -> tuple[float, float]:
-        """Return the variances of the means of F(∅) and of F(N), if one evaluation has variance ``noise``.
-
-        0 if the endpoint is known exactly. Otherwise (noise + Σ_k (F_k − F̄)²) / r estimates the variance of one of its
-        r replicates: ``noise`` counts as one more observation, so that a single replicate needs no special rule.
-        """
-        empty, full = (
-            0.0 if known else float((noise + ((e - e.mean()) ** 2).sum()) / len(e) ** 2)
-            for e, known in zip((self.empty, self.full), self.known, strict=True)
-        )
-        return empty, full
 
     def require(self, coalitions: int, reason: str) -> None:
         """Raise UserError if there are fewer different coalitions than ``reason`` needs."""
@@ -152,7 +189,7 @@ def read_table(
         full=_endpoint("full", full, y[sizes == n]),
         known=(np.ndim(empty) == 0, np.ndim(full) == 0),
         sizes_drawn=SizeDistribution.of(size_distribution, n),
-        names=contributor_names(names, n),
+        names=_contributor_names(names, n),
     )
 
 
@@ -210,8 +247,26 @@ def _endpoint(name: str, given: float | Sequence[float], rows: FloatArray) -> Fl
     return replicates
 
 
-def _lexicographically_smaller(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> BoolArray:
-    """(m,): whether row a_j comes before the different row b_j."""
-    first = (a != b).argmax(axis=1)
-    rows = np.arange(len(a))
-    return a[rows, first] < b[rows, first]
+def float_array(name: str, given: ArrayLike) -> FloatArray:
+    """Return ``given`` as floats of any shape, NaN where it is masked. Raise UserError if it holds no real numbers."""
+    try:
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers")
+        if np.ma.isMaskedArray(given):
+            return np.ma.asarray(given, dtype=np.float64).filled(np.nan)
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: {error}; expected real numbers") from None
+
+
+def _contributor_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    """Return ``names`` as n different texts; "0", "1", … when None. Raise UserError if they are not that."""
+    if names is None:
+        return tuple(map(str, range(n)))
+    found = (names,) if isinstance(names, str) else tuple(map(str, names))
+    if len(found) != n:
+        raise UserError(f"names: {len(found)} given; expected {n}, one per contributor")
+    if len(set(found)) < n:
+        repeated = next(name for name in found if found.count(name) > 1)
+        raise UserError(f"names: {repeated!r} is given {found.count(repeated)} times; each contributor needs its own")
+    return found

@@ -1,0 +1,195 @@
+"""Credits for people and for other tools: text, figures, tables, and games and values for shapiq.
+
+matplotlib, pandas and shapiq are imported on first use.
+"""
+
+import csv
+import io
+import math
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffcredit.coalitions import encode
+from diffcredit.errors import UserError
+from diffcredit.util.arrays import BoolArray
+from diffcredit.util.sanitize import escape_formula, single_line
+
+if TYPE_CHECKING:
+    import pandas
+    import shapiq
+    from matplotlib.axes import Axes
+
+    from diffcredit.credit.credits import Credits
+
+# Rows at each end; with more contributors than twice that, those between are left out.
+PRINTED, DRAWN = 10, 20
+LONGEST_NAME = 40  # characters
+
+
+def text(credits: "Credits") -> str:
+    """Return a table from the largest credit to the smallest; the middle of a long one is cut."""
+    digits = _decimals(credits)
+
+    def number(value: float) -> str:
+        written = f"{value:.{digits}f}"
+        return written.removeprefix("-") if float(written) == 0 else written
+
+    top, bottom = _ends(credits, PRINTED)
+    columns = (credits.values, credits.low, credits.high)
+    rows = [(_label(credits.names[i]), *(number(column[i]) for column in columns)) for i in (*top, *bottom)]
+    rows.insert(0, ("contributor", "credit", "low", "high"))
+    name_width, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = ["  ".join([name.ljust(name_width), *map(str.rjust, cells, widths)]) for name, *cells in rows]
+    if bottom:
+        lines.insert(1 + len(top), f"… {len(credits.values) - len(top) - len(bottom)} more")
+    about = f" for {single_line(credits.property_name)}" if credits.property_name else ""
+    unit = f" in {single_line(credits.unit)}" if credits.unit else ""
+    summary = (
+        f"Credits of {len(credits.values)} contributors{about}{unit} by {credits.method} from "
+        f"{credits.evaluations:,} evaluations, with {100 * credits.confidence:g} % intervals\n"
+        f"F(all) = {number(credits.full)}, F(none) = {number(credits.empty)}, the credits sum to "
+        f"{number(float(credits.values.sum()))}"
+    )
+    return "\n".join([summary, *lines])
+
+
+def plot(credits: "Credits", ax: "Axes | None") -> "Axes":
+    top, bottom = _ends(credits, DRAWN)
+    shown = np.array([*top, *bottom])
+    if ax is None:
+        pyplot = import_package("matplotlib.pyplot")
+        ax = pyplot.figure(figsize=(6.4, 1.4 + 0.22 * len(shown)), layout="constrained").add_subplot()
+    rows = np.arange(len(shown)) + (np.arange(len(shown)) >= len(top))  # an empty row where contributors are left out
+    half = credits.high[shown] - credits.values[shown]
+    known = np.isfinite(half)
+    ax.errorbar(
+        credits.values[shown], rows, xerr=np.where(known, half, 0.0), fmt="o", markersize=4, capsize=2, color="#0072b2"
+    )
+    ax.axvline(credits.average, color="#999999", linewidth=1, linestyle="--", zorder=0)
+    ax.annotate("average", (credits.average, 1), xycoords=("data", "axes fraction"), xytext=(0, 2), ha="center",
+                va="bottom", textcoords="offset points", fontsize="small", color="#666666")  # fmt: skip
+    ticks, labels = rows.tolist(), [_label(credits.names[i]) for i in shown]
+    if bottom:
+        ticks.insert(len(top), len(top))
+        labels.insert(len(top), f"… {len(credits.values) - len(shown)} more")
+    ax.set_yticks(ticks, labels, parse_math=False)
+    ax.set_ylim(float(rows[-1]) + 0.7, -0.7)  # the largest at the top
+    confidence = f"{100 * credits.confidence:g} % interval" if known.any() else "interval not known"
+    unit = f"{credits.unit}, " if credits.unit else ""
+    ax.set_xlabel(f"credit ({unit}{confidence})", parse_math=False)
+    ax.set_title(credits.property_name, pad=16, parse_math=False)
+    return ax
+
+
+def _ends(credits: "Credits", count: int) -> tuple[list[int], list[int]]:
+    """Return the contributors with the largest and the smallest credits; all are in the first if they are few."""
+    order = np.argsort(-credits.values, kind="stable").tolist()
+    return (order, []) if len(order) <= 2 * count else (order[:count], order[-count:])
+
+
+def _label(name: str) -> str:
+    name = single_line(name)
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def _decimals(credits: "Credits") -> int:
+    """Return how many decimals show a typical interval with two digits, or the credits if it has no width."""
+    half = credits.high - credits.values
+    half = half[np.isfinite(half) & (half > 0)]
+    scale = float(np.median(half)) if len(half) else float(np.abs(credits.values).max())
+    return min(max(1 - math.floor(math.log10(scale)), 0), 12) if scale > 0 else 1
+
+
+def frame(credits: "Credits", higher_is_better: bool) -> "pandas.DataFrame":
+    return import_package("pandas").DataFrame(_columns(credits, higher_is_better))
+
+
+def csv_text(credits: "Credits", higher_is_better: bool) -> str:
+    """Return the table by RFC 4180, numbers with all their digits, cells empty where they are not finite."""
+    columns = _columns(credits, higher_is_better)
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    writer.writerow(columns)
+    writer.writerows(map(_cell, row) for row in zip(*columns.values(), strict=True))
+    return file.getvalue()
+
+
+def shapiq_game(credits: "Credits") -> "shapiq.Game":
+    library = import_package("shapiq")
+
+    class EvaluatedGame(library.Game):
+        """The evaluated coalitions' values; any other coalition is refused."""
+
+        def value_function(self, coalitions: BoolArray) -> np.ndarray:
+            return np.array([self._value(coalition) for coalition in coalitions], dtype=np.float64)
+
+        def _value(self, coalition: BoolArray) -> float:
+            members = tuple(np.flatnonzero(coalition).tolist())
+            if members not in self.game_values:
+                raise UserError(
+                    f"the coalition {encode(coalition)} was not evaluated; this game knows {len(self.game_values)} of "
+                    f"the 2^{self.n_players} coalitions"
+                )
+            return self.game_values[members]
+
+    table = credits.table
+    game = EvaluatedGame(table.n, normalize=False)
+    members = [tuple(np.flatnonzero(coalition).tolist()) for coalition in table.coalitions]
+    game.game_values = dict(zip(members, table.values.tolist(), strict=True))
+    game.game_values |= {(): credits.empty, tuple(range(table.n)): credits.full}
+    return game
+
+
+def interaction_values(credits: "Credits") -> "shapiq.InteractionValues":
+    if not credits.efficient:
+        raise UserError(
+            f"to_interaction_values: credits by {credits.method!r} do not sum to F(N) − F(∅); Shapley values do, and "
+            "are expected"
+        )
+    return import_package("shapiq").InteractionValues(
+        {(): credits.empty} | {(i,): value for i, value in enumerate(credits.values.tolist())},
+        index="SV",
+        max_order=1,
+        min_order=0,
+        n_players=len(credits.values),
+        estimated=credits.method != "exact",
+        estimation_budget=credits.evaluations,
+        baseline_value=credits.empty,
+    )
+
+
+def _columns(credits: "Credits", higher_is_better: bool) -> dict[str, list[Any]]:
+    rank_low, rank_high = credits.rank_intervals(higher_is_better)
+    share_low, share_high = credits.share_intervals()
+    columns = {
+        "credit": credits.values,
+        "low": credits.low,
+        "high": credits.high,
+        "standard_error": credits.standard_error,
+        "rank": credits.rank(higher_is_better),
+        "rank_low": rank_low,
+        "rank_high": rank_high,
+        "share": credits.shares,
+        "share_low": share_low,
+        "share_high": share_high,
+    }
+    return {"contributor": list(credits.names)} | {name: column.tolist() for name, column in columns.items()}
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else ""
+    return escape_formula(str(value))
+
+
+def import_package(module: str) -> Any:
+    """Return an optional package's ``module``. Raise UserError, which names the package, if it is not installed."""
+    package = module.split(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in (package, module):  # the package is installed, but one of its own is missing
+            raise
+        raise UserError(f"{package} is needed for this and is not installed: pip install {package}") from error
