@@ -16,7 +16,6 @@ from math import comb, ldexp
 
 import numpy as np
 
-from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress
 from diffcredit.credit.table import GameTable, IntArray
@@ -116,15 +115,8 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
 
 
 def _importance(table: GameTable, method: str) -> FloatArray:
-    """Return (m,): the probability of a row's size under fair coins over that under the table's design."""
-    target = size_probabilities("half", table.n)
-    undrawn = table.sizes_drawn.probabilities == 0
-    if target[undrawn].sum() > NEGLIGIBLE:
-        raise UserError(
-            f"size_distribution {table.sizes_drawn.name}: never draws coalitions of size "
-            f"{1 + int(np.argmax(target * undrawn))}; {method} needs all sizes near {table.n / 2:g}"
-        )
-    weights = table.sizes_drawn.weights(table.sizes, table.draws, target)
+    """Return (m,): the importance weights relative to fair coins."""
+    weights = table.importance("half", f"{method} needs all sizes near {table.n / 2:g}", NEGLIGIBLE)
     return np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
 
 

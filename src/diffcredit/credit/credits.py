@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from diffcredit.credit import files, mixing, output
+from diffcredit.credit import mixing, output
 from diffcredit.credit.intervals import half_width, rank_intervals, ratio_intervals
 from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.util.arrays import FloatArray
@@ -212,12 +212,12 @@ class Credits:
 
     def save(self, path: Path | str) -> None:
         """Write everything `load` needs as JSON: format version, time, parameters, credits and evaluations."""
-        write_text(Path(path), files.to_json(self))
+        write_text(Path(path), output.to_json(self))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Return the credits that `save` wrote, equal to the last bit. Raise UserError for any other file."""
-        return files.read_json(cls, Path(path))
+        return output.read_json(cls, Path(path))
 
     def __mul__(self, factor: float) -> "Credits":
         return mixing.combine([(float(factor), self)]) if isinstance(factor, Real) else NotImplemented

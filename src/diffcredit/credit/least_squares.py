@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress, size_regressors
 from diffcredit.credit.table import GameTable
@@ -38,13 +37,8 @@ def shapley_weights(table: GameTable) -> FloatArray:
 
     Raises UserError if the design never draws some size, since all sizes have the same part in the Shapley value.
     """
-    kernel, undrawn = size_probabilities("kernel", table.n), np.flatnonzero(table.sizes_drawn.probabilities == 0)
-    if len(undrawn):
-        raise UserError(
-            f"size_distribution {table.sizes_drawn.name}: never draws coalitions of size {undrawn[0] + 1}; the Shapley "
-            f"value needs all sizes from 1 to {table.n - 1}"
-        )
-    return table.replicates * table.sizes_drawn.weights(table.sizes, table.draws, kernel)
+    needs = f"the Shapley value needs all sizes from 1 to {table.n - 1}"
+    return table.replicates * table.importance("kernel", needs)
 
 
 def _fit(

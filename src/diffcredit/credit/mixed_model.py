@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from scipy.special import comb, fdtrc
 
 from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.table import GameTable, IntArray
+from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
 # Coalitions that the size model is fitted to; more would hardly change it and cost most of the time.
@@ -41,15 +41,15 @@ class SizeModel:
 
     def modulation(self, table: GameTable) -> FloatArray:
         """Return (m,): s^−γ over its mean; 1 if γ = 0."""
-        return _power(table.sizes, table.n, -self.slope)
+        return _power(table, -self.slope)
 
     def noise_within(self, table: GameTable) -> FloatArray:
         """Return (m,): the variance of one evaluation about its coalition's mean, in units of σ²."""
-        return _power(table.sizes, table.n, -self.noise) * (1 - self.misfit)
+        return _power(table, -self.noise) * (1 - self.misfit)
 
     def variance(self, table: GameTable) -> FloatArray:
         """Return (m,): the variance of each coalition's mean value, in units of σ²."""
-        return _power(table.sizes, table.n, -self.noise) * self._shared(table)
+        return _power(table, -self.noise) * self._shared(table)
 
     def sampling_share(self, table: GameTable) -> FloatArray:
         """Return (m,): the share of `variance` that is sampling error, 1 − f·ω/(ω + (1 − ω)/r).
@@ -63,8 +63,8 @@ class SizeModel:
         return self.misfit + (1 - self.misfit) / table.replicates
 
 
-def _power(sizes: IntArray, n: int, exponent: float) -> FloatArray:
-    return sizes ** float(exponent) / np.mean(np.arange(1, n) ** float(exponent))
+def _power(table: GameTable, exponent: float) -> FloatArray:
+    return table.sizes ** float(exponent) / np.mean(np.arange(1, table.n) ** float(exponent))
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,15 @@ def fit_mixed_model(
     """
     spread_out = np.linspace(0, len(table.values) - 1, SIZE_MODEL_ROWS).astype(np.intp)
     rows = np.union1d(spread_out, np.array(required, dtype=np.intp))
+    kept = {name: getattr(table, name)[rows] for name in ("coalitions", "values", "replicates", "scatter")}
+    some, some_nuisance = replace(table, **kept), nuisance[rows]
 
     def deviance(size_model: SizeModel) -> float:
-        return _fit(table, nuisance, proxies, size_model, rows).components.deviance
+        return _fit(some, some_nuisance, proxies, size_model).components.deviance
 
-    replicated = bool((table.replicates[rows] > 1).any())
+    replicated = bool((some.replicates > 1).any())
     size_model = _fit_size_model(deviance, SizeModel(misfit=0.5 if replicated else 0.0), replicated)
-    return _fit(table, nuisance, proxies, size_model, np.arange(len(table.values)))
+    return _fit(table, nuisance, proxies, size_model)
 
 
 def _fit_size_model(deviance: Callable[[SizeModel], float], start: SizeModel, with_misfit: bool) -> SizeModel:
@@ -151,9 +153,8 @@ def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_m
     replicates = int((table.replicates - 1).sum())
     if replicates == 0:
         return {}
-    rows, size_model = np.arange(len(table.values)), replace(size_model, misfit=0.0)
-    components = _fit(table, nuisance, proxies, size_model, rows).components
-    within = _scatter(table, size_model, rows)
+    size_model = replace(size_model, misfit=0.0)
+    components, within = _fit(table, nuisance, proxies, size_model).components, _scatter(table, size_model)
     freedom = components.freedom - replicates
     between = components.noise * components.freedom - within
     if between <= 0:
@@ -164,42 +165,35 @@ def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_m
 
 def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
     """Fit all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
-    rows, size_model, ridge = np.arange(len(table.values)), other.size_model, other.components.ridge
-    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
+    size_model, ridge = other.size_model, other.components.ridge
+    modulated, regression = _regression(table, nuisance, proxies, size_model)
     shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
-    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, size_model, rows)
+    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, size_model)
     freedom = table.evaluations - regression.nuisance.shape[1]
     components = replace(other.components, noise=squares / freedom, freedom=freedom)
     return MixedModel(size_model, modulated, regression, components)
 
 
-def _fit(
-    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
-) -> MixedModel:
-    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
-    again, within = table.replicates[rows] - 1, size_model.noise_within(table)[rows]
-    components = restricted_likelihood(
-        regression,
-        table.values[rows],
-        scatter=_scatter(table, size_model, rows),
-        degrees=int(again.sum()),
-        log_variances=float(np.log(size_model.variance(table)[rows]).sum() + (again * np.log(within)).sum()),
-    )
+def _fit(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> MixedModel:
+    modulated, regression = _regression(table, nuisance, proxies, size_model)
+    again = table.replicates - 1
+    log_variances = np.log(size_model.variance(table)).sum() + (again * np.log(size_model.noise_within(table))).sum()
+    scatter = _scatter(table, size_model)
+    components = restricted_likelihood(regression, table.values, scatter, int(again.sum()), float(log_variances))
     return MixedModel(size_model, modulated, regression, components)
 
 
 def _regression(
-    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel
 ) -> tuple[FloatArray, Regression]:
     """Return x̃ m(s) and its regression with the unshrunk regressors."""
-    modulated = table.centred[rows] * size_model.modulation(table)[rows, None]
-    unshrunk = np.hstack([nuisance[rows], modulated @ proxies])
-    return modulated, regress(modulated, unshrunk, 1 / size_model.variance(table)[rows])
+    modulated = table.centred * size_model.modulation(table)[:, None]
+    return modulated, regress(modulated, np.hstack([nuisance, modulated @ proxies]), 1 / size_model.variance(table))
 
 
-def _scatter(table: GameTable, size_model: SizeModel, rows: IntArray) -> float:
+def _scatter(table: GameTable, size_model: SizeModel) -> float:
     """Return the sum of squares of replicates about their means, in units of σ²."""
-    return float((table.scatter[rows] / size_model.noise_within(table)[rows]).sum())
+    return float((table.scatter / size_model.noise_within(table)).sum())
 
 
 def restricted_likelihood(

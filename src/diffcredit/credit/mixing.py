@@ -4,14 +4,12 @@ The Shapley value is linear: φ(Σ_k w_k F_k) = Σ_k w_k φ(F_k), and so are the
 named properties and weights; ``0.7 * a + 0.3 * b`` and ``a - b`` do the same for `Credits`:
 
 >>> from diffcredit import estimate, make_design
+>>> from diffcredit.credit import mix
 >>> coalitions = make_design("uniform").draw(4, 0, 30)
->>> values = {"sharpness": coalitions @ [1.0, 2.0, 0.0, 1.0], "variety": coalitions @ [0.0, 1.0, 3.0, 1.0]}
->>> both = estimate(coalitions, values, empty={k: 0.0 for k in values}, full={"sharpness": 4.0, "variety": 5.0})
->>> mixed = 0.7 * both["sharpness"] + 0.3 * both["variety"]
->>> mixed.values.round(6).tolist()
+>>> sharpness = estimate(coalitions, coalitions @ [1.0, 2.0, 0.0, 1.0], empty=0.0, full=4.0)
+>>> variety = estimate(coalitions, coalitions @ [0.0, 1.0, 3.0, 1.0], empty=0.0, full=5.0)
+>>> mix({"sharpness": sharpness, "variety": variety}, {"sharpness": 0.7, "variety": 0.3}).values.round(6).tolist()
 [0.7, 1.7, 0.9, 1.0]
->>> mixed.property_name
-'0.7·sharpness + 0.3·variety'
 
 All parts must come from the same evaluations (coalitions and replicates) of the same contributors, by the same method,
 at the same confidence. Then the residuals of each sampling unit show how the properties' errors are correlated, and

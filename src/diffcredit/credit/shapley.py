@@ -10,16 +10,6 @@ to φ only if slopes change with the size as modelled. The consistent fit φ_u w
 converges to φ in any game, with more variance. The estimate is φ_e + ω(φ_u − φ_e), where the data choose ω: near 0
 if the two agree within their noise, near 1 if they do not.
 
->>> from diffcredit import estimate, make_design
->>> from diffcredit.testing import brute_force_shapley, learning, noisy
->>> game = noisy(learning(8), 0.02)
->>> coalitions = make_design("uniform").draw(8, 0, 60)
->>> credits = estimate(coalitions, game(coalitions), empty=0.0, full=1.0)
->>> bool(abs(credits.values.sum() - 1.0) < 1e-9)
-True
->>> bool(credits.diagnostics["predicted_correlation"] > 0.9)  # with the exact credits
-True
-
 It works with fewer evaluations than contributors, since the ridge λ = σ²/τ² is estimated from the data.
 
 Pitfalls: credits are shrunk towards the average, so differences between contributors are understated if there are few

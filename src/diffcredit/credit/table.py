@@ -15,8 +15,6 @@ from diffcredit.util.arrays import BoolArray, FloatArray
 
 IntArray = NDArray[np.intp]
 
-# Values of one coalition and seed that differ by more than this part of all values' deviation contradict each other.
-SAME = 1e-6
 # A table is refused if its sizes are less probable than this under the stated distribution.
 LEAST_PROBABILITY = 1e-6
 LEAST_EXPECTED = 5.0
@@ -42,16 +40,11 @@ class SizeDistribution:
             )
         return cls("as given", p)
 
-    def weights(self, sizes: IntArray, draws: FloatArray, target: FloatArray) -> FloatArray:
-        """Return (m,): ``target`` (n−1,) over the probability that a row's size was drawn with.
+    def check(self, counts: FloatArray) -> None:
+        """Raise UserError if ``counts`` (n−1,) of independent draws of the sizes contradict the probabilities.
 
-        Raises UserError if the sizes contradict the distribution, given each row's number of independent ``draws``.
+        Pearson's chi-square, with neighbouring sizes merged until 5 evaluations are expected.
         """
-        self._check(np.bincount(sizes - 1, draws, minlength=len(self.probabilities)).astype(np.float64))
-        return target[sizes - 1] / self.probabilities[sizes - 1]
-
-    def _check(self, counts: FloatArray) -> None:
-        """Test the counts by Pearson's chi-square, with neighbouring sizes merged until 5 evaluations are expected."""
         drawn = self.probabilities
         impossible = np.flatnonzero((counts > 0) & (drawn == 0))
         if len(impossible):
@@ -118,8 +111,24 @@ class GameTable:
         first = self.coalitions ^ self.coalitions[:, :1]
         return np.unique(np.packbits(first, axis=1), axis=0, return_inverse=True)[1].ravel()
 
+    def importance(self, design: str, needs: str, negligible: float = 0.0) -> FloatArray:
+        """Return (m,): the probability of a row's size under ``design`` over that under the table's own.
+
+        Raises UserError, which says what ``needs`` them, if the table's design never draws sizes that have more than a
+        ``negligible`` probability, or if it contradicts the coalitions.
+        """
+        target, drawn = size_probabilities(design, self.n), self.sizes_drawn.probabilities
+        undrawn = drawn == 0
+        if target[undrawn].sum() > negligible:
+            size = 1 + int(np.argmax(target * undrawn))
+            raise UserError(
+                f"size_distribution {self.sizes_drawn.name}: never draws coalitions of size {size}; {needs}"
+            )
+        self.sizes_drawn.check(np.bincount(self.sizes - 1, self._draws, self.n - 1).astype(np.float64))
+        return target[self.sizes - 1] / drawn[self.sizes - 1]
+
     @property
-    def draws(self) -> FloatArray:
+    def _draws(self) -> FloatArray:
         """(m,): the number of independent draws of a size that each coalition counts for.
 
         Replicates and complements are not drawn independently of their coalition, so they add less than one draw.
@@ -159,13 +168,12 @@ def read_table(
     empty: float | Sequence[float],
     full: float | Sequence[float],
     size_distribution: str | ArrayLike,
-    seeds: ArrayLike | None = None,
     names: Sequence[str] | None = None,
 ) -> GameTable:
     """Check the arguments of `estimate` and group the rows by coalition.
 
-    Rows of one coalition are its replicates; rows that also share a seed are the same evaluation and count once.
-    Rows of the empty and of the full coalition are further evaluations of F(∅) and F(N).
+    Rows of one coalition are its replicates. Rows of the empty and of the full coalition are further evaluations of
+    F(∅) and F(N).
     """
     x, y = _matrix(coalitions), float_array("values", values)
     if y.shape != x.shape[:1]:
@@ -173,8 +181,6 @@ def read_table(
     if not np.isfinite(y).all():
         row = int(np.argmin(np.isfinite(y)))
         raise UserError(f"values[{row}]: {y[row]} for the coalition {encode(x[row])}; expected finite numbers")
-    if seeds is not None:
-        x, y = _without_duplicates(x, y, np.asarray(seeds))
     n, sizes = x.shape[1], x.sum(axis=1)
     inner = (sizes > 0) & (sizes < n)
     unique, which, replicates = np.unique(x[inner], axis=0, return_inverse=True, return_counts=True)
@@ -206,28 +212,6 @@ def _matrix(coalitions: ArrayLike) -> BoolArray:
     if not boolean:
         raise UserError("coalitions: expected booleans, True for the members, none missing")
     return x.astype(np.bool_)
-
-
-def _without_duplicates(x: BoolArray, y: FloatArray, seeds: NDArray) -> tuple[BoolArray, FloatArray]:
-    """Return one row per coalition and seed. Raise UserError if rows that share both differ in value."""
-    if seeds.shape != y.shape:
-        raise UserError(f"seeds of shape {seeds.shape}: expected {y.shape}, one for each value")
-    try:
-        labels = np.unique(seeds, return_inverse=True)[1].reshape(-1, 1).astype(np.int64)
-    except TypeError:
-        raise UserError("seeds: some are missing or of different kinds; expected all numbers or all texts") from None
-    keys = np.concatenate([np.packbits(x, axis=1), labels.view(np.uint8).reshape(len(y), -1)], axis=1)
-    _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    differs = np.abs(y - y[first[which.ravel()]]) > SAME * y.std()
-    if differs.any():
-        row = int(np.argmax(differs))
-        other = int(first[which.ravel()[row]])
-        raise UserError(
-            f"values[{other}] and values[{row}]: {y[other]} and {y[row]} for the coalition {encode(x[row])} with the "
-            f"same seed {seeds[row]}; the same evaluation has one value"
-        )
-    kept = np.sort(first)
-    return x[kept], y[kept]
 
 
 def _endpoint(name: str, given: float | Sequence[float], rows: FloatArray) -> FloatArray:
