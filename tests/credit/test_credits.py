@@ -44,7 +44,7 @@ def assert_same(one, other):
         assert repr(one) == repr(other) or one == other
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "datamodel-lasso"])
 def test_files_hold_credits_to_the_last_bit(tmp_path, method):
     credits = replace(credits_by(method, names=["Ada", *"bcde", "Zoë"]), property_name="FID", unit="points")
     credits.save(tmp_path / "credits.json")
@@ -112,7 +112,7 @@ def test_unknown_intervals_are_printed_as_such():
     assert all(line.split()[2:] == ["-inf", "inf"] for line in lines[3:])
 
 
-@pytest.mark.parametrize(("method", "n"), [("shapley", 50), ("unshrunk", 12), ("leave-one-out", N)])
+@pytest.mark.parametrize(("method", "n"), [("shapley", 50), ("leave-one-out", N)])
 def test_a_figure_shows_credits_and_intervals(tmp_path, method, n):
     mpl.use("Agg")
     credits = replace(credits_by(method, n=n, names=[f"$x_{{{i}$" for i in range(n)]), unit="points")
@@ -133,8 +133,8 @@ def test_a_figure_shows_credits_and_intervals(tmp_path, method, n):
     mpl.pyplot.close("all")
 
 
-MODULES = ("credit", "credit.credits", "credit.estimate", "credit.mixing", "credit.precision", "credit.shapley")
-MODULES += ("credit.stopping", "coalitions", "coalitions.design")
+MODULES = ("credit", "credit.credits", "credit.mixing", "credit.precision", "credit.stopping")
+MODULES += ("coalitions", "coalitions.design")
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -81,10 +81,10 @@ def test_over_coalitions_of_one_size_only_differences_exist():
     ("method", "design", "m", "runs"),
     [
         ("datamodel", "half", 60, 25),
-        ("datamodel", "uniform", 9, 40),
         ("datamodel", "leverage", 40, 25),
+        pytest.param("datamodel", "uniform", 9, 40, marks=pytest.mark.slow),
         pytest.param("datamodel-lasso", "uniform", 60, 8, marks=pytest.mark.slow),
-        ("datamodel-lasso", "leverage", 40, 4),
+        ("datamodel-lasso", "leverage", 40, 2),
     ],
 )
 def test_intervals_cover_what_endless_coalitions_would_give(method, design, m, runs):
@@ -139,12 +139,6 @@ def test_too_few_coalitions_are_refused(method):
     rows = make_design("uniform").draw(6, 0, 3)
     with pytest.raises(UserError, match=f"{method} needs 5 different coalitions, 2 more"):
         credits_of(method, rows, np.ones(3))
-
-
-def test_three_pairs_make_three_folds():
-    rows = make_design("leverage").draw(6, 0, 6)
-    credits = credits_of("datamodel-lasso", rows, rows @ np.arange(6.0), "leverage")
-    assert np.isfinite(credits.values).all()
 
 
 def test_the_lasso_does_not_depend_on_the_order_of_the_contributors_nor_on_the_sign():

@@ -12,7 +12,7 @@ from diffcredit.credit.precision import Correlation, TopK, Width, expected_overl
 
 
 def correlations(*sequence, spacing=40):
-    return [look(spacing * (i + 1), {"x": credits(correlation=rho)}) for i, rho in enumerate(sequence)]
+    return [look(spacing * (i + 1), rho and {"x": credits(correlation=rho)}) for i, rho in enumerate(sequence)]
 
 
 @pytest.mark.parametrize(
@@ -24,18 +24,13 @@ def correlations(*sequence, spacing=40):
         ([0.95, 0.89], False),
         ([0.95, 0.89, 0.95], False),
         ([0.1, 0.95, 0.99], True),
+        ([0.95, 0.95, None], True),  # a look without credits, at the clocks alone
+        ([0.95, None], False),
         ([], False),
     ],
 )
 def test_the_correlation_must_hold_twice_in_a_row(sequence, reached):
     assert Correlation(0.9).reached(correlations(*sequence)) is reached
-
-
-def test_a_look_at_the_clocks_alone_neither_helps_nor_hurts():
-    good, bad = correlations(0.95, 0.95), correlations(0.95, 0.5)
-    assert Correlation(0.9).reached([*good, look(90)])
-    assert not Correlation(0.9).reached([good[0], look(60)])
-    assert not Correlation(0.9).reached([*bad, look(90)])
 
 
 def test_every_property_counts_unless_one_is_named():
@@ -110,22 +105,16 @@ def test_the_better_of_two(gap, error):
     assert expected_overlap(np.array([0.0, gap]), np.full(2, error), 1, True) == pytest.approx(expected, abs=0.03)
 
 
-def test_the_overlap_of_equals_is_chance():
-    """Of n alike, k/n of any k are expected among the true top k."""
-    assert expected_overlap(np.arange(20) * 1e-9, np.ones(20), 5, True) == pytest.approx(5 / 20, abs=0.02)
-    assert expected_overlap(np.arange(20.0), np.full(20, 1e-9), 5, True) == 1
-
-
 def test_the_overlap_is_that_of_sorting_draws_one_by_one():
     rng = np.random.default_rng(3)
     values, errors, k = rng.normal(size=8), rng.uniform(0.1, 2, size=8), 3
     for higher in (True, False):
         top = set(sorted(range(8), key=lambda i: values[i], reverse=higher)[:k])
         shared = 0
-        for _ in range(20_000):
+        for _ in range(4_000):
             drawn = rng.normal(values, errors)
             shared += len(top & set(sorted(range(8), key=lambda i: drawn[i], reverse=higher)[:k]))
-        assert expected_overlap(values, errors, k, higher) == pytest.approx(shared / 20_000 / k, abs=0.025)
+        assert expected_overlap(values, errors, k, higher) == pytest.approx(shared / 4_000 / k, abs=0.03)
 
 
 def test_where_lower_is_better_the_lowest_are_the_top():

@@ -46,10 +46,6 @@ def test_clocks_foresee_by_the_rate_so_far():
     assert Time(0.1).status(looks).evaluations == 30  # reached
 
 
-def test_only_the_last_look_counts_for_what_is_spent():
-    assert not Evaluations(50).reached([look(60), look(40)])
-
-
 @pytest.mark.parametrize("states", itertools.product([False, True], repeat=3))
 def test_combinations_are_logic(states):
     a, b, c = (Evaluations(10 if state else 30) for state in states)
