@@ -50,16 +50,6 @@ def test_ridge_is_sklearns_at_the_lambda_of_generalised_cross_validation():
 
 
 @BOTH
-def test_noise_free_additive_games_are_recovered(method):
-    n = 8
-    weights = np.random.default_rng(0).normal(size=n)
-    rows = make_design("uniform").draw(n, 0, 80)
-    credits = credits_of(method, rows, games.additive(weights, offset=30)(rows))
-    np.testing.assert_allclose(credits.values, weights, atol=1e-5 if method == "datamodel" else 0.02)
-    assert ((credits.low <= weights + 1e-6) & (weights - 1e-6 <= credits.high)).all()
-
-
-@BOTH
 def test_endpoints_are_not_used_and_a_constant_changes_nothing(method):
     rows = make_design("uniform").draw(8, 0, 40)
     values = games.noisy(games.learning(8), 0.1)(rows)

@@ -1,5 +1,7 @@
 """The exact Shapley value, leave-one-out and add-one-in."""
 
+from math import comb
+
 import numpy as np
 import pytest
 
@@ -102,22 +104,16 @@ def test_without_replicates_the_table_is_the_game():
     assert credits.evaluations == 30
 
 
-def test_replicates_give_intervals_that_cover():
-    n, sims = 4, 60
-    truth = games.brute_force_shapley(games.random_game(n, seed=1), n)
-    covered = []
-    for seed in range(sims):
-        game = games.noisy(games.random_game(n, seed=1), 0.7, seed)
-        coalitions = np.tile(make_design("exhaustive").draw(n, 0, 14), (3, 1))
-        credits = estimate(
-            coalitions,
-            game(coalitions),
-            empty=game(np.zeros((3, n), dtype=bool)),
-            full=game(np.ones((3, n), dtype=bool)),
-            method="exact",
-        )
-        covered.append((credits.low <= truth) & (truth <= credits.high))
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.04)
+def test_replicates_give_the_error_of_the_exact_value():
+    n, sigma = 4, 0.7
+    weights = np.array([1 / (n * comb(n - 1, size - 1)) for size in range(1, n + 1)])  # of members, by size
+    game = games.noisy(games.random_game(n, seed=1), sigma, seed=3)
+    rows = np.tile(make_design("exhaustive").draw(n, 0, 14), (40, 1))
+    ends = {"empty": game(np.zeros((40, n), dtype=bool)), "full": game(np.ones((40, n), dtype=bool))}
+    credits = estimate(rows, game(rows), **ends, method="exact")
+    # Σ w²σ²/r over the coalitions with a contributor, and as much over those without.
+    variance = 2 * sum(comb(n - 1, size - 1) * weights[size - 1] ** 2 for size in range(1, n + 1)) * sigma**2 / 40
+    np.testing.assert_allclose(credits.standard_error**2, variance, rtol=0.1)
 
 
 def test_missing_coalitions_are_named():

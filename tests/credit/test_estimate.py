@@ -67,11 +67,6 @@ def test_empty_and_full_rows_are_replicates_of_the_endpoints(method):
             estimate(rows, [*VALUES, 1.0, 14.0, 17.0], **wrong, method=method)
 
 
-def test_integers_serve_as_booleans():
-    as_integers = estimate(COALITIONS.astype(int).tolist(), VALUES.tolist(), empty=0, full=15)
-    np.testing.assert_array_equal(as_integers.values, estimate(COALITIONS, VALUES, empty=0, full=15).values)
-
-
 def broken(index, value):
     values = VALUES.copy()
     values[index] = value
@@ -89,7 +84,6 @@ def broken(index, value):
         ({"coalitions": COALITIONS * 2}, "expected booleans"),
         ({"coalitions": COALITIONS[:, :1]}, "at least 2"),
         ({"values": broken(7, np.nan)}, r"values\[7\]: nan for the coalition [01]{6};"),
-        ({"values": broken(3, np.inf)}, r"values\[3\]: inf"),
         ({"empty": np.nan}, "empty: nan"),
         ({"full": [1.0, np.inf]}, "full: "),
         ({"full": []}, "full: "),
@@ -97,7 +91,7 @@ def broken(index, value):
             {"coalitions": COALITIONS[:4], "values": VALUES[:4]},
             "4 evaluations of 4 different coalitions of 6 contributors: shapley needs 2 more",
         ),
-        ({"coalitions": COALITIONS[:0], "values": VALUES[:0]}, "more"),
+        ({"coalitions": np.tile([1, 0], (8, 1)), "values": np.arange(8.0)}, "shapley needs 1 more"),
         ({"values": ["a", *VALUES[1:]]}, "values: could not convert string to float: 'a'; expected real numbers"),
         ({"values": VALUES + 1j}, "values: complex numbers"),
         ({"values": [[1.0, 2.0], *VALUES[1:]]}, "values: .*expected real numbers"),
@@ -118,11 +112,6 @@ def test_what_cannot_be_used_is_refused(change, message):
     arguments = {"coalitions": COALITIONS, "values": VALUES, "empty": 0.0, "full": 1.0} | change
     with pytest.raises(UserError, match=message):
         estimate(**arguments)
-
-
-def test_one_coalition_alone_tells_nothing():
-    with pytest.raises(UserError, match="shapley needs 1 more"):
-        estimate(np.tile([True, False], (8, 1)), np.arange(8.0), empty=0, full=1)
 
 
 @pytest.mark.parametrize(

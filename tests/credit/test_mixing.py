@@ -103,7 +103,7 @@ def test_the_scatter_of_replicates_is_bounded():
 )
 def test_mixes_of_the_default_cover(weights, correlation):
     hits = []
-    for seed in range(12):
+    for seed in range(8):
         generator = np.random.default_rng(seed)
         truth = generator.normal(size=(N, 2))
         coalitions = make_design("uniform", seed).draw(N, 0, 160)

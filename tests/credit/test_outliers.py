@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
 from scipy.stats import t as student
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate, mixed_model
-from diffcredit.credit.mixed_model import MixedModel, SizeModel, VarianceComponents, fit_mixed_model
+from diffcredit.credit.mixed_model import fit_mixed_model
 from diffcredit.credit.outliers import (
     Outlier,
     as_diagnostics,
@@ -16,7 +15,7 @@ from diffcredit.credit.outliers import (
     outliers_in,
     residual_of,
 )
-from diffcredit.credit.regression import regress, size_regressors
+from diffcredit.credit.regression import size_regressors
 from diffcredit.credit.table import read_table
 from diffcredit.testing.games import all_coalitions, brute_force_shapley
 
@@ -70,23 +69,6 @@ def test_residuals_are_those_of_fits_without_the_coalition():
     assert worst.row == int(np.argmax(np.abs(expected)))
     assert worst.size == pytest.approx(sizes[worst.row])
     assert worst.p == pytest.approx(min(1, 2 * 62 * student.sf(abs(worst.studentised), 62 - nuisance.shape[1] - 1)))
-
-
-def test_studentised_residuals_have_students_distribution_where_the_ridge_is_known():
-    generator, ridge = np.random.default_rng(2), 4.0
-    table = read_table(EVERY, np.zeros(62), 0.0, 3.0, "exhaustive")
-    nuisance = size_regressors(table.sizes, N)
-    regression = regress(table.centred, nuisance, np.ones(62))
-    freedom = 62 - nuisance.shape[1]
-    found = []
-    for _ in range(400):
-        values = table.centred @ generator.standard_normal(N) / ridge**0.5 + generator.standard_normal(62)
-        left = values - nuisance @ np.linalg.lstsq(nuisance, values)[0]
-        covariance = np.eye(62) + regression.projected @ regression.projected.T / ridge
-        noise = float(left @ np.linalg.solve(covariance, left)) / freedom
-        model = MixedModel(SizeModel(), table.centred, regression, VarianceComponents(noise, ridge, 0.0, freedom))
-        found.append(residual_of(model, values, 0).studentised)
-    assert kstest(found, student(freedom - 1).cdf).pvalue > 0.01
 
 
 def test_degrees_of_freedom_of_a_sizes_own_noise():

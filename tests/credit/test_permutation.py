@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit.permutation import permutation
@@ -46,16 +44,6 @@ def test_permutations_that_do_not_touch_give_their_mean_and_its_standard_error()
     np.testing.assert_allclose(credits.standard_error, each.std(axis=0, ddof=1) / 3**0.5, atol=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
-@given(n=st.integers(2, 8), k=st.integers(1, 12), seed=st.integers(0, 1000), spare=st.integers(0, 6))
-def test_efficiency(n, k, seed, spare):
-    rows = make_design("permutation", seed).draw(n, 0, k * (n - 1) + spare)
-    values = np.random.default_rng(seed).normal(size=len(rows))
-    credits = credits_of(rows, values, [-3.0, -2.0], 60.0)
-    assert credits.values.sum() == pytest.approx(62.5, abs=1e-9)
-    assert credits.efficient
-
-
 def test_an_unfinished_permutation_changes_nothing_where_it_does_not_touch():
     n = 40
     game = games.learning(n, seed=1)
@@ -63,6 +51,7 @@ def test_an_unfinished_permutation_changes_nothing_where_it_does_not_touch():
     orders = [np.argsort(-rows[k * (n - 1) : (k + 1) * (n - 1)].sum(axis=0), kind="stable") for k in range(3)]
     credits = credits_of(rows, game(rows), *ends(game, n))
     np.testing.assert_allclose(credits.values, mean_marginals(game, orders), atol=1e-9)
+    assert credits.efficient
     assert credits.diagnostics["evaluations_used"] == 3 * (n - 1)
 
 
@@ -81,7 +70,7 @@ def test_unbiased_and_no_worse_than_the_mean_of_the_permutations():
     assert np.sqrt((errors[0].mean(axis=0) ** 2).mean()) < 1.6 * flow / runs**0.5
 
 
-@pytest.mark.parametrize(("deviation", "far"), [(0.0, 0.0), (0.3, 3.0)])
+@pytest.mark.parametrize(("deviation", "far"), [(0.3, 3.0), pytest.param(0.0, 0.0, marks=pytest.mark.slow)])
 def test_intervals_cover(deviation, far):
     n, k, runs = 7, 40, 40
 

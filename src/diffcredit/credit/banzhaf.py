@@ -82,10 +82,9 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
     weights if sizes were not drawn by fair coins. Each mean is divided by the sum of its own weights, not by the
     expected sum, so that a constant added to F changes nothing.
 
-    What other contributors add is noise to these means. `banzhaf` removes its linear part but needs several times more
-    evaluations than contributors; this method works with fewer. Exact if all coalitions are given. Interval: the
-    jackknife over units with Student's t, too wide for designs that spread members evenly; infinite if a mean is over a
-    single coalition.
+    What other contributors add is noise, of which `banzhaf` removes the linear part but needs several times more
+    evaluations than contributors. Exact if all coalitions are given. Interval: the jackknife over units with Student's
+    t, too wide for designs that spread members evenly; infinite if a mean is over a single coalition.
     """
     table.require(2, "banzhaf-msr")
     within = table.coalitions.T

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -33,11 +33,6 @@ from diffcredit.credit.intervals import half_width, rank_intervals, ratio_interv
 from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
-
-if TYPE_CHECKING:
-    import pandas
-    import shapiq
-    from matplotlib.axes import Axes
 
 # Relative to the largest number involved: how far the credits' sum may be from F(N) − F(∅) by rounding.
 ROUNDING = 1e-9
@@ -191,24 +186,18 @@ class Credits:
         return np.round(self.values / scale, DIGITS) * scale
 
     def rank_intervals(self, higher_is_better: bool = True) -> tuple[IntArray, IntArray]:
-        """Return (low, high), (n,) each: the best and the worst rank each contributor may have, at ``confidence``.
-
-        Each interval covers for its own contributor, not all at once.
-        """
+        """Return (low, high), (n,) each: the best and the worst rank each contributor may have, each for itself."""
         signed = self.values if higher_is_better else -self.values
         return rank_intervals(
             signed, self.contrast_half_width, self.influence[:, :-2], self.bias, self.degrees, self.confidence
         )
 
-    def __repr__(self) -> str:
-        return output.text(self)
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw each credit with its interval, largest first, and return the axes. Needs matplotlib.
-
-        Only the top and the bottom 20 of more than 40 contributors are drawn. An infinite interval is left out.
-        """
-        return output.plot(self, ax)
+    __repr__ = output.text
+    plot = output.plot
+    to_frame = output.frame
+    to_csv = output.csv_text
+    to_shapiq = output.shapiq_game
+    to_interaction_values = output.interaction_values
 
     def save(self, path: Path | str) -> None:
         """Write everything `load` needs as JSON: format version, time, parameters, credits and evaluations."""
@@ -233,45 +222,12 @@ class Credits:
     def __sub__(self, other: "Credits") -> "Credits":
         return mixing.combine([(1.0, self), (-1.0, other)]) if isinstance(other, Credits) else NotImplemented
 
-    def to_frame(self, higher_is_better: bool = True) -> "pandas.DataFrame":
-        """Return a data frame with one row per contributor, in the order of ``names``. Needs pandas.
-
-        Columns: contributor, credit, low, high, standard_error, rank, rank_low, rank_high, share, share_low,
-        share_high.
-        """
-        return output.frame(self, higher_is_better)
-
-    def to_csv(self, path: Path | str | None = None, higher_is_better: bool = True) -> str | None:
-        """Write the table of `to_frame` to ``path`` as CSV, or return it as text if ``path`` is None.
-
-        Cells of numbers that are not finite are empty. Names that a spreadsheet would run as formulae are escaped.
-        """
-        text = output.csv_text(self, higher_is_better)
-        if path is None:
-            return text
-        write_text(Path(path), text)
-        return None
-
-    def to_shapiq(self) -> "shapiq.Game":
-        """Return the evaluated game with F(∅), F(N) and the mean of each coalition's replicates, not normalised.
-
-        It raises a UserError for coalitions that were not evaluated. Needs shapiq.
-        """
-        return output.shapiq_game(self)
-
-    def to_interaction_values(self) -> "shapiq.InteractionValues":
-        """Return the credits as shapiq's Shapley values ("SV", order 1) above the baseline F(∅), for its plots.
-
-        Raises a UserError if the credits are not `efficient`. Needs shapiq.
-        """
-        return output.interaction_values(self)
-
 
 def endpoint_influence(table: GameTable, noise: float) -> FloatArray:
     """Return (n, 2): what the errors of F(∅) and F(N) add to each credit, through the level (F(N) − F(∅))/n.
 
-    None if they are known exactly. Otherwise one of r replicates has variance (noise + Σ_k (F_k − F̄)²)/r: ``noise``,
-    the variance of any evaluation, counts as one more observation, so that a single replicate needs no special rule.
+    0 if known exactly. Otherwise one of r replicates has variance (noise + Σ_k (F_k − F̄)²)/r: ``noise``, that of any
+    evaluation, counts as one more observation, so that a single replicate needs no special rule.
     """
     variances = [
         0.0 if known else float((noise + ((e - e.mean()) ** 2).sum()) / len(e) ** 2)

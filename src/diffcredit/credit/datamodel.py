@@ -122,10 +122,7 @@ def _regression(table: GameTable, method: str) -> Regression:
 
 
 def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
-    """Return the λ with the smallest RSS(λ)·(m/(m − tr H))², and that number.
-
-    It is the sum of squared leave-one-out errors with all leverages at their mean (Golub, Heath and Wahba 1979).
-    """
+    """Return the λ with the smallest RSS(λ)·(m/(m − tr H))² (Golub, Heath and Wahba 1979), and that number."""
     from scipy.optimize import minimize_scalar
 
     information, squares = regression.information, regression.scores(values) ** 2

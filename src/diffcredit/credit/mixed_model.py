@@ -146,9 +146,8 @@ def _fit_size_model(deviance: Callable[[SizeModel], float], start: SizeModel, wi
 def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> dict[str, float]:
     """Return ``misfit_p``, the p-value of ω = 0; nothing without replicates.
 
-    Under ω = 0 the model misses the coalitions' means by no more than replicates of one coalition differ. F test with
-    m − p and the replicates' degrees of freedom, p the number of unshrunk regressors; exact if λ, γ and δ are given.
-    Replicates of F(∅) and F(N) are not used, since noise may change with the size.
+    F test with m − p and the replicates' degrees of freedom, p the number of unshrunk regressors; exact if λ, γ and δ
+    are given. Replicates of F(∅) and F(N) are not used, since noise may change with the size.
     """
     replicates = int((table.replicates - 1).sum())
     if replicates == 0:

@@ -12,10 +12,8 @@ shrunk, like a surrogate with known credits. b is then what S* has beyond the fi
 noise of the others do not have to account for it. This is done only if all coalitions are evaluated. Among a sample of
 them an outlier is only reported: it may stand for others like it that were not evaluated.
 
-In a game with a null player (1 contributor of 6 adds nothing; all 62 coalitions, noise of 5 % of what the others add,
-40 repetitions) the root mean squared error of the credits falls from 0.074 to 0.010 (`exact`: 0.016), and 95 %
-intervals cover 95 % instead of 81 %. Additive, pairwise, learning and random games of six contributors keep their
-credits in about 99 % of cases, by the test's level (docs/estimator.md).
+In a game with a null player (1 contributor of 6; all 62 coalitions, noise of 5 %) the root mean squared error of the
+credits falls from 0.074 to 0.010 (`exact`: 0.016), and 95 % intervals cover 95 % instead of 81 % (docs/estimator.md).
 """
 
 from collections.abc import Iterable, Mapping
@@ -72,11 +70,8 @@ class Outlier:
 
 @dataclass(frozen=True, eq=False)
 class OutlierFit:
-    """A model with its nuisance regressors (m, p) and control variates, and the outliers that were found.
-
-    ``modelled``: how many outliers have a term of their own; these come first among ``controls``. ``p``: the p-value of
-    the worst residual before any had.
-    """
+    """A model with its nuisance regressors (m, p) and control variates, and the outliers that were found, of which
+    ``modelled`` have a term of their own, first among ``controls``. ``p``: of the worst residual before any had."""
 
     model: MixedModel
     nuisance: FloatArray
@@ -89,10 +84,8 @@ class OutlierFit:
 def fit_with_outliers(table: GameTable, controls: ControlVariates) -> OutlierFit:
     """Give one coalition after another its own term, the worst first, while the test rejects it at 1 %.
 
-    If not all coalitions are evaluated, the worst is only reported.
-
-    An outlier among the small coalitions can pass for noise that falls with the size. So the test of the worst takes
-    λ, γ and δ from the fit to all others, with `noise_degrees` for their own uncertainty.
+    If not all coalitions are evaluated, the worst is only reported. An outlier among the small ones can pass for noise
+    that falls with the size, so its test takes λ, γ and δ from the fit to all others, with `noise_degrees`.
     """
     size_effects, rows, outliers, p = size_regressors(table.sizes, table.n), [], [], None
 
@@ -180,10 +173,7 @@ def noise_degrees(table: GameTable, freedom: int) -> FloatArray:
 
 
 def indicator_game_credits(coalition: BoolArray) -> FloatArray:
-    """Return (n,): the Shapley values of the game that is 1 for ``coalition`` (n,) and 0 for every other.
-
-    1/(n·C(n−1, s−1)) for members, −1/(n·C(n−1, s)) for the others.
-    """
+    """Return (n,): the Shapley values of the game that is 1 for ``coalition`` (n,) and 0 for every other."""
     n, s = len(coalition), int(coalition.sum())
     return np.where(coalition, 1 / (n * comb(n - 1, s - 1)), -1 / (n * comb(n - 1, s)))
 

@@ -21,6 +21,7 @@ from diffcredit.coalitions import decode, encode
 from diffcredit.credit.table import GameTable, SizeDistribution
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
+from diffcredit.util.artifacts import write_text
 from diffcredit.util.sanitize import escape_formula, single_line
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def text(credits: "Credits") -> str:
     return "\n".join([summary, *lines])
 
 
-def plot(credits: "Credits", ax: "Axes | None") -> "Axes":
+def plot(credits: "Credits", ax: "Axes | None" = None) -> "Axes":
+    """Draw each credit with its interval, largest first, at most the top and the bottom 20. Needs matplotlib."""
     top, bottom = _ends(credits, DRAWN)
     shown = np.array([*top, *bottom])
     if ax is None:
@@ -113,26 +115,32 @@ def _decimals(credits: "Credits") -> int:
     return min(max(1 - math.floor(math.log10(scale)), 0), 12) if scale > 0 else 1
 
 
-def frame(credits: "Credits", higher_is_better: bool) -> "pandas.DataFrame":
+def frame(credits: "Credits", higher_is_better: bool = True) -> "pandas.DataFrame":
+    """Return credits, intervals, ranks and shares, one row per contributor in the order of ``names``. Needs pandas."""
     return import_package("pandas").DataFrame(_columns(credits, higher_is_better))
 
 
-def csv_text(credits: "Credits", higher_is_better: bool) -> str:
-    """Return the table by RFC 4180, numbers with all their digits, cells empty where they are not finite."""
+def csv_text(credits: "Credits", path: Path | str | None = None, higher_is_better: bool = True) -> str | None:
+    """Write the table of `to_frame` to ``path`` as CSV (RFC 4180), or return it as text if ``path`` is None.
+
+    Numbers that are not finite are empty cells. Names that a spreadsheet would run as formulae are escaped.
+    """
     columns = _columns(credits, higher_is_better)
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(columns)
     writer.writerows(map(_cell, row) for row in zip(*columns.values(), strict=True))
-    return file.getvalue()
+    if path is None:
+        return file.getvalue()
+    write_text(Path(path), file.getvalue())
+    return None
 
 
 def shapiq_game(credits: "Credits") -> "shapiq.Game":
+    """Return the evaluated game, replicates averaged, which refuses other coalitions. Needs shapiq."""
     library = import_package("shapiq")
 
     class EvaluatedGame(library.Game):
-        """The evaluated coalitions' values; any other coalition is refused."""
-
         def value_function(self, coalitions: BoolArray) -> np.ndarray:
             return np.array([self._value(coalition) for coalition in coalitions], dtype=np.float64)
 
@@ -154,6 +162,7 @@ def shapiq_game(credits: "Credits") -> "shapiq.Game":
 
 
 def interaction_values(credits: "Credits") -> "shapiq.InteractionValues":
+    """Return shapiq's Shapley values above the baseline F(∅), if the credits are `efficient`. Needs shapiq."""
     if not credits.efficient:
         raise UserError(
             f"to_interaction_values: credits by {credits.method!r} do not sum to F(N) − F(∅); Shapley values do, and "

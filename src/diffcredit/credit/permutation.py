@@ -29,10 +29,9 @@ SCALINGS = 100
 def permutation(table: GameTable, confidence: float) -> Credits:
     """Estimate Shapley values as mean marginal contributions over the permutations in the table.
 
-    Interval: the marginal contributions of one contributor count as k independent draws (Student's t), where k, the
-    number of permutations, is the smallest number of evaluations used at any size. The errors of F(∅) and F(N) are
-    added, since all permutations share them. Infinite for a single permutation. Too narrow for few of them (5 to 20) if
-    F(∅) is far from all other values, since a contributor that never came first does not show it.
+    Interval: the marginal contributions of one contributor count as k independent draws (Student's t), k the smallest
+    number of evaluations used at any size, plus the errors of F(∅) and F(N). Infinite for a single permutation. Too
+    narrow for 5 to 20 of them if F(∅) is far from all other values: a contributor that never came first hides it.
     """
     edges = _flow(table)
     n, k = table.n, edges.permutations
@@ -123,10 +122,8 @@ def _flow(table: GameTable) -> _Edges:
 
 
 def _split(a: IntArray, b: IntArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Return (e,): how the flow out of each source a splits over the edges a → b; the parts sum to 1 at each source.
-
-    With ``lower`` leaving the sources, the flow into each b is ``upper``, as nearly as the edges allow.
-    """
+    """Return (e,): the part of the flow out of each source a that each edge a → b takes, so that with ``lower`` leaving
+    the sources the flow into each b is ``upper``, as nearly as the edges allow."""
     flow = lower[a]
     for _ in range(SCALINGS):
         flow = flow * (upper / _sums(b, flow, len(upper)))[b]
@@ -145,8 +142,7 @@ def _sums(group: IntArray, values: FloatArray, count: int) -> FloatArray:
 def _successors(table: GameTable, levels: list[IntArray]) -> list[tuple[IntArray, IntArray, IntArray]]:
     """Return, for each size 1..n−2, the edges to the next size: rows of S, rows of S∪{i}, and i.
 
-    A coalition's key is the sum, modulo 2⁶⁴, of its members' random keys. Two different coalitions share a key with
-    probability 2⁻⁶⁴, which is negligible even for billions of pairs.
+    A coalition's key is the sum of its members' random keys; two coalitions share one with probability 2⁻⁶⁴.
     """
     members = np.random.Generator(np.random.PCG64(0)).integers(0, 2**64, table.n, dtype=np.uint64)
     keys = table.coalitions @ members

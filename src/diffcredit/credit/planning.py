@@ -75,8 +75,7 @@ def read_pilot(groups: Sequence[ArrayLike], standard_errors: ArrayLike = ()) -> 
 def variance_components(groups: Sequence[FloatArray]) -> tuple[float, float]:
     """Return unbiased estimates of σ_b² and σ_w² (Henderson's; the first may be negative).
 
-    With mean squares MS_b, MS_w and m = Σ r_i: σ_w² = MS_w, σ_b² = (MS_b − MS_w)/r̃, r̃ = (m − Σ r_i²/m)/(k − 1);
-    with r seeds each, the variance of the coalitions' means minus σ_w²/r.
+    With mean squares MS_b, MS_w and m = Σ r_i: σ_w² = MS_w, σ_b² = (MS_b − MS_w)/r̃, r̃ = (m − Σ r_i²/m)/(k − 1).
     """
     sizes, means, within = _moments(groups)
     total = sizes.sum()
@@ -88,8 +87,7 @@ def ratio_interval(groups: Sequence[FloatArray], confidence: float) -> tuple[flo
     """Return the interval of θ = σ_b²/σ_w² that covers with exactly this probability if values are normal (Wald 1940).
 
     With w_i = r_i/(1 + r_i θ), Q(θ) = Σ w_i (ȳ_i − Σ w_j ȳ_j/Σ w_j)² / ((k − 1) MS_w) is F-distributed with k − 1 and
-    m − k degrees of freedom at the true θ, and falls with θ. With r seeds each: θ = (MS_b/MS_w/F_q − 1)/r. Negative
-    ends are set to 0.
+    m − k degrees of freedom at the true θ, and falls with θ. Negative ends are set to 0.
     """
     from scipy.optimize import brentq
 
@@ -141,10 +139,7 @@ def evaluations_needed(ratio: float, size: int, n: int, design: str, correlation
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of one evaluation in any unit, such as worker seconds.
-
-    ``training``: c_train·k and all else that does not depend on the images; ``image``: c_gen, of each generated one.
-    """
+    """The cost of one evaluation in any unit: ``training``, all that does not depend on the images, and ``image``."""
 
     training: float
     image: float
@@ -153,7 +148,6 @@ class Costs:
         _require_positive(training=self.training, image=self.image)
 
     def evaluation(self, images: float) -> float:
-        """Return the cost of one evaluation with this many images."""
         return self.training + self.image * images
 
 
@@ -168,7 +162,6 @@ class Noise:
         _require_not_negative(between=self.between, per_image=self.per_image)
 
     def variance(self, images: float) -> float:
-        """Return A + b/N."""
         return self.between + self.per_image / images
 
 
@@ -202,8 +195,7 @@ def best_split(
 ) -> Split:
     """Return the split of ``budget``, in the unit of ``costs``, with the smallest variance.
 
-    N = √(b·c_train·k / (A·c_gen)), rounded, at least ``least_images`` and few enough for ``least_evaluations``.
-    Then M = budget/(c_train·k + c_gen·N), rounded down.
+    N = √(b·c_train·k / (A·c_gen)), at least ``least_images`` and few enough for ``least_evaluations``; M is what fits.
     """
     _require_positive(budget=budget, least_images=least_images, least_evaluations=least_evaluations)
     most_images = math.floor((budget / least_evaluations - costs.training) / costs.image + 1e-9)
@@ -225,7 +217,6 @@ def best_split(
 
 
 def split_of(noise: Noise, costs: Costs, budget: float, images: int) -> Split:
-    """Return what ``budget`` buys with this many images per evaluation."""
     _require_positive(budget=budget, images=images)
     evaluations = math.floor(budget / costs.evaluation(images) + 1e-9)
     if evaluations < 1:
@@ -247,11 +238,11 @@ def signal_to_noise(tau: float, sigma: float, sizes: ArrayLike, n: int) -> float
 
 def _require_positive(**numbers: float) -> None:
     for name, number in numbers.items():
-        if not (math.isfinite(number) and number > 0):
+        if not 0 < number < math.inf:
             raise UserError(f"{name}: {number}; a positive number is accepted")
 
 
 def _require_not_negative(**numbers: float) -> None:
     for name, number in numbers.items():
-        if not (math.isfinite(number) and number >= 0):
+        if not 0 <= number < math.inf:
             raise UserError(f"{name}: {number}; a number that is not negative is accepted")

@@ -187,10 +187,7 @@ class Width(CreditRule):
 @dataclass(frozen=True)
 class TopK(CreditRule):
     """The top ``k`` are settled: of the ``k`` who seem most helpful, at least the share ``overlap`` is expected to be
-    among the true top k, at two looks in a row.
-
-    The true credits are simulated as normal about the estimates with their standard errors, from a fixed seed.
-    """
+    among the true top k, at two looks in a row."""
 
     k: int
     overlap: float
@@ -229,8 +226,7 @@ class TopK(CreditRule):
 def expected_overlap(values: FloatArray, standard_error: FloatArray, k: int, higher_is_better: bool) -> float | None:
     """Return E |T̂ ∩ T| / k, T̂ the top k of ``values`` (n,) and T the top k of independent N(values, standard_error²).
 
-    Standard errors include that of the level, which all contributors share and which moves no rank, so the overlap is
-    rather understated. None if a standard error is not known.
+    Standard errors include the level's, which moves no rank, so the overlap is rather understated. None if not known.
     """
     if not np.isfinite(standard_error).all():
         return None

@@ -35,11 +35,9 @@ def size_regressors(sizes: IntArray, n: int, most: int | None = None) -> FloatAr
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Z = √w·x with √w·(nuisance regressors) projected out, (m, n).
-
-    root √w (m,), nuisance Q (m, p) orthonormal with Q·triangle = √w·(nuisance regressors). gram is the smaller of ZᵀZ
-    and ZZᵀ, whose spectrum is much cheaper than the singular values of Z; x̃ is well conditioned.
-    """
+    """``projected`` Z = √w·x with √w·(nuisance regressors) projected out, (m, n); ``root`` √w (m,); ``nuisance`` Q
+    (m, p) orthonormal with Q·triangle = √w·(nuisance regressors); ``gram``, the smaller of ZᵀZ and ZZᵀ, whose spectrum
+    is much cheaper than the singular values of Z."""
 
     root: FloatArray
     nuisance: FloatArray

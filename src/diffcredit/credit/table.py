@@ -68,9 +68,9 @@ class SizeDistribution:
 class GameTable:
     """Values of m different coalitions, none of them empty or full.
 
-    coalitions (m, n); values (m,), the mean of each coalition's replicates; replicates (m,), their number;
-    scatter (m,), their sum of squares about the mean. ``empty`` (r,) and ``full`` (r,) are the evaluations of F(∅)
-    and F(N); ``known`` says for each of the two whether it is an exact number. ``names`` (n,) are the contributors'.
+    coalitions (m, n); values (m,), the mean of each coalition's replicates; replicates (m,), their number; scatter
+    (m,), their sum of squares about the mean. ``empty`` and ``full`` are the evaluations (r,) of F(∅) and F(N);
+    ``known`` says whether each is an exact number.
     """
 
     coalitions: BoolArray
@@ -85,7 +85,6 @@ class GameTable:
 
     @property
     def n(self) -> int:
-        """The number of contributors."""
         return self.coalitions.shape[1]
 
     @property
@@ -131,9 +130,8 @@ class GameTable:
     def _draws(self) -> FloatArray:
         """(m,): the number of independent draws of a size that each coalition counts for.
 
-        Replicates and complements are not drawn independently of their coalition, so they add less than one draw.
-        If replicate counts vary more within a size than independent draws of its C(n, s) coalitions would, every
-        draw is scaled down by that overdispersion.
+        Replicates and complements add less than one. If replicate counts vary more within a size than independent
+        draws of its C(n, s) coalitions would, every draw is scaled down by that overdispersion.
         """
         in_pairs = 1 - (self.units.max(initial=-1) + 1) / max(len(self.units), 1)
         part = 1 / comb(self.n, np.arange(1, self.n))
@@ -144,7 +142,7 @@ class GameTable:
 
     @property
     def about_mean(self) -> Self:
-        """The same table with the values' mean subtracted, which reduces rounding where a constant does not matter."""
+        """The table with the values' mean subtracted, which reduces rounding where a constant does not matter."""
         return replace(self, values=self.values - self.values.sum() / max(len(self.values), 1))
 
     @property
@@ -170,11 +168,7 @@ def read_table(
     size_distribution: str | ArrayLike,
     names: Sequence[str] | None = None,
 ) -> GameTable:
-    """Check the arguments of `estimate` and group the rows by coalition.
-
-    Rows of one coalition are its replicates. Rows of the empty and of the full coalition are further evaluations of
-    F(∅) and F(N).
-    """
+    """Check the arguments of `estimate` and group the rows by coalition: its rows are replicates."""
     x, y = _matrix(coalitions), float_array("values", values)
     if y.shape != x.shape[:1]:
         raise UserError(f"coalitions of shape {x.shape} and values of shape {y.shape}: expected (m, n) and (m,)")

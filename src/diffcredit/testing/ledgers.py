@@ -94,11 +94,8 @@ def check_a_success_happens_once(open_ledger: OpenLedger) -> None:
         assert ledger.record(STUDY, RECIPE.name, evaluation(quality=0.5))
         again = replace(evaluation(quality=0.5), worker="another:1", purpose="pilot")
         assert not ledger.record(STUDY, RECIPE.name, again)
-        _expect(
-            NonDeterminism,
-            ["0110", "quality", "0.5 ± 0.1", repr(0.1 + 0.4 + 1e-9)],
-            lambda: ledger.record(STUDY, RECIPE.name, evaluation(quality=0.1 + 0.4 + 1e-9)),
-        )
+        other, words = evaluation(quality=0.5 + 1e-9), ["0110", "quality", "0.5 ± 0.1", repr(0.5 + 1e-9)]
+        _expect(NonDeterminism, words, lambda: ledger.record(STUDY, RECIPE.name, other))
         assert ledger.record(STUDY, RECIPE.name, replace(evaluation(quality=0.7), replicate=1))
         recorded = ledger.evaluations(STUDY, RECIPE.name)
     assert recorded == [failure(), evaluation(quality=0.5), replace(evaluation(quality=0.7), replicate=1)]
@@ -118,9 +115,8 @@ def check_values_may_come_later(open_ledger: OpenLedger) -> None:
         assert not ledger.record(STUDY, RECIPE.name, replace(both, values=(error,)))
         ledger.register_property(STUDY, late)
         assert ledger.record(STUDY, RECIPE.name, replace(both, values=(Value("late", 7.0),)))
-        assert ledger.evaluations(STUDY, RECIPE.name) == [
-            replace(both, values=(quality, diversity, Value("late", 7.0)))
-        ]
+        whole = replace(both, values=(quality, diversity, Value("late", 7.0)))
+        assert ledger.evaluations(STUDY, RECIPE.name) == [whole]
 
 
 def check_an_evaluation_is_there_whole_or_not_at_all(open_ledger: OpenLedger) -> None:
@@ -145,11 +141,8 @@ def check_changes_under_the_same_name_are_refused(open_ledger: OpenLedger) -> No
         ledger.check_recipe_settings("new", RECIPE.name, changed)
         _expect(UserError, named, lambda: ledger.check_recipe_settings(STUDY, RECIPE.name, changed))
         _expect(UserError, named, lambda: ledger.register_recipe(STUDY, replace(RECIPE, settings=changed)))
-        _expect(
-            UserError,
-            ["weights", "abc", "xyz"],
-            lambda: ledger.register_recipe(STUDY, replace(RECIPE, weights="xyz")),
-        )
+        other_weights = replace(RECIPE, weights="xyz")
+        _expect(UserError, ["weights", "abc", "xyz"], lambda: ledger.register_recipe(STUDY, other_weights))
         for other, words in (
             (replace(QUALITY, settings={"clusters": 8}), ["clusters 20 → 8"]),
             (replace(QUALITY, higher_is_better=False), ["higher_is_better true → false"]),
@@ -269,14 +262,15 @@ def check_a_task_is_claimed_once(open_ledger: OpenLedger) -> None:
 
 
 def check_a_failed_attempt_may_be_claimed_again(open_ledger: OpenLedger) -> None:
+    task = STUDY, RECIPE.name, "0110", 0
     with register(open_ledger()) as ledger, open_ledger() as other:
-        mine = ledger.claim(STUDY, RECIPE.name, "0110", 0, "a", 60)
+        mine = ledger.claim(*task, "a", 60)
         assert mine is not None
         other.record(STUDY, RECIPE.name, failure())  # late, by a former holder
-        assert other.claim(STUDY, RECIPE.name, "0110", 0, "b", 60) is None
+        assert other.claim(*task, "b", 60) is None
         assert ledger.renew([mine], 60) == [mine]
         ledger.release([mine])
-        assert other.claim(STUDY, RECIPE.name, "0110", 0, "b", 60) is not None
+        assert other.claim(*task, "b", 60) is not None
 
 
 def check_claimants_take_turns(open_ledger: OpenLedger) -> None:
