@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from diffcredit.cli.pilot import conclusion
-from diffcredit.credit.pilot import Pilot
+from diffcredit.credit.planning import Pilot
 from tiny_study import rows, write_small
 
 

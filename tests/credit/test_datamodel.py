@@ -50,16 +50,6 @@ def test_ridge_is_sklearns_at_the_lambda_of_generalised_cross_validation():
 
 
 @BOTH
-def test_noise_free_additive_games_are_recovered(method):
-    n = 8
-    weights = np.random.default_rng(0).normal(size=n)
-    rows = make_design("uniform").draw(n, 0, 80)
-    credits = credits_of(method, rows, games.additive(weights, offset=30)(rows))
-    np.testing.assert_allclose(credits.values, weights, atol=1e-5 if method == "datamodel" else 0.02)
-    assert ((credits.low <= weights + 1e-6) & (weights - 1e-6 <= credits.high)).all()
-
-
-@BOTH
 def test_endpoints_are_not_used_and_a_constant_changes_nothing(method):
     rows = make_design("uniform").draw(8, 0, 40)
     values = games.noisy(games.learning(8), 0.1)(rows)
@@ -81,10 +71,10 @@ def test_over_coalitions_of_one_size_only_differences_exist():
     ("method", "design", "m", "runs"),
     [
         ("datamodel", "half", 60, 25),
-        ("datamodel", "uniform", 9, 40),
         ("datamodel", "leverage", 40, 25),
+        pytest.param("datamodel", "uniform", 9, 40, marks=pytest.mark.slow),
         pytest.param("datamodel-lasso", "uniform", 60, 8, marks=pytest.mark.slow),
-        ("datamodel-lasso", "leverage", 40, 4),
+        ("datamodel-lasso", "leverage", 40, 2),
     ],
 )
 def test_intervals_cover_what_endless_coalitions_would_give(method, design, m, runs):
@@ -139,12 +129,6 @@ def test_too_few_coalitions_are_refused(method):
     rows = make_design("uniform").draw(6, 0, 3)
     with pytest.raises(UserError, match=f"{method} needs 5 different coalitions, 2 more"):
         credits_of(method, rows, np.ones(3))
-
-
-def test_three_pairs_make_three_folds():
-    rows = make_design("leverage").draw(6, 0, 6)
-    credits = credits_of("datamodel-lasso", rows, rows @ np.arange(6.0), "leverage")
-    assert np.isfinite(credits.values).all()
 
 
 def test_the_lasso_does_not_depend_on_the_order_of_the_contributors_nor_on_the_sign():

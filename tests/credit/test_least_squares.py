@@ -17,8 +17,9 @@ def closed_form(coalitions, values, weights, empty, full):
     return inverse @ (b - one * (one @ inverse @ b - full + empty) / (one @ inverse @ one))
 
 
-@pytest.mark.parametrize("design", ["kernel", "uniform"])
-@pytest.mark.parametrize(("n", "m", "seed"), [(3, 8, 0), (8, 40, 1), (20, 60, 2), (20, 500, 3)])
+@pytest.mark.parametrize(
+    ("design", "n", "m", "seed"), [("kernel", 3, 8, 0), ("uniform", 8, 40, 1), ("kernel", 20, 60, 2)]
+)
 def test_equals_the_closed_form_on_random_tables(design, n, m, seed):
     generator = np.random.default_rng(seed)
     coalitions, values = make_design(design, seed).draw(n, 0, m), generator.normal(size=m)
@@ -98,7 +99,7 @@ def test_unshrunk_is_the_weighted_fit_with_hc2_intervals():
 def test_paired_designs_are_judged_by_their_pairs():
     # Complements share what the fit misses of a game that is odd under complements: rows taken one by one are
     # wrong about the error, pairs are right.
-    n, m, simulations = 10, 80, 60
+    n, m, simulations = 10, 80, 30
     pairs = np.random.default_rng(5).normal(size=(n, n))
 
     def game(x):
@@ -124,17 +125,6 @@ def test_paired_designs_are_judged_by_their_pairs():
     # sizes were drawn there are fewer size regressors, and not all cancels.)
     assert np.quantile(np.abs(errors), 0.95) < 1e-10
     assert np.quantile(claimed, 0.95) < 1e-7
-
-
-def test_replicates_weigh_as_rows_and_two_contributors_suffice():
-    game = games.noisy(games.additive([1.0, 3.0]), 0.1, seed=0)
-    coalitions = np.tile([[True, False], [False, True]], (50, 1))
-    for method in ("unshrunk", "kernelshap"):
-        credits = estimate(coalitions, game(coalitions), empty=0.0, full=4.0, method=method)
-        np.testing.assert_allclose(credits.values, [1, 3], atol=0.1)
-    once = estimate(coalitions[:2], [1.0, 3.0], empty=0.0, full=4.0, method="unshrunk")
-    np.testing.assert_allclose(once.values, [1, 3])
-    assert np.isinf(once.high).all()  # two values, two coefficients: nothing tells the noise
 
 
 @pytest.mark.parametrize("method", ["unshrunk", "kernelshap"])

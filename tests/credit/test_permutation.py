@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit.permutation import permutation
@@ -46,40 +44,6 @@ def test_permutations_that_do_not_touch_give_their_mean_and_its_standard_error()
     np.testing.assert_allclose(credits.standard_error, each.std(axis=0, ddof=1) / 3**0.5, atol=1e-12)
 
 
-def test_prefixes_in_common_carry_as_many_permutations():
-    orders = [(0, 1, 2, 3, 4, 5), (0, 1, 2, 5, 4, 3), (5, 4, 3, 2, 1, 0)]
-    rows = np.concatenate([prefixes(order) for order in orders])
-    game = games.random_game(6, seed=2)
-    credits = credits_of(rows, game(rows), *ends(game, 6))
-    np.testing.assert_allclose(credits.values, mean_marginals(game, orders), atol=1e-12)
-    assert credits.diagnostics["permutations"] == 3
-
-
-@settings(max_examples=25, deadline=None)
-@given(n=st.integers(2, 8), k=st.integers(1, 12), seed=st.integers(0, 1000), spare=st.integers(0, 6))
-def test_efficiency(n, k, seed, spare):
-    rows = make_design("permutation", seed).draw(n, 0, k * (n - 1) + spare)
-    values = np.random.default_rng(seed).normal(size=len(rows))
-    credits = credits_of(rows, values, [-3.0, -2.0], 60.0)
-    assert credits.values.sum() == pytest.approx(62.5, abs=1e-9)
-    assert credits.efficient
-
-
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 1000), scale=st.integers(-5, 5))
-def test_linearity_and_null_player(seed, scale):
-    n = 6
-    rows = make_design("permutation", seed).draw(n, 0, 40)
-
-    def values(game):
-        return credits_of(rows, game(rows), *ends(game, n)).values
-
-    first, second = games.random_game(n, seed), games.learning(n, seed)
-    both = values(lambda x: first(x) + scale * second(x))
-    np.testing.assert_allclose(both, values(first) + scale * values(second), atol=1e-9)
-    assert values(lambda x: first(x & (np.arange(n) != 2)))[2] == pytest.approx(0, abs=1e-12)
-
-
 def test_an_unfinished_permutation_changes_nothing_where_it_does_not_touch():
     n = 40
     game = games.learning(n, seed=1)
@@ -87,11 +51,12 @@ def test_an_unfinished_permutation_changes_nothing_where_it_does_not_touch():
     orders = [np.argsort(-rows[k * (n - 1) : (k + 1) * (n - 1)].sum(axis=0), kind="stable") for k in range(3)]
     credits = credits_of(rows, game(rows), *ends(game, n))
     np.testing.assert_allclose(credits.values, mean_marginals(game, orders), atol=1e-9)
+    assert credits.efficient
     assert credits.diagnostics["evaluations_used"] == 3 * (n - 1)
 
 
 def test_unbiased_and_no_worse_than_the_mean_of_the_permutations():
-    n, k, runs = 6, 12, 80
+    n, k, runs = 6, 12, 40
     game = games.random_game(n, seed=4)
     truth = games.brute_force_shapley(game, n)
     errors = np.empty((2, runs, n))
@@ -105,9 +70,9 @@ def test_unbiased_and_no_worse_than_the_mean_of_the_permutations():
     assert np.sqrt((errors[0].mean(axis=0) ** 2).mean()) < 1.6 * flow / runs**0.5
 
 
-@pytest.mark.parametrize(("deviation", "far"), [(0.0, 0.0), (1.0, 0.0), (0.3, 3.0)])
+@pytest.mark.parametrize(("deviation", "far"), [(0.3, 3.0), pytest.param(0.0, 0.0, marks=pytest.mark.slow)])
 def test_intervals_cover(deviation, far):
-    n, k, runs = 9, 40, 50
+    n, k, runs = 7, 40, 40
 
     def game(coalitions):
         return games.learning(n, seed=4)(coalitions) - far * ~coalitions.any(axis=1)
@@ -131,14 +96,6 @@ def test_one_permutation_tells_no_error():
     assert sorted(credits.values) == [1, 1, 2, 3]
     assert (credits.low == -np.inf).all()
     assert (credits.high == np.inf).all()
-
-
-def test_many_contributors():
-    n = 500
-    weights = np.random.default_rng(0).normal(size=n)
-    rows = make_design("permutation").draw(n, 0, 4 * (n - 1))
-    credits = credits_of(rows, rows @ weights, 0.0, weights.sum())
-    np.testing.assert_allclose(credits.values, weights, atol=1e-9)
 
 
 def test_no_whole_permutation_is_refused():

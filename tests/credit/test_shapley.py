@@ -19,8 +19,9 @@ def size_columns(coalitions):
     return np.stack([np.ones_like(t), t, t**2, np.log(s + 0.5), np.log(n - s + 0.5)], axis=1)
 
 
-@pytest.mark.parametrize("design", ["uniform", "kernel"])
-@pytest.mark.parametrize(("n", "m"), [(2, 4), (3, 6), (12, 60), (40, 25), (60, 300)])
+@pytest.mark.parametrize(
+    ("design", "n", "m"), [("uniform", 2, 4), ("kernel", 3, 6), ("uniform", 40, 25), ("kernel", 60, 300)]
+)
 def test_credits_sum_to_the_difference_of_the_endpoints(design, n, m):
     game = games.noisy(games.learning(n, seed=1), 0.3, seed=2)
     coalitions = make_design(design).draw(n, 0, m)
@@ -64,23 +65,6 @@ def test_units_and_names_do_not_matter():
     renamed = estimate(coalitions[rows][:, order], values[rows], empty=0.0, full=1.0)
     np.testing.assert_allclose(renamed.values, base.values[order], rtol=1e-6)
     np.testing.assert_allclose(renamed.standard_error, base.standard_error[order], rtol=1e-5)
-
-
-def test_error_falls_with_evaluations_and_with_replicates():
-    n = 12
-    weights = np.random.default_rng(3).normal(size=n)
-    errors = []
-    for m in (60, 300, 1500):
-        noisy = games.noisy(games.additive(weights), 2.0, seed=m)
-        coalitions = make_design("uniform").draw(n, 0, m)
-        # Endpoints without noise: the contrasts are what more coalitions sharpen.
-        credits = estimate(coalitions, noisy(coalitions), empty=0.0, full=weights.sum())
-        errors.append(np.sqrt(np.mean((credits.values - weights) ** 2)))
-    assert errors[1] < errors[0] / 1.5
-    assert errors[2] < errors[1] / 1.5
-    coalitions = np.tile(make_design("uniform").draw(n, 0, 110), (60, 1))
-    credits = estimate(coalitions, noisy(coalitions), empty=0.0, full=weights.sum())
-    np.testing.assert_allclose(credits.values, weights, atol=0.15)
 
 
 def power_of_size(coalitions, exponent):
@@ -217,27 +201,14 @@ def test_the_stein_step_finds_the_shapley_value_where_slopes_depend_on_the_size(
     np.testing.assert_allclose(credits.values, truth, atol=0.05)
 
 
-@pytest.mark.parametrize(
-    ("kind", "n", "m", "deviation"),
-    [
-        pytest.param("learning", 12, 60, 1.0, marks=pytest.mark.slow),
-        pytest.param("learning", 12, 200, 3.0, marks=pytest.mark.slow),
-        pytest.param("additive", 20, 200, 2.0, marks=pytest.mark.slow),
-        pytest.param("additive", 16, 60, 4.0, marks=pytest.mark.slow),
-    ],
-)
-def test_intervals_cover_at_their_rate(kind, n, m, deviation):
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "m", "deviation"), [(12, 60, 1.0), (12, 200, 3.0)])
+def test_intervals_cover_at_their_rate(n, m, deviation):
     covered, correlations = [], []
+    truths = [games.brute_force_shapley(games.learning(n, seed), n) for seed in range(10)]
     for seed in range(220):
-        if kind == "learning":
-            game = games.learning(n, seed % 10)
-            truth = TRUTHS.setdefault((n, seed % 10), None)
-            if truth is None:
-                truth = TRUTHS[n, seed % 10] = games.brute_force_shapley(game, n)
-        else:
-            truth = np.random.default_rng(seed).normal(size=n)
-            game = games.additive(truth)
-        noisy = games.noisy(game, deviation * truth.std(), seed)
+        truth = truths[seed % 10]
+        noisy = games.noisy(games.learning(n, seed % 10), deviation * truth.std(), seed)
         coalitions = make_design("uniform", seed).draw(n, 0, m)
         credits = estimate(coalitions, noisy(coalitions), **ends(noisy, n))
         covered.append((credits.low <= truth) & (truth <= credits.high))
@@ -247,13 +218,10 @@ def test_intervals_cover_at_their_rate(kind, n, m, deviation):
     assert realised - 0.12 < predicted < realised + 0.05
 
 
-TRUTHS: dict[tuple[int, int], np.ndarray | None] = {}
-
-
 def test_fewer_evaluations_than_contributors_beat_guessing_and_cover():
-    n, m = 60, 40
+    n, m = 40, 26
     covered, correlations = [], []
-    for seed in range(20):
+    for seed in range(10):
         truth = np.random.default_rng(seed).normal(size=n)
         noisy = games.noisy(games.additive(truth), 1.0, seed)
         coalitions = make_design("uniform", seed).draw(n, 0, m)
@@ -287,11 +255,11 @@ def test_values_all_equal_are_shared_equally():
 def test_confidence_widens_and_replicated_endpoints_narrow_the_interval():
     n = 10
     noisy = games.noisy(games.learning(n), 0.3)
-    coalitions = make_design("uniform").draw(n, 0, 400)
+    coalitions = make_design("uniform").draw(n, 0, 120)
     values = noisy(coalitions)
     widths = [
         (c.high - c.low).mean()
-        for c in (estimate(coalitions, values, empty=0.0, full=1.0, confidence=p) for p in (0.5, 0.8, 0.95, 0.99))
+        for c in (estimate(coalitions, values, empty=0.0, full=1.0, confidence=p) for p in (0.5, 0.95, 0.99))
     ]
     assert (np.diff(widths) > 0).all()
     once = estimate(coalitions, values, empty=[0.0], full=[1.0])
@@ -320,46 +288,18 @@ def test_slopes_that_fall_with_the_size_are_found_and_credited():
     credits = estimate(coalitions, follows_the_average(coalitions) + noise, empty=0.0, full=float(strengths.mean()))
     assert credits.diagnostics["slope_exponent"] == 1.0
     # One slope for all sizes leaves the change of slopes as noise; the modulated fit does not.
-    one_slope = estimate(
-        coalitions,
-        follows_the_average(coalitions) + noise,
-        empty=0.0,
-        full=float(strengths.mean()),
-        method="kernelshap",
-    )
+    values, full = follows_the_average(coalitions) + noise, float(strengths.mean())
+    one_slope = estimate(coalitions, values, empty=0.0, full=full, method="kernelshap")
     assert np.abs(credits.values - truth).max() < 0.03 < np.abs(one_slope.values - truth).max()
     assert np.mean((credits.low <= truth) & (truth <= credits.high)) >= 0.8
     assert (credits.high - credits.low).mean() < (one_slope.high - one_slope.low).mean()
 
 
-@pytest.mark.slow
-def test_null_player_and_twins_hold_within_the_intervals():
-    # Contributor 0 changes nothing; 1 and 2 are interchangeable; interactions and diminishing returns among the rest.
-    n, m = 10, 120
-    amounts = np.array([0.0, 2.0, 2.0, 0.5, 3.0, 1.0, 4.0, 0.2, 1.5, 2.5])
-
-    def game(x):
-        return np.sqrt(x @ amounts) + 0.5 * (x[:, 1] | x[:, 2]) * x[:, 3]
-
-    truth = games.brute_force_shapley(game, n)
-    assert truth[0] == pytest.approx(0, abs=1e-12)
-    assert truth[1] == pytest.approx(truth[2])
-    null, twins = [], []
-    for seed in range(60):
-        noisy = games.noisy(game, 0.3, seed)
-        coalitions = make_design("uniform", seed).draw(n, 0, m)
-        credits = estimate(coalitions, noisy(coalitions), **ends(noisy, n, replicates=3))
-        null.append(credits.low[0] <= 0 <= credits.high[0])
-        twins.append(credits.low[1] <= credits.high[2] and credits.low[2] <= credits.high[1])
-    assert np.mean(null) > 0.85
-    assert np.mean(twins) > 0.95
-
-
-@pytest.mark.parametrize(("n", "m"), [(5, 8), (8, 11), (12, 18)])
+@pytest.mark.parametrize(("n", "m"), [(5, 8), (8, 11)])
 def test_about_as_many_evaluations_as_parameters_leave_no_blind_faith(n, m):
     """There the slopes fit the values exactly, and a likelihood alone sees no noise: 73 % coverage at (8, 11)."""
     covered, widths = [], []
-    for seed in range(40):
+    for seed in range(25):
         random = np.random.default_rng(1000 * n + seed)
         truth = random.normal(size=n)
         coalitions = make_design("uniform", seed).draw(n, 0, m)
@@ -370,3 +310,42 @@ def test_about_as_many_evaluations_as_parameters_leave_no_blind_faith(n, m):
         widths.append(np.median(credits.high - credits.low))
     assert np.mean(covered) > 0.84
     assert min(widths) > 0.5
+
+
+@pytest.mark.parametrize("game", [games.random_game(6, 1), games.weighted_voting(range(1, 7), 11)])
+def test_the_default_finds_any_game_as_all_coalitions_are_replicated(game):
+    # Interactions everywhere: only where nothing is left to chance may the shrinkage vanish.
+    n, errors = 6, []
+    truth, every = games.brute_force_shapley(game, n), make_design("exhaustive").draw(n, 0, 2**n - 2)
+    for replicates in (2, 10, 50):
+        coalitions, noisy = np.tile(every, (replicates, 1)), games.noisy(game, 0.5, replicates)
+        credits = estimate(coalitions, noisy(coalitions), **ends(game, n), size_distribution="exhaustive")
+        errors.append(np.sqrt(np.mean((credits.values - truth) ** 2)))
+    assert errors[2] < errors[1] < errors[0]
+    assert errors[2] < 0.3 * truth.std()
+
+
+@pytest.mark.slow
+def test_more_replicates_of_one_coalition_are_worth_less_than_more_coalitions():
+    # Half of the variance is interaction: five replicates of one coalition do not make five coalitions.
+    n, simulations = 12, 120
+    covered, claimed, errors = [], [], []
+    for seed in range(simulations):
+        generator = np.random.default_rng(seed)
+        truth = generator.normal(size=n)
+        pairs = np.triu(generator.normal(size=(n, n)), 1)
+
+        def game(x, truth=truth, pairs=pairs):
+            u = x - 0.5
+            return x @ truth + np.einsum("mi,ij,mj->m", u, pairs, u)  # even: no part in the Shapley contrasts
+
+        rows = make_design("uniform", seed).draw(n, 0, 60)
+        coalitions = np.repeat(rows, generator.integers(1, 9, size=60), axis=0)
+        values = games.noisy(game, 1.5, seed)(coalitions)
+        credits = estimate(coalitions, values, empty=0.0, full=float(truth.sum()))
+        contrast = truth - truth.mean() + credits.average
+        covered.append((credits.low <= contrast) & (contrast <= credits.high))
+        errors.append(credits.values - contrast)
+        claimed.append(credits.standard_error)
+    assert np.mean(covered) > 0.93
+    assert 0.8 < np.sqrt(np.mean(np.square(claimed)) / np.mean(np.square(errors))) < 1.4

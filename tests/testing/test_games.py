@@ -1,8 +1,11 @@
+import subprocess
+import sys
 from itertools import permutations
 
 import numpy as np
 import pytest
 
+from diffcredit import testing
 from diffcredit.testing import games
 
 
@@ -56,3 +59,17 @@ def test_noise_is_fresh_on_every_call_and_reproducible():
     np.testing.assert_array_equal(a, second(coalitions))
     assert (first(coalitions) != a).all()
     assert a.std() == pytest.approx(2.0, rel=0.05)
+
+
+def test_every_public_name_is_there_and_others_are_refused():
+    assert all(getattr(testing, name) is not None for name in testing.__all__)
+    with pytest.raises(AttributeError, match="'check_everything'"):
+        testing.check_everything  # noqa: B018
+
+
+def test_importing_brings_no_torch():
+    code = (
+        "import sys; from diffcredit.testing import check_design, check_property, check_retraining, learning; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,7 +11,7 @@ from diffcredit.cli.opened import opened
 from diffcredit.cli.where import with_where
 
 if TYPE_CHECKING:
-    from diffcredit.credit.pilot import Pilot
+    from diffcredit.credit.planning import Pilot
     from diffcredit.study.recipe import Recipe
     from diffcredit.study.workers import Workers
 
@@ -80,7 +80,7 @@ def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
 
 def conclusion(result: "Pilot", n: int, design: str) -> str:
     """Return how many evaluations are needed, or that there is too much noise and what helps."""
-    from diffcredit.credit.pilot import evaluations_needed
+    from diffcredit.credit.planning import evaluations_needed
     from diffcredit.study.pilot import QUIET_ENOUGH, pilot_size
 
     size = pilot_size(n)

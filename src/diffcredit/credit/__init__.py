@@ -11,14 +11,9 @@ True
 >>> bool(credits.values[0] > credits.values[1] > credits.values[2])
 True
 
-The parts:
-
-- `estimate` turns evaluations into `Credits` (module `estimate`; `shapley` explains the default method).
-- `Credits` prints, plots, saves and loads; ``0.7 * a + 0.3 * b`` and `mix` weigh properties against each other.
-- Stopping rules say when there are enough evaluations, ``Correlation(0.9) | Evaluations(500)`` (`stopping`,
-  `precision`).
-- `best_split` divides a budget between evaluations and images (`planning`); `KnownSurrogate` brings a cheap stand-in
-  for F (`control_variates`).
+`Credits` print, plot, save and load; ``0.7 * a + 0.3 * b`` and `mix` weigh properties against each other. Stopping
+rules say when there are enough evaluations, ``Correlation(0.9) | Evaluations(500)``. `best_split` divides a budget
+between evaluations and images; `KnownSurrogate` brings a cheap stand-in for F.
 
 Pitfall: a small standard error is not closeness to the truth. It says that more coalitions would change little for this
 base model and this retraining; whether cheap retraining stands in for full retraining is another question
@@ -27,8 +22,8 @@ base model and this retraining; whether cheap retraining stands in for full retr
 
 from diffcredit.credit.control_variates import KnownSurrogate, surrogate_credits
 from diffcredit.credit.credits import Credits
-from diffcredit.credit.critical_value import robust_critical_value
 from diffcredit.credit.estimate import METHODS, estimate
+from diffcredit.credit.intervals import robust_critical_value
 from diffcredit.credit.mixing import mix
 from diffcredit.credit.planning import Costs, Noise, Split, best_split, pilot_noise, signal_to_noise
 from diffcredit.credit.precision import Correlation, TopK, Width

@@ -2,13 +2,12 @@
 
 β_i = 2^(1−n) Σ_{S∌i} (F(S∪{i}) − F(S)). Write χ_T(S) = ∏_{i∈T} (2x_i − 1). Under fair coins the χ_T are orthonormal,
 and β_i/2 is F's coefficient of χ_{i}. So regressing F on 1 and the centred indicators x_i − ½ gives β, and regressors
-made of the χ_T of two or more contributors can be added without changing the limit of the slopes. Those that depend on
-the size alone are the Krawtchouk polynomials K_d(s) = Σ_{|T|=d} χ_T of degree d ≥ 2: the curvature of F in the size.
-The linear trend in the size, K_1, is part of the values and stays.
+made of the χ_T of two or more contributors do not change the limit of the slopes. Those that depend on the size alone
+are the Krawtchouk polynomials K_d(s) = Σ_{|T|=d} χ_T of degree d ≥ 2: the curvature of F in the size.
 
-The empty and the full coalition have probability 2⁻ⁿ each. They are known and not drawn, so their part in β_i is added
-exactly: 2^(1−n) times F(N) − F(∅), minus the regression's prediction of it. As rows of the regression, an F(∅) far
-from all other values would distort the curvature.
+The empty and the full coalition have probability 2⁻ⁿ each. They are not drawn, so their part in β_i is added exactly:
+2^(1−n) times F(N) − F(∅), minus the regression's prediction of it. As rows of the regression, an F(∅) far from all
+other values would distort the curvature.
 
 Banzhaf values do not sum to F(N) − F(∅); the diagnostic ``sum`` is their sum.
 """
@@ -16,16 +15,12 @@ Banzhaf values do not sum to F(N) − F(∅); the diagnostic ``sum`` is their su
 from math import comb, ldexp
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress
-from diffcredit.credit.table import GameTable
+from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
-
-IntArray = NDArray[np.intp]
 
 # Polynomials of higher degree explain almost nothing at the sizes that fair coins draw.
 HIGHEST_DEGREE = 4
@@ -39,12 +34,13 @@ def banzhaf(table: GameTable, confidence: float) -> Credits:
     """Estimate Banzhaf values by least squares on x − ½, with importance weights if sizes were not drawn by fair coins.
 
     The constant and K_2, K_3 and K_4 of the size are regressed out. Exact if all coalitions are given. Interval: HC3
-    with Student's t. What the regression misses of F counts as noise, even if no coalition is left to draw. With as
-    many coefficients as coalitions the noise is not known and the interval is infinite.
+    with Student's t; what the regression misses of F counts as noise. Infinite with as many coefficients as coalitions.
     """
     n, y = table.n, table.about_mean.values
     importance = _importance(table, "banzhaf")
-    nuisance = _curvature(table.sizes, n, _highest_degree(table.sizes))
+    # At most half a degree per distinct size, so that the polynomials never fit every size exactly.
+    degree = max(1, min(HIGHEST_DEGREE, len(np.unique(table.sizes)) // 2))
+    nuisance = _curvature(table.sizes, n, degree)
     # With two contributors the sum of the slopes is not identified, nor needed: n·2^(1−n) = 1.
     identifiable = n - 1 if n == 2 else n
     parameters = identifiable + nuisance.shape[1]
@@ -83,14 +79,12 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
     """Estimate Banzhaf values by maximum sample reuse (Wang and Jia 2023).
 
     A credit is the mean of F over the coalitions with a contributor minus the mean over those without, with importance
-    weights if sizes were not drawn by fair coins. Each mean is divided by the sum of its own weights, so that a
-    constant added to F changes nothing. Dividing by the expected sum, (2/m) Σ_j (2x_ji − 1) F(S_j), would turn the
-    level F̄ of the values into noise of deviation 2|F̄|/√m in every credit.
+    weights if sizes were not drawn by fair coins. Each mean is divided by the sum of its own weights, not by the
+    expected sum, so that a constant added to F changes nothing.
 
-    What other contributors add is noise to these means. `banzhaf` removes its linear part but needs several times more
-    evaluations than contributors; this method works with fewer. Exact if all coalitions are given. Interval: the
-    jackknife over units with Student's t, too wide for designs that spread members evenly; infinite if a mean is over a
-    single coalition.
+    What other contributors add is noise, of which `banzhaf` removes the linear part but needs several times more
+    evaluations than contributors. Exact if all coalitions are given. Interval: the jackknife over units with Student's
+    t, too wide for designs that spread members evenly; infinite if a mean is over a single coalition.
     """
     table.require(2, "banzhaf-msr")
     within = table.coalitions.T
@@ -120,21 +114,9 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
 
 
 def _importance(table: GameTable, method: str) -> FloatArray:
-    """Return (m,): the probability of a row's size under fair coins over that under the table's design."""
-    target = size_probabilities("half", table.n)
-    undrawn = table.sizes_drawn.probabilities == 0
-    if target[undrawn].sum() > NEGLIGIBLE:
-        raise UserError(
-            f"size_distribution {table.sizes_drawn.name}: never draws coalitions of size "
-            f"{1 + int(np.argmax(target * undrawn))}; {method} needs all sizes near {table.n / 2:g}"
-        )
-    weights = table.sizes_drawn.weights(table.sizes, table.draws, target)
+    """Return (m,): the importance weights relative to fair coins."""
+    weights = table.importance("half", f"{method} needs all sizes near {table.n / 2:g}", NEGLIGIBLE)
     return np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
-
-
-def _highest_degree(sizes: IntArray) -> int:
-    """Return at most half a degree per distinct size, so that the polynomials never fit every size exactly."""
-    return max(1, min(HIGHEST_DEGREE, len(np.unique(sizes)) // 2))
 
 
 def _curvature(sizes: IntArray, n: int, highest: int) -> FloatArray:
@@ -162,12 +144,11 @@ def _credits(
 ) -> Credits:
     """Return the credits, with the endpoints' noise added to ``influence`` (n, u)."""
     endpoints = ldexp(2.0, -table.n) * table.n * endpoint_influence(table, noise)
-    influence = np.hstack([influence, endpoints])
     return Credits.of(
         table,
         method,
         values,
-        influence,
+        np.hstack([influence, endpoints]),
         confidence=confidence,
         degrees=degrees,
         residuals=True,

@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit.credits import Credits
-from diffcredit.credit.exact import exact
-from diffcredit.credit.inputs import float_array
+from diffcredit.credit.differences import exact
 from diffcredit.credit.least_squares import unshrunk
 from diffcredit.credit.regression import LEAST_NEW, independent_columns, regress, size_regressors
-from diffcredit.credit.table import GameTable, read_table
+from diffcredit.credit.table import GameTable, float_array, read_table
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 
@@ -48,11 +47,8 @@ Surrogate = Game | KnownSurrogate
 
 @dataclass(frozen=True, eq=False)
 class ControlVariates:
-    """Regressors that are not shrunk: k surrogates and l priors.
-
-    columns (m, k): the surrogates' values; proxies (n, l): the priors; contrasts (n, k + l): what a unit of each adds
-    to the credits' contrasts, with the standard errors (n, k + l) of that.
-    """
+    """Regressors that are not shrunk: the values (m, k) of k surrogates and l priors (n, l); what a unit of each adds
+    to the credits' contrasts (n, k + l), with the standard errors (n, k + l) of that."""
 
     columns: FloatArray
     proxies: FloatArray
@@ -63,9 +59,8 @@ class ControlVariates:
 def surrogate_credits(coalitions: BoolArray, values: FloatArray, full: float, size_distribution: str) -> Credits:
     """Return the Shapley values of a game G that is cheap to evaluate, up to their common level.
 
-    coalitions: (m, n), neither empty nor full, with G's values (m,); ``full`` is G(N). The values are exact if
-    ``size_distribution`` is ``exhaustive``, otherwise estimated without shrinkage. G(∅), which only sets the level, is
-    taken to be 0.
+    coalitions: (m, n), neither empty nor full, with G's values (m,); ``full`` is G(N), and G(∅) is taken to be 0. Exact
+    if ``size_distribution`` is ``exhaustive``, otherwise estimated without shrinkage.
     """
     table = read_table(coalitions, values, 0.0, full, size_distribution)
     return (exact if size_distribution == "exhaustive" else unshrunk)(table, 0.95)
@@ -81,25 +76,19 @@ def read_control_variates(
 
     coalitions: the rows as the caller gave them, to which a `KnownSurrogate`'s values belong.
     """
-    columns, contrasts, errors = [], [], []
-    for name, game in _named(surrogate):
-        if isinstance(game, KnownSurrogate):
-            column, contrast, error = _known(table, coalitions, game, name)
-        else:
-            column, contrast, error = _evaluated(table, game, name)
-        columns.append(column)
-        contrasts.append(contrast)
-        errors.append(error)
-    proxies = _priors(prior, table.n)
-    every = np.column_stack([*columns, table.centred @ proxies, np.empty((len(table.values), 0))])
+    surrogates = [
+        _known(table, coalitions, game, name) if isinstance(game, KnownSurrogate) else _evaluated(table, game, name)
+        for name, game in _named(surrogate)
+    ]
+    k, proxies = len(surrogates), _priors(prior, table.n)
+    every = np.column_stack([*(column for column, _, _ in surrogates), table.centred @ proxies])
     size_effects = size_regressors(table.sizes, table.n)
     kept = independent_columns(every, size_effects)
     # The constant takes a surrogate's level; a large one would leave only rounding of the differences.
     every = every - every.sum(axis=0) / max(len(every), 1)
     _require_slopes_left(table, np.hstack([size_effects, every[:, kept]]), len(kept))
-    k = len(columns)
-    contrast = np.column_stack([*contrasts, proxies, np.empty((table.n, 0))])
-    error = np.column_stack([*errors, np.zeros_like(proxies), np.empty((table.n, 0))])
+    contrast = np.column_stack([*(credits for _, credits, _ in surrogates), proxies])
+    error = np.column_stack([*(errors for _, _, errors in surrogates), np.zeros_like(proxies)])
     return ControlVariates(
         every[:, [i for i in kept if i < k]],
         proxies[:, [i - k for i in kept if i >= k]],
@@ -124,8 +113,9 @@ def _named(surrogate: Surrogate | Sequence[Surrogate] | None) -> list[tuple[str,
     if surrogate is None:
         return []
     several = isinstance(surrogate, Sequence)
-    games = surrogate if several else [surrogate]
-    named = [(f"surrogate {index + 1}" if several else "surrogate", game) for index, game in enumerate(games)]
+    named = (
+        [(f"surrogate {i + 1}", game) for i, game in enumerate(surrogate)] if several else [("surrogate", surrogate)]
+    )
     for name, game in named:
         if not (isinstance(game, KnownSurrogate) or callable(game)):
             raise UserError(f"{name}: {game!r}; expected a function of coalitions, a KnownSurrogate, or several")
@@ -154,9 +144,8 @@ def _known(
     credits = _finite(f"{name}: credits", surrogate.credits, table.n, "one per contributor")
     # As sequences, since the rows may hold the empty and the full coalition.
     at = read_table(coalitions, values, [0.0], [0.0], "uniform")
-    if surrogate.standard_error is None:
-        return at.values, credits, np.zeros(table.n)
-    errors = _finite(f"{name}: standard_error", surrogate.standard_error, table.n, "none negative")
+    given = np.zeros(table.n) if surrogate.standard_error is None else surrogate.standard_error
+    errors = _finite(f"{name}: standard_error", given, table.n, "none negative")
     if (errors < 0).any():
         raise UserError(f"{name}: standard_error: {errors.min()}; expected no negative number")
     return at.values, credits, errors

@@ -42,10 +42,9 @@ def jackknifed_size_adjusted(a: FloatArray, b: FloatArray, sizes: NDArray[np.int
 
     Then the same without the first coalition, without the second, …; NaN if the sizes determine one of them.
 
-    The size terms are the estimator's, of the coalitions' ``sizes`` s (m,); up to five sizes are fitted one by one. Any
-    two properties that grow with the amount of data correlate over coalitions of all sizes; what remains within a size
-    distinguishes contributors. Leaving row j out subtracts e_aj·e_bj/(1 − h_j) from the sum of products of the
-    residuals e, with h_j the row's leverage.
+    Any two properties that grow with the amount of data correlate over coalitions of all sizes; what remains within a
+    size distinguishes contributors. The size terms are the estimator's, of ``sizes`` s (m,); up to five sizes are
+    fitted one by one. Leaving row j out subtracts e_aj·e_bj/(1 − h_j) from the sum of products of the residuals e.
     """
     basis = np.linalg.qr(size_regressors(sizes, n, most=len(np.unique(sizes))))[0]
     x, y = (v - basis @ (basis.T @ v) for v in (a, b))

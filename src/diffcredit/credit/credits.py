@@ -12,40 +12,27 @@ Ada             3.0   3.0   3.0
 Ben             1.0   1.0   1.0
 Cy             -1.0  -1.0  -1.0
 
-Beyond `values`, `low` and `high` there are `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`,
-`plot`, `save` and `load`. Credits of several properties measured by the same evaluations add up: ``0.7 * a + 0.3 * b``
-are the credits for the property 0.7·F_a + 0.3·F_b (`diffcredit.credit.mixing` says what their intervals assume).
+There are also `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`, `plot`, `save` and `load`. Credits
+of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
 
 Pitfalls: a small standard error is not closeness to the truth. It says that more coalitions would change little, for
 this base model, this retraining and these initial noises. An interval covers for its own contributor, or on average
-over the contributors (``shapley``), not for all at once. Shares mean nothing if F(N) − F(∅) may be 0; their intervals
-are then infinite.
+over the contributors (``shapley``), not for all at once. Shares mean nothing if F(N) − F(∅) may be 0.
 """
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from diffcredit.credit import display, files, interop, mixing
-from diffcredit.credit.critical_value import robust_critical_value
-from diffcredit.credit.ranks import rank_intervals
-from diffcredit.credit.shares import ratio_intervals
-from diffcredit.credit.table import GameTable
+from diffcredit.credit import mixing, output
+from diffcredit.credit.intervals import half_width, rank_intervals, ratio_intervals
+from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
-
-if TYPE_CHECKING:
-    import pandas
-    import shapiq
-    from matplotlib.axes import Axes
-
-IntArray = NDArray[np.intp]
 
 # Relative to the largest number involved: how far the credits' sum may be from F(N) − F(∅) by rounding.
 ROUNDING = 1e-9
@@ -59,15 +46,14 @@ class Credits:
 
     ``values``, ``low``, ``high`` and ``standard_error`` are (n,), in the order of ``names``. ``standard_error`` is the
     root mean squared error: sampling variance plus, if the method shrinks, the second moment of its bias.
-    ``evaluations`` counts those of coalitions without the endpoints; ``empty`` and ``full`` are F(∅) and F(N).
-    ``property_name`` and ``unit`` are for readers, "" if not known.
+    ``evaluations`` are without the endpoints; ``empty`` and ``full`` are F(∅) and F(N). ``property_name`` and ``unit``
+    are for readers.
 
-    ``influence`` (n, u + 2) splits the sampling error by source: column k holds what sampling unit k (a coalition and
-    its complement) adds to each credit's error, the last two columns what F(∅) and F(N) add. influence · influenceᵀ
-    is the covariance of the errors. If ``residuals``, the units' columns are signed residuals, and comparing them
-    with another property's shows how the errors of the two are correlated; otherwise they are only deviations.
-    ``bias`` (n,) is the root of the bias's second moment, ``degrees`` the degrees of freedom of the noise. ``parts``
-    are the weighted properties of a mix.
+    ``influence`` (n, u + 2) splits the sampling error by source: what each sampling unit (a coalition and its
+    complement) adds to each credit's error, then what F(∅) and F(N) add. influence · influenceᵀ is the errors'
+    covariance. If ``residuals``, the units' columns are signed residuals, which show how the errors of two properties
+    are correlated; otherwise they are only deviations. ``bias`` (n,) is the root of the bias's second moment,
+    ``degrees`` the degrees of freedom of the noise. ``parts`` are the weighted properties of a mix.
     """
 
     values: FloatArray
@@ -105,9 +91,8 @@ class Credits:
     ) -> Self:
         """Return credits with the intervals values ± c·√N, where N is the sampling variance.
 
-        c is Student's quantile for unbiased methods. With bias it is the robust empirical-Bayes critical value
-        cva(m₂), m₂ = bias²/N, which covers at the stated rate on average over the contributors. If ``degrees`` is
-        None, the noise is not known and intervals are infinite.
+        c is Student's quantile, or with bias the robust empirical-Bayes critical value cva(bias²/N), which covers on
+        average over the contributors. If ``degrees`` is None, the noise is not known and intervals are infinite.
         """
         if degrees is None:
             influence, degrees = np.full_like(influence, np.inf), 1
@@ -131,22 +116,19 @@ class Credits:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """(n,): the contributors' names."""
         return self.table.names
 
     @property
     def low(self) -> FloatArray:
-        """(n,): the lower ends of the credits' intervals."""
         return self.values - self._half_width
 
     @property
     def high(self) -> FloatArray:
-        """(n,): the upper ends of the credits' intervals."""
         return self.values + self._half_width
 
     @cached_property
     def _half_width(self) -> FloatArray:
-        """(n,): computed on first use, since intervals take longer than the credits themselves."""
+        # On first use, since intervals take longer than the credits themselves.
         return half_width((self.influence**2).sum(axis=1), self.bias, self.degrees, self.confidence)
 
     @property
@@ -157,15 +139,16 @@ class Credits:
     @property
     def efficient(self) -> bool:
         """Whether the credits sum to F(N) − F(∅), up to rounding. Shapley values and their mixes do."""
-        scale = max(abs(self.empty), abs(self.full), float(np.abs(self.values).max()))
-        return abs(float(self.values.sum()) - (self.full - self.empty)) <= ROUNDING * scale * len(self.values)
+        difference = abs(float(self.values.sum()) - (self.full - self.empty))
+        return difference <= ROUNDING * self._scale * len(self.values)
+
+    @property
+    def _scale(self) -> float:
+        return max(abs(self.empty), abs(self.full), float(np.abs(self.values).max()))
 
     @cached_property
     def contrast_half_width(self) -> FloatArray:
-        """(n,): half the width of the interval of credit − average.
-
-        Errors of F(∅) and F(N) move all credits by the same amount, so they do not count here.
-        """
+        """(n,): half the width of the interval of credit − average, in which errors of F(∅) and F(N) do not count."""
         variance = (self.influence[:, :-2] ** 2).sum(axis=1)
         return half_width(variance, self.bias, self.degrees, self.confidence)
 
@@ -178,8 +161,8 @@ class Credits:
     def share_intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return (low, high), (n,) each: intervals of the shares at ``confidence``.
 
-        A share is 1/n + (credit − average)/T, T = F(N) − F(∅); the errors of the two are independent (Fieller's
-        interval). −inf, inf if T's own interval contains 0. NaN if the credits are not `efficient`.
+        A share is 1/n + (credit − average)/T, T = F(N) − F(∅), with independent errors of the two (Fieller). −inf, inf
+        if T's own interval contains 0. NaN if the credits are not `efficient`.
         """
         n, total = len(self.values), self.full - self.empty
         if not self.efficient:
@@ -199,40 +182,33 @@ class Credits:
     @property
     def rounded(self) -> FloatArray:
         """(n,): the credits, made equal where they differ by no more than F's own rounding."""
-        scale = max(abs(self.empty), abs(self.full), float(np.abs(self.values).max())) or 1.0
+        scale = self._scale or 1.0
         return np.round(self.values / scale, DIGITS) * scale
 
     def rank_intervals(self, higher_is_better: bool = True) -> tuple[IntArray, IntArray]:
-        """Return (low, high), (n,) each: the best and the worst rank each contributor may have, at ``confidence``.
-
-        Each interval covers for its own contributor; see `ranks.rank_intervals`.
-        """
+        """Return (low, high), (n,) each: the best and the worst rank each contributor may have, each for itself."""
         signed = self.values if higher_is_better else -self.values
         return rank_intervals(
             signed, self.contrast_half_width, self.influence[:, :-2], self.bias, self.degrees, self.confidence
         )
 
-    def __repr__(self) -> str:
-        return display.text(self)
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw each credit with its interval, largest first, and return the axes. Needs matplotlib.
-
-        Only the top and the bottom 20 of more than 40 contributors are drawn. An infinite interval is left out.
-        """
-        return display.plot(self, ax)
+    __repr__ = output.text
+    plot = output.plot
+    to_frame = output.frame
+    to_csv = output.csv_text
+    to_shapiq = output.shapiq_game
+    to_interaction_values = output.interaction_values
 
     def save(self, path: Path | str) -> None:
         """Write everything `load` needs as JSON: format version, time, parameters, credits and evaluations."""
-        write_text(Path(path), files.to_json(self))
+        write_text(Path(path), output.to_json(self))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Return the credits that `save` wrote, equal to the last bit. Raise UserError for any other file."""
-        return files.read_json(cls, Path(path))
+        return output.read_json(cls, Path(path))
 
     def __mul__(self, factor: float) -> "Credits":
-        """Return the credits for factor · F; see `diffcredit.credit.mixing`."""
         return mixing.combine([(float(factor), self)]) if isinstance(factor, Real) else NotImplemented
 
     __rmul__ = __mul__
@@ -241,63 +217,26 @@ class Credits:
         return mixing.combine([(-1.0, self)])
 
     def __add__(self, other: "Credits") -> "Credits":
-        """Return the credits for the sum of the two properties; see `diffcredit.credit.mixing`."""
         return mixing.combine([(1.0, self), (1.0, other)]) if isinstance(other, Credits) else NotImplemented
 
     def __sub__(self, other: "Credits") -> "Credits":
         return mixing.combine([(1.0, self), (-1.0, other)]) if isinstance(other, Credits) else NotImplemented
 
-    def to_frame(self, higher_is_better: bool = True) -> "pandas.DataFrame":
-        """Return a data frame with one row per contributor, in the order of ``names``. Needs pandas.
-
-        Columns: contributor, credit, low, high, standard_error, rank, rank_low, rank_high, share, share_low and
-        share_high.
-        """
-        return interop.frame(self, higher_is_better)
-
-    def to_csv(self, path: Path | str | None = None, higher_is_better: bool = True) -> str | None:
-        """Write the table of `to_frame` to ``path`` as CSV, or return it as text if ``path`` is None.
-
-        Cells of numbers that are not finite are empty. Names that a spreadsheet would run as formulae are escaped.
-        """
-        text = interop.csv_text(self, higher_is_better)
-        if path is None:
-            return text
-        write_text(Path(path), text)
-        return None
-
-    def to_shapiq(self) -> "shapiq.Game":
-        """Return the evaluated game with F(∅), F(N) and the mean of each coalition's replicates, not normalised.
-
-        It raises a UserError for coalitions that were not evaluated. Needs shapiq.
-        """
-        return interop.shapiq_game(self)
-
-    def to_interaction_values(self) -> "shapiq.InteractionValues":
-        """Return the credits as shapiq's Shapley values ("SV", order 1) above the baseline F(∅), for its plots.
-
-        Raises a UserError if the credits are not `efficient`. Needs shapiq.
-        """
-        return interop.interaction_values(self)
-
-
-def half_width(variance: FloatArray, bias: FloatArray, degrees: float, confidence: float) -> FloatArray:
-    """Return (n,): half the width of an interval, given its sampling variance and root mean squared bias."""
-    # Student's t replaces the normal quantile because the noise's variance is estimated; the bias's is a bound.
-    level = (1 + confidence) / 2
-    spread = np.sqrt(variance) * stdtrit(degrees, level) / stdtrit(np.inf, level)
-    m2 = np.divide(bias**2, spread**2, out=np.zeros_like(variance), where=variance > 0)
-    # Without noise only the bias's second moment is known: Chebyshev's inequality, which is also cva's limit.
-    return np.where(variance > 0, robust_critical_value(m2, confidence) * spread, bias / np.sqrt(1 - confidence))
-
 
 def endpoint_influence(table: GameTable, noise: float) -> FloatArray:
-    """Return (n, 2): what the errors of F(∅) and F(N) add to each credit, through the level (F(N) − F(∅))/n."""
-    empty, full = table.endpoint_variances(noise)
-    return np.tile(np.sqrt([empty, full]) / table.n, (table.n, 1)) * [-1, 1]
+    """Return (n, 2): what the errors of F(∅) and F(N) add to each credit, through the level (F(N) − F(∅))/n.
+
+    0 if known exactly. Otherwise one of r replicates has variance (noise + Σ_k (F_k − F̄)²)/r: ``noise``, that of any
+    evaluation, counts as one more observation, so that a single replicate needs no special rule.
+    """
+    variances = [
+        0.0 if known else float((noise + ((e - e.mean()) ** 2).sum()) / len(e) ** 2)
+        for e, known in zip((table.empty, table.full), table.known, strict=True)
+    ]
+    return np.tile(np.sqrt(variances) / table.n, (table.n, 1)) * [-1, 1]
 
 
-def unit_sums(columns: FloatArray, units: NDArray[np.intp]) -> FloatArray:
+def unit_sums(columns: FloatArray, units: IntArray) -> FloatArray:
     """Return (n, u): the columns (n, m) summed within units 0..u−1."""
     count = int(units.max(initial=-1)) + 1
     if count == columns.shape[1]:

@@ -6,16 +6,13 @@ the weights sum to 0. Endpoints are not used.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffcredit.credit.credits import Credits, unit_sums
 from diffcredit.credit.mixed_model import restricted_likelihood
 from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.table import GameTable
+from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
-
-IntArray = NDArray[np.intp]
 
 LEAST_COALITIONS = 5
 FOLDS = 5
@@ -61,12 +58,11 @@ def datamodel(table: GameTable, confidence: float) -> Credits:
 def datamodel_lasso(table: GameTable, confidence: float) -> Credits:
     """Fit a lasso with its penalty α by 5-fold cross-validation; a coalition and its complement share a fold.
 
-    With fewer than 5 such units each is a fold. No closed form gives an honest interval for a lasso. Standard errors
-    are those of the desparsified weights b_i = β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the
-    residuals and x̃ = x − s/n, over 100 bootstrap draws of units at fixed α: b varies even where β̂ stays at 0, and
-    rather more than β̂. The interval adds the most that the threshold removes, α / mean x̃², as a bias. It takes α as
-    given and x̃_i as uncorrelated with what the others add, so it is only a rough guide with fewer evaluations than
-    contributors.
+    With fewer than 5 such units each is a fold. Standard errors are those of the desparsified weights
+    b_i = β̂_i + Σ_j x̃_ji e_j / Σ_j x̃_ji² (van de Geer et al. 2014), e the residuals and x̃ = x − s/n, over 100 bootstrap
+    draws of units at fixed α: b varies even where β̂ stays at 0. The interval adds the most that the threshold removes,
+    α / mean x̃², as a bias. It takes α as given and x̃_i as uncorrelated with what the others add, so it is only a rough
+    guide with fewer evaluations than contributors.
     """
     try:
         from sklearn.linear_model import Lasso, LassoCV
@@ -109,10 +105,8 @@ def datamodel_lasso(table: GameTable, confidence: float) -> Credits:
 
 
 def _units_by_value(table: GameTable) -> IntArray:
-    """Return (m,): the units, numbered by how far their values are from the mean.
-
-    Draws by number then depend neither on the order of the contributors nor on the property's unit or sign.
-    """
+    """Return (m,): the units, numbered by how far their values are from the mean, so that draws by number depend
+    neither on the order of the contributors nor on the property's unit or sign."""
     sums, rows = np.bincount(table.units, table.about_mean.values), np.bincount(table.units)
     return np.argsort(np.argsort(np.abs(sums / rows), kind="stable"), kind="stable")[table.units]
 
@@ -128,10 +122,7 @@ def _regression(table: GameTable, method: str) -> Regression:
 
 
 def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
-    """Return the λ with the smallest RSS(λ)·(m/(m − tr H))², and that number.
-
-    It is the sum of squared leave-one-out errors with all leverages at their mean (Golub, Heath and Wahba 1979).
-    """
+    """Return the λ with the smallest RSS(λ)·(m/(m − tr H))² (Golub, Heath and Wahba 1979), and that number."""
     from scipy.optimize import minimize_scalar
 
     information, squares = regression.information, regression.scores(values) ** 2

@@ -1,22 +1,11 @@
 """`estimate`: from evaluated coalitions to credits.
 
-F is any function of coalitions (a set function): the game. ``estimate`` needs F of some coalitions, F(∅) and F(N):
-
->>> import numpy as np
->>> from diffcredit import estimate, make_design
->>> coalitions = make_design("uniform").draw(5, 0, 40)  # (40, 5) booleans
->>> noise = 0.01 * np.random.default_rng(0).normal(size=40)
->>> values = coalitions @ [4.0, 1.0, 0.5, 2.0, 3.0] + noise  # F of each
->>> credits = estimate(coalitions, values, empty=0.0, full=10.5, names=["Ada", "Ben", "Cy", "Di", "Eve"])
->>> credits.values.round(1).tolist()
-[4.0, 1.0, 0.5, 2.0, 3.0]
->>> credits.names[int(np.argmax(credits.values))]
-'Ada'
-
-The default, ``shapley``, estimates φ_i = Σ_{S∌i} |S|!(n−|S|−1)!/n! · (F(S∪{i}) − F(S)) for each contributor i.
+F is any function of coalitions: the game. ``estimate`` needs F of some coalitions, F(∅) and F(N); `diffcredit.credit`
+has an example. The default method, ``shapley``, estimates φ_i = Σ_{S∌i} |S|!(n−|S|−1)!/n! · (F(S∪{i}) − F(S)) for each
+contributor i.
 
 Pitfalls
-- A small standard error is not closeness to the truth: see `diffcredit.credit.credits`.
+- A small standard error is not closeness to the truth (`diffcredit.credit.credits`).
 - ``size_distribution`` must name the design that drew the coalitions; a wrong one biases the credits. Plain
   contradictions are refused, small ones cannot be seen.
 - A plain number for ``empty`` or ``full`` means "known exactly". One noisy evaluation is a list of one, ``full=[0.7]``.
@@ -26,10 +15,8 @@ See also: `diffcredit.coalitions` (which coalitions to evaluate), `diffcredit.cr
 `diffcredit.credit.stopping` (when to stop), docs/estimator.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,13 +25,12 @@ from diffcredit.credit.banzhaf import banzhaf, banzhaf_msr
 from diffcredit.credit.control_variates import Surrogate, read_control_variates
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.datamodel import datamodel, datamodel_lasso
-from diffcredit.credit.exact import exact
+from diffcredit.credit.differences import add_one_in, exact, leave_one_out
 from diffcredit.credit.least_squares import kernelshap, unshrunk
 from diffcredit.credit.permutation import permutation
 from diffcredit.credit.shapley import shapley
-from diffcredit.credit.single_contributor import add_one_in, leave_one_out
 from diffcredit.credit.table import GameTable, read_table
-from diffcredit.errors import UserError, located
+from diffcredit.errors import UserError
 
 _OTHERS: dict[str, Callable[[GameTable, float], Credits]] = {
     "unshrunk": unshrunk,
@@ -69,59 +55,23 @@ def method_of(design: str) -> str:
     return "datamodel" if design.startswith("subset(") else DEFAULT
 
 
-@overload
-def estimate(
-    coalitions: ArrayLike,
-    values: Mapping[str, ArrayLike],
-    *,
-    empty: Mapping[str, float | Sequence[float]],
-    full: Mapping[str, float | Sequence[float]],
-    names: Sequence[str] | None = ...,
-    method: str = ...,
-    size_distribution: str | ArrayLike = ...,
-    confidence: float = ...,
-    prior: ArrayLike | None = ...,
-    surrogate: Surrogate | Sequence[Surrogate] | None = ...,
-    seeds: ArrayLike | None = ...,
-) -> dict[str, Credits]: ...
-
-
-@overload
 def estimate(
     coalitions: ArrayLike,
     values: ArrayLike,
     *,
     empty: float | Sequence[float],
     full: float | Sequence[float],
-    names: Sequence[str] | None = ...,
-    method: str = ...,
-    size_distribution: str | ArrayLike = ...,
-    confidence: float = ...,
-    prior: ArrayLike | None = ...,
-    surrogate: Surrogate | Sequence[Surrogate] | None = ...,
-    seeds: ArrayLike | None = ...,
-) -> Credits: ...
-
-
-def estimate(
-    coalitions: ArrayLike,
-    values: Any,
-    *,
-    empty: Any,
-    full: Any,
     names: Sequence[str] | None = None,
     method: str = DEFAULT,
     size_distribution: str | ArrayLike = "uniform",
     confidence: float = 0.95,
     prior: ArrayLike | None = None,
     surrogate: Surrogate | Sequence[Surrogate] | None = None,
-    seeds: ArrayLike | None = None,
-) -> Credits | dict[str, Credits]:
+) -> Credits:
     """Estimate the credits of n contributors from m evaluations.
 
     coalitions: (m, n) booleans. A repeated coalition is a replicate.
-    values: (m,), F(S) of one property; or a mapping from property names to such values, with mappings for ``empty`` and
-    ``full`` too, which returns a mapping from the names to credits.
+    values: (m,), F(S) of one property.
     empty, full: F(∅) and F(N). A sequence (even of one) holds noisy evaluations: their mean is used, their noise widens
     all intervals, and rows of the empty or full coalition are added to them. A plain number is known exactly; with it,
     such rows are refused.
@@ -135,36 +85,16 @@ def estimate(
     prior: (n,), a cheap guess at the credits, or (n, k) for k of them; for ``shapley``. Scale and offset are fitted.
     surrogate: a cheap game G, as a function of coalitions (m, n) → (m,) or a `KnownSurrogate`, or several; for
     ``shapley``.
-    seeds: (m,), the seed of each evaluation. Rows that share coalition and seed are one evaluation and must agree.
 
     Raises UserError if the table is malformed, too short or contradicts ``size_distribution``.
     """
-    options: dict[str, Any] = {"names": names, "method": method, "size_distribution": size_distribution}
-    options |= {"confidence": confidence, "prior": prior, "surrogate": surrogate, "seeds": seeds}
-    if isinstance(values, Mapping):
-        return _estimate_each(coalitions, values, empty, full, options)
     if method not in METHODS:
         raise UserError(f"method {method!r}: unknown; choose one of {', '.join(METHODS)}")
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
         raise UserError(f"confidence: {confidence!r}; expected a number between 0 and 1, such as 0.95")
     if method != DEFAULT and not (prior is None and surrogate is None):
         raise UserError(f"method {method!r}: takes no prior and no surrogate; {DEFAULT} does")
-    table = read_table(coalitions, values, empty, full, size_distribution, seeds, names)
+    table = read_table(coalitions, values, empty, full, size_distribution, names)
     if method == DEFAULT:
         return shapley(table, confidence, read_control_variates(table, np.asarray(coalitions), prior, surrogate))
     return _OTHERS[method](table, confidence)
-
-
-def _estimate_each(
-    coalitions: ArrayLike, values: Mapping[str, ArrayLike], empty: Any, full: Any, options: dict[str, Any]
-) -> dict[str, Credits]:
-    """Estimate the credits for each property in ``values``."""
-    given = isinstance(empty, Mapping) and isinstance(full, Mapping)
-    if not given or {*values} - {*empty} or {*values} - {*full}:
-        raise UserError(f"empty and full: expected mappings with the keys {', '.join(map(str, values))}, as in values")
-    credits = {}
-    for name in values:
-        with located(name):
-            found = estimate(coalitions, values[name], empty=empty[name], full=full[name], **options)
-            credits[name] = replace(found, property_name=str(name))
-    return credits

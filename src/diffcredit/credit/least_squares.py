@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from diffcredit.coalitions import size_probabilities
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
 from diffcredit.credit.regression import regress, size_regressors
 from diffcredit.credit.table import GameTable
@@ -14,9 +13,8 @@ def kernelshap(table: GameTable, confidence: float) -> Credits:
     """Solve the paper's estimator, the constrained least squares of Lundberg and Lee (2017).
 
     argmin_β Σ_j w_j (F(S_j) − F(∅) − Σ_{i∈S_j} β_i)² subject to Σβ = F(N) − F(∅). With β = level + γ, Σγ = 0, this is
-    the least squares of F(S) − line on x̃, where the line runs from F(∅) to F(N) in s/n, without Lagrange multiplier or
-    huge weights. Interval: HC3 with Student's t, plus the level's variance. The distance of F from the line counts as
-    noise.
+    the least squares of F(S) − line on x̃, where the line runs from F(∅) to F(N) in s/n. Interval: HC3 with Student's
+    t, plus the level's variance. The distance of F from the line counts as noise.
     """
     empty, full = float(table.empty.mean()), float(table.full.mean())
     above_line = table.values - empty - table.sizes / table.n * (full - empty)
@@ -35,17 +33,12 @@ def unshrunk(table: GameTable, confidence: float) -> Credits:
 
 
 def shapley_weights(table: GameTable) -> FloatArray:
-    """Return (m,): the importance weight of each row relative to the Shapley kernel, times its number of replicates.
+    """Return (m,): each row's importance weight relative to the Shapley kernel, times its replicates.
 
     Raises UserError if the design never draws some size, since all sizes have the same part in the Shapley value.
     """
-    kernel, undrawn = size_probabilities("kernel", table.n), np.flatnonzero(table.sizes_drawn.probabilities == 0)
-    if len(undrawn):
-        raise UserError(
-            f"size_distribution {table.sizes_drawn.name}: never draws coalitions of size {undrawn[0] + 1}; the Shapley "
-            f"value needs all sizes from 1 to {table.n - 1}"
-        )
-    return table.replicates * table.sizes_drawn.weights(table.sizes, table.draws, kernel)
+    needs = f"the Shapley value needs all sizes from 1 to {table.n - 1}"
+    return table.replicates * table.importance("kernel", needs)
 
 
 def _fit(

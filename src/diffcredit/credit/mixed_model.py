@@ -1,27 +1,70 @@
 """The mixed model behind the default estimator: variance components by restricted maximum likelihood (REML).
 
-y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j): m and v are a `SizeModel`'s.
+y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0, σ²v_j), with m and v of a `SizeModel`.
+
+A model fine-tuned on a coalition follows the average of its members' images, so one contributor among s changes it by
+about 1/s; a model of few images also varies more from seed to seed. Hence slopes are β_i·s^−γ and the noise's variance
+is σ²·s^−δ, each scaled to mean 1 over the sizes 1..n−1, so that β_i remains the mean of the within-size slopes: the
+contrast of the Shapley value.
+
+What the regression misses of F(S) is the same in all replicates of S: a share ω of the variance of one evaluation. The
+mean of r replicates has variance σ²s^−δ·(ω + (1 − ω)/r), so more replicates of one coalition are worth less than more
+coalitions. If all coalitions of a size are in the table, what the regression misses there is not a sampling error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import fdtrc
+from scipy.special import comb, fdtrc
 
 from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.size_model import SizeModel, fit_size_model
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
-IntArray = NDArray[np.intp]
-
 # Coalitions that the size model is fitted to; more would hardly change it and cost most of the time.
 SIZE_MODEL_ROWS = 1200
+STEPS = (0.5, 0.25)  # shorter ones would change no credit by a tenth of its error
+LIMITS = {"slope": (-1.0, 2.0), "noise": (-1.0, 3.0), "misfit": (0.0, 0.99)}
 PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root that scipy accepts
+
+
+@dataclass(frozen=True)
+class SizeModel:
+    """The exponents of the slope, γ, and of the noise, δ, and the misfit ω."""
+
+    slope: float = 0.0
+    noise: float = 0.0
+    misfit: float = 0.0
+
+    def modulation(self, table: GameTable) -> FloatArray:
+        """Return (m,): s^−γ over its mean; 1 if γ = 0."""
+        return _power(table, -self.slope)
+
+    def noise_within(self, table: GameTable) -> FloatArray:
+        """Return (m,): the variance of one evaluation about its coalition's mean, in units of σ²."""
+        return _power(table, -self.noise) * (1 - self.misfit)
+
+    def variance(self, table: GameTable) -> FloatArray:
+        """Return (m,): the variance of each coalition's mean value, in units of σ²."""
+        return _power(table, -self.noise) * self._shared(table)
+
+    def sampling_share(self, table: GameTable) -> FloatArray:
+        """Return (m,): the share of `variance` that is sampling error, 1 − f·ω/(ω + (1 − ω)/r).
+
+        f is the fraction of all coalitions of that size that the table has.
+        """
+        seen = np.bincount(table.sizes, minlength=table.n) / comb(table.n, np.arange(table.n))
+        return 1 - seen[table.sizes] * self.misfit / self._shared(table)
+
+    def _shared(self, table: GameTable) -> FloatArray:
+        return self.misfit + (1 - self.misfit) / table.replicates
+
+
+def _power(table: GameTable, exponent: float) -> FloatArray:
+    return table.sizes ** float(exponent) / np.mean(np.arange(1, table.n) ** float(exponent))
 
 
 @dataclass(frozen=True)
@@ -58,34 +101,59 @@ def fit_mixed_model(
     """Fit the size model by maximum likelihood, and all else with it.
 
     nuisance (m, p): unshrunk regressors that do not depend on the size model. proxies (n, k): directions in which
-    credits are not shrunk; x̃ m(s)·proxy joins the nuisance regressors. required: rows without which some regressor
-    would vanish.
+    credits are not shrunk; x̃ m(s)·proxy joins the nuisance. required: rows without which a regressor would vanish.
     """
     spread_out = np.linspace(0, len(table.values) - 1, SIZE_MODEL_ROWS).astype(np.intp)
     rows = np.union1d(spread_out, np.array(required, dtype=np.intp))
+    kept = {name: getattr(table, name)[rows] for name in ("coalitions", "values", "replicates", "scatter")}
+    some, some_nuisance = replace(table, **kept), nuisance[rows]
 
     def deviance(size_model: SizeModel) -> float:
-        return _fit(table, nuisance, proxies, size_model, rows).components.deviance
+        return _fit(some, some_nuisance, proxies, size_model).components.deviance
 
-    replicated = bool((table.replicates[rows] > 1).any())
-    size_model = fit_size_model(deviance, SizeModel(misfit=0.5 if replicated else 0.0), replicated)
-    return _fit(table, nuisance, proxies, size_model, np.arange(len(table.values)))
+    replicated = bool((some.replicates > 1).any())
+    size_model = _fit_size_model(deviance, SizeModel(misfit=0.5 if replicated else 0.0), replicated)
+    return _fit(table, nuisance, proxies, size_model)
+
+
+def _fit_size_model(deviance: Callable[[SizeModel], float], start: SizeModel, with_misfit: bool) -> SizeModel:
+    """Minimise a deviance, smooth with one minimum in practice, by coordinate steps, long ones first and then short."""
+    known: dict[SizeModel, float] = {}
+
+    def value(size_model: SizeModel) -> float:
+        if size_model not in known:
+            # −2 log of standard normal priors, which keep γ and δ at 0 if the values say nothing about them.
+            penalty = size_model.slope**2 + size_model.noise**2
+            known[size_model] = deviance(size_model) + penalty
+        return known[size_model]
+
+    coordinates = ("slope", "noise", "misfit") if with_misfit else ("slope", "noise")
+    best = start
+    for step in STEPS:
+        while True:
+            around = [
+                replace(best, **{name: float(np.clip(getattr(best, name) + sign * step, *LIMITS[name]))})
+                for name in coordinates
+                for sign in (-1, 1)
+            ]
+            better = min(around, key=value)
+            if value(better) >= value(best):
+                break
+            best = better
+    return best
 
 
 def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> dict[str, float]:
     """Return ``misfit_p``, the p-value of ω = 0; nothing without replicates.
 
-    Under ω = 0 the model misses the coalitions' means by no more than replicates of one coalition differ. F test with m
-    − p and the replicates' own degrees of freedom, p the number of unshrunk regressors; exact if λ, γ and δ are given.
-    Replicates of F(∅) and F(N) are not used, since noise may change with the size.
+    F test with m − p and the replicates' degrees of freedom, p the number of unshrunk regressors; exact if λ, γ and δ
+    are given. Replicates of F(∅) and F(N) are not used, since noise may change with the size.
     """
     replicates = int((table.replicates - 1).sum())
     if replicates == 0:
         return {}
-    components = _fit(
-        table, nuisance, proxies, replace(size_model, misfit=0.0), np.arange(len(table.values))
-    ).components
-    within = _scatter(table, replace(size_model, misfit=0.0), np.arange(len(table.values)))
+    size_model = replace(size_model, misfit=0.0)
+    components, within = _fit(table, nuisance, proxies, size_model).components, _scatter(table, size_model)
     freedom = components.freedom - replicates
     between = components.noise * components.freedom - within
     if between <= 0:
@@ -96,44 +164,35 @@ def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_m
 
 def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
     """Fit all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
-    rows, size_model, ridge = np.arange(len(table.values)), other.size_model, other.components.ridge
-    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
+    size_model, ridge = other.size_model, other.components.ridge
+    modulated, regression = _regression(table, nuisance, proxies, size_model)
     shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
-    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, size_model, rows)
+    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, size_model)
     freedom = table.evaluations - regression.nuisance.shape[1]
     components = replace(other.components, noise=squares / freedom, freedom=freedom)
     return MixedModel(size_model, modulated, regression, components)
 
 
-def _fit(
-    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
-) -> MixedModel:
-    modulated, regression = _regression(table, nuisance, proxies, size_model, rows)
-    again = table.replicates[rows] - 1
-    within = size_model.size_variance(table.sizes[rows], table.n) * (1 - size_model.misfit)
-    components = restricted_likelihood(
-        regression,
-        table.values[rows],
-        scatter=_scatter(table, size_model, rows),
-        degrees=int(again.sum()),
-        log_variances=float(np.log(size_model.variance(table)[rows]).sum() + (again * np.log(within)).sum()),
-    )
+def _fit(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> MixedModel:
+    modulated, regression = _regression(table, nuisance, proxies, size_model)
+    again = table.replicates - 1
+    log_variances = np.log(size_model.variance(table)).sum() + (again * np.log(size_model.noise_within(table))).sum()
+    scatter = _scatter(table, size_model)
+    components = restricted_likelihood(regression, table.values, scatter, int(again.sum()), float(log_variances))
     return MixedModel(size_model, modulated, regression, components)
 
 
 def _regression(
-    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel, rows: IntArray
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel
 ) -> tuple[FloatArray, Regression]:
     """Return x̃ m(s) and its regression with the unshrunk regressors."""
-    modulated = table.centred[rows] * size_model.modulation(table.sizes[rows], table.n)[:, None]
-    unshrunk = np.hstack([nuisance[rows], modulated @ proxies])
-    return modulated, regress(modulated, unshrunk, 1 / size_model.variance(table)[rows])
+    modulated = table.centred * size_model.modulation(table)[:, None]
+    return modulated, regress(modulated, np.hstack([nuisance, modulated @ proxies]), 1 / size_model.variance(table))
 
 
-def _scatter(table: GameTable, size_model: SizeModel, rows: IntArray) -> float:
+def _scatter(table: GameTable, size_model: SizeModel) -> float:
     """Return the sum of squares of replicates about their means, in units of σ²."""
-    within = size_model.size_variance(table.sizes[rows], table.n) * (1 - size_model.misfit)
-    return float((table.scatter[rows] / within).sum())
+    return float((table.scatter / size_model.noise_within(table)).sum())
 
 
 def restricted_likelihood(
@@ -143,12 +202,10 @@ def restricted_likelihood(
 
     −2ℓ(λ) = Σ_k log(1 + d_k²/λ) + ν log(S(λ)/ν) + log|BᵀWB| + Σ_j log v_j, S(λ) = Σ_k a_k²/(1 + d_k²/λ) + RSS,
     with a = Uᵀ√W y, B the nuisance regressors and ν = m − p; ``scatter`` with its ``degrees`` joins RSS and ν.
-    λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would give intervals without width, so τ² ≥ 2σ²/Σd², after
-    the truncation of Armstrong, Kolesár and Plagborg-Møller (2022).
-
-    With about as many evaluations as parameters the slopes fit the values exactly, and the likelihood may have its
-    maximum at σ = 0. A penalty −log(λ/(λ + d̄²)), d̄² the mean of d_k², prevents that. It is the weakest prior under
-    which σ is never 0 (Chung et al. 2013); its weight against the likelihood falls as 1/m.
+    λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would give intervals without width (the truncation of
+    Armstrong, Kolesár and Plagborg-Møller 2022). With about as many evaluations as parameters the likelihood may have
+    its maximum at σ = 0. A penalty −log(λ/(λ + d̄²)), d̄² the mean of d_k², prevents that: the weakest prior under which
+    σ is never 0 (Chung et al. 2013).
     """
     squares = fit.scores(values) ** 2
     unexplained = fit.unexplained(values) + scatter

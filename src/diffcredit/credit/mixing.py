@@ -4,26 +4,22 @@ The Shapley value is linear: φ(Σ_k w_k F_k) = Σ_k w_k φ(F_k), and so are the
 named properties and weights; ``0.7 * a + 0.3 * b`` and ``a - b`` do the same for `Credits`:
 
 >>> from diffcredit import estimate, make_design
+>>> from diffcredit.credit import mix
 >>> coalitions = make_design("uniform").draw(4, 0, 30)
->>> values = {"sharpness": coalitions @ [1.0, 2.0, 0.0, 1.0], "variety": coalitions @ [0.0, 1.0, 3.0, 1.0]}
->>> both = estimate(coalitions, values, empty={k: 0.0 for k in values}, full={"sharpness": 4.0, "variety": 5.0})
->>> mixed = 0.7 * both["sharpness"] + 0.3 * both["variety"]
->>> mixed.values.round(6).tolist()
+>>> sharpness = estimate(coalitions, coalitions @ [1.0, 2.0, 0.0, 1.0], empty=0.0, full=4.0)
+>>> variety = estimate(coalitions, coalitions @ [0.0, 1.0, 3.0, 1.0], empty=0.0, full=5.0)
+>>> mix({"sharpness": sharpness, "variety": variety}, {"sharpness": 0.7, "variety": 0.3}).values.round(6).tolist()
 [0.7, 1.7, 0.9, 1.0]
->>> mixed.property_name
-'0.7·sharpness + 0.3·variety'
 
-What the interval of a mix assumes: all parts come from the same evaluations (the same coalitions and replicates), by
-the same method, at the same confidence; anything else is refused, as are contributors with other names. Then the
-residuals of each sampling unit show how the properties' errors are correlated, and errors that cancel are seen to
-cancel. Everything else is added in absolute value, as if perfectly correlated in the worst direction: errors of F(∅)
-and F(N), biases, the scatter of replicates, and errors without signed residuals (`Credits.residuals`). So an interval
-may be too wide but not too narrow because of the mixing; it has the fewest degrees of freedom of any part. If the
-interval of one part is unknown, so is that of the mix.
+All parts must come from the same evaluations (coalitions and replicates) of the same contributors, by the same method,
+at the same confidence. Then the residuals of each sampling unit show how the properties' errors are correlated, and
+errors that cancel are seen to cancel. Everything else is added in absolute value, as if perfectly correlated in the
+worst direction: errors of F(∅) and F(N), biases, the scatter of replicates, and errors without signed residuals
+(`Credits.residuals`). So an interval may be too wide but not too narrow because of the mixing; it has the fewest
+degrees of freedom of any part. If the interval of one part is unknown, so is that of the mix.
 
-Pitfalls: properties have units, so a weight is a price per unit. A property of which lower is better needs a negative
-weight. `a - b` is the difference between two properties' credits; it does not compare two studies, whose evaluations
-differ (`diffcredit compare` does that).
+Pitfalls: a weight is a price per unit of its property, negative if lower is better. `a - b` is the difference between
+two properties' credits; it does not compare two studies (`diffcredit compare` does that).
 """
 
 import math
@@ -157,38 +153,32 @@ def _check(credits: "Mapping[str, Credits]", weights: Mapping[str, float]) -> No
         if not math.isfinite(weight):
             raise UserError(f"weights: {name!r}: {weight}; a finite number is accepted")
     reference, *others = weights
-    a = credits[reference]
     for name in others:
-        b = credits[name]
-        for what, one, other in (
-            ("method", a.method, b.method),
-            ("confidence", a.confidence, b.confidence),
-            ("contributors", a.table.n, b.table.n),
-        ):
-            if one != other:
-                raise UserError(
-                    f"mix of {reference!r} and {name!r}: {what} {one} and {other}; expected the same for all"
-                )
-        if a.names != b.names:
-            own, theirs = next(pair for pair in zip(a.names, b.names, strict=True) if pair[0] != pair[1])
-            raise UserError(
-                f"mix of {reference!r} and {name!r}: contributors {own!r} and {theirs!r} in the same place; expected "
-                "the same names in the same order"
-            )
-        differing = _differing_rows(a.table, b.table)
-        if differing:
-            raise UserError(
-                f"mix of {reference!r} and {name!r}: their evaluations differ in {differing} coalitions, which are "
-                "missing from one of them or have other numbers of replicates; expected the same evaluations"
-            )
+        difference = _difference(credits[reference], credits[name])
+        if difference:
+            raise UserError(f"mix of {reference!r} and {name!r}: {difference}")
 
 
-def _differing_rows(a: GameTable, b: GameTable) -> int:
-    """Return how many coalitions are in one table only, or have different numbers of replicates."""
-    if np.array_equal(a.coalitions, b.coalitions) and np.array_equal(a.replicates, b.replicates):
-        return 0
-    ours, theirs = _replicates(a), _replicates(b)
-    return sum(ours.get(row) != theirs.get(row) for row in ours.keys() | theirs.keys())
+def _difference(a: "Credits", b: "Credits") -> str:
+    """Say why two credits cannot be mixed; "" if they can."""
+    for what, one, other in (
+        ("method", a.method, b.method),
+        ("confidence", a.confidence, b.confidence),
+        ("contributors", a.table.n, b.table.n),
+    ):
+        if one != other:
+            return f"{what} {one} and {other}; expected the same for all"
+    for own, theirs in zip(a.names, b.names, strict=True):
+        if own != theirs:
+            return f"contributors {own!r} and {theirs!r} in the same place; expected the same names in the same order"
+    ours, theirs = _replicates(a.table), _replicates(b.table)
+    differing = sum(ours.get(row) != theirs.get(row) for row in ours.keys() | theirs.keys())
+    if differing:
+        return (
+            f"their evaluations differ in {differing} coalitions, which are missing from one of them or have other "
+            "numbers of replicates; expected the same evaluations"
+        )
+    return ""
 
 
 def _replicates(table: GameTable) -> dict[bytes, int]:

@@ -7,37 +7,31 @@ the differences sum to F(N) − F(∅), so the credits do.
 Each of k permutations sends 1/k along its path, so replicates/k passes through every coalition. If permutations share
 prefixes, more than one flow does that; the most even one is found by scaling edges in turn to the flow of their two
 coalitions (Sinkhorn). Without shared prefixes the credits are the mean marginal contributions. If the coalitions were
-drawn regardless of who is who, E flow(S → S∪{i}) depends on |S| alone and is 1/((n−|S|)·C(n,|S|)), the Shapley weight:
-the credits are unbiased. With all coalitions given once, the flow equals that weight and the credits are exact.
+drawn regardless of who is who, E flow(S → S∪{i}) is 1/((n−|S|)·C(n,|S|)), the Shapley weight: the credits are unbiased,
+and exact if all coalitions are given once.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffcredit.credit.credits import Credits, endpoint_influence
-from diffcredit.credit.table import GameTable
+from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
-
-IntArray = NDArray[np.intp]
-Keys = NDArray[np.uint64]
 
 # Scaling stops if the flow through every coalition is right to this relative error, or after this many rounds.
 FLOW_TOLERANCE = 1e-10
 SCALINGS = 100
-# Candidate successors looked up at once, which limits memory.
-CHUNK = 1_000_000
 
 
 def permutation(table: GameTable, confidence: float) -> Credits:
     """Estimate Shapley values as mean marginal contributions over the permutations in the table.
 
-    Interval: the marginal contributions of one contributor count as k independent draws (Student's t), where k, the
-    number of permutations, is the smallest number of evaluations used at any size. The errors of F(∅) and F(N) are
-    added, since all permutations share them. Infinite for a single permutation. Too narrow for few of them (5 to 20) if
-    F(∅) is far from all other values, since a contributor that never came first does not show it.
+    Interval: the marginal contributions of one contributor count as k independent draws (Student's t), k the smallest
+    number of evaluations used at any size, plus the errors of F(∅) and F(N). Infinite for a single permutation. Too
+    narrow for 5 to 20 of them if F(∅) is far from all other values: a contributor that never came first hides it.
     """
     edges = _flow(table)
     n, k = table.n, edges.permutations
@@ -56,8 +50,8 @@ def permutation(table: GameTable, confidence: float) -> Credits:
 
 
 def _influence(table: GameTable, edges: "_Edges", credits: FloatArray) -> FloatArray:
-    """Return (n, n + 4): one column per contributor instead of one per unit, since errors of different contributors are
-    only weakly correlated; then what F(∅) and F(N) add beyond the nth part that is in every credit; then that part."""
+    """Return (n, n + 4): one column per contributor, since errors of different ones are only weakly correlated; then
+    what F(∅) and F(N) add beyond the nth part that is in every credit; then that part."""
     n, k = table.n, edges.permutations
     errors = np.diag(np.sqrt(edges.squares_about(credits, edges.contributor) / (k - 1)))
     means = _sums(edges.size, edges.flow * edges.difference, n)
@@ -71,10 +65,9 @@ def _influence(table: GameTable, edges: "_Edges", credits: FloatArray) -> FloatA
 class _Edges:
     """The graph's edges that lie on a path from ∅ to N.
 
-    size (e,), |S| = 0..n−1; contributor (e,), who joins; flow (e,); difference (e,), F(S∪{i}) − F(S) of the means over
-    replicates; scatter (e,), the mean square of the replicates about these means. endpoint_flow (n, 2): each
-    contributor's flow out of ∅ and into N. permutations: the smallest number of evaluations on paths at any size; used:
-    their total number.
+    (e,) each: size |S|, 0..n−1; contributor, who joins; flow; difference F(S∪{i}) − F(S) of the means over replicates;
+    scatter, the mean square of the replicates about these means. endpoint_flow (n, 2): each contributor's flow out of ∅
+    and into N. permutations: the smallest number of evaluations on paths at any size; used: their total number.
     """
 
     size: IntArray
@@ -129,10 +122,8 @@ def _flow(table: GameTable) -> _Edges:
 
 
 def _split(a: IntArray, b: IntArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Return (e,): how the flow out of each source a splits over the edges a → b; the parts sum to 1 at each source.
-
-    With ``lower`` leaving the sources, the flow into each b is ``upper``, as nearly as the edges allow.
-    """
+    """Return (e,): the part of the flow out of each source a that each edge a → b takes, so that with ``lower`` leaving
+    the sources the flow into each b is ``upper``, as nearly as the edges allow."""
     flow = lower[a]
     for _ in range(SCALINGS):
         flow = flow * (upper / _sums(b, flow, len(upper)))[b]
@@ -151,32 +142,17 @@ def _sums(group: IntArray, values: FloatArray, count: int) -> FloatArray:
 def _successors(table: GameTable, levels: list[IntArray]) -> list[tuple[IntArray, IntArray, IntArray]]:
     """Return, for each size 1..n−2, the edges to the next size: rows of S, rows of S∪{i}, and i.
 
-    A coalition's key is the sum, modulo 2⁶⁴, of its members' random keys. Two different coalitions share a key with
-    probability 2⁻⁶⁴, which is negligible even for billions of pairs.
+    A coalition's key is the sum of its members' random keys; two coalitions share one with probability 2⁻⁶⁴.
     """
     members = np.random.Generator(np.random.PCG64(0)).integers(0, 2**64, table.n, dtype=np.uint64)
-    keys = [table.coalitions[level] @ members for level in levels]
+    keys = table.coalitions @ members
     steps = []
-    for size in range(len(levels) - 1):
-        sources, targets, contributors = _lookup(keys[size], members, keys[size + 1])
-        steps.append((levels[size][sources], levels[size + 1][targets], contributors))
+    for lower, upper in pairwise(levels):
+        wanted, order = keys[lower, None] + members, np.argsort(keys[upper])
+        source, contributor = np.nonzero(np.isin(wanted, keys[upper]))
+        target = order[np.searchsorted(keys[upper], wanted[source, contributor], sorter=order)]
+        steps.append((lower[source], upper[target], contributor))
     return steps
-
-
-def _lookup(sources: Keys, members: Keys, targets: Keys) -> tuple[IntArray, IntArray, IntArray]:
-    """Return all (a, b, i) with sources[a] + members[i] = targets[b]."""
-    order = np.argsort(targets)
-    in_order = targets[order]
-    found_a, found_b, found_i = ([np.empty(0, dtype=np.intp)] for _ in range(3))
-    step = max(CHUNK // len(members), 1)
-    for start in range(0, len(sources) if len(targets) else 0, step):
-        wanted = sources[start : start + step, None] + members
-        place = np.minimum(np.searchsorted(in_order, wanted.ravel()), len(in_order) - 1).reshape(wanted.shape)
-        a, i = np.nonzero(in_order[place] == wanted)
-        found_a.append(start + a)
-        found_b.append(order[place[a, i]])
-        found_i.append(i)
-    return np.concatenate(found_a), np.concatenate(found_b), np.concatenate(found_i)
 
 
 def _on_paths(table: GameTable, levels: list[IntArray], steps: list[tuple[IntArray, IntArray, IntArray]]) -> BoolArray:

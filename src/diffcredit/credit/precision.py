@@ -19,8 +19,7 @@ With ρ the correlation between estimated and exact credits, 1 − ρ² = 1/(1 +
 widths of intervals and standard errors fall as M^(−1/2). From these the rules predict how many evaluations they need.
 
 Pitfalls: all rules rest on the estimator's model of its own errors and look again and again; they are not anytime-valid
-tests. A rule that must hold at two looks in a row is less easily fooled by one lucky look. How often the realised
-correlation met the target is measured in ``benchmarks/estimators``. Being precise is not being right: like the
+tests (how often the correlation met its target: ``benchmarks/estimators``). Being precise is not being right: like the
 intervals, the rules hold for this base model, this retraining and these initial noises.
 
 See also: `diffcredit.credit.stopping` (limits on time and money; how rules combine).
@@ -47,11 +46,12 @@ FARTHEST = 1e6  # times the evaluations so far; more counts as never
 class CreditRule(Rule):
     """A rule on the credits of one ``property``, or of every property if it is None.
 
-    It must hold at the last ``consecutive`` looks with credits.
+    It must hold at the last ``consecutive`` looks with credits: one lucky look fools it less easily.
     """
 
     property: str | None = field(default=None, kw_only=True)
     consecutive: ClassVar[int] = 1
+    smaller_is_better: ClassVar[bool] = False
 
     @abstractmethod
     def quality(self, credits: Credits, higher_is_better: bool) -> float | None:
@@ -65,12 +65,15 @@ class CreditRule(Rule):
     def needed(self, credits: Credits, higher_is_better: bool, evaluations: int) -> float | None:
         """Return about how many evaluations meet the target, given the credits of ``evaluations``."""
 
+    def bounded(self) -> bool:
+        return False
+
     def reached(self, looks: Sequence[Look]) -> bool:
-        last = _with_credits(looks)[-self.consecutive :]
+        last = [look for look in looks if look.credits is not None][-self.consecutive :]
         return len(last) == self.consecutive and all(self._holds(look) for look in last)
 
     def status(self, looks: Sequence[Look]) -> RuleStatus:
-        seen, reached = _with_credits(looks), self.reached(looks)
+        seen, reached = [look for look in looks if look.credits is not None], self.reached(looks)
         if not seen:
             return RuleStatus(str(self), "no look yet", reached, None)
         look = seen[-1]
@@ -83,17 +86,14 @@ class CreditRule(Rule):
             evaluations = None if expected is None else max(expected, earliest)
         return RuleStatus(str(self), self._now(look), reached, evaluations)
 
-    def bounded(self) -> bool:
-        return False
-
-    def _names(self, look: Look) -> list[str]:
-        return list(look.higher_is_better) if self.property is None else [self.property]
+    def _credits(self, look: Look) -> dict[str, Credits | None]:
+        names = look.higher_is_better if self.property is None else [self.property]
+        return {name: (look.credits or {}).get(name) for name in names}
 
     def _qualities(self, look: Look) -> dict[str, float | None]:
-        credits = look.credits or {}
         return {
-            name: self.quality(credits[name], look.higher_is_better[name]) if name in credits else None
-            for name in self._names(look)
+            name: None if credits is None else self.quality(credits, look.higher_is_better[name])
+            for name, credits in self._credits(look).items()
         }
 
     def _holds(self, look: Look) -> bool:
@@ -102,10 +102,10 @@ class CreditRule(Rule):
     def _expected_evaluations(self, look: Look) -> int | None:
         """Return the most that any property needs; None if that is not known for one of them."""
         most = look.evaluations
-        for name in self._names(look):
-            if look.credits is None or name not in look.credits:
+        for name, credits in self._credits(look).items():
+            if credits is None:
                 return None
-            needed = self.needed(look.credits[name], look.higher_is_better[name], look.evaluations)
+            needed = self.needed(credits, look.higher_is_better[name], look.evaluations)
             if needed is None or not math.isfinite(needed):
                 return None
             most = max(most, math.ceil(needed))
@@ -113,23 +113,16 @@ class CreditRule(Rule):
 
     def _now(self, look: Look) -> str:
         """Return the quality of the property that is farthest from the target."""
-        qualities = self._qualities(look)
-        unknown = [name for name, quality in qualities.items() if quality is None]
-        if unknown:
-            return f"not known for {unknown[0]}"
-        known = {name: quality for name, quality in qualities.items() if quality is not None}
-        name = min(known, key=lambda name: self._goodness(known[name]))
+        known: dict[str, float] = {}
+        for name, quality in self._qualities(look).items():
+            if quality is None:
+                return f"not known for {name}"
+            known[name] = quality
+        name = (max if self.smaller_is_better else min)(known, key=known.__getitem__)
         return f"{known[name]:.3g}" + (f" ({name})" if len(known) > 1 else "")
-
-    def _goodness(self, quality: float) -> float:
-        return quality
 
     def _of(self) -> str:
         return "" if self.property is None else f" of {self.property}"
-
-
-def _with_credits(looks: Sequence[Look]) -> list[Look]:
-    return [look for look in looks if look.credits is not None]
 
 
 @dataclass(frozen=True)
@@ -158,14 +151,11 @@ class Correlation(CreditRule):
         if assured is None or predicted is None or not 0 < assured < 1:
             return evaluations if assured == 1 else None
         margin = math.atanh(predicted) - math.atanh(assured)
-        return evaluations * _odds(math.tanh(math.atanh(self.target) + margin) ** 2) / _odds(predicted**2)
+        wanted, now = math.tanh(math.atanh(self.target) + margin) ** 2, predicted**2
+        return evaluations * (wanted / (1 - wanted)) / (now / (1 - now))
 
     def __str__(self) -> str:
         return f"correlation{self._of()} ≥ {self.target:g}, 85 % sure"
-
-
-def _odds(share: float) -> float:
-    return share / (1 - share)
 
 
 @dataclass(frozen=True)
@@ -173,6 +163,7 @@ class Width(CreditRule):
     """The widest interval of any contributor is at most ``target``, in the unit of the property."""
 
     target: float
+    smaller_is_better: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.target) and self.target > 0):
@@ -189,9 +180,6 @@ class Width(CreditRule):
         width = self.quality(credits, higher_is_better)
         return None if width is None else evaluations * (width / self.target) ** 2
 
-    def _goodness(self, quality: float) -> float:
-        return -quality
-
     def __str__(self) -> str:
         return f"width{self._of()} ≤ {self.target:g}"
 
@@ -199,10 +187,7 @@ class Width(CreditRule):
 @dataclass(frozen=True)
 class TopK(CreditRule):
     """The top ``k`` are settled: of the ``k`` who seem most helpful, at least the share ``overlap`` is expected to be
-    among the true top k, at two looks in a row.
-
-    The true credits are simulated as normal about the estimates with their standard errors, from a fixed seed.
-    """
+    among the true top k, at two looks in a row."""
 
     k: int
     overlap: float
@@ -241,8 +226,7 @@ class TopK(CreditRule):
 def expected_overlap(values: FloatArray, standard_error: FloatArray, k: int, higher_is_better: bool) -> float | None:
     """Return E |T̂ ∩ T| / k, T̂ the top k of ``values`` (n,) and T the top k of independent N(values, standard_error²).
 
-    Standard errors include that of the level, which all contributors share and which moves no rank, so the overlap is
-    rather understated. None if a standard error is not known.
+    Standard errors include the level's, which moves no rank, so the overlap is rather understated. None if not known.
     """
     if not np.isfinite(standard_error).all():
         return None

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diffcredit.credit.table import IntArray
 from diffcredit.util.arrays import FloatArray
-
-IntArray = NDArray[np.intp]
 
 # Singular values below this part of the largest are rounding, since their squares come from a Gram matrix.
 LEAST_SINGULAR = 1e-6
@@ -25,10 +23,9 @@ LEAST_FREE = 1e-8
 
 
 def size_regressors(sizes: IntArray, n: int, most: int | None = None) -> FloatArray:
-    """Return (m, p): the first p of [1, t, t², log(s+½), log(n−s+½)], t = s/n.
+    """Return (m, p): the first p of [1, t, t², log(s+½), log(n−s+½)], t = s/n, at most ``most``.
 
-    p is at most ``most``. By default it is one plus half the number of distinct sizes, so that three or more sizes are
-    never fitted one by one.
+    By default p is one plus half the number of distinct sizes, so that three or more are never fitted one by one.
     """
     s = sizes.astype(np.float64)
     t = s / n
@@ -38,21 +35,15 @@ def size_regressors(sizes: IntArray, n: int, most: int | None = None) -> FloatAr
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Z = √w·x with √w·(nuisance regressors) projected out, (m, n).
-
-    root √w (m,), nuisance Q (m, p) orthonormal with Q·triangle = √w·(nuisance regressors). gram is the smaller of ZᵀZ
-    and ZZᵀ, whose spectrum is much cheaper than the singular values of Z; x̃ is well conditioned.
-    """
+    """``projected`` Z = √w·x with √w·(nuisance regressors) projected out, (m, n); ``root`` √w (m,); ``nuisance`` Q
+    (m, p) orthonormal with Q·triangle = √w·(nuisance regressors); ``gram``, the smaller of ZᵀZ and ZZᵀ, whose spectrum
+    is much cheaper than the singular values of Z."""
 
     root: FloatArray
     nuisance: FloatArray
     triangle: FloatArray
     projected: FloatArray
     gram: FloatArray
-
-    @property
-    def _tall(self) -> bool:
-        return self.projected.shape[0] >= self.projected.shape[1]
 
     @cached_property
     def _spectrum(self) -> tuple[FloatArray, FloatArray]:
@@ -70,7 +61,7 @@ class Regression:
         """Return (k,): Uᵀ√w·values."""
         squares, vectors = self._spectrum
         z = self.root * values
-        return vectors.T @ (self.projected.T @ z) / np.sqrt(squares) if self._tall else vectors.T @ z
+        return vectors.T @ (self.projected.T @ z) / np.sqrt(squares) if _tall(self.projected) else vectors.T @ z
 
     def unexplained(self, values: FloatArray) -> float:
         """Return the weighted residual sum of squares of least squares without a ridge."""
@@ -83,7 +74,7 @@ class Regression:
         # By the spectrum, which leaves out directions that are rounding: a small ridge would inflate them.
         squares, vectors = self._spectrum
         inverse = (vectors / (squares + ridge)) @ vectors.T
-        slopes = inverse @ self.projected.T if self._tall else self.projected.T @ inverse
+        slopes = inverse @ self.projected.T if _tall(self.projected) else self.projected.T @ inverse
         return RidgeFit(self, slopes, ridge)
 
 
@@ -114,7 +105,7 @@ class RidgeFit:
 
     @cached_property
     def leverages(self) -> FloatArray:
-        """(m,): the diagonal of the hat matrix, nuisance regressors included."""
+        """(m,): the diagonal of the hat matrix."""
         every = np.arange(len(self.regression.root))
         return self._hat(every, every)
 
@@ -128,8 +119,8 @@ class RidgeFit:
         """Return (m,): (I − H)^−power · residuals within each unit, in the unit of the values, for a sandwich variance.
 
         Power 1 gives the residuals of fits without the unit (HC3, MacKinnon and White 1985; CR3 for pairs), power ½
-        residuals of the right variance if the noise is the same for all (HC2). A unit has one row or two, and H's whole
-        block is used. A value that the fit determines has no residual; the deviation √``noise`` of √w·y replaces it.
+        those of the right variance if the noise is the same for all (HC2). A unit has one row or two. A value that the
+        fit determines has no residual; the deviation √``noise`` of √w·y replaces it.
         """
         e, free = self.residuals(values), 1 - self.leverages
         # At least λ/(λ + d²) of a row remains; with a small λ that is little, but not rounding.
@@ -153,14 +144,16 @@ def regress(x: FloatArray, nuisance: FloatArray, weights: FloatArray) -> Regress
     q, triangle = np.linalg.qr(nuisance * root[:, None])
     z = x * root[:, None]
     z -= q @ (q.T @ z)
-    return Regression(root, q, triangle, z, z.T @ z if z.shape[0] >= z.shape[1] else z @ z.T)
+    return Regression(root, q, triangle, z, z.T @ z if _tall(z) else z @ z.T)
+
+
+def _tall(matrix: FloatArray) -> bool:
+    return matrix.shape[0] >= matrix.shape[1]
 
 
 def independent_columns(columns: FloatArray, others: FloatArray) -> list[int]:
-    """Return which of ``columns`` (m, k) are linearly independent of ``others`` (m, p) and of the columns before them.
-
-    ``others`` include a constant.
-    """
+    """Return which of ``columns`` (m, k) are linearly independent of ``others`` (m, p), a constant among them, and of
+    the columns before."""
     kept: list[int] = []
     basis, _ = np.linalg.qr(others)
     for index, column in enumerate(columns.T):

@@ -10,53 +10,37 @@ to φ only if slopes change with the size as modelled. The consistent fit φ_u w
 converges to φ in any game, with more variance. The estimate is φ_e + ω(φ_u − φ_e), where the data choose ω: near 0
 if the two agree within their noise, near 1 if they do not.
 
->>> from diffcredit import estimate, make_design
->>> from diffcredit.testing import brute_force_shapley, learning, noisy
->>> game = noisy(learning(8), 0.02)
->>> coalitions = make_design("uniform").draw(8, 0, 60)
->>> credits = estimate(coalitions, game(coalitions), empty=0.0, full=1.0)
->>> bool(abs(credits.values.sum() - 1.0) < 1e-9)
-True
->>> bool(credits.diagnostics["predicted_correlation"] > 0.9)  # with the exact credits
-True
-
 It works with fewer evaluations than contributors, since the ridge λ = σ²/τ² is estimated from the data.
 
 Pitfalls: credits are shrunk towards the average, so differences between contributors are understated if there are few
-evaluations. Intervals cover at the stated rate on average over the contributors; for one contributor's own sake use
-``unshrunk``. A small standard error is not closeness to the truth: it holds for this retraining and base model.
+evaluations. Intervals cover on average over the contributors; for one contributor's own sake use ``unshrunk``. A small
+standard error is not closeness to the truth: it holds for this retraining and base model.
 
-See also: `outliers` (coalitions that the model cannot explain), `control_variates` (priors and surrogates),
-`least_squares` (``unshrunk`` and ``kernelshap``), docs/estimator.md.
+See also: `outliers`, `control_variates` (priors and surrogates), `least_squares` (``unshrunk``, ``kernelshap``),
+docs/estimator.md.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from diffcredit.credit.control_variates import ControlVariates
 from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
-from diffcredit.credit.lack_of_fit import as_diagnostics
 from diffcredit.credit.least_squares import shapley_weights
-from diffcredit.credit.mixed_model import MixedModel, misfit_p
-from diffcredit.credit.outliers import OutlierFit, fit_with_outliers, spare_degrees
+from diffcredit.credit.mixed_model import misfit_p
+from diffcredit.credit.outliers import OutlierFit, as_diagnostics, fit_with_outliers, spare_degrees
 from diffcredit.credit.regression import RidgeFit, regress, size_regressors
 from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
-
-IntArray = NDArray[np.intp]
 
 
 def shapley(table: GameTable, confidence: float, controls: ControlVariates) -> Credits:
     """Estimate Shapley values with robust empirical-Bayes intervals.
 
     Interval: φ̂ ± cva(m₂)·√N. N is the HC2 variance of the whole linear map plus that of the level; m₂ is the second
-    moment of the shrinkage bias and the remaining tilt, over N.
-
-    The diagnostics name coalitions whose values the model cannot explain as noise (`outliers`).
+    moment of the shrinkage bias and the remaining tilt, over N. The diagnostics name outlying coalitions (`outliers`).
     """
     given, table = table, table.about_mean
     _require_degrees_of_freedom(table, controls)
@@ -105,29 +89,30 @@ def _contrasts(table: GameTable, fitted: OutlierFit, ridge: float) -> Contrasts:
         fit.adjusted_residuals(table.values, table.units, model.components.noise, power) * np.sqrt(sampling)
         for power in (1.0, 0.5)
     )
-    efficient, slopes, coefficients = contrast_map(fit, model.modulated, controls)
-    consistent = consistent_map(table, fitted.nuisance, model, ridge, controls, slopes)
-    difference = consistent - efficient
-    step = stein_step(unit_sums(difference * hc3, table.units), difference @ table.values, efficient @ table.values)
-    total = efficient + step.weight * difference
+    efficient, slopes, coefficients = _contrast_map(fit, model.modulated, controls)
+    difference = _consistent_map(table, fitted, ridge, slopes) - efficient
+    weight, tilt, slope = _stein_step(
+        unit_sums(difference * hc3, table.units), difference @ table.values, efficient @ table.values
+    )
+    total = efficient + weight * difference
     shrinkage = total @ model.modulated - (np.eye(n) - 1 / n)
     loadings = coefficients @ table.values
-    squared_bias = (
-        model.components.spread * (shrinkage**2).sum(axis=1) + step.squared_tilt + controls.errors**2 @ loadings**2
-    )
+    squared_bias = model.components.spread * (shrinkage**2).sum(axis=1) + tilt + controls.errors**2 @ loadings**2
     # ω depends on the data too: dφ = L dy + D dω, where D dω = 2(1 − ω)/‖D‖² D Dᵀ dD.
     influence = unit_sums(total * hc2, table.units)
-    influence += np.outer(step.slope, step.slope @ unit_sums(difference * hc2, table.units))
-    return Contrasts(total @ table.values, influence, squared_bias, loadings, step.weight)
+    influence += np.outer(slope, slope @ unit_sums(difference * hc2, table.units))
+    return Contrasts(total @ table.values, influence, squared_bias, loadings, weight)
 
 
 def _diagnostics(table: GameTable, fitted: OutlierFit, contrasts: Contrasts, ridge: float) -> dict[str, float]:
     model, controls, n = fitted.model, fitted.controls, table.n
     noise, spread, size_model = model.components.noise, model.components.spread, model.size_model
     squared_errors = (contrasts.influence**2).sum(axis=1) + contrasts.squared_bias
-    predicted = predicted_correlation(
-        squared_errors, spread * (1 - 1 / n) + float((controls.contrasts @ contrasts.loadings).var())
-    )
+    # ρ̂ = √(1 − mean V/the variance of the true credits about their mean).
+    of_credits = spread * (1 - 1 / n) + float((controls.contrasts @ contrasts.loadings).var())
+    predicted = max(0.0, 1 - float(squared_errors.mean()) / of_credits) ** 0.5
+    # Over n contributors the realised atanh ρ has a standard deviation of 1/√(n − 3) (Fisher 1921): 85 % reach this.
+    assured = float(np.tanh(np.arctanh(min(predicted, 1 - 1e-12)) - ndtri(0.85) / max(n - 3, 1) ** 0.5))
     return {
         "lambda": ridge,
         "sigma": noise**0.5,
@@ -141,7 +126,7 @@ def _diagnostics(table: GameTable, fitted: OutlierFit, contrasts: Contrasts, rid
         **as_diagnostics(fitted.outliers),
         "stein_weight": contrasts.stein_weight,
         "predicted_correlation": predicted,
-        "assured_correlation": assured_correlation(predicted, n),
+        "assured_correlation": max(0.0, assured),
     }
 
 
@@ -156,7 +141,7 @@ def _require_degrees_of_freedom(table: GameTable, controls: ControlVariates) -> 
         )
 
 
-def contrast_map(fit: RidgeFit, x: FloatArray, controls: ControlVariates) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _contrast_map(fit: RidgeFit, x: FloatArray, controls: ControlVariates) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return linear maps of the values: to the credits' contrasts (n, m), to the slopes on x̃ (n, m), and to the
     coefficients of the control variates (k, m). A contrast is a slope plus what the control variates add to it."""
     k, proxies = controls.contrasts.shape[1], controls.proxies.shape[1]
@@ -168,41 +153,27 @@ def contrast_map(fit: RidgeFit, x: FloatArray, controls: ControlVariates) -> tup
     return shrunk + controls.contrasts @ coefficients, slopes, coefficients
 
 
-def consistent_map(
-    table: GameTable,
-    nuisance: FloatArray,
-    model: MixedModel,
-    ridge: float,
-    controls: ControlVariates,
-    slopes: FloatArray,
-) -> FloatArray:
+def _consistent_map(table: GameTable, fitted: OutlierFit, ridge: float, slopes: FloatArray) -> FloatArray:
     """Return (n, m): the importance-weighted fit's map to the contrasts.
 
     The modelled change of slopes with the size, (m(s) − 1) x̃ β, has no part in the Shapley value. It is subtracted
     first, since it would be noise to the weighted fit.
     """
+    model, controls = fitted.model, fitted.controls
     x, weights = table.centred, shapley_weights(table)
     # The same total information, so that one ridge suits both fits.
     information = (model.regression.root**2 @ model.modulated**2).sum()
     weights = weights * information / (weights @ x**2).sum()
-    fit = regress(x, np.hstack([nuisance, x @ controls.proxies]), weights).fit(ridge)
-    consistent, _, _ = contrast_map(fit, x, controls)
+    fit = regress(x, np.hstack([fitted.nuisance, x @ controls.proxies]), weights).fit(ridge)
+    consistent, _, _ = _contrast_map(fit, x, controls)
     if model.size_model.slope == 0:
         return consistent
     return consistent - (consistent @ (model.modulated - x)) @ slopes
 
 
-@dataclass(frozen=True, eq=False)
-class SteinStep:
-    """The weight ω of φ_u; the squared tilt that remains (n,); and g (n,), the derivative of ω: D dω = g gᵀ dD."""
-
-    weight: float
-    squared_tilt: FloatArray
-    slope: FloatArray
-
-
-def stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> SteinStep:
-    """Compute ω = max(0, 1 − tr V_D/‖D‖²) for D = (L_u − L_e) y (n,), V_D its covariance from its ``influence`` (n, u).
+def _stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Return ω = max(0, 1 − tr V_D/‖D‖²) for D = (L_u − L_e) y (n,), V_D its covariance from its ``influence`` (n, u);
+    the squared tilt that remains (n,); and g (n,), the derivative of ω: D dω = g gᵀ dD.
 
     (1 − ω)² of the squared tilt ‖E D‖² remains. The tilt is estimated by max(0, ‖D‖² − tr V_D) plus one standard error,
     tr V_D·√(2/(n−1)). Half of it is distributed over the contributors like V_D, half like the squares of φ_e's
@@ -213,25 +184,9 @@ def stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> S
     weight = max(0.0, 1 - trace / squared) if squared > 0 else 0.0
     tilt = max(0.0, squared - trace) + trace * (2 / (len(d) - 1)) ** 0.5
     slope = d * (2 * (1 - weight) / squared) ** 0.5 if weight > 0 else np.zeros_like(d)
-    return SteinStep(weight, (1 - weight) ** 2 * tilt * (_parts(variances) + _parts(squares)) / 2, slope)
+    return weight, (1 - weight) ** 2 * tilt * (_parts(variances) + _parts(squares)) / 2, slope
 
 
 def _parts(amounts: FloatArray) -> FloatArray:
     total = float(amounts.sum())
     return amounts / total if total > 0 else np.full_like(amounts, 1 / len(amounts))
-
-
-def predicted_correlation(squared_errors: FloatArray, spread: float) -> float:
-    """Return the expected correlation with the true credits, ρ̂ = √(1 − mean V/spread), at least 0.
-
-    spread: the variance of the true credits about their mean, τ²(1 − 1/n) plus that of the control variates.
-    """
-    return max(0.0, 1 - float(squared_errors.mean()) / spread) ** 0.5
-
-
-def assured_correlation(predicted: float, n: int) -> float:
-    """Return the correlation that is reached with a probability of 85 % if ``predicted`` is expected.
-
-    Over n contributors the realised atanh ρ has a standard deviation of 1/√(n − 3) (Fisher 1921).
-    """
-    return max(0.0, float(np.tanh(np.arctanh(min(predicted, 1 - 1e-12)) - ndtri(0.85) / max(n - 3, 1) ** 0.5)))

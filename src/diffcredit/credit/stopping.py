@@ -25,8 +25,9 @@ preparation of the model.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from diffcredit.credit.credits import Credits
 from diffcredit.errors import UserError
@@ -36,12 +37,11 @@ HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """The state of a study after some evaluations.
+    """The state of a study after some ``evaluations`` of the design, without the endpoints.
 
-    ``evaluations`` counts those of the design, without the endpoints. ``worker_seconds`` is the sum of all evaluations'
-    times, ``elapsed_seconds`` the time during which at least one was running. ``credits`` holds the credits of each
-    property that has enough values; None if they were not computed at this look. ``higher_is_better`` names all
-    properties.
+    ``worker_seconds`` is the sum of all evaluations' times, ``elapsed_seconds`` the time during which at least one was
+    running. ``credits`` holds the credits of each property that has enough values; None if they were not computed at
+    this look. ``higher_is_better`` names all properties.
     """
 
     evaluations: int
@@ -109,63 +109,79 @@ class Rule(ABC):
 @dataclass(frozen=True)
 class _Combination(Rule):
     rules: tuple[Rule, ...]
+    every: ClassVar[bool]
+
+    def reached(self, looks: Sequence[Look]) -> bool:
+        return self._joined(rule.reached(looks) for rule in self.rules)
+
+    def bounded(self) -> bool:
+        return self._joined(rule.bounded() for rule in self.rules)
+
+    def max_evaluations(self) -> int | None:
+        return self._evaluations([rule.max_evaluations() for rule in self.rules])
 
     def leaves(self) -> Iterator[Rule]:
         for rule in self.rules:
             yield from rule.leaves()
 
-    def _status(self, looks: Sequence[Look], joined: str) -> RuleStatus:
-        parts = tuple(rule.status(looks) for rule in self.rules)
-        known = [part.evaluations for part in parts if part.evaluations is not None]
-        first, last = min(known, default=None), max(known) if len(known) == len(parts) else None
-        now = f"{sum(part.reached for part in parts)} of {len(parts)} reached"
-        wanted = "any of" if joined == "or" else "all of"  # the parts state their own targets
-        return RuleStatus(wanted, now, self.reached(looks), first if joined == "or" else last, parts, joined)
-
-
-@dataclass(frozen=True)
-class AnyOf(_Combination):
-    """Reached if one of ``rules`` is."""
-
-    def reached(self, looks: Sequence[Look]) -> bool:
-        return any(rule.reached(looks) for rule in self.rules)
-
     def status(self, looks: Sequence[Look]) -> RuleStatus:
-        return self._status(looks, "or")
-
-    def bounded(self) -> bool:
-        return any(rule.bounded() for rule in self.rules)
-
-    def max_evaluations(self) -> int | None:
-        return min((most for rule in self.rules if (most := rule.max_evaluations()) is not None), default=None)
+        parts = tuple(rule.status(looks) for rule in self.rules)
+        now = f"{sum(part.reached for part in parts)} of {len(parts)} reached"
+        evaluations = self._evaluations([part.evaluations for part in parts])
+        wanted, joined = ("all of", "and") if self.every else ("any of", "or")  # the parts state their own targets
+        return RuleStatus(wanted, now, self.reached(looks), evaluations, parts, joined)
 
     def __str__(self) -> str:
-        return f"any of ({'; '.join(map(str, self.rules))})"
+        return f"{'all' if self.every else 'any'} of ({'; '.join(map(str, self.rules))})"
+
+    def _joined(self, states: Iterable[bool]) -> bool:
+        return all(states) if self.every else any(states)
+
+    def _evaluations(self, counts: list[int | None]) -> int | None:
+        known = [count for count in counts if count is not None]
+        if self.every:
+            return max(known) if len(known) == len(counts) else None
+        return min(known, default=None)
 
 
-@dataclass(frozen=True)
 class AllOf(_Combination):
     """Reached if all of ``rules`` are, at the same look."""
 
-    def reached(self, looks: Sequence[Look]) -> bool:
-        return all(rule.reached(looks) for rule in self.rules)
+    every = True
 
-    def status(self, looks: Sequence[Look]) -> RuleStatus:
-        return self._status(looks, "and")
+
+class AnyOf(_Combination):
+    """Reached if one of ``rules`` is."""
+
+    every = False
+
+
+class _Limit(Rule):
+    """A limit on what is spent, which predicts the number of evaluations from the cost of those so far."""
+
+    @abstractmethod
+    def _progress(self, look: Look) -> tuple[float, float, str]:
+        """Return what is spent, the limit, and what is spent in words."""
 
     def bounded(self) -> bool:
-        return all(rule.bounded() for rule in self.rules)
+        return True
 
-    def max_evaluations(self) -> int | None:
-        most = [rule.max_evaluations() for rule in self.rules]
-        return None if None in most else max(count for count in most if count is not None)
+    def reached(self, looks: Sequence[Look]) -> bool:
+        return self.status(looks).reached
 
-    def __str__(self) -> str:
-        return f"all of ({'; '.join(map(str, self.rules))})"
+    def status(self, looks: Sequence[Look]) -> RuleStatus:
+        look = looks[-1] if looks else Look(0, 0.0, 0.0, None, {})
+        spent, limit, words = self._progress(look)
+        done, expected = look.evaluations, self.max_evaluations()
+        if expected is None and spent >= limit:
+            expected = done
+        elif expected is None and done and spent > 0:
+            expected = max(done, math.floor(done * limit / spent))
+        return RuleStatus(str(self), words, spent >= limit, expected)
 
 
 @dataclass(frozen=True)
-class Evaluations(Rule):
+class Evaluations(_Limit):
     """``count`` evaluations of the design, without the endpoints."""
 
     count: int
@@ -173,48 +189,18 @@ class Evaluations(Rule):
     def __post_init__(self) -> None:
         _require_positive("evaluations", self.count)
 
-    def reached(self, looks: Sequence[Look]) -> bool:
-        return bool(looks) and looks[-1].evaluations >= self.count
-
-    def status(self, looks: Sequence[Look]) -> RuleStatus:
-        done = looks[-1].evaluations if looks else 0
-        return RuleStatus(str(self), f"{done:,}", self.reached(looks), self.count)
-
-    def bounded(self) -> bool:
-        return True
-
     def max_evaluations(self) -> int:
         return self.count
+
+    def _progress(self, look: Look) -> tuple[float, float, str]:
+        return look.evaluations, self.count, f"{look.evaluations:,}"
 
     def __str__(self) -> str:
         return f"{self.count:,} evaluations"
 
 
-class _Budget(Rule):
-    """A limit on what evaluations cost, which predicts their number from the cost of those so far."""
-
-    @abstractmethod
-    def _spent(self, looks: Sequence[Look]) -> float: ...
-
-    @abstractmethod
-    def _limit(self) -> float: ...
-
-    def bounded(self) -> bool:
-        return True
-
-    def reached(self, looks: Sequence[Look]) -> bool:
-        return bool(looks) and self._spent(looks) >= self._limit()
-
-    def _expected_evaluations(self, looks: Sequence[Look]) -> int | None:
-        done = looks[-1].evaluations if looks else 0
-        if self.reached(looks):
-            return done
-        spent = self._spent(looks)
-        return max(done, math.floor(done * self._limit() / spent)) if done and spent > 0 else None
-
-
 @dataclass(frozen=True)
-class Time(_Budget):
+class Time(_Limit):
     """``hours`` during which at least one evaluation was running. Pauses between runs and preparation do not count."""
 
     hours: float
@@ -222,22 +208,15 @@ class Time(_Budget):
     def __post_init__(self) -> None:
         _require_positive("hours", self.hours)
 
-    def status(self, looks: Sequence[Look]) -> RuleStatus:
-        now = f"{self._spent(looks) / HOUR:.3g} hours"
-        return RuleStatus(str(self), now, self.reached(looks), self._expected_evaluations(looks))
-
-    def _spent(self, looks: Sequence[Look]) -> float:
-        return looks[-1].elapsed_seconds if looks else 0.0
-
-    def _limit(self) -> float:
-        return self.hours * HOUR
+    def _progress(self, look: Look) -> tuple[float, float, str]:
+        return look.elapsed_seconds, self.hours * HOUR, f"{look.elapsed_seconds / HOUR:.3g} hours"
 
     def __str__(self) -> str:
         return f"{self.hours:g} hours"
 
 
 @dataclass(frozen=True)
-class Money(_Budget):
+class Money(_Limit):
     """``amount`` spent at ``per_hour`` for one worker's hour, in any currency. Preparation does not count."""
 
     amount: float
@@ -247,15 +226,9 @@ class Money(_Budget):
         _require_positive("money.amount", self.amount)
         _require_positive("money.per_hour", self.per_hour)
 
-    def status(self, looks: Sequence[Look]) -> RuleStatus:
-        now = f"{self._spent(looks):.2f}"
-        return RuleStatus(str(self), now, self.reached(looks), self._expected_evaluations(looks))
-
-    def _spent(self, looks: Sequence[Look]) -> float:
-        return looks[-1].worker_seconds / HOUR * self.per_hour if looks else 0.0
-
-    def _limit(self) -> float:
-        return self.amount
+    def _progress(self, look: Look) -> tuple[float, float, str]:
+        spent = look.worker_seconds / HOUR * self.per_hour
+        return spent, self.amount, f"{spent:.2f}"
 
     def __str__(self) -> str:
         return f"{self.amount:g} spent at {self.per_hour:g} an hour"

@@ -7,27 +7,70 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import comb
+from scipy.special import chdtrc, comb
 
-from diffcredit.coalitions import encode
-from diffcredit.credit.inputs import contributor_names, float_array
-from diffcredit.credit.sizes import SizeDistribution
+from diffcredit.coalitions import encode, size_probabilities
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 
 IntArray = NDArray[np.intp]
 
-# Values of one coalition and seed that differ by more than this part of all values' deviation contradict each other.
-SAME = 1e-6
+# A table is refused if its sizes are less probable than this under the stated distribution.
+LEAST_PROBABILITY = 1e-6
+LEAST_EXPECTED = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class SizeDistribution:
+    """The probabilities (n−1,) that coalitions of size 1, …, n−1 were drawn with, and their name for messages."""
+
+    name: str
+    probabilities: FloatArray
+
+    @classmethod
+    def of(cls, given: str | ArrayLike, n: int) -> Self:
+        """Return the distribution, given a design's name or the probabilities."""
+        if isinstance(given, str):
+            return cls(repr(given), size_probabilities(given, n))
+        p = float_array("size_distribution", given)
+        if p.shape != (n - 1,) or not np.isfinite(p).all() or (p < 0).any() or abs(p.sum() - 1) > 1e-6:
+            raise UserError(
+                f"size_distribution of shape {p.shape}: expected a design's name or the {n - 1} probabilities of the "
+                f"sizes 1 to {n - 1}, which sum to 1"
+            )
+        return cls("as given", p)
+
+    def check(self, counts: FloatArray) -> None:
+        """Raise UserError if ``counts`` (n−1,) of independent draws of the sizes contradict the probabilities.
+
+        Pearson's chi-square, with neighbouring sizes merged until 5 evaluations are expected.
+        """
+        drawn = self.probabilities
+        impossible = np.flatnonzero((counts > 0) & (drawn == 0))
+        if len(impossible):
+            raise UserError(f"size_distribution {self.name}: never draws coalitions of size {impossible[0] + 1}")
+        expected = counts.sum() * drawn
+        group = np.floor(np.cumsum(expected) / LEAST_EXPECTED - 1e-9).astype(np.intp)
+        # The last group joins its neighbour if fewer than 5 are expected.
+        group = np.clip(group, 0, max(int(expected.sum() / LEAST_EXPECTED) - 1, 0))
+        seen, wanted = np.bincount(group, counts), np.bincount(group, expected)
+        seen, wanted = seen[wanted > 0], wanted[wanted > 0]
+        statistic = ((seen - wanted) ** 2 / wanted).sum()
+        if len(wanted) > 1 and chdtrc(len(wanted) - 1, statistic) < LEAST_PROBABILITY:
+            raise UserError(
+                f"size_distribution {self.name}: contradicts the coalitions' sizes (chi-square {statistic:.0f} with "
+                f"{len(wanted) - 1} degrees of freedom); name the design they were drawn with, or give the "
+                "probabilities of their sizes"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class GameTable:
     """Values of m different coalitions, none of them empty or full.
 
-    coalitions (m, n); values (m,), the mean of each coalition's replicates; replicates (m,), their number;
-    scatter (m,), their sum of squares about the mean. ``empty`` (r,) and ``full`` (r,) are the evaluations of F(∅)
-    and F(N); ``known`` says for each of the two whether it is an exact number. ``names`` (n,) are the contributors'.
+    coalitions (m, n); values (m,), the mean of each coalition's replicates; replicates (m,), their number; scatter
+    (m,), their sum of squares about the mean. ``empty`` and ``full`` are the evaluations (r,) of F(∅) and F(N);
+    ``known`` says whether each is an exact number.
     """
 
     coalitions: BoolArray
@@ -42,7 +85,6 @@ class GameTable:
 
     @property
     def n(self) -> int:
-        """The number of contributors."""
         return self.coalitions.shape[1]
 
     @property
@@ -62,20 +104,34 @@ class GameTable:
 
     @cached_property
     def units(self) -> IntArray:
-        """(m,): the sampling unit 0, 1, … of each row. A coalition and its complement form one unit, since paired
-        designs draw them together."""
-        rows = np.packbits(self.coalitions, axis=1)
-        complements = np.packbits(~self.coalitions, axis=1)
-        smaller = _lexicographically_smaller(rows, complements)
-        return np.unique(np.where(smaller[:, None], rows, complements), axis=0, return_inverse=True)[1].ravel()
+        """(m,): the sampling unit 0, 1, … of each row: a coalition and its complement, which paired designs draw
+        together."""
+        # Of the two, the one without contributor 0, which comes first in the order of the rows' bits.
+        first = self.coalitions ^ self.coalitions[:, :1]
+        return np.unique(np.packbits(first, axis=1), axis=0, return_inverse=True)[1].ravel()
+
+    def importance(self, design: str, needs: str, negligible: float = 0.0) -> FloatArray:
+        """Return (m,): the probability of a row's size under ``design`` over that under the table's own.
+
+        Raises UserError, which says what ``needs`` them, if the table's design never draws sizes that have more than a
+        ``negligible`` probability, or if it contradicts the coalitions.
+        """
+        target, drawn = size_probabilities(design, self.n), self.sizes_drawn.probabilities
+        undrawn = drawn == 0
+        if target[undrawn].sum() > negligible:
+            size = 1 + int(np.argmax(target * undrawn))
+            raise UserError(
+                f"size_distribution {self.sizes_drawn.name}: never draws coalitions of size {size}; {needs}"
+            )
+        self.sizes_drawn.check(np.bincount(self.sizes - 1, self._draws, self.n - 1).astype(np.float64))
+        return target[self.sizes - 1] / drawn[self.sizes - 1]
 
     @property
-    def draws(self) -> FloatArray:
+    def _draws(self) -> FloatArray:
         """(m,): the number of independent draws of a size that each coalition counts for.
 
-        Replicates and complements are not drawn independently of their coalition, so they add less than one draw.
-        If replicate counts vary more within a size than independent draws of its C(n, s) coalitions would, every
-        draw is scaled down by that overdispersion.
+        Replicates and complements add less than one. If replicate counts vary more within a size than independent
+        draws of its C(n, s) coalitions would, every draw is scaled down by that overdispersion.
         """
         in_pairs = 1 - (self.units.max(initial=-1) + 1) / max(len(self.units), 1)
         part = 1 / comb(self.n, np.arange(1, self.n))
@@ -86,25 +142,13 @@ class GameTable:
 
     @property
     def about_mean(self) -> Self:
-        """The same table with the values' mean subtracted, which reduces rounding where a constant does not matter."""
+        """The table with the values' mean subtracted, which reduces rounding where a constant does not matter."""
         return replace(self, values=self.values - self.values.sum() / max(len(self.values), 1))
 
     @property
     def level(self) -> float:
         """(F(N) − F(∅)) / n, the mean credit."""
         return float(self.full.mean() - self.empty.mean()) / self.n
-
-    def endpoint_variances(self, noise: float) -> tuple[float, float]:
-        """Return the variances of the means of F(∅) and of F(N), if one evaluation has variance ``noise``.
-
-        0 if the endpoint is known exactly. Otherwise (noise + Σ_k (F_k − F̄)²) / r estimates the variance of one of its
-        r replicates: ``noise`` counts as one more observation, so that a single replicate needs no special rule.
-        """
-        empty, full = (
-            0.0 if known else float((noise + ((e - e.mean()) ** 2).sum()) / len(e) ** 2)
-            for e, known in zip((self.empty, self.full), self.known, strict=True)
-        )
-        return empty, full
 
     def require(self, coalitions: int, reason: str) -> None:
         """Raise UserError if there are fewer different coalitions than ``reason`` needs."""
@@ -122,22 +166,15 @@ def read_table(
     empty: float | Sequence[float],
     full: float | Sequence[float],
     size_distribution: str | ArrayLike,
-    seeds: ArrayLike | None = None,
     names: Sequence[str] | None = None,
 ) -> GameTable:
-    """Check the arguments of `estimate` and group the rows by coalition.
-
-    Rows of one coalition are its replicates; rows that also share a seed are the same evaluation and count once.
-    Rows of the empty and of the full coalition are further evaluations of F(∅) and F(N).
-    """
+    """Check the arguments of `estimate` and group the rows by coalition: its rows are replicates."""
     x, y = _matrix(coalitions), float_array("values", values)
     if y.shape != x.shape[:1]:
         raise UserError(f"coalitions of shape {x.shape} and values of shape {y.shape}: expected (m, n) and (m,)")
     if not np.isfinite(y).all():
         row = int(np.argmin(np.isfinite(y)))
         raise UserError(f"values[{row}]: {y[row]} for the coalition {encode(x[row])}; expected finite numbers")
-    if seeds is not None:
-        x, y = _without_duplicates(x, y, np.asarray(seeds))
     n, sizes = x.shape[1], x.sum(axis=1)
     inner = (sizes > 0) & (sizes < n)
     unique, which, replicates = np.unique(x[inner], axis=0, return_inverse=True, return_counts=True)
@@ -152,7 +189,7 @@ def read_table(
         full=_endpoint("full", full, y[sizes == n]),
         known=(np.ndim(empty) == 0, np.ndim(full) == 0),
         sizes_drawn=SizeDistribution.of(size_distribution, n),
-        names=contributor_names(names, n),
+        names=_contributor_names(names, n),
     )
 
 
@@ -169,28 +206,6 @@ def _matrix(coalitions: ArrayLike) -> BoolArray:
     if not boolean:
         raise UserError("coalitions: expected booleans, True for the members, none missing")
     return x.astype(np.bool_)
-
-
-def _without_duplicates(x: BoolArray, y: FloatArray, seeds: NDArray) -> tuple[BoolArray, FloatArray]:
-    """Return one row per coalition and seed. Raise UserError if rows that share both differ in value."""
-    if seeds.shape != y.shape:
-        raise UserError(f"seeds of shape {seeds.shape}: expected {y.shape}, one for each value")
-    try:
-        labels = np.unique(seeds, return_inverse=True)[1].reshape(-1, 1).astype(np.int64)
-    except TypeError:
-        raise UserError("seeds: some are missing or of different kinds; expected all numbers or all texts") from None
-    keys = np.concatenate([np.packbits(x, axis=1), labels.view(np.uint8).reshape(len(y), -1)], axis=1)
-    _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    differs = np.abs(y - y[first[which.ravel()]]) > SAME * y.std()
-    if differs.any():
-        row = int(np.argmax(differs))
-        other = int(first[which.ravel()[row]])
-        raise UserError(
-            f"values[{other}] and values[{row}]: {y[other]} and {y[row]} for the coalition {encode(x[row])} with the "
-            f"same seed {seeds[row]}; the same evaluation has one value"
-        )
-    kept = np.sort(first)
-    return x[kept], y[kept]
 
 
 def _endpoint(name: str, given: float | Sequence[float], rows: FloatArray) -> FloatArray:
@@ -210,8 +225,26 @@ def _endpoint(name: str, given: float | Sequence[float], rows: FloatArray) -> Fl
     return replicates
 
 
-def _lexicographically_smaller(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> BoolArray:
-    """(m,): whether row a_j comes before the different row b_j."""
-    first = (a != b).argmax(axis=1)
-    rows = np.arange(len(a))
-    return a[rows, first] < b[rows, first]
+def float_array(name: str, given: ArrayLike) -> FloatArray:
+    """Return ``given`` as floats of any shape, NaN where it is masked. Raise UserError if it holds no real numbers."""
+    try:
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers")
+        if np.ma.isMaskedArray(given):
+            return np.ma.asarray(given, dtype=np.float64).filled(np.nan)
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: {error}; expected real numbers") from None
+
+
+def _contributor_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    """Return ``names`` as n different texts; "0", "1", … when None. Raise UserError if they are not that."""
+    if names is None:
+        return tuple(map(str, range(n)))
+    found = (names,) if isinstance(names, str) else tuple(map(str, names))
+    if len(found) != n:
+        raise UserError(f"names: {len(found)} given; expected {n}, one per contributor")
+    if len(set(found)) < n:
+        repeated = next(name for name in found if found.count(name) > 1)
+        raise UserError(f"names: {repeated!r} is given {found.count(repeated)} times; each contributor needs its own")
+    return found

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diffcredit.coalitions import decode
-from diffcredit.credit.lack_of_fit import Outlier, outliers_in
+from diffcredit.credit.outliers import Outlier, outliers_in
 from diffcredit.report.numbers import plain
 from diffcredit.report.records import CreditTable
 from diffcredit.util.sanitize import single_line

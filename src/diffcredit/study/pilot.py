@@ -16,8 +16,7 @@ from diffcredit.coalitions import encode, make_design
 from diffcredit.credit import Credits
 from diffcredit.credit.correlations import correlation
 from diffcredit.credit.estimate import DEFAULT
-from diffcredit.credit.pilot import Pilot, read_pilot
-from diffcredit.credit.planning import signal_to_noise
+from diffcredit.credit.planning import Pilot, read_pilot, signal_to_noise
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation

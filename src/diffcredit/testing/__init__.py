@@ -1,45 +1,30 @@
 """Games with known credits and conformance checks, for our tests and for those of plug-ins.
 
-Names are loaded on first use, so that torch is imported only by checks that need it.
+Checks that need more than numpy are loaded on first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from diffcredit.testing.designs import ConformanceError, check_design
+from diffcredit.testing.games import (
+    additive,
+    airport,
+    all_coalitions,
+    brute_force_shapley,
+    learning,
+    noisy,
+    random_game,
+    unanimity,
+    weighted_voting,
+)
+
 if TYPE_CHECKING:
-    from diffcredit.testing.conformance import ConformanceError
-    from diffcredit.testing.designs import check_design
-    from diffcredit.testing.games import (
-        additive,
-        airport,
-        all_coalitions,
-        brute_force_shapley,
-        learning,
-        noisy,
-        random_game,
-        unanimity,
-        weighted_voting,
-    )
     from diffcredit.testing.ledgers import LEDGER_CHECKS
     from diffcredit.testing.properties import check_property
     from diffcredit.testing.retrainings import check_retraining
 
-_HOMES = {
-    "ConformanceError": "conformance",
-    "LEDGER_CHECKS": "ledgers",
-    "additive": "games",
-    "airport": "games",
-    "all_coalitions": "games",
-    "brute_force_shapley": "games",
-    "check_design": "designs",
-    "check_property": "properties",
-    "check_retraining": "retrainings",
-    "learning": "games",
-    "noisy": "games",
-    "random_game": "games",
-    "unanimity": "games",
-    "weighted_voting": "games",
-}
+_HOMES = {"LEDGER_CHECKS": "ledgers", "check_property": "properties", "check_retraining": "retrainings"}
 
 __all__ = [
     "LEDGER_CHECKS",

@@ -1,11 +1,36 @@
-"""The conformance check of designs."""
+"""The conformance check of designs, and the errors of all conformance checks."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from diffcredit.coalitions import Design, encode
 from diffcredit.errors import UserError
-from diffcredit.testing.conformance import attempt, require
 from diffcredit.util.arrays import BoolArray
+
+Result = TypeVar("Result")
+
+
+class ConformanceError(AssertionError):
+    """A plug-in violates its protocol; the message says how."""
+
+
+def require(condition: bool, sentence: str) -> None:
+    """Raise a ConformanceError unless ``condition`` holds."""
+    if not condition:
+        raise ConformanceError(sentence)
+
+
+def attempt(what: str, action: Callable[[], Result]) -> Result:
+    """Return the result of ``action``; turn an exception into a ConformanceError that starts with ``what``."""
+    try:
+        return action()
+    except ConformanceError:
+        raise
+    except Exception as error:  # a plug-in may raise anything
+        raise ConformanceError(f"{what} raises {type(error).__name__}: {error}") from error
 
 
 def check_design(design: Design, *, n: int = 6, count: int = 40) -> None:
@@ -16,8 +41,13 @@ def check_design(design: Design, *, n: int = 6, count: int = 40) -> None:
     """
     require(isinstance(getattr(design, "seed", None), int), "the design has no integer `seed`")
     length = _length(design, n, count)
-    if length < count:
-        _check_end(design, n, length)
+    for start in (length // 2, length) if length < count else ():  # one end however the sequence is cut into draws
+        rest = length + 1 - start
+        require(
+            _ends(design, n, start, rest),
+            f"draw({n}, {start}, {rest}) gives rows though draw({n}, 0, {length + 1}) raises a UserError; a finite "
+            "design has one end",
+        )
     whole = _draw(design, n, 0, length)
     _check_cuts(design, whole, ())
     sizes = whole.sum(axis=1)
@@ -31,35 +61,18 @@ def _length(design: Design, n: int, count: int) -> int:
     """Return how many rows one draw gives at most, between 1 and ``count``."""
     if not _ends(design, n, 0, count):
         return count
-    most, too_many = 1, count
-    while too_many - most > 1:
-        middle = (most + too_many) // 2
-        most, too_many = (most, middle) if _ends(design, n, 0, middle) else (middle, too_many)
-    return most
-
-
-def _check_end(design: Design, n: int, length: int) -> None:
-    """Require the same end however the sequence is cut into draws."""
-    for start in (length // 2, length):
-        count = length + 1 - start
-        require(
-            _ends(design, n, start, count),
-            f"draw({n}, {start}, {count}) gives rows though draw({n}, 0, {length + 1}) raises a UserError; a finite "
-            "design has one end",
-        )
+    return 1 + bisect_left(range(2, count), True, key=lambda rows: _ends(design, n, 0, rows))
 
 
 def _ends(design: Design, n: int, start: int, count: int) -> bool:
     """Return whether the design has fewer rows than requested."""
-
-    def refused() -> bool:
-        try:
-            design.draw(n, start, count)
-        except UserError:
+    try:
+        attempt(f"draw({n}, {start}, {count})", lambda: design.draw(n, start, count))
+    except ConformanceError as error:
+        if isinstance(error.__cause__, UserError):
             return True
-        return False
-
-    return attempt(f"draw({n}, {start}, {count})", refused)
+        raise
+    return False
 
 
 def _draw(design: Design, n: int, start: int, count: int, exclude: tuple[BoolArray, ...] = ()) -> BoolArray:

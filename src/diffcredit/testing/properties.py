@@ -6,9 +6,8 @@ def test_warmth():
 
 import copy
 import inspect
-import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from diffcredit.properties import Context, Images, Property, as_property
 from diffcredit.properties.adapting import property_of
 from diffcredit.properties.base import has_standard_error, needs_features, needs_fitting, needs_model
 from diffcredit.properties.measuring import checked, copied
-from diffcredit.testing.conformance import ConformanceError, attempt, require
+from diffcredit.testing.designs import ConformanceError, attempt, require
 from diffcredit.util.adapting import overridden
-from diffcredit.util.artifacts import canonical_json, read_arrays, write_arrays
+from diffcredit.util.artifacts import canonical_json, fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.util.plugins import settings_of
 
 
@@ -42,18 +41,18 @@ def check_property(prop: Any, *, context: Context | None = None) -> None:
     _check_words(prop)
     m = len(context.generated)
     attempt(f"property {prop.name!r}: check(contributions, {m})", lambda: prop.check(context.contributions, m))
-    measured = _check_fitting(prop, context)
+    copies = _check_fitting(prop, context)
     sets: dict[str, Any] = _image_sets(context)
     if needs_model(prop):
-        _check_measuring_models(measured, context)
+        _check_values(copies, _models(context), "measure_model")
     elif needs_features(prop):
         sets = _feature_sets(prop, sets, context)
-        _check_values(measured, list(sets), _of_sets("measure_features", sets))
+        _check_values(copies, sets, "measure_features")
     else:
-        _check_values(measured, list(sets), _of_sets("measure", sets))
+        _check_values(copies, sets, "measure")
     if has_standard_error(prop):
-        several = [label for label, observed in sets.items() if len(observed) > 1]
-        _check_values(measured, several, _of_sets("standard_error", sets), "a standard error", least=0.0)
+        several = {label: observed for label, observed in sets.items() if len(observed) > 1}
+        _check_values(copies, several, "standard_error")
 
 
 def random_context(resolution: int = 16) -> Context:
@@ -96,8 +95,8 @@ def _check_words(prop: Property) -> None:
         isinstance(bounds, tuple) and len(bounds) == 2 and bounds[0] < bounds[1],
         f"property {name!r}: range is {bounds!r}; a pair of a lower and a higher number is expected",
     )
-    words = {"title": prop.title, "unit": prop.unit, "explanation": prop.explanation, "bias": prop.bias}
-    for word, text in words.items():
+    for word in ("title", "unit", "explanation", "bias"):
+        text = getattr(prop, word)
         require(isinstance(text, str), f"property {name!r}: {word} is {text!r}; a text is expected")
     attempt(
         f"property {name!r}: writing its fields as JSON, which fingerprints them,",
@@ -114,9 +113,9 @@ def _check_fitting(prop: Property, context: Context) -> list[Property]:
         return copies
     what = f"property {prop.name!r}: "
     fitted = copies[2]
-    before = _bytes(context)
+    before = _identity(context)
     state = attempt(f"{what}fit(context)", lambda: fitted.fit(context))
-    require(_bytes(context) == before, f"{what}fit(context) changes the images of its context")
+    require(_identity(context) == before, f"{what}fit(context) changes the images of its context")
     require(
         isinstance(state, Mapping) and all(isinstance(key, str) for key in state),
         f"{what}fit(context) returns {type(state).__name__}; a mapping from names to arrays is expected",
@@ -161,59 +160,24 @@ def _feature_sets(prop: Property, sets: Mapping[str, Images], context: Context) 
     }
 
 
-def _of_sets(method: str, sets: Mapping[str, Any]) -> Callable[[Any, str], Any]:
-    """Return a function that calls ``method`` on the set with a label, which it must leave as it is."""
-
-    def measure(one: Any, label: str) -> Any:
-        observed = copied(sets[label])
-        value = getattr(one, method)(observed)
-        kind = "features" if isinstance(observed, Features) else "images"
-        require(
-            _same(observed, sets[label]),
-            f"property {one.name!r}: {method}({kind}) changes the {kind} it measures ({label})",
-        )
-        return value
-
-    return measure
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Features):
-        return all(np.array_equal(array, other.arrays()[name]) for name, array in one.arrays().items())
-    return np.array_equal(one, other)
-
-
-def _check_measuring_models(copies: list[Property], context: Context) -> None:
+def _models(context: Context) -> dict[str, Any]:
     from diffcredit.diffusion.ddpm import DDPM
 
     resolution = context.generated.shape[1]
-    models = {f"an untrained model (seed {seed})": DDPM.create("tiny", resolution, seed) for seed in range(2)}
-
-    def measure(one: Any, label: str) -> Any:
-        before = models[label].fingerprint
-        value = one.measure_model(models[label])
-        require(models[label].fingerprint == before, f"property {one.name!r} changes the model it measures ({label})")
-        return value
-
-    _check_values(copies, list(models), measure)
+    return {f"an untrained model (seed {seed})": DDPM.create("tiny", resolution, seed) for seed in range(2)}
 
 
-def _check_values(
-    copies: list[Property],
-    labels: list[str],
-    measure: Callable[[Any, str], Any],
-    what: str = "",
-    least: float = -math.inf,
-) -> None:
-    """Require finite numbers of at least ``least``, the same again and from every copy; errors call them ``what``."""
-    called = f", {what}," if what else ""
-    first = [_value(copies[0], label, measure, what) for label in labels]
-    for label, value in zip(labels, first, strict=True):
-        require(value >= least, f"property {copies[0].name!r} of {label}{called} is {value!r}; it is never negative")
+def _check_values(copies: list[Property], inputs: Mapping[str, Any], method: str) -> None:
+    """Require finite numbers of every input, a standard error's not negative, the same again and from every copy."""
+    called = ", a standard error," if method == "standard_error" else ""
+    first = {label: _value(copies[0], method, label, inputs[label]) for label in inputs}
+    for label, value in first.items():
+        wrong = called and value < 0
+        require(not wrong, f"property {copies[0].name!r} of {label}{called} is {value!r}; it is never negative")
     occasions = ("measured again", "in another worker", "by the one that was fitted")
     for one, when in zip(copies, occasions, strict=True):
-        for label, value in zip(labels, first, strict=True):
-            other = _value(one, label, measure, what)
+        for label, value in first.items():
+            other = _value(one, method, label, inputs[label])
             require(
                 other == value,
                 f"property {one.name!r} of {label}{called} is {value!r} at first and {other!r} {when}; it must follow "
@@ -221,16 +185,29 @@ def _check_values(
             )
 
 
-def _value(one: Property, label: str, measure: Callable[[Any, str], Any], what: str) -> float:
+def _value(one: Property, method: str, label: str, given: Any) -> float:
+    """Measure what is ``given``, which must stay as it is."""
+    kind = "images" if isinstance(given, np.ndarray) else "features" if isinstance(given, Features) else "model"
+    observed = given if kind == "model" else copied(given)
+    before = _identity(observed)
+    what = "a standard error" if method == "standard_error" else ""
     doing = f"measuring {what} of {label}" if what else f"measuring {label}"
-    value = attempt(f"property {one.name!r}: {doing}", lambda: measure(one, label))
+    value = attempt(f"property {one.name!r}: {doing}", lambda: getattr(one, method)(observed))
+    require(
+        _identity(observed) == before,
+        f"property {one.name!r}: {method}({kind}) changes the {kind} it measures ({label})",
+    )
     try:
         return checked(one.name, value, what, None if what else one.range)
     except DiffcreditError as error:
         raise ConformanceError(f"{error} ({label})") from None
 
 
-def _bytes(context: Context) -> tuple[bytes, ...]:
-    contributions = context.contributions
-    arrays: tuple[Images, ...] = (context.generated, contributions.images, contributions.heldout)
-    return tuple(array.tobytes() for array in arrays)
+def _identity(observed: Any) -> str:
+    """Return a hash of images, features, a model or a context's images."""
+    if isinstance(observed, np.ndarray):
+        return fingerprint_arrays({"images": observed})
+    if isinstance(observed, Context):
+        kinds = {"generated": observed.generated, "images": observed.contributions.images}
+        return fingerprint_arrays(kinds | {"heldout": observed.contributions.heldout})
+    return fingerprint_arrays(observed.arrays()) if isinstance(observed, Features) else observed.fingerprint

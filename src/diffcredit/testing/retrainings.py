@@ -7,14 +7,14 @@ def test_my_retraining():
 import copy
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.testing.conformance import attempt, require
+from diffcredit.testing.designs import attempt, require
 from diffcredit.util.artifacts import canonical_json, fingerprint_arrays
 from diffcredit.util.progress import silent
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from diffcredit.diffusion.model import DiffusionModel
     from diffcredit.retraining.base import Retraining, RetrainingContext
 
+Weights = NDArray[np.float32]
+
 COALITIONS = {"the first alone": (1, 0, 0), "two": (1, 0, 1), "nobody": (0, 0, 0), "everybody": (1, 1, 1)}
-SEEDS = (11, 12, 13, 14)
+SEEDS = dict(zip(COALITIONS, (11, 12, 13, 14), strict=True))
+OTHER_ORDER = ("everybody", "nobody", "the first alone")
 
 
 def check_retraining(retraining: "Retraining") -> None:
@@ -45,7 +48,7 @@ def check_retraining(retraining: "Retraining") -> None:
             f"`weights` is {one.weights!r} at first and {two.weights!r} when prepared again from the same folder",
         )
         require(_identity(context) == before, "prepare changes the base model or the contributions' images")
-        models = _models(one, SEEDS, sample=True)
+        models = _models(one, SEEDS, COALITIONS, sample=True)
         require(_identity(context) == before, "models_for changes the base model or the contributions' images")
         _check_models(models, two)
 
@@ -71,11 +74,9 @@ def _check_rehearsal(retraining: Any, context: "RetrainingContext") -> None:
     from diffcredit.diffusion.settings import Training
     from diffcredit.retraining.base import Rehearsal
 
-    untrained = context.base.untrained(0)
-    what = "rehearse(start, training, contributions)"
-    rehearsal = attempt(
-        what, lambda: copy.deepcopy(retraining).rehearse(untrained, context.training, context.contributions)
-    )
+    what, start = "rehearse(start, training, contributions)", context.base.untrained(0)
+    own = copy.deepcopy(retraining)
+    rehearsal = attempt(what, lambda: own.rehearse(start, context.training, context.contributions))
     require(isinstance(rehearsal, Rehearsal), f"{what} returns {type(rehearsal).__name__}; a Rehearsal is expected")
     require(
         isinstance(rehearsal.coalition, Training | None) and isinstance(rehearsal.preparation, Training | None),
@@ -94,66 +95,59 @@ def _prepared(retraining: Any, context: "RetrainingContext") -> Any:
 
 
 def _models(
-    prepared: Any, seeds: Sequence[int], order: Sequence[int] = (0, 1, 2, 3), *, sample: bool = False
-) -> list[NDArray[np.float32]]:
-    """Return the weights of the models of :data:`COALITIONS`, requested in ``order`` but returned in theirs; with
-    ``sample``, check the models' images too."""
-    coalitions = np.array(list(COALITIONS.values()), dtype=np.bool_)
-    labels = list(COALITIONS)
-    asked = attempt(
-        "models_for(coalitions, seeds)", lambda: prepared.models_for(coalitions[list(order)], [seeds[i] for i in order])
-    )
-    weights: dict[int, NDArray[np.float32]] = {}
-    iterator = iter(asked)
-    for index in order:
-        model: Any = attempt(f"models_for: the model of {labels[index]}", lambda: next(iterator, None))
+    prepared: Any, seeds: Mapping[str, int], labels: Iterable[str], *, sample: bool = False
+) -> dict[str, Weights]:
+    """Return the weights of the models of some of :data:`COALITIONS`, requested in the order of ``labels``."""
+    order, weights = list(labels), {}
+    rows = np.array([COALITIONS[label] for label in order], dtype=np.bool_)
+    own_seeds = [seeds[label] for label in order]
+    iterator = attempt("models_for(coalitions, seeds)", lambda: iter(prepared.models_for(rows, own_seeds)))
+    for label in order:
+        model: Any = attempt(f"models_for: the model of {label}", lambda: next(iterator, None))
         require(model is not None, f"models_for gives {len(weights)} models for {len(order)} coalitions; one each")
         # now, since a retraining may put the next coalition's weights into the same model
-        weights[index] = _weights(model, labels[index])
-        if sample:
-            _check_images(model, labels[index])
+        weights[label] = _inspected(model, label, sample)
     require(next(iterator, None) is None, f"models_for gives more than {len(order)} models for {len(order)} coalitions")
-    return [weights[index] for index in range(len(order))]
-
-
-def _weights(model: "DiffusionModel", label: str) -> NDArray[np.float32]:
-    parameters = attempt(f"the model of {label}: `network`", lambda: list(model.network.parameters()))
-    weights = np.concatenate([parameter.detach().cpu().numpy().ravel() for parameter in parameters])
-    require(bool(np.isfinite(weights).all()), f"the model of {label} has weights that are not finite")
     return weights
 
 
-def _check_images(model: "DiffusionModel", label: str) -> None:
-    images = attempt(f"sampling the model of {label}", lambda: model.sample([0, 1], 2))
-    require(
-        images.shape == (2, 16, 16, 3) and images.dtype == np.uint8,
-        f"the model of {label} makes images {images.dtype} {images.shape}; uint8 (m, 16, 16, 3) expected",
-    )
-
-
-def _check_models(models: list[NDArray[np.float32]], other: Any) -> None:
-    again, reordered = _models(other, SEEDS), _models(other, SEEDS, order=(2, 3, 1, 0))
-    reseeded = _models(other, [seed + 100 for seed in SEEDS])
-    alone, pair = _models(other, [SEEDS[0]] * len(SEEDS), order=(0, 1))
-    for label, first, second, moved, seeded in zip(COALITIONS, models, again, reordered, reseeded, strict=True):
+def _inspected(model: "DiffusionModel", label: str, sample: bool) -> Weights:
+    """Return the model's weights, which must be finite; with ``sample``, check its images too."""
+    parameters = attempt(f"the model of {label}: `network`", lambda: list(model.network.parameters()))
+    weights = np.concatenate([parameter.detach().cpu().numpy().ravel() for parameter in parameters])
+    require(bool(np.isfinite(weights).all()), f"the model of {label} has weights that are not finite")
+    if sample:
+        images = attempt(f"sampling the model of {label}", lambda: model.sample([0, 1], 2))
         require(
-            np.array_equal(first, second),
+            images.shape == (2, 16, 16, 3) and images.dtype == np.uint8,
+            f"the model of {label} makes images {images.dtype} {images.shape}; uint8 (m, 16, 16, 3) expected",
+        )
+    return weights
+
+
+def _check_models(models: dict[str, Weights], other: Any) -> None:
+    for label, again in _models(other, SEEDS, COALITIONS).items():
+        require(
+            np.array_equal(models[label], again),
             f"the model of {label} differs from worker to worker; it must follow from context, coalition and seed",
         )
+    moved = _models(other, SEEDS, OTHER_ORDER)
+    reseeded = _models(other, dict.fromkeys(COALITIONS, 111), OTHER_ORDER)
+    for label, first in ((label, models[label]) for label in OTHER_ORDER):
+        rounding = 0.1 * _distance(first, reseeded[label]) + 1e-6 * float(np.linalg.norm(first))
         require(
-            _distance(first, moved) <= 0.1 * _distance(first, seeded) + 1e-6 * float(np.linalg.norm(first)),
+            _distance(first, moved[label]) <= rounding,
             f"the model of {label} depends on which coalitions come before it; it must follow from its own seed",
         )
-    nobody = list(COALITIONS).index("nobody")
     require(
-        np.array_equal(models[nobody], reseeded[nobody]),
+        np.array_equal(models["nobody"], reseeded["nobody"]),
         "the model of nobody depends on the seed; it is one network a study, such as context.untrained(start) gives",
     )
     require(
-        not np.array_equal(alone, pair),
+        not np.array_equal(reseeded["everybody"], reseeded["the first alone"]),
         "different coalitions get the same model from the same seed; the coalition's images must matter",
     )
 
 
-def _distance(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+def _distance(a: Weights, b: Weights) -> float:
     return float(np.linalg.norm(a - b)) if a.shape == b.shape else float("inf")

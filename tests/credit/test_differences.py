@@ -1,10 +1,13 @@
+"""The exact Shapley value, leave-one-out and add-one-in."""
+
+from math import comb
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from diffcredit.coalitions import make_design
-from diffcredit.credit.single_contributor import add_one_in, leave_one_out
+from diffcredit.credit import estimate
+from diffcredit.credit.differences import add_one_in, leave_one_out
 from diffcredit.credit.table import read_table
 from diffcredit.errors import UserError
 from diffcredit.testing import games
@@ -40,38 +43,7 @@ def test_differences_whatever_the_order_and_the_other_coalitions(n, method):
         assert credits.diagnostics["sum"] == pytest.approx(truth_of(method, game, n).sum())
 
 
-def test_known_answers():
-    # Costs 6, 2, 3: without the first the cost falls to 3, without the others it stays.
-    game, n = games.airport([6, 2, 3]), 3
-    rows = np.concatenate([np.eye(3, dtype=bool), ~np.eye(3, dtype=bool)])
-    assert credits_of("leave-one-out", rows, game(rows), *ends(game, n), "exhaustive").values.tolist() == [3, 0, 0]
-    assert credits_of("add-one-in", rows, game(rows), *ends(game, n), "exhaustive").values.tolist() == [6, 2, 3]
-
-
-values_of = st.lists(st.integers(-1000, 1000), min_size=16, max_size=16)
-
-
-@BOTH
-@settings(max_examples=15, deadline=None)
-@given(a=values_of, b=values_of, scale=st.integers(-5, 5))
-def test_linearity_symmetry_and_null_player(method, a, b, scale):
-    rows = make_design(method).draw(4, 0, 4)
-
-    def game(table):
-        # Contributors 0 and 1 count through their number alone, and 3 not at all.
-        return lambda x: np.array(table, dtype=float)[x[:, 0].astype(int) + x[:, 1] + 4 * x[:, 2]]
-
-    def values(table):
-        return credits_of(method, rows, game(table)(rows), *ends(game(table), 4)).values
-
-    first, second = values(a), values(b)
-    assert first[0] == first[1]
-    assert first[3] == 0
-    np.testing.assert_allclose(values(np.array(a) + scale * np.array(b)), first + scale * second, atol=1e-9)
-
-
-@BOTH
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("method", "known"), [("leave-one-out", False), ("add-one-in", True)])
 def test_intervals_cover(method, known):
     n, runs, noise = 6, 80, 0.7
     game = games.random_game(n, seed=1)
@@ -122,3 +94,34 @@ def test_missing_contributors_are_named():
         credits_of("leave-one-out", rows, np.ones(7), 0.0, 1.0)
     with pytest.raises(UserError, match=r"needs 9 more, .*of only contributor 0, 1, 2, 3, 4 and 4 others"):
         credits_of("add-one-in", rows, np.ones(7), 0.0, 1.0, "leave-one-out")
+
+
+def test_without_replicates_the_table_is_the_game():
+    rows = make_design("exhaustive").draw(5, 0, 30)
+    credits = estimate(rows, games.random_game(5)(rows), empty=0.0, full=1.0, method="exact")
+    np.testing.assert_array_equal(credits.low, credits.values)
+    np.testing.assert_array_equal(credits.high, credits.values)
+    assert credits.evaluations == 30
+
+
+def test_replicates_give_the_error_of_the_exact_value():
+    n, sigma = 4, 0.7
+    weights = np.array([1 / (n * comb(n - 1, size - 1)) for size in range(1, n + 1)])  # of members, by size
+    game = games.noisy(games.random_game(n, seed=1), sigma, seed=3)
+    rows = np.tile(make_design("exhaustive").draw(n, 0, 14), (40, 1))
+    ends = {"empty": game(np.zeros((40, n), dtype=bool)), "full": game(np.ones((40, n), dtype=bool))}
+    credits = estimate(rows, game(rows), **ends, method="exact")
+    # Σ w²σ²/r over the coalitions with a contributor, and as much over those without.
+    variance = 2 * sum(comb(n - 1, size - 1) * weights[size - 1] ** 2 for size in range(1, n + 1)) * sigma**2 / 40
+    np.testing.assert_allclose(credits.standard_error**2, variance, rtol=0.1)
+
+
+def test_missing_coalitions_are_named():
+    coalitions = make_design("exhaustive").draw(4, 0, 14)
+    coalitions[coalitions.sum(axis=1) == 3] = [True, False, False, False]
+    with pytest.raises(
+        UserError, match=r"2\^4 − 2 coalitions, 1110 among those missing\) needs 14 different coalitions, 4 more"
+    ):
+        estimate(coalitions, np.ones(14), empty=0, full=1, method="exact")
+    with pytest.raises(UserError, match="needs 14 different coalitions, 6 more"):
+        estimate(coalitions[:10], np.ones(10), empty=0, full=1, method="exact")

@@ -1,7 +1,11 @@
-"""Leave-one-out and add-one-in: what a contributor adds to all others, or to nobody."""
+"""Values that are differences of evaluations: the exact Shapley value, leave-one-out and add-one-in."""
+
+from math import comb
 
 import numpy as np
 
+from diffcredit.coalitions import encode
+from diffcredit.coalitions.finite import LARGEST
 from diffcredit.credit.credits import Credits, endpoint_influence
 from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
@@ -10,22 +14,55 @@ from diffcredit.errors import UserError
 NAMED = 5
 
 
+def exact(table: GameTable, confidence: float) -> Credits:
+    """Compute φ_i = Σ_{S∋i} F(S)/(n·C(n−1, |S|−1)) − Σ_{S∌i} F(S)/(n·C(n−1, |S|)) over all 2ⁿ coalitions.
+
+    Replicates are averaged, and their pooled variance gives the interval. Without replicates the values are taken as
+    exact, and the interval has no width.
+    """
+    n = table.n
+    if n > LARGEST:
+        raise UserError(f"exact: {n} contributors; at most {LARGEST} (2^{LARGEST} coalitions)")
+    table.require(2**n - 2, f"exact (all 2^{n} − 2 coalitions, {_example(table)} among those missing)")
+    joined = np.array([0.0] + [1 / (n * comb(n - 1, size - 1)) for size in range(1, n)])
+    left = np.array([1 / (n * comb(n - 1, size)) for size in range(n)])
+    slopes = np.where(table.coalitions, joined[table.sizes][:, None], -left[table.sizes][:, None]).T
+    degrees = table.evaluations - len(table.values) + sum(len(e) - 1 for e in (table.empty, table.full))
+    spread = table.scatter.sum() + sum(((e - e.mean()) ** 2).sum() for e in (table.empty, table.full))
+    noise = float(spread / degrees) if degrees else 0.0
+    return Credits.of(
+        table,
+        "exact",
+        slopes @ table.values + table.level,
+        np.hstack([slopes * np.sqrt(noise / table.replicates), endpoint_influence(table, noise)]),
+        confidence=confidence,
+        degrees=degrees or np.inf,
+        diagnostics={"sigma": noise**0.5},
+    )
+
+
+def _example(table: GameTable) -> str:
+    """Return a coalition that is missing from the table, if there is one."""
+    codes = set((table.coalitions @ (1 << np.arange(table.n))).tolist())
+    missing = next((code for code in range(1, 2**table.n - 1) if code not in codes), 0)
+    return encode(missing >> np.arange(table.n) & 1)
+
+
 def leave_one_out(table: GameTable, confidence: float) -> Credits:
-    """Estimate F(N) − F(N∖{i}). See `_differences`."""
+    """Estimate F(N) − F(N∖{i}), what a contributor adds to all others."""
     return _differences(table, "leave-one-out", confidence)
 
 
 def add_one_in(table: GameTable, confidence: float) -> Credits:
-    """Estimate F({i}) − F(∅). See `_differences`."""
+    """Estimate F({i}) − F(∅), what a contributor adds to nobody."""
     return _differences(table, "add-one-in", confidence)
 
 
 def _differences(table: GameTable, method: str, confidence: float) -> Credits:
     """Subtract the endpoint from each contributor's coalition, or the reverse; coalitions of other sizes are not used.
 
-    Replicates are averaged. Their noise is taken to be the same for these coalitions and the endpoint and pooled, which
-    gives the interval (Student's t). The endpoint's error is common to all credits. Without replicates the noise is not
-    known and intervals are infinite.
+    Replicates are averaged. Their pooled noise, taken to be the endpoint's too, gives the interval (Student's t);
+    without replicates it is infinite. The endpoint's error is common to all credits.
     """
     n, removed = table.n, method == "leave-one-out"
     rows = np.flatnonzero(table.sizes == (n - 1 if removed else 1))
