@@ -17,7 +17,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
 from diffcredit.study.checks import check_not_lost
-from diffcredit.study.remeasure import measure_kept, outlook
+from diffcredit.study.reevaluate import measure_kept, outlook
 from diffcredit.study.study import Study
 from diffcredit.util.artifacts import exclusive_lock
 from diffcredit.util.store import Store
@@ -174,7 +174,7 @@ def slow(images):
 MEASURE = """
 import sys
 from diffcredit.execution import InProcess
-from diffcredit.study.remeasure import measure_kept, outlook
+from diffcredit.study.reevaluate import measure_kept, outlook
 from diffcredit.study.study import Study
 
 study = Study.load(sys.argv[1])

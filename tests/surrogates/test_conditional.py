@@ -14,7 +14,6 @@ from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.errors import UserError
 from diffcredit.surrogates.conditional import Conditional, captions_of
 from diffcredit.surrogates.pools import shared_out
-from diffcredit.util.progress import silent
 from diffusion import tiny_pipelines
 
 from .made_up import COUNTS, contributions, material, other_sampling
@@ -106,20 +105,14 @@ def test_images_are_sampled_once_and_taken_up_again(tmp_path, monkeypatch):
     assert Followed.sampled == 12
 
 
-def test_what_it_costs():
-    assert (Conditional().work(7, 500).fine_tunings, Conditional().work(7, 500).samplings) == (0, 7)
-
-
-def test_refusals(tmp_path):
-    surrogate = Conditional()
+def test_refusals():
     for problem, model, captions in (
-        ("the model follows no text", object(), CAPTIONS),
+        ("the model follows no text", Followed(prompts=()), CAPTIONS),
         ("one prompt for all images", Followed(prompt="a painting"), CAPTIONS),
         ("trained with the images' own captions", Followed(), None),
     ):
-        some = dataclasses.replace(contributions(), captions=captions)
         with pytest.raises(UserError, match=problem):
-            surrogate.sample(model, some, Sampling(images=2, steps=1), tmp_path, silent)
+            captions_of(model, dataclasses.replace(contributions(), captions=captions))
     alone = dataclasses.replace(given(), contributors=("a", "b", "c", "d", "e"))
     with pytest.raises(UserError, match="'e' gave no image"):
         captions_of(Followed(), alone)
@@ -133,7 +126,8 @@ def test_a_text_to_image_model_makes_its_own_images_of_other_prompts(tmp_path):
     some = Contributions(images, np.arange(2), ("a", "b"), ("0", "1"), images[:0], captions=texts)
     sampling = Sampling(images=3, steps=2)
     surrogate = Conditional()
-    surrogate.sample(model, some, sampling, tmp_path / "kept", silent)
+    one = dataclasses.replace(material(tmp_path / "kept", base=model), contributions=some, sampling=sampling)
+    surrogate.prepare(one)
     for index, caption in enumerate(texts):
         trained_with_it = TextToImageLoRA.create(base, 2, (caption,), None, 16, seed=0)
         np.testing.assert_array_equal(surrogate.library[3 * index : 3 * index + 3], generate(trained_with_it, sampling))

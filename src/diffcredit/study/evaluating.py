@@ -49,8 +49,7 @@ def evaluate_again(
 
     ``kept``: measure on what was kept of this record's evaluations instead of retraining.
     """
-    factory = partial(recipe.evaluator, names) if kept is None else partial(recipe.kept_evaluator, names or (), kept)
-    return executor.run(factory, tasks)
+    return executor.run(partial(recipe.evaluator, names, kept), tasks)
 
 
 def keep_again(recipe: "Recipe", executor: Executor, tasks: Sequence[Task], what: str) -> Iterator[Evaluation]:

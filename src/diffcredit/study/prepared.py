@@ -152,7 +152,7 @@ class Prepared:
 
     def prompts(self, model: DiffusionModel) -> tuple[str, ...] | None:
         """Return the prompt of each of the study's images, by its seed; None for a model without prompts."""
-        prompts = getattr(model, "prompts", None)
+        prompts = model.prompts
         return tuple(prompts[seed % len(prompts)] for seed in self.config.sampling.seeds) if prompts else None
 
     # Properties.
@@ -178,15 +178,13 @@ class Prepared:
         """Return what a property has learned, from the cache or by fitting it now."""
 
         def fit(file: Path) -> None:
+            self.progress("fitting properties", index, count)
+            context = self.context()
             with in_plugin(f"{prop.name}: fit(context)"), limited_threads(self.config.threads):
                 write_arrays(file, {name: np.asarray(array) for name, array in prop.fit(context).items()})
 
-        file = self._state_file(index, prop)
-        if not file.exists():
-            self.progress("fitting properties", index, count)
-            context = self.context()
-            self.cache.made_once(file.stem, f"property {prop.name!r}", lambda: None if file.exists() else fit(file))
-        return read_arrays(file)
+        key, what = self._state_identity(index, prop), f"property {prop.name!r}"
+        return self.cache.get("property", key, fit, read_arrays, suffix=".safetensors", what=what)
 
     def context(self) -> Context:
         """Return the data that the study's properties are fitted to."""
@@ -213,13 +211,13 @@ class Prepared:
             )
         return records
 
-    def _state_file(self, index: int, prop: Property) -> Path:
-        section = self.config.properties[index]
+    def _state_identity(self, index: int, prop: Property) -> str:
+        section, sampling = self.config.properties[index], self.config.sampling
         settings = settings_of(prop, section.options)
-        key = identity.state_identity(
-            self.base_identity, self.config.sampling, section.name, settings, self._features(prop)
-        )
-        return self.cache.path("property", key, ".safetensors")
+        return identity.state_identity(self.base_identity, sampling, section.name, settings, self._features(prop))
+
+    def _state_file(self, index: int, prop: Property) -> Path:
+        return self.cache.path("property", self._state_identity(index, prop), ".safetensors")
 
     def _features(self, prop: Property) -> dict[str, Any] | None:
         """Return the identity of a property's extractor, if it has one."""

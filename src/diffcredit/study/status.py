@@ -15,8 +15,7 @@ from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import HOUR, Evaluations, Look, Money, RuleStatus
 from diffcredit.ledger import NoLedger
 from diffcredit.study.schedule import Total
-from diffcredit.study.tally import DESIGN, Tally
-from diffcredit.study.task_log import LOG_NAME, TaskLog
+from diffcredit.study.tally import DESIGN, LOG_NAME, Tally, TaskLog, WorkerTally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -243,19 +242,19 @@ class StatusReader:
         known = {(worker, name) for name, tally in self._tallies.items() for worker in tally.workers}
         found = []
         for worker, recipe in known | set(busy):
-            tally = self._tallies[recipe].workers.get(worker)
+            tally = self._tallies[recipe].workers.get(worker, WorkerTally())
             claim, since = busy.get((worker, recipe), (None, 0.0))
             found.append(
                 WorkerStatus(
                     name=worker,
                     recipe=recipe,
-                    done=tally.done if tally else 0,
-                    failed=tally.failed if tally else 0,
-                    mean_seconds=tally.seconds / tally.done if tally and tally.done else None,
+                    done=tally.done,
+                    failed=tally.failed,
+                    mean_seconds=tally.seconds / tally.done if tally.done else None,
                     coalition=claim.coalition if claim else None,
                     replicate=claim.replicate if claim else None,
                     busy_seconds=max(0.0, now - since) if claim else None,
-                    last_seen=max(0.0, now - max(since, tally.last_finish if tally else 0.0)),
+                    last_seen=max(0.0, now - max(since, tally.last_finish)),
                 )
             )
         return sorted(found, key=lambda each: (each.coalition is None, each.last_seen, each.name))

@@ -40,19 +40,19 @@ class Surrogate(Protocol):
 
 @dataclass(frozen=True)
 class Material:
-    """Everything that a study gives its surrogates.
+    """Everything that a surrogate may be made from.
 
-    ``retraining`` is prepared. ``base`` returns the base model and ``generated`` its images, both made when first
-    called. ``folder`` is where expensive results are kept.
+    ``base`` returns the base model and ``generated`` its images, both made when first called. ``retraining`` is the
+    study's, prepared; a surrogate outside a study has none. ``folder`` is where expensive results are kept.
     """
 
     contributions: Contributions
-    retraining: "Retraining"
-    base: Callable[[], "DiffusionModel"]
-    generated: Callable[[], Images]
     sampling: Sampling
     folder: Path
     progress: Progress
+    base: Callable[[], "DiffusionModel"]
+    generated: Callable[[], Images]
+    retraining: "Retraining | None" = None
 
 
 @dataclass(frozen=True)
