@@ -165,12 +165,12 @@ def read_config(file: Path) -> StudyConfig:
             raise UserError(_problems(error.errors())) from None
         for key in _misplaced_booleans(content, config):
             raise UserError(f"{key}: true and false are not accepted; a number is expected")
-        for key, reference in _references(config):
+        for key, reference in references(config):
             refuse_plugin(reference, key)
     return config.resolved(file.parent)
 
 
-def _references(config: StudyConfig) -> Iterable[tuple[str, str]]:
+def references(config: StudyConfig) -> Iterable[tuple[str, str]]:
     """Yield the keys whose values name components, built-in or plug-ins, and these names."""
     yield "contributions.source", config.contributions.source
     yield "model.family", config.model.family

@@ -5,7 +5,7 @@ the rows that are new. What each worker is doing now comes from the study's log,
 """
 
 import time
-from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -130,15 +130,18 @@ class StatusReader:
         self._price = price if price is not None else next(iter(prices), None)
         self._log = TaskLog(study.folder / LOG_NAME)
         self._tallies: dict[str, Tally] = {}
-        self._marks: Counter[str] = Counter()
         self._rule: RuleStatus | None = None
         self._total: Total | None = None
         self._due = 0.0  # when the rule is checked again
 
     def read(self) -> Status:
         """Return the study's status now."""
-        claims = self._read_ledger()
-        now = time.time()
+        claims, now = self._read_ledger(), time.time()
+        failures = [
+            Failure(name, error, count)
+            for name, tally in self._tallies.items()
+            for error, count in tally.errors.items()
+        ]
         if self._study.recipe.name in self._tallies:
             self._check_rule()
         return Status(
@@ -148,16 +151,7 @@ class StatusReader:
             endpoints=self._endpoints,
             recipes=tuple(self._recipe(name, claims, now) for name in self._tallies),
             rule=self._rule,
-            failures=tuple(
-                sorted(
-                    (
-                        Failure(name, error, count)
-                        for name, tally in self._tallies.items()
-                        for error, count in tally.errors.items()
-                    ),
-                    key=lambda failure: -failure.count,
-                )
-            ),
+            failures=tuple(sorted(failures, key=lambda failure: -failure.count)),
             workers=tuple(self._workers(claims, now)),
             drivers=tuple(
                 DriverStatus(holder, recipe, len(held), min(each.seconds_left for each in held))
@@ -168,21 +162,18 @@ class StatusReader:
 
     def _read_ledger(self) -> "list[CurrentClaim]":
         """Count the evaluations that are new, and return the present claims."""
-        try:
-            with self._study.ledger(create=False) as ledger:
-                if self._study.name not in ledger.studies():
-                    return []
-                claims = ledger.claims(self._study.name)
-                for recipe in ledger.recipes(self._study.name):
-                    tally = self._tallies.setdefault(recipe.name, Tally())
-                    found, self._marks[recipe.name] = ledger.evaluations_since(
-                        self._study.name, recipe.name, self._marks[recipe.name]
-                    )
-                    for evaluation in found:
-                        tally.add(evaluation)
-                return claims
-        except NoLedger:
-            return []
+        study = self._study
+        with suppress(NoLedger), study.ledger(create=False) as ledger:
+            if study.name not in ledger.studies():
+                return []
+            claims = ledger.claims(study.name)
+            for recipe in ledger.recipes(study.name):
+                tally = self._tallies.setdefault(recipe.name, Tally())
+                found, tally.mark = ledger.evaluations_since(study.name, recipe.name, tally.mark)
+                for evaluation in found:
+                    tally.add(evaluation)
+            return claims
+        return []
 
     def _check_rule(self) -> None:
         """Update the stopping rule's status and the expected total."""

@@ -33,9 +33,10 @@ class Tally:
     """Counts of a recipe's evaluations.
 
     ``done`` and ``failed`` are by purpose. ``attempted`` holds the design's tasks. ``errors`` are counted by their last
-    lines, those of single values as ``property: error``.
+    lines, those of single values as ``property: error``. ``mark`` is the place in the ledger up to which it counts.
     """
 
+    mark: int = 0
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     attempted: set[tuple[str, int]] = field(default_factory=set)
