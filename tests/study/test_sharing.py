@@ -22,7 +22,9 @@ from diffcredit.study.study import Study
 from diffcredit.util.artifacts import exclusive_lock
 from diffcredit.util.store import Store
 from running_study import BASE, read_until, running
-from tiny_study import CONFIG, ENVIRONMENT, files_below, recorded_values, rows, run_here, write_study
+from tiny_study import CONFIG, ENVIRONMENT, files_below, recorded_values, rows, run_here, write_small, write_study
+
+PROPERTIES = ["colourfulness", {"name": "cluster_entropy", "clusters": 2}]
 
 
 class Machine:
@@ -30,7 +32,8 @@ class Machine:
 
     def __init__(self, folder: Path, changes: dict[str, object]) -> None:
         self.told: list[str] = []
-        self.study = Study.load(write_study(folder, changes), lambda what, done, total: self.hear(what))
+        file = write_small(folder, {"retraining": CONFIG["retraining"], "properties": PROPERTIES, **changes})
+        self.study = Study.load(file, lambda what, done, total: self.hear(what))
 
     def hear(self, what: str) -> None:
         self.told.append(what)
@@ -79,7 +82,7 @@ def test_who_trains_second_takes_the_firsts(tmp_path, url):
 
 
 def test_a_folder_elsewhere_takes_the_place_of_the_results(tmp_path):
-    machine = Machine(tmp_path / "a", {"artifacts": "../large", "keep": "images", "stop.evaluations": 3})
+    machine = Machine(tmp_path / "a", {"artifacts": "../large", "keep": "images", "stop.evaluations": 1})
     with limited_threads(1):
         list(machine.study.evaluate(InProcess()))
     assert {path.name for path in (tmp_path / "large").iterdir()} == {"models", "kept", ".locks"}
@@ -90,7 +93,7 @@ def test_a_folder_elsewhere_takes_the_place_of_the_results(tmp_path):
 
 
 def test_what_is_kept_lies_at_the_url_alone(tmp_path, url):
-    changes = {"artifacts": url, "keep": "images", "stop.evaluations": 3}
+    changes = {"artifacts": url, "keep": "images", "stop.evaluations": 1}
     here = Machine(tmp_path / "a", changes)
     assert here.study.recipe.worker_files().written == ""
     with limited_threads(1):
@@ -98,7 +101,7 @@ def test_what_is_kept_lies_at_the_url_alone(tmp_path, url):
     assert not (tmp_path / "a" / "results" / "kept").exists()
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     again = {"name": "colourfulness", "as": "again"}
-    elsewhere = Machine(tmp_path / "b", changes | {"properties": [*CONFIG["properties"], again]})
+    elsewhere = Machine(tmp_path / "b", changes | {"properties": [*PROPERTIES, again]})
     with limited_threads(1):
         measured = list(measure_kept(elsewhere.study, InProcess(), outlook(elsewhere.study, ["again"]).kept))
     values = recorded_values(tmp_path / "b")
@@ -109,10 +112,9 @@ def test_what_is_kept_lies_at_the_url_alone(tmp_path, url):
 
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from diffcredit.util.artifacts import exclusive_lock
-from diffcredit.cli.export import export, restore
 with exclusive_lock(Path(sys.argv[1]), lambda: print("waits", flush=True)) as waited:
     print("within", waited, flush=True)
     sys.stdin.readline()

@@ -61,7 +61,8 @@ class Schedule:
         self._source = tasks_of(design, n, self.rule.max_evaluations(), reserved(config, n))
         self._drawn: list[Task] = []
         self._attempts: dict[Task, list[Evaluation]] = {}
-        self._clock = Clock()
+        self._clock = Clock()  # all attempts but those in _unclocked
+        self._unclocked: list[Evaluation] = []  # a rule that watches no clocks never reads these
         self.finished = 0  # how many tasks are done, endpoints and tasks of earlier designs included
         self._looks: list[Look] = []
         self._enough = False  # whether the rule was reached at a look
@@ -74,7 +75,7 @@ class Schedule:
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
         self.finished += evaluation.status == "done" and not self._done(task)
         self._attempts.setdefault(task, []).append(evaluation)
-        self._clock.add(evaluation)
+        self._unclocked.append(evaluation)
 
     def coalitions(self) -> Iterator[Task]:
         """Yield the design's tasks, up to the largest number that the rule allows or to the end of the design."""
@@ -179,6 +180,8 @@ class Schedule:
 
     def _now(self, made: int) -> Look:
         """Return a look at the time spent on ``made`` coalitions, without credits."""
+        while self._unclocked:
+            self._clock.add(self._unclocked.pop())
         return Look(made, self._clock.worker_seconds, self._clock.active_seconds, None, self._higher_is_better)
 
     @cached_property
