@@ -81,14 +81,6 @@ def kill_at(file: Path, moments: list[tuple[str, int]], seed: int, workers: int 
 
 
 @pytest.mark.slow
-def test_killed_twice(tmp_path, undisturbed):
-    file = write_study(tmp_path, CHANGES)
-    kill_at(file, [(BASE, 11), (EVALUATING, 5)], seed=0, workers=1)
-    here_to_the_end(file)
-    check(tmp_path, undisturbed)
-
-
-@pytest.mark.slow
 def test_killed_ten_times(tmp_path, undisturbed):
     chance = random.Random(1)
     moments = [
