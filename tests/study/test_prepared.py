@@ -37,19 +37,9 @@ class Reading(Bright):
         return np.ones((len(texts), 3), np.float32)
 
 
-class Wide(Bright):
-    def extract(self, images):
-        return Features(np.zeros((len(images), 5), np.float32))
-
-
 class Blind(Bright):
     def extract(self, images):
         raise OSError("dark")
-
-
-class Away(Bright):
-    def load(self, device):
-        raise KeyError("x")
 
 
 class Vague(Bright):
@@ -73,11 +63,6 @@ class Unfit(Mean):
 
     def restore(self, state):
         pass
-
-
-class Stateless(Unfit):
-    def fit(self, context):
-        return [1]
 
 
 class Forgetful(Unfit):
@@ -127,14 +112,9 @@ def write(tmp_path):
             "clip_similarity.prompt: missing, and the model follows no prompts",
         ),
         (
-            {"name": "kid", "features": "plug_ins:Wide"},
-            "features: plug_ins:Wide: vectors of shape (1, 5) for 1 images; (1, 3) is expected",
-        ),
-        (
             {"name": "kid", "features": "plug_ins:Blind"},
             "features: plug_ins:Blind: extract(images) raised OSError: dark (",
         ),
-        ({"name": "kid", "features": "plug_ins:Away"}, "features: plug_ins:Away: load('cpu') raised KeyError: 'x' ("),
         ({"name": "kid", "features": "plug_ins:Vague"}, "features: plug_ins:Vague: identity(), which is to be JSON, "),
         ("plug_ins:Picky", "Picky: its check raised ZeroDivisionError: division by zero (plug_ins.py, line "),
     ],
@@ -152,7 +132,6 @@ def test_what_a_property_cannot_do_with_shows_before_anything_is_trained(tmp_pat
     ("name", "said"),
     [
         ("Unfit", "fit(context) raised ZeroDivisionError: division by zero (plug_ins.py, line "),
-        ("Stateless", "fit(context) raised AttributeError: 'list' object has no attribute 'items' ("),
         ("Forgetful", "restore(state) raised KeyError: 'mean' (plug_ins.py, line "),
     ],
 )

@@ -1,5 +1,4 @@
 import copy
-import itertools
 import json
 import math
 import sqlite3
@@ -11,7 +10,7 @@ import torch
 import yaml
 
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.execution import LocalWorkers, Task
+from diffcredit.execution import LocalWorkers
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Ledger
 from diffcredit.report.tables import credit_tables
@@ -108,35 +107,11 @@ def test_a_changed_recipe_is_refused_before_anything_is_trained(finished):
 SETTLED = {"any": [{"evaluations": 300}, {"width": 1e9}]}  # so wide that the first look is enough
 
 
-@pytest.mark.slow
-def test_a_rule_on_the_credits_ends_a_study(tmp_path):
-    file = write_small(tmp_path, {"stop": SETTLED})
-    with limited_threads(1):
-        made = list(Study.load(file).evaluate(LocalWorkers(2)))
-    schedule = Study.load(file).schedule()
-    prefix = [*schedule.endpoints, *itertools.islice(schedule.coalitions(), 40)]
-    tasks = [Task(e.coalition, e.replicate, e.purpose) for e in made]
-    assert set(prefix) <= set(tasks)
-    assert len(tasks) <= 44  # the other worker's, while the last of the forty was under way
-    assert run_here(file) == []
-
-
 def test_a_rule_may_change_and_a_study_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("diffcredit.study.schedule.LEAST_STEP", 6)  # coalitions before the first look
     assert len(run_here(write_small(tmp_path, {"stop.evaluations": 4}))) == 6
     assert len(run_here(write_study(tmp_path, {**SMALL, "stop": SETTLED}))) == 2
     assert run_here(write_study(tmp_path, {**SMALL, "stop": {"hours": 1e-9}})) == []
-
-
-def test_standard_errors_are_in_the_ledger(finished):
-    found = rows(
-        finished,
-        "SELECT p.name, v.standard_error FROM property_values v JOIN properties p ON p.id = v.property_id",
-    )
-    errors = {name: [error for other, error in found if other == name] for name, _ in found}
-    assert set(errors["heldout_loss"]) == {None}
-    assert min(errors["colourfulness"]) > 0
-    assert min(errors["cluster_entropy"]) >= 0
 
 
 def test_a_ledger_without_standard_errors_goes_on(finished):

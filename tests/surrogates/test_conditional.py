@@ -13,10 +13,9 @@ from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.errors import UserError
 from diffcredit.surrogates.conditional import Conditional, captions_of
-from diffcredit.surrogates.pools import shared_out
 from diffusion import tiny_pipelines
 
-from .made_up import COUNTS, contributions, material, other_sampling
+from .made_up import contributions, material, other_sampling
 
 LEVELS = {"night": 10, "dusk": 60, "day": 120, "noon": 200}
 CAPTIONS = ("night", "dusk", "night", "day", "noon", "noon", "dusk", "dusk", "dusk", "day")
@@ -63,16 +62,6 @@ def test_a_members_images_follow_its_own_captions(tmp_path):
         assert set(found) == set(expected)
         for level, times in expected.items():  # seed s follows caption s mod k
             assert abs(found[level] - 20 * times / len(own)) < times
-
-
-def test_members_share_the_images_as_they_share_the_data(tmp_path):
-    surrogate = prepared(tmp_path)
-    coalition = np.array([True, False, True, True])
-    owners = shared_out(coalition, np.array(COUNTS), 20)
-    alone = [surrogate.images(np.arange(4) == index) for index in range(4)]
-    expected = np.stack([alone[owner][seed] for seed, owner in enumerate(owners)])
-    np.testing.assert_array_equal(surrogate.images(coalition), expected)
-    np.testing.assert_array_equal(surrogate.library[surrogate.rows(coalition)], expected)
 
 
 def test_captions_do_not_depend_on_the_order_of_the_images():

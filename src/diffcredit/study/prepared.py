@@ -7,12 +7,11 @@ which reading a ledger does not: :class:`~diffcredit.study.study.Study` builds o
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from diffcredit.contributions import Contributions
 from diffcredit.diffusion import FAMILIES
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.kept import kept_model
@@ -27,11 +26,12 @@ from diffcredit.properties.base import State, needs_features, needs_fitting
 from diffcredit.study import identity
 from diffcredit.study.config import StudyConfig
 from diffcredit.util.artifacts import fingerprint_arrays, read_arrays, write_arrays
-from diffcredit.util.cache import ArtifactCache
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build, in_plugin, settings_of
-from diffcredit.util.progress import Progress
 from diffcredit.util.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
 
 
 class Prepared:
@@ -41,11 +41,9 @@ class Prepared:
     others wait. An object of this class belongs to one thread.
     """
 
-    def __init__(
-        self, config: StudyConfig, file: Path, contributions: Contributions, cache: ArtifactCache, progress: Progress
-    ) -> None:
-        self.config, self.file, self.contributions = config, file, contributions
-        self.cache, self.progress = cache, progress
+    def __init__(self, study: "Study") -> None:
+        self.config, self.file, self.contributions = study.config, study.file, study.contributions
+        self.cache, self.progress = study.cache, study.progress
 
     @cached_property
     def device(self) -> torch.device:

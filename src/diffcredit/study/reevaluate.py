@@ -98,7 +98,6 @@ def _repeats(numerics: Mapping[str, Any]) -> bool:
 
 
 def _spreads(evaluations: list[Evaluation]) -> dict[str, float]:
-    """Return each property's standard deviation over the evaluations."""
     values: dict[str, list[float]] = {}
     for evaluation in evaluations:
         for value in evaluation.values:
@@ -168,30 +167,24 @@ def _add_values(
     for names, tasks in groups.items():
         study.progress(what, 0, len(tasks))
         with study.ledger() as ledger:
-            elsewhere: list[Task] = []
-            pending = _missing(study, ledger, names, tasks, elsewhere)
+            pending = _missing(study, ledger, names, tasks)
             for made, evaluation in enumerate(evaluate_again(study.recipe, executor, pending, names, kept), 1):
                 if evaluation.status == "done":  # a failure here does not make the recorded evaluation a failed one
                     ledger.record(study.name, study.recipe.name, evaluation)
-                study.progress(what, made + len(elsewhere), len(tasks))
+                study.progress(what, made, len(tasks))
                 yield evaluation
-            if elsewhere:
-                study.progress(what, len(tasks), len(tasks))
+        study.progress(what, len(tasks), len(tasks))  # other processes may have made some
 
 
-def _missing(
-    study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task], elsewhere: list[Task]
-) -> Iterator[Task]:
-    """Yield the tasks that still miss values when their turn comes, and append the others to ``elsewhere``.
+def _missing(study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task]) -> Iterator[Task]:
+    """Yield the tasks that still miss values when their turn comes.
 
     The order is random, so that processes that measure the same property rarely work on the same task at a time.
     """
     for task in random.SystemRandom().sample(tasks, len(tasks)):
         done = ledger.done(study.name, study.recipe.name, *task.key)
         known = {value.property for value in done.values if value.value is not None} if done else set()
-        if known.issuperset(names):
-            elsewhere.append(task)
-        else:
+        if not known.issuperset(names):
             yield task
 
 
