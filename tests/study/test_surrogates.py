@@ -79,6 +79,7 @@ def test_running_again_prepares_nothing(surrogate_study):
 N = 8
 PLANTED = '''
 import numpy as np
+import torch
 from diffcredit.testing.games import learning, random_game
 
 class Level:
@@ -100,6 +101,7 @@ class Surrogate:
         pass
 
     def images(self, coalition):
+        assert torch.get_num_threads() == 1  # the study's, as for evaluations
         (value,) = self.game(coalition[None])
         pixels = np.zeros((1, 16, 16, 3), dtype=np.uint8)
         pixels.reshape(-1)[:8] = np.frombuffer(np.float64(value).tobytes(), dtype=np.uint8)
@@ -129,7 +131,12 @@ def planted(tmp_path_factory):
     }
     study = Study.load(write_small(folder, changes, "a b c d e f g h"))
     study.prepare()
-    study.surrogates.prepare()
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        study.surrogates.prepare()
+    finally:
+        torch.set_num_threads(before)
     return study
 
 
@@ -241,32 +248,6 @@ def test_only_a_run_prepares_them_and_the_ledger_knows_nothing_of_them(tmp_path)
     assert run_here(file) == []
     assert "anchor_1" in Study.load(file).credits()["colourfulness"].diagnostics
     assert recorded_values(tmp_path) == recorded
-
-
-def test_they_are_measured_with_the_studys_threads(tmp_path):
-    (tmp_path / "counting_threads.py").write_text(
-        "import numpy as np, torch\n"
-        "class Threads:\n"
-        "    coalitions = 14\n"
-        "    def work(self, n, coalitions): raise AssertionError\n"
-        "    def prepare(self, material): pass\n"
-        "    def images(self, coalition):\n"
-        "        return np.full((2, 16, 16, 3), torch.get_num_threads(), np.uint8)\n"
-        "class Level:\n"
-        "    def measure(self, images): return float(images.mean())\n"
-    )
-    names = {"surrogates": ["counting_threads:Threads"], "properties": ["counting_threads:Level"]}
-    write_small(tmp_path, {**names, "threads": 1})
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        study = Study.load(tmp_path)
-        study.prepare()
-        study.surrogates.prepare()
-    finally:
-        torch.set_num_threads(before)
-    (values,) = kept(tmp_path).values()
-    assert set(values.values()) == {1.0}
 
 
 def test_the_stopping_rule_sees_the_better_precision(planted):
