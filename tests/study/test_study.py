@@ -224,6 +224,25 @@ def test_a_failed_evaluation_is_recorded_and_tried_again(tmp_path):
     assert (table.evaluations, table.failed) == (8, 0)
 
 
+DUCK = '''
+class Duck:
+    """Has the methods of a retraining and inherits from nothing."""
+
+    def prepare(self, context):
+        self.weights = context.base.fingerprint
+
+    def rehearse(self, start, training, contributions): ...
+
+    def models_for(self, coalitions, seeds): ...
+'''
+
+
+def test_a_retraining_that_inherits_from_nothing_gets_the_optional_members(tmp_path):
+    (tmp_path / "duck_retraining.py").write_text(DUCK)
+    retraining = Study.load(write_small(tmp_path, {"retraining": {"method": "duck_retraining:Duck"}})).recipe.retraining
+    assert (len(retraining.weights), retraining.at_once, retraining.fine_tunes) == (64, 1, True)
+
+
 def test_a_study_travels_as_its_settings(tmp_path):
     study = Study.load(write_small(tmp_path))
     assert len(study.contributions.images) == 18
