@@ -7,7 +7,7 @@ import pytest
 
 from diffcredit.coalitions import encode
 from diffcredit.study.config import StudyConfig
-from diffcredit.study.reserved import all_truth_coalitions, reserved, truth_coalitions, truth_tasks
+from diffcredit.study.reserved import reserved, truth_coalitions, truth_tasks
 from diffcredit.study.schedule import Schedule
 from tiny_study import CONFIG, changed
 
@@ -44,16 +44,16 @@ def test_more_coalitions_go_on_where_fewer_ended():
 
 def test_they_follow_from_the_study_seed_alone():
     section = {"coalitions": 12}
-    truth = texts(all_truth_coalitions(config(section), N))
-    assert truth == texts(all_truth_coalitions(config(section, **{"design.seed": 3, "name": "other"}), N))
-    assert truth != texts(all_truth_coalitions(config(section, seed=1), N))
+    truth = texts(reserved(config(section), N))
+    assert truth == texts(reserved(config(section, **{"design.seed": 3, "name": "other"}), N))
+    assert truth != texts(reserved(config(section, seed=1), N))
 
 
 @pytest.mark.parametrize("distribution", ["uniform", "permutation"])
 def test_the_design_leaves_them_out(distribution):
     changes = {"design.distribution": distribution, "stop.evaluations": 500}
     validated = config({"coalitions": 12}, **changes)
-    truth = set(texts(all_truth_coalitions(validated, N)))
+    truth = set(texts(reserved(validated, N)))
     assert len(truth) == 36
     evaluated = design_of(validated)
     assert len(evaluated) == 500
@@ -65,7 +65,7 @@ def test_the_design_is_the_same_as_far_as_it_meets_none():
     changes = {"stop.evaluations": 60}
     plain, validated = StudyConfig.model_validate(changed(CONFIG, changes)), config({"coalitions": 12}, **changes)
     n = 31  # of so many coalitions, few are truth's
-    truth = set(texts(all_truth_coalitions(validated, n)))
+    truth = set(texts(reserved(validated, n)))
     without, with_truth = design_of(plain, n), design_of(validated, n)
     met = next((place for place, each in enumerate(without) if each in truth), len(without))
     assert met > 20

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def evaluate_design(recipe: "Recipe", executor: Executor) -> Iterator[Evaluation]:
     """Evaluate the study's design until its stopping rule is reached; yield each evaluation made here."""
-    schedule, mark = recipe.schedule_and_mark()
-    for evaluation in _recorded(recipe, executor, schedule.pending(), schedule.record, mark):
+    schedule = recipe.schedule()
+    for evaluation in _recorded(recipe, executor, schedule.pending(), schedule.record, schedule.mark):
         schedule.report_progress(recipe.study.progress)
         yield evaluation
 

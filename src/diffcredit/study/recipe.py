@@ -149,10 +149,6 @@ class Recipe:
 
     def schedule(self) -> Schedule:
         """Return the tasks of the study's design for this recipe, with those that the ledger has recorded."""
-        return self.schedule_and_mark()[0]
-
-    def schedule_and_mark(self) -> tuple[Schedule, int]:
-        """Return the schedule, and the mark in the ledger up to which it has read."""
         from diffcredit.study.crediting import estimate_all
 
         study, config = self.study, self.study.config
@@ -175,7 +171,8 @@ class Recipe:
         )
         for evaluation in evaluations:
             schedule.record(evaluation)
-        return schedule, mark
+        schedule.mark = mark
+        return schedule
 
     def keeper(self, record: RecipeRecord | None = None) -> "Keeper":
         """Return the keeper of the recipe's evaluations; given the ledger's ``record``, no model is needed."""

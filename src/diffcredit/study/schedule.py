@@ -54,6 +54,7 @@ class Schedule:
         self, config: StudyConfig, n: int, higher_is_better: Mapping[str, bool], credits_of: Estimator
     ) -> None:
         self.rule = config.stop.rule
+        self.mark = 0  # the place in the ledger up to which evaluations are recorded here
         self._n, self._higher_is_better, self._credits_of = n, higher_is_better, credits_of
         full = [Task("1" * n, replicate, "endpoint") for replicate in range(config.design.full_replicates)]
         self.endpoints = [Task("0" * n, 0, "endpoint"), *full]
