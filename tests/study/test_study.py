@@ -200,7 +200,8 @@ class Fragile(FineTune):
 def test_a_failed_evaluation_is_recorded_and_tried_again(tmp_path):
     (tmp_path / "fragile_retraining.py").write_text(FRAGILE_RETRAINING)
     (tmp_path / "broken").touch()
-    file = write_small(tmp_path, {"retraining": {"method": "fragile_retraining:Fragile", "steps": 1}})
+    retraining = {"method": "fragile_retraining:Fragile", "steps": 1}
+    file = write_small(tmp_path, {"retraining": retraining, "stop.evaluations": 5})
     schedule = Study.load(file).schedule()
     tasks = [*schedule.endpoints, *schedule.coalitions()]
     doomed = [task for task in tasks if task.coalition[0] == "0" and "1" in task.coalition]
@@ -221,7 +222,7 @@ def test_a_failed_evaluation_is_recorded_and_tried_again(tmp_path):
     assert len(recorded_values(tmp_path)) == len(tasks)
     assert statuses(tmp_path).count("failed") == 2 * len(doomed)
     (table,) = credit_tables(Study.load(file))
-    assert (table.evaluations, table.failed) == (8, 0)
+    assert (table.evaluations, table.failed) == (5, 0)
 
 
 DUCK = '''
