@@ -52,7 +52,7 @@ def changed(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             section.pop(last)
         else:
-            section[last] = value
+            section[last] = copy.deepcopy(value)
     return result
 
 

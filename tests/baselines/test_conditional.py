@@ -85,7 +85,7 @@ def test_an_estimate_where_there_are_too_many_coalitions():
 
 def test_refusals():
     for problem, seen in (
-        ("the model follows no text", evidence(Contrast(), model=object())),
+        ("the model follows no text", evidence(Contrast(), model=Followed(prompts=()))),
         ("'of_model' measures the model itself", evidence(OfModel())),
         ("'ordered' measures .* the order of their prompts", evidence(Ordered())),
         ("needs the property", evidence(None)),

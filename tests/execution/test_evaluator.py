@@ -41,7 +41,7 @@ class Canvas:
 class Painting:
     """A retraining without training: the brightness tells who takes part. ``bad`` coalitions raise."""
 
-    weights = ""
+    weights, at_once = "", 1
     error: BaseException = ValueError("the loss is NaN")
 
     def __init__(self, bad: str = "", short: bool = False) -> None:

@@ -1,12 +1,12 @@
+"""Study files that are accepted and refused; tests/fuzz has the random ones."""
+
 import pytest
 import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from diffcredit.credit.precision import Correlation, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Time
 from diffcredit.errors import UserError
-from diffcredit.study.config import StudyConfig, read_config
+from diffcredit.study.config import read_config
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.study import Study
 from tiny_study import CONFIG, changed, write_study
@@ -28,6 +28,9 @@ def refused_text(tmp_path, text):
     return refusal(file)
 
 
+ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -35,56 +38,65 @@ def refused_text(tmp_path, text):
         ({"contributers": 1}, "contributers: unknown key; accepted: name, seed, contributions, model, "),
         ({"contributions.pth": "x"}, "contributions.pth: unknown key; accepted: source, path, contributor, "),
         ({"model.train.stepz": 1}, "model.train.stepz: unknown key; accepted: steps, batch_size, learning_rate, "),
-        ({"sampling.imgs": 1}, "sampling.imgs: unknown key; accepted: images, steps, scheduler, seed, "),
-        ({"design.size": 1}, "design.size: unknown key; accepted: distribution, seed, "),
-        ({"stop.each": [1]}, "stop.each: unknown key; accepted: evaluations, hours, money, correlation, width, "),
+        ({"validation.share": 0.5}, "validation.share: unknown key; accepted: shares, coalitions, seeds, steps, "),
+        ({"stop": {"any": [{"all": [{"evals": 1}]}]}}, f"stop.any.0.all.0.evals: unknown key; accepted: {ONE_OF}"),
         # what is missing
         ({"model": None}, "model: missing; a mapping with the keys family, train is expected"),
         ({"name": None}, "name: missing; a value is expected"),
         ({"model.train.steps": None}, "model.train.steps: missing; a value is expected"),
-        ({"retraining.method": None}, "retraining.method: missing; a value is expected"),
         ({"properties": [{"clusters": 3}]}, "properties.0.name: missing; a value is expected"),
+        ({"validation.retrainings": [{"steps": 1}]}, "validation.retrainings.0.method: missing; a value is expected"),
+        ({"stop": {"money": {"amount": 200}}}, "stop.money.per_hour: missing; a value is expected"),
+        ({"stop": {"correlation": {"least": 0.9}}}, "stop.correlation.at_least: missing; a value is expected; "),
         # the wrong type
         ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, train is expected"),
-        ({"model.train": [1]}, "model.train: [1] is not accepted; a mapping with the keys steps, "),
         ({"sampling": "ddim"}, "sampling: 'ddim' is not accepted; a mapping with the keys images, "),
         ({"properties": "colourfulness"}, "properties: 'colourfulness' is not accepted; a list of at least one "),
         ({"properties": []}, "properties: [] is not accepted; a list of at least one is expected"),
         ({"properties": [7]}, "properties.0: 7 is not accepted; a mapping with the keys name, as is expected"),
         ({"name": 5}, "name: 5 is not accepted; input should be a valid string"),
-        ({"model.train.steps": "many"}, "model.train.steps: 'many' is not accepted; input should be a valid integer"),
         ({"model.train.steps": 2.5}, "model.train.steps: 2.5 is not accepted; input should be a valid integer"),
         ({"contributions.holdout": [1]}, "contributions.holdout: [1] is not accepted; input should be a valid number"),
         ({"contributions.path": 3}, "contributions.path: 3 is not accepted; a path"),
+        (
+            {"validation.retrainings": {"method": "lora"}},
+            "validation.retrainings: {'method': 'lora'} is not accepted; ",
+        ),
+        ({"validation.shares": ["half"]}, "validation.shares: 'half' is not accepted; input should be a valid number"),
+        ({"stop": 5}, f"stop: 5 is not accepted; a mapping with the keys {ONE_OF} is expected"),
+        ({"stop": {"any": [1]}}, f"stop.any.0: 1 is not accepted; a mapping with the keys {ONE_OF} is expected"),
+        (
+            {"stop": {"all": {"evaluations": 5}}},
+            "stop.all: {'evaluations': 5} is not accepted; a list of at least one ",
+        ),
+        ({"stop": {"width": "narrow"}}, "stop.width.at_most: 'narrow' is not accepted; input should be a valid number"),
+        ({"stop": {"top": 5}}, "stop.top: 5 is not accepted; a mapping with the keys k, overlap, property is expected"),
         ({1: 2}, "1: 1 is not accepted; keys should be strings"),
         # true is not the number 1
         ({"seed": True}, "seed: true and false are not accepted; a number is expected"),
-        ({"model.train.steps": True}, "model.train.steps: true and false are not accepted"),
         ({"sampling.seed": False}, "sampling.seed: true and false are not accepted"),
+        ({"stop": {"any": [{"hours": 1}, {"width": True}]}}, "stop.any.1.width: true and false are not accepted"),
         # out of range
         ({"seed": -1}, "seed: -1 is not accepted; input should be greater than or equal to 0"),
-        ({"model.train.steps": 0}, "model.train.steps: 0 is not accepted; input should be greater than or equal to 1"),
         ({"model.train.learning_rate": 0}, "model.train.learning_rate: 0 is not accepted; input should be greater"),
-        ({"model.train.learning_rate": float("inf")}, "model.train.learning_rate: inf is not accepted; "),
         ({"model.train.learning_rate": float("nan")}, "model.train.learning_rate: nan is not accepted; "),
-        ({"model.train.ema": 1.0}, "model.train.ema: 1.0 is not accepted; input should be less than 1"),
-        ({"sampling.steps": 1001}, "sampling.steps: 1001 is not accepted; input should be less than or equal to 1000"),
-        ({"sampling.seed": 2**64}, "sampling.seed: 18446744073709551616 is not accepted; "),
         (
             {"sampling.guidance": float("inf")},
             "sampling.guidance: inf is not accepted; input should be a finite number",
         ),
-        ({"stop.evaluations": 0}, "stop.evaluations: 0 is not accepted; input should be greater than or equal to 1"),
+        ({"validation.shares": [0.5, 1]}, "validation.shares: 1 is not accepted; input should be less than 1"),
+        (
+            {"validation.seeds": 1001},
+            "validation.seeds: 1001 is not accepted; input should be less than or equal to 1000",
+        ),
+        ({"stop": {"hours": float("inf")}}, "stop.hours: inf is not accepted; input should be a finite number"),
+        ({"stop": {"correlation": 1}}, "stop.correlation.at_least: 1 is not accepted; input should be less than 1"),
         # one of a few
         (
             {"model.train.schedule": "step"},
             "model.train.schedule: 'step' is not accepted; input should be 'constant', ",
         ),
         ({"design.distribution": "normal"}, "design.distribution: 'normal' is not accepted; unknown; choose one of "),
-        (
-            {"contributions.unreadable": "ask"},
-            "contributions.unreadable: 'ask' is not accepted; input should be 'stop'",
-        ),
         ({"device": "tpu"}, "device: 'tpu' is not accepted; accepted: auto, cpu, cuda, cuda:1, …"),
         # together
         (
@@ -96,10 +108,37 @@ def refused_text(tmp_path, text):
             {"properties": ["a", {"name": "a"}]},
             "properties: ['a', {'name': 'a'}] is not accepted; 'a' is there twice; ",
         ),
+        (
+            {"validation.shares": [0.5, 0.25, 0.5]},
+            "validation.shares: [0.5, 0.25, 0.5] is not accepted; each share once is accepted",
+        ),
+        (
+            {"validation.retrainings": [{"method": "sparsified", "steps": 9}]},
+            "validation.retrainings: 'sparsified' is there twice, or the study's own; distinguish them with 'name: ",
+        ),
+        ({"stop": {}}, f"stop: {{}} is not accepted; one rule is expected: {ONE_OF}"),
+        (
+            {"stop": {"evaluations": 5, "hours": 3}},
+            "stop: {'evaluations': 5, 'hours': 3} is not accepted; evaluations and hours are several rules; join them: "
+            "any: [{…}, {…}] ends the study with the first one reached, all: [{…}, {…}] when all are",
+        ),
+        (
+            {"stop": {"correlation": 0.95}},
+            "stop: {'correlation': 0.95} is not accepted; it might never be reached; bound it by evaluations, hours or "
+            "money, as in any: [{evaluations: 500}, {correlation: 0.95}]",
+        ),
+        (
+            {"stop": {"all": [{"hours": 1}, {"width": 2}]}},
+            "stop: {'all': [{'hours': 1}, {'width': 2}]} is not accepted; it",
+        ),
+        (
+            {"stop": {"any": [{"hours": 1}, {"width": {"at_most": 2, "property": "beauty"}}]}},
+            "stop: property 'beauty' is not one of the study's; accepted: heldout_loss, colourfulness, cluster_entropy",
+        ),
         # paths
         ({"results": "a\0b"}, "results: 'a\\x00b' is not accepted; a path without the character NUL is accepted"),
-        ({"ledger": "a\0b"}, "ledger: 'a\\x00b' is not accepted; a path without the character NUL is accepted"),
     ],
+    ids=str,
 )
 def test_refused(tmp_path, changes, said):
     file = tmp_path / "study.yaml"
@@ -107,57 +146,6 @@ def test_refused(tmp_path, changes, said):
     content |= {key: value for key, value in changes.items() if not isinstance(key, str)}
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     assert refusal(file).startswith(said)
-
-
-ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
-
-
-@pytest.mark.parametrize(
-    ("stop", "said"),
-    [
-        ({}, f"stop: {{}} is not accepted; one rule is expected: {ONE_OF}"),
-        (5, f"stop: 5 is not accepted; a mapping with the keys {ONE_OF} is expected"),
-        (
-            {"evaluations": 5, "hours": 3},
-            "stop: {'evaluations': 5, 'hours': 3} is not accepted; evaluations and hours are several rules; join them: "
-            "any: [{…}, {…}] ends the study with the first one reached, all: [{…}, {…}] when all are",
-        ),
-        ({"any": [{"hours": 1, "evaluations": 5}]}, "stop.any.0: {'hours': 1, 'evaluations': 5} is not accepted; "),
-        ({"any": []}, "stop.any: [] is not accepted; a list of at least one is expected"),
-        ({"all": {"evaluations": 5}}, "stop.all: {'evaluations': 5} is not accepted; a list of at least one is "),
-        ({"any": [1]}, f"stop.any.0: 1 is not accepted; a mapping with the keys {ONE_OF} is expected"),
-        ({"any": [{"evaluations": 0}]}, "stop.any.0.evaluations: 0 is not accepted; input should be greater than or "),
-        ({"any": [{"all": [{"evals": 1}]}]}, f"stop.any.0.all.0.evals: unknown key; accepted: {ONE_OF}"),
-        ({"evaluations": 2.5}, "stop.evaluations: 2.5 is not accepted; input should be a valid integer"),
-        ({"any": [{"evaluations": True}]}, "stop.any.0.evaluations: true and false are not accepted; a number is "),
-        ({"any": [{"hours": 1}, {"width": True}]}, "stop.any.1.width: true and false are not accepted"),
-        ({"hours": 0}, "stop.hours: 0 is not accepted; input should be greater than 0"),
-        ({"hours": float("inf")}, "stop.hours: inf is not accepted; input should be a finite number"),
-        ({"money": 200}, "stop.money: 200 is not accepted; a mapping with the keys amount, per_hour is expected"),
-        ({"money": {"amount": 200}}, "stop.money.per_hour: missing; a value is expected"),
-        ({"correlation": 1}, "stop.correlation.at_least: 1 is not accepted; input should be less than 1"),
-        ({"correlation": {"least": 0.9}}, "stop.correlation.at_least: missing; a value is expected; "),
-        ({"width": "narrow"}, "stop.width.at_most: 'narrow' is not accepted; input should be a valid number"),
-        ({"top": 5}, "stop.top: 5 is not accepted; a mapping with the keys k, overlap, property is expected"),
-        ({"top": {"k": 5, "overlap": 90}}, "stop.top.overlap: 90 is not accepted; input should be less than or equal "),
-        (
-            {"correlation": 0.95},
-            "stop: {'correlation': 0.95} is not accepted; it might never be reached; bound it by evaluations, hours or "
-            "money, as in any: [{evaluations: 500}, {correlation: 0.95}]",
-        ),
-        (
-            {"all": [{"hours": 1}, {"width": 2}]},
-            "stop: {'all': [{'hours': 1}, {'width': 2}]} is not accepted; it might ",
-        ),
-        ({"any": [{"top": {"k": 1}}, {"width": 2}]}, "stop: "),
-        (
-            {"any": [{"hours": 1}, {"width": {"at_most": 2, "property": "beauty"}}]},
-            "stop: property 'beauty' is not one of the study's; accepted: heldout_loss, colourfulness, cluster_entropy",
-        ),
-    ],
-)
-def test_stopping_rules_that_are_refused(tmp_path, stop, said):
-    assert refusal(write_study(tmp_path, {"stop": stop})).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -203,11 +191,6 @@ def test_a_plug_in_names_itself(tmp_path):
     assert refusal(labelled) == "stop: property 'warmth' is not one of the study's; accepted: cold"
 
 
-@pytest.mark.parametrize("name", ["uniform", "kernel", "exhaustive", "half", "leave-one-out", "subset(0.5)"])
-def test_every_design_has_a_name(tmp_path, name):
-    assert read_config(write_study(tmp_path, {"design.distribution": name})).design.distribution == name
-
-
 def test_unknown_designs(tmp_path):
     for name in ("subset(x)", "subset(2)", "uniform(0.5)", ""):
         message = refusal(write_study(tmp_path, {"design.distribution": name}))
@@ -215,19 +198,17 @@ def test_unknown_designs(tmp_path):
         assert "design '" not in message  # said once
 
 
-def test_all_mistakes_are_told_at_once(tmp_path):
+def test_all_mistakes_are_reported_at_once(tmp_path):
     message = refusal(write_study(tmp_path, {"seed": -1, "sampling.imgs": 1, "model.train.steps": "x"}))
     assert [part in message for part in ("seed: -1", "sampling.imgs: unknown", "model.train.steps: 'x'")] == [True] * 3
 
 
-@pytest.mark.parametrize(
-    "name", ["../escape", "a/b", "a\\b", "/tmp/x", "..", ".", "", "a\n", "a\0b", "~root", "x" * 101, " a", "-rf", "a:b"]
-)
+@pytest.mark.parametrize("name", ["../escape", "a\\b", "..", "", "a\n", "a\0b", "~root", "x" * 101, " a", "-rf"])
 def test_names_that_are_no_folders(tmp_path, name):
     assert refusal(write_study(tmp_path, {"name": name})).startswith(f"name: {name!r}"[:60])
 
 
-@pytest.mark.parametrize("name", ["a", "openmoji-demo", "Ünïcode 2", "v1.2_3", "x" * 100])
+@pytest.mark.parametrize("name", ["Ünïcode 2", "v1.2_3", "x" * 100])
 def test_the_results_folder_is_below_the_study_file(tmp_path, name):
     config = read_config(write_study(tmp_path, {"name": name, "results": None}))
     assert config.results_folder == tmp_path / "results" / name
@@ -238,26 +219,17 @@ def test_the_results_folder_is_below_the_study_file(tmp_path, name):
     [
         ("", "a study file is a mapping with the keys name, seed, contributions, model, "),
         ("[1, 2]", "a study file is a mapping with the keys "),
-        ("just words", "a study file is a mapping with the keys "),
         ("name: [", "not valid YAML (line 1: "),
         ("name: a\n\tseed: 0", "not valid YAML (line 2: found character '\\t'"),
         ("name: a\nname: b", "not valid YAML (line 2: the key 'name' is there twice)"),
-        ("a: 1\n---\nb: 2", "not valid YAML (line 2: "),
         ("name: a\0b", "not valid YAML (unacceptable character #x0000"),
         (b"\x89PNG\r\n\x1a\n\xff\xfe", "cannot be read (not UTF-8 text); a study file is expected"),
         ("#" * 1_000_001, "over 1,000,000 bytes; a study file is expected"),
-        ("seed: " + "9" * 5000, "not valid YAML (line 1: a number of 5,000 characters; at most 100 are accepted)"),
         ("seed: 2020-13-45", "not valid YAML (month must be in 1..12)"),
-        ("seed: !!timestamp x", "not valid YAML ("),
-        ("seed: !!bool x", "not valid YAML ("),
-        ("{[1, 2]: 3}", "not valid YAML (line 1: found unhashable key"),
         (
             "!!python/object/apply:os.system ['touch hacked']",
             "not valid YAML (line 1: could not determine a constructor",
         ),
-        ("name: !!python/name:os.system", "not valid YAML (line 1: could not determine a constructor"),
-        ("name: !!python/object/new:os.system ['touch hacked']", "not valid YAML (line 1: could not determine a con"),
-        ("[" * 100_000, "not valid YAML (nested too deeply)"),
         ("name: &a {x: *a}", "over 10,000 values, aliases counted; a study file is expected"),
     ],
     ids=lambda value: repr(value)[:40],
@@ -266,13 +238,6 @@ def test_what_is_no_study_file(tmp_path, monkeypatch, text, said):
     monkeypatch.chdir(tmp_path)
     assert refused_text(tmp_path, text).startswith(said)
     assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
-
-
-def test_a_billion_laughs(tmp_path):
-    """Ten lines that would be 10¹¹ values when written out."""
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 11)]
-    assert refused_text(tmp_path, "\n".join(lines)).startswith("over 10,000 values")
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -288,6 +253,7 @@ contributions: {source: openmoji, resolution: 16, holdout: 1e-1}
 model: {preset: tiny, train: {steps: 2, learning_rate: 1e-4, flip: false}}
 retraining: {method: sparsified, learning_rate: 5E-5}
 properties: [colourfulness, {name: colourfulness, percentile: 90, as: vivid}]
+validation: {shares: [0.75, 0.25]}
 """
 
 
@@ -305,6 +271,7 @@ def test_what_a_user_may_write(tmp_path):
         ("colourfulness", "vivid"),
     ]
     assert config.properties[1].options == {"percentile": 90}
+    assert config.validation.shares == (0.25, 0.75)  # in order
     assert [prop.name for prop in build_properties(read_config(file), file)] == ["colourfulness", "vivid"]
 
 
@@ -337,150 +304,15 @@ def test_the_bundled_study_files_are_valid():
         assert len(build_properties(study.config, study.file)) == len(study.config.properties)
 
 
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 3),
-    st.sampled_from([10**30, -(10**30), 1e300, float("inf"), float("nan"), 0.5]),
-    st.dates(),
-    st.binary(max_size=3),
-    st.text(max_size=5),
-    st.sampled_from(["a:b", "os:getpid", ":", "..", "builtins:dict", "1e3", "\0", "\ud7ff", "auto", "heldout_loss"]),
-)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.one_of(st.text(max_size=5), st.integers()), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-def places(content, here=()):
-    """The path of every value in nested mappings and lists."""
-    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
-    for key, value in items:
-        yield (*here, key)
-        yield from places(value, (*here, key))
-
-
-@st.composite
-def mutants(draw):
-    """The valid study with some values replaced, removed or added."""
-    content = changed(CONFIG, {})
-    for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.sampled_from([(), *places(content)]))
-        section = content
-        for key in place[:-1]:
-            section = section[key]
-        action = draw(st.sampled_from(["replace", "remove", "add"]))
-        if action == "add":
-            section = section[place[-1]] if place else section
-            if isinstance(section, dict):
-                section[draw(st.one_of(st.text(max_size=5), st.sampled_from(list(StudyConfig.model_fields))))] = draw(
-                    VALUES
-                )
-        elif place and action == "replace":
-            section[place[-1]] = draw(VALUES)
-        elif place:
-            del section[place[-1]]
-    return content
-
-
-def ends_well(file):
-    """Reading the file and building what it names succeeds, or says in one line why not."""
-    message = f"{file}: "
-    try:
-        study = Study.load(file)
-        build_properties(study.config, study.file)
-        study.recipe.build()
-    except UserError as error:
-        message = str(error)
-    assert message.startswith(f"{file}: ")
-    assert len(message) < 2000
-
-
-@settings(max_examples=300, deadline=None)
-@given(content=mutants())
-@example(content=changed(CONFIG, {"retraining.recover_steps": {0: True}}))
-def test_any_mutant_is_accepted_or_refused(content, tmp_path_factory):
-    file = tmp_path_factory.getbasetemp() / "mutant.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    ends_well(file)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    start=st.integers(0, 600),
-    length=st.integers(0, 20),
-    put=st.one_of(st.text(max_size=4), st.sampled_from("{}[]*&!|:")),
-)
-def test_any_damaged_text_is_accepted_or_refused(start, length, put, tmp_path_factory):
-    text = yaml.safe_dump(CONFIG)
-    file = tmp_path_factory.getbasetemp() / "damaged.yaml"
-    file.write_bytes((text[:start] + put + text[start + length :]).encode("utf-8", "surrogatepass"))
-    ends_well(file)
-
-
 def test_only_models_are_folders_beside_the_study_file(tmp_path):
     for name in ("tiny", "flowers", "my-unet"):
         (tmp_path / name).mkdir()
     options = {"preset": "tiny", "prompt": "flowers", "pretrained": "my-unet", "autoencoder": "user/hub-id"}
     model = read_config(write_study(tmp_path, {f"model.{key}": value for key, value in options.items()})).model
     assert model.options == options | {"pretrained": str(tmp_path.resolve() / "my-unet")}
-
-
-@pytest.mark.parametrize("key", ["prompt", "pretrained"])
-def test_a_text_longer_than_a_file_name_can_be(tmp_path, key):
-    text = "a meadow of many colours " * 50
-    assert read_config(write_study(tmp_path, {f"model.{key}": text})).model.options[key] == text
-
-
-@pytest.mark.parametrize(
-    ("section", "said"),
-    [
-        (5, "validation: 5 is not accepted; a mapping with the keys shares, coalitions, seeds, steps, retrainings, "),
-        ({"share": 0.5}, "validation.share: unknown key; accepted: shares, coalitions, seeds, steps, retrainings, "),
-        ({"shares": []}, "validation.shares: [] is not accepted; "),
-        ({"shares": 0.5}, "validation.shares: 0.5 is not accepted; "),
-        ({"shares": [0.5, 1]}, "validation.shares: 1 is not accepted; input should be less than 1"),
-        ({"shares": [0]}, "validation.shares: 0 is not accepted; input should be greater than 0"),
-        (
-            {"shares": [0.5, 0.25, 0.5]},
-            "validation.shares: [0.5, 0.25, 0.5] is not accepted; each share once is accepted",
-        ),
-        ({"shares": [float("nan")]}, "validation.shares: nan is not accepted; "),
-        ({"shares": ["half"]}, "validation.shares: 'half' is not accepted; input should be a valid number"),
-        ({"coalitions": 0}, "validation.coalitions: 0 is not accepted; input should be greater than or equal to 1"),
-        ({"coalitions": 2.5}, "validation.coalitions: 2.5 is not accepted; input should be a valid integer"),
-        ({"coalitions": True}, "validation.coalitions: true and false are not accepted; a number is expected"),
-        ({"seeds": 0}, "validation.seeds: 0 is not accepted; input should be greater than or equal to 1"),
-        ({"seeds": 1001}, "validation.seeds: 1001 is not accepted; input should be less than or equal to 1000"),
-        ({"steps": 0}, "validation.steps: 0 is not accepted; input should be greater than or equal to 1"),
-        ({"evaluations": -1}, "validation.evaluations: -1 is not accepted; input should be greater than or equal to 1"),
-        ({"leave_one_out": "maybe"}, "validation.leave_one_out: 'maybe' is not accepted; "),
-        ({"retrainings": [{"steps": 1}]}, "validation.retrainings.0.method: missing; a value is expected"),
-        ({"retrainings": {"method": "lora"}}, "validation.retrainings: {'method': 'lora'} is not accepted; "),
-        (
-            {"retrainings": [{"method": "sparsified", "steps": 9}]},
-            "validation.retrainings: 'sparsified' is there twice, or the study's own; distinguish them with 'name: ",
-        ),
-        (
-            {"retrainings": [{"method": "lora"}, {"method": "fine_tune", "name": "lora"}]},
-            "validation.retrainings: 'lora' is there twice, or the study's own; distinguish them with 'name: ",
-        ),
-    ],
-)
-def test_validation_that_is_refused(tmp_path, section, said):
-    refused = refusal(write_study(tmp_path, {"validation": section}))
-    assert refused.startswith(said)
-    assert "\n" not in refused
-
-
-def test_shares_come_in_order(tmp_path):
-    config = read_config(write_study(tmp_path, {"validation": {"shares": [0.75, 0.25]}}))
-    assert config.validation is not None
-    assert config.validation.shares == (0.25, 0.75)
+    text = "a meadow of many colours " * 50  # longer than a file's name can be
+    model = read_config(write_study(tmp_path, {"model.prompt": text, "model.pretrained": text})).model
+    assert model.options["prompt"] == model.options["pretrained"] == text
 
 
 @pytest.mark.parametrize(
@@ -489,23 +321,19 @@ def test_shares_come_in_order(tmp_path):
         ("sampling.images", 10_000_000),
         ("sampling.batch_size", 1_000_000),
         ("model.train.steps", 1_000_000_000),
-        ("model.train.batch_size", 1_000_000),
-        ("model.train.micro_batch", 1_000_000),
         ("stop.evaluations", 1_000_000_000),
         ("design.full_replicates", 1000),
         ("validation.coalitions", 1_000_000),
-        ("validation.evaluations", 1_000_000),
         ("threads", 1024),
     ],
 )
 def test_numbers_that_no_machine_could_follow(tmp_path, key, most):
     read_config(write_study(tmp_path, {key: most}))
-    for number in (most + 1, 10**15, 10**30):
-        said = f"{key}: {number} is not accepted; input should be less than or equal to {most}"
-        assert refusal(write_study(tmp_path, {key: number})) == said
+    said = f"{key}: {most + 1} is not accepted; input should be less than or equal to {most}"
+    assert refusal(write_study(tmp_path, {key: most + 1})) == said
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x1b[2Jb", "a\u202eb", "x" * 101])
+@pytest.mark.parametrize("name", ["", "a\nb", "a\u202eb", "x" * 101])
 def test_names_that_no_table_could_show(tmp_path, name):
     label = {"properties": [{"name": "colourfulness", "as": name}]}
     assert refusal(write_study(tmp_path, label)).startswith("properties.0.as: ")
@@ -515,15 +343,12 @@ def test_names_that_no_table_could_show(tmp_path, name):
 SECRET = "postgresql+psycopg://me:s3cret@host/name"
 
 
-@pytest.mark.parametrize("ledger", [[SECRET], {"url": SECRET}, SECRET + "\0"])
-def test_no_message_repeats_a_password(tmp_path, ledger):
-    message = refusal(write_study(tmp_path, {"ledger": ledger}))
-    assert message.startswith("ledger: ")
-    assert "me:***@host/name" in message
-    assert "s3cret" not in message
-
-
-def test_nor_does_a_study_shown_to_its_programmer(tmp_path):
+def test_no_message_repeats_a_password(tmp_path):
+    for ledger in ({"url": SECRET}, SECRET + "\0"):
+        message = refusal(write_study(tmp_path, {"ledger": ledger}))
+        assert message.startswith("ledger: ")
+        assert "me:***@host/name" in message
+        assert "s3cret" not in message
     config = read_config(write_study(tmp_path, {"ledger": SECRET}))
     assert config.ledger == SECRET
     assert "s3cret" not in repr(config) + str(config)

@@ -19,11 +19,9 @@ from running_study import (
     PICTURES,
     RECOVERY,
     SAMPLING,
-    is_running,
     kill_group,
     read_until,
     running,
-    wait_until,
     workers_of,
 )
 from tiny_study import recorded_values, rows, run_here, write_study
@@ -81,14 +79,6 @@ def kill_at(file: Path, moments: list[tuple[str, int]], seed: int, workers: int 
 
 
 @pytest.mark.slow
-def test_killed_twice(tmp_path, undisturbed):
-    file = write_study(tmp_path, CHANGES)
-    kill_at(file, [(BASE, 11), (EVALUATING, 5)], seed=0, workers=1)
-    here_to_the_end(file)
-    check(tmp_path, undisturbed)
-
-
-@pytest.mark.slow
 def test_killed_ten_times(tmp_path, undisturbed):
     chance = random.Random(1)
     moments = [
@@ -117,17 +107,4 @@ def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
             read_until(process, EVALUATING, 3)
             os.kill(workers_of(process.pid)[0], signal.SIGKILL)
         assert process.wait(timeout=500) == 0, process.stdout.read()
-    check(tmp_path, undisturbed)
-
-
-@pytest.mark.slow
-def test_workers_leave_with_a_killed_driver(tmp_path, undisturbed):
-    file = write_study(tmp_path, CHANGES)
-    with running(file) as process:
-        read_until(process, EVALUATING, 3)
-        workers = workers_of(process.pid)
-        assert len(workers) == 2
-        process.kill()
-        wait_until(lambda: not any(is_running(worker) for worker in workers))
-    to_the_end(file)
     check(tmp_path, undisturbed)

@@ -1,30 +1,32 @@
-"""A study's pilot: in the ledger, resumable, the same whoever evaluates it, and no part of the credits."""
+"""A study's pilot: in the ledger, resumable, and no part of the credits."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 from diffcredit.credit.planning import signal_to_noise
 from diffcredit.errors import DiffcreditWarning, UserError
-from diffcredit.execution import InProcess, LocalWorkers
+from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
+from diffcredit.ledger import Evaluation, Ledger, Value
 from diffcredit.ledger.purposes import PILOT_REPLICATE
 from diffcredit.study.config import read_config
+from diffcredit.study.crediting import estimate_all
 from diffcredit.study.pilot import pilot_tasks, pilots, run_pilot, signals, warn_of_noise
 from diffcredit.study.study import Study
-from tiny_study import recorded_values, rows, run_here, write_small, write_study
-
-PURPOSES = "SELECT coalition, replicate, purpose, status FROM evaluations ORDER BY id"
-
-
-def small(folder, changes=None):
-    return write_small(folder, changes, "ada bob cem dan")
+from planted_study import additive, plant
+from tiny_study import rows, run_here, write_small, write_study
 
 
-def piloted(file, coalitions=4, replicates=3, executor=None):
+def piloted(file, coalitions, replicates, most=None):
+    """The pilot's evaluations, ``most`` of them before it is interrupted."""
     with limited_threads(1):
-        return list(run_pilot(Study.load(file).recipe, executor or InProcess(), coalitions, replicates))
+        made = run_pilot(Study.load(file).recipe, InProcess(), coalitions, replicates)
+        found = list(itertools.islice(made, most))
+        made.close()
+    return found
 
 
 def test_coalitions_of_half_the_contributors_each_with_its_seeds(tmp_path):
@@ -39,110 +41,82 @@ def test_coalitions_of_half_the_contributors_each_with_its_seeds(tmp_path):
     assert set(pilot_tasks(other, 11, 4, 3)) != set(tasks)
 
 
-def test_no_estimate_has_a_pilots_replicate(tmp_path):
-    """The ledger knows an evaluation by its coalition and replicate alone; of 3 contributors all come again soon."""
-    file = write_small(tmp_path, {"stop.evaluations": 12})
-    piloted(file, 3, 2)
-    run_here(file)
-    found = rows(tmp_path, PURPOSES)
-    assert sum(purpose == "estimate" for *_, purpose, _ in found) == 12
-    assert {replicate >= PILOT_REPLICATE for _, replicate, purpose, _ in found if purpose == "pilot"} == {True}
-    assert run_here(file) == []
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A study of 3 contributors, whose coalitions all come again soon, with a pilot that was interrupted and extended.
 
-
-def test_a_pilot_is_recorded_as_such_and_resumed(tmp_path):
-    file = small(tmp_path)
-    with limited_threads(1):
-        some = run_pilot(Study.load(file).recipe, InProcess(), 3, 2)
-        first = list(itertools.islice(some, 2))
-        some.close()
-    assert len(piloted(file, 3, 2)) == 4
-    assert piloted(file, 3, 2) == []
-    assert len(piloted(file, 3, 3)) == 3
-    found = rows(tmp_path, PURPOSES)
-    assert [purpose for *_, purpose, _ in found] == ["pilot"] * 9
-    assert len({(coalition, replicate) for coalition, replicate, *_ in found}) == 9
-    assert first[0].coalition == found[0][0]
-
-
-@pytest.mark.slow
-def test_workers_give_the_same_bits(tmp_path):
-    one, two = small(tmp_path / "one"), small(tmp_path / "two")
-    piloted(one)
-    made = piloted(two, executor=LocalWorkers(2))
-    assert len({evaluation.worker for evaluation in made}) == 2
-    assert recorded_values(one.parent) == recorded_values(two.parent)
-
-
-def test_credits_and_schedule_know_nothing_of_it(tmp_path):
-    plain, after = small(tmp_path / "plain"), small(tmp_path / "after")
-    run_here(plain)
-    piloted(after)
-    schedule = Study.load(after).schedule()
-    assert (schedule.finished, schedule.evaluated()) == (0, [])
-    run_here(after)
-    expected, found = (Study.load(file).credits()["colourfulness"] for file in (plain, after))
-    np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.high, expected.high)
-    assert Study.load(after).schedule().finished == 10
-
-
-def test_what_it_tells_is_in_its_values(tmp_path):
-    file = small(tmp_path)
+    The ledger knows an evaluation by its coalition and replicate alone.
+    """
+    file = write_small(tmp_path_factory.mktemp("pilot"))
     assert pilots(Study.load(file).recipe) == {}
-    made = piloted(file, 4, 3)
+    assert [len(piloted(file, 3, 2, most)) for most in (2, None, None)] == [2, 4, 0]
+    assert len(piloted(file, 3, 3)) == 3
+    schedule = Study.load(file).schedule()
+    assert (schedule.finished, schedule.evaluated()) == (0, [])
+    assert len(run_here(file)) == 10
+    assert run_here(file) == []
+    return Study.load(file)
+
+
+def test_a_pilot_is_recorded_as_such_and_no_estimate_has_its_replicates(study):
+    found = rows(study.file.parent, "SELECT coalition, replicate, purpose FROM evaluations ORDER BY id")
+    assert [purpose for *_, purpose in found[:9]] == ["pilot"] * 9
+    assert len(set(found)) == len(found) == 19
+    for _, replicate, purpose in found:
+        assert (replicate >= PILOT_REPLICATE) == (purpose == "pilot")
+
+
+def test_credits_and_schedule_know_nothing_of_it(study):
+    others = [each for each in study.evaluations() if each.purpose != "pilot"]
+    expected, found = estimate_all(others, ["colourfulness"], study.config)[0], study.credits()
+    np.testing.assert_array_equal(found["colourfulness"].high, expected["colourfulness"].high)
+    assert study.schedule().finished == 10
+
+
+def test_noise_and_signal_are_in_its_values(study):
+    made = study.evaluations(purpose="pilot")
     groups = {}
     for evaluation in made:
         groups.setdefault(evaluation.coalition, []).append(evaluation.values[0].value)
     values = np.array(list(groups.values()))
     within = values.var(axis=1, ddof=1).mean()
-    told = pilots(Study.load(file).recipe)["colourfulness"]
-    assert told.within == pytest.approx(np.sqrt(within))
-    assert told.between == pytest.approx(np.sqrt(max(0, values.mean(axis=1).var(ddof=1) - within / 3)))
+    found = pilots(study.recipe)["colourfulness"]
+    assert found.within == pytest.approx(np.sqrt(within))
+    assert found.between == pytest.approx(np.sqrt(max(0, values.mean(axis=1).var(ddof=1) - within / 3)))
     errors = [evaluation.values[0].standard_error for evaluation in made]
-    assert told.images == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+    assert found.images == pytest.approx(np.sqrt(np.mean(np.square(errors))))
 
 
 @pytest.mark.parametrize(("coalitions", "replicates"), [(1, 3), (4, 1)])
 def test_too_small_a_pilot_is_refused_before_anything_is_trained(tmp_path, coalitions, replicates):
-    file = small(tmp_path)
     with pytest.raises(UserError, match="at least 2 of each are accepted"):
-        piloted(file, coalitions, replicates)
+        piloted(write_small(tmp_path), coalitions, replicates)
     assert not (tmp_path / "results").exists()
 
 
-NOISE = """
-from itertools import count
-
-class Noise:
-    calls = count()
-
-    def measure(self, images):
-        return float(next(self.calls) // 4 % 2)  # differs between seeds, not between the four coalitions
-
-class Signal(Noise):
-    calls = count()
-
-    def measure(self, images):
-        return float(next(self.calls) % 4)
-"""
-
-
-def test_noise_is_warned_of_by_the_pilot_and_then_by_the_evaluations(tmp_path, monkeypatch):
-    (tmp_path / "noise_property.py").write_text(NOISE)
-    changes = {"properties": ["noise_property:Noise", "noise_property:Signal"]}
-    file = small(tmp_path, changes)
-    warn_of_noise(signals(Study.load(file)))  # neither: no warning
-    piloted(file, 4, 2)
-    found = signals(Study.load(file))
-    assert found["Noise"] < 0.1 < found["Signal"]
-    with pytest.warns(DiffcreditWarning) as warned:
-        warn_of_noise(found)
-    (message,) = (str(each.message) for each in warned)
-    assert message.startswith(f"Noise: signal/noise {found['Noise']:.2g} is under 0.1")
-    monkeypatch.setattr("diffcredit.study.pilot.ENOUGH", 12)
-    run_here(small(tmp_path, {**changes, "stop.evaluations": 12}))
-    study = Study.load(file)
+def test_noise_is_warned_of_by_the_pilot_and_then_by_the_evaluations(tmp_path):
+    noise, signal = additive([0.0] * 4, noise=1.0), additive([1.0, 2.0, 3.0, 4.0], noise=0.01)
+    games = {"heldout_loss": noise, "colourfulness": signal}
+    few, many = (plant(tmp_path / str(count), "abcd", games, evaluations=count) for count in (2, 40))
+    warn_of_noise(signals(Study.load(few)))  # there is no pilot yet: no warning
+    with Ledger.open(few.parent / "results/ledger.db") as ledger:
+        for replicate, coalition in itertools.product(range(2), ("1100", "0011", "1010", "0101")):
+            values = (
+                Value("heldout_loss", float(replicate)),  # differs between seeds alone
+                Value("colourfulness", float(signal(np.array([member == "1" for member in coalition])))),
+            )
+            seed = PILOT_REPLICATE + replicate
+            ledger.record(
+                "tiny", "sparsified", Evaluation(coalition, seed, "pilot", "done", values, *[None, {}, {}, *"   "])
+            )
+    by_pilot, study = signals(Study.load(few)), Study.load(write_study(many.parent, {"stop.evaluations": 40}))
     sizes = [task.coalition.count("1") for task in study.schedule().coalitions()]
-    told = study.credits()["Noise"].diagnostics
-    assert signals(study)["Noise"] == signal_to_noise(told["tau"], told["sigma"], sizes, 4)
+    for name, credits in study.credits().items():
+        expected = signal_to_noise(credits.diagnostics["tau"], credits.diagnostics["sigma"], sizes, 4)
+        assert signals(study)[name] == expected
+    for found in (by_pilot, signals(study)):
+        assert found["heldout_loss"] < 0.1 < found["colourfulness"]
+        said = re.escape(f"heldout_loss: signal/noise {found['heldout_loss']:.2g} is under 0.1")
+        with pytest.warns(DiffcreditWarning, match=f"^{said}") as warned:
+            warn_of_noise(found)
+        assert len(warned) == 1

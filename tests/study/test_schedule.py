@@ -40,9 +40,19 @@ def config(stop, **changes):
     return StudyConfig.model_validate(changed(CONFIG, {"stop": stop, "properties": ["quality"], **changes}))
 
 
+ESTIMATED = {}
+
+
+def credits_of(evaluations):
+    """The credits, estimated once for each set of values: test after test looks at the same prefixes."""
+    key = frozenset((*each.key, each.values) for each in evaluations)
+    if key not in ESTIMATED:
+        ESTIMATED[key] = estimate_all(evaluations, PROPERTIES, config({"hours": 1}))[0]
+    return ESTIMATED[key]
+
+
 def schedule_of(stop, recorded=(), n=N, **changes):
-    settings = config(stop, **changes)
-    schedule = Schedule(settings, n, PROPERTIES, lambda some: estimate_all(some, PROPERTIES, settings)[0])
+    schedule = Schedule(config(stop, **changes), n, PROPERTIES, credits_of)
     for evaluation in recorded:
         schedule.record(evaluation)
     return schedule
@@ -145,22 +155,22 @@ def alone():
 
 def test_a_correlation_ends_the_study_at_a_look(alone):
     """The first of the looks at 40, 80, … at which the correlation has held twice, found here by brute force."""
-    settings = config(CORRELATION)
     ends = [len(alone) - 2]
     good = []
     for end in range(40, len(alone) - 1, 40):
         prefix = tasks_in(alone)[: end + 2]
-        credits = estimate_all([evaluation(task, noise=2.0) for task in prefix], PROPERTIES, settings)[0]["quality"]
+        credits = credits_of([evaluation(task, noise=2.0) for task in prefix])["quality"]
         good.append(credits.diagnostics["assured_correlation"] >= 0.9)
         if good[-2:] == [True, True]:
             ends.append(end)
             break
     assert 80 <= ends[0] < 900
     assert ends[0] == ends[1]
+    assert list(schedule_of(CORRELATION, alone).pending()) == []
     assert stopped_at(schedule_of(CORRELATION, alone)) == ends[0]
 
 
-@pytest.mark.parametrize(("workers", "seed"), [(2, 0), (5, 1), (5, 2), (16, 3)])
+@pytest.mark.parametrize(("workers", "seed"), [(2, 0), (16, 3)])
 def test_whether_it_stops_depends_on_no_worker(alone, workers, seed):
     made = Crew(workers, seed, noise=2.0).work(schedule_of(CORRELATION))
     assert set(tasks_in(alone)) <= set(tasks_in(made))
@@ -172,17 +182,13 @@ def test_whether_it_stops_depends_on_no_worker(alone, workers, seed):
     assert stopped_at(schedule_of(CORRELATION, made)) == len(alone) - 2
 
 
-@pytest.mark.parametrize("cut", [0, 1, 39, 60, 85])
+@pytest.mark.parametrize("cut", [1, 39, 60])
 def test_a_resumed_run_ends_where_the_undisturbed_one_does(alone, cut):
     begun = Crew(3, seed=cut, noise=2.0).work(schedule_of(CORRELATION), most=cut)
     ended = Crew(1, noise=2.0).work(schedule_of(CORRELATION, begun))
     assert not set(tasks_in(begun)) & set(tasks_in(ended))
     assert set(tasks_in(alone)) <= set(tasks_in(begun + ended))
     assert stopped_at(schedule_of(CORRELATION, begun + ended)) == len(alone) - 2
-
-
-def test_what_is_finished_asks_for_nothing(alone):
-    assert list(schedule_of(CORRELATION, alone).pending()) == []
 
 
 def test_failed_evaluations_count_as_made_and_are_tried_again(alone):
@@ -204,15 +210,11 @@ def test_a_failed_endpoint_leaves_the_bound():
 
 
 @pytest.mark.parametrize(("workers", "expected"), [(1, 60), (4, 240)])
-def test_hours_are_those_of_the_clock(workers, expected):
+def test_hours_are_those_of_the_clock_and_money_is_for_workers_hours(workers, expected):
     made = Crew(workers, seconds=60.0).work(schedule_of({"hours": 1}))
     assert len(made) == pytest.approx(expected, abs=2 * workers)
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_money_is_for_workers_hours(workers):
-    made = Crew(workers, seconds=60.0).work(schedule_of({"money": {"amount": 5, "per_hour": 2.5}}))
-    assert worker_seconds(made) == pytest.approx(7200, rel=0.15)
+    paid = Crew(workers, seconds=60.0).work(schedule_of({"money": {"amount": 5, "per_hour": 2.5}}))
+    assert worker_seconds(paid) == pytest.approx(7200, rel=0.15)
 
 
 def test_time_goes_on_in_a_resumed_run():
@@ -222,11 +224,10 @@ def test_time_goes_on_in_a_resumed_run():
     assert len(begun) + len(ended) == pytest.approx(60, abs=1)
 
 
-def test_all_of_a_time_and_a_number():
-    made = Crew(1, seconds=60.0).work(schedule_of({"all": [{"hours": 1}, {"evaluations": 90}]}))
-    assert len(made) == 92
-    made = Crew(1, seconds=60.0).work(schedule_of({"all": [{"hours": 1}, {"evaluations": 10}]}))
-    assert len(made) == 60
+@pytest.mark.parametrize(("evaluations", "made"), [(90, 92), (10, 60)])
+def test_all_of_a_time_and_a_number(evaluations, made):
+    rule = {"all": [{"hours": 1}, {"evaluations": evaluations}]}
+    assert len(Crew(1, seconds=60.0).work(schedule_of(rule))) == made
 
 
 @pytest.mark.parametrize(("design", "size"), [("exhaustive", 2**6 - 2), ("leave-one-out", 6)])
@@ -238,27 +239,21 @@ def test_finite_designs_end_where_they_end(design, size):
         assert schedule.total().evaluations == size + 2
 
 
-@pytest.mark.parametrize("most", [None, 1, 63, 64, 65, 62, 2000])
+@pytest.mark.parametrize("most", [None, 1, 62, 65, 300])
 def test_rows_are_those_of_one_draw(most):
-    design = make_design("exhaustive", 3)
-    for n in (2, 5, 6):
-        drawn = list(rows(design, n, most))
-        whole = design.draw(n, 0, min(most or 10_000, 2**n - 2))
-        np.testing.assert_array_equal(np.array(drawn), whole)
-    if most:
-        np.testing.assert_array_equal(
-            np.array(list(rows(make_design("uniform"), 9, most))), make_design("uniform").draw(9, 0, most)
-        )
-
-
-def test_rows_of_what_cannot_be_drawn_are_an_error():
+    for name, n in (("exhaustive", 2), ("exhaustive", 6), ("uniform", 9)):
+        if most or name == "exhaustive":
+            size = min(most or 1000, 2**n - 2) if name == "exhaustive" else most
+            drawn = list(rows(make_design(name, 3), n, most))
+            np.testing.assert_array_equal(drawn, make_design(name, 3).draw(n, 0, size))
     with pytest.raises(UserError, match="at most 16"):
-        list(rows(make_design("exhaustive"), 17, None))
+        list(rows(make_design("exhaustive"), 17, most))
 
 
 @pytest.mark.parametrize(("n", "step"), [(2, 40), (80, 40), (81, 41), (258, 129)])
 def test_looks_are_so_far_apart(n, step):
-    assert look_step(n) == step
+    assert (look_step(n), next_look(0, n), next_look(10 * step, n)) == (step, step, 11 * step)
+    assert next_look(20 * step, n) == 22 * step  # from there on, a tenth of the coalitions
 
 
 def test_clocks_of_evaluations():
@@ -270,6 +265,14 @@ def test_clocks_of_evaluations():
     assert active_seconds([]) == worker_seconds([]) == 0
     backwards = [evaluation(task, 10, -5)]  # a clock that was set back
     assert active_seconds(backwards) == worker_seconds(backwards) == 0
+    chance = random.Random(0)
+    spans = [(chance.randrange(1000), chance.randrange(30)) for _ in range(60)]
+    covered = {second for start, seconds in spans for second in range(start, start + seconds)}  # brute force
+    for _ in range(3):  # in any order
+        chance.shuffle(spans)
+        clock = Clock(evaluation(task, start, seconds) for start, seconds in spans)
+        assert clock.active_seconds == len(covered)
+        assert clock.worker_seconds == sum(seconds for _, seconds in spans)
 
 
 def test_totals():
@@ -285,22 +288,13 @@ def test_totals():
     assert (clock.total().evaluations, clock.total().certain) == (102, False)
 
 
-def test_progress_tells_what_is_only_foreseen():
+def test_progress_says_what_is_only_estimated():
     told = []
     for stop in ({"evaluations": 30}, {"hours": 1}):
         schedule = schedule_of(stop)
         schedule.record(evaluation(schedule.endpoints[0]))
         schedule.report_progress(lambda *what: told.append(what))
     assert told == [("evaluating coalitions", 1, 32), ("evaluating coalitions (estimated total)", 1, 2)]
-
-
-def test_interleaved_readers_of_the_design_see_the_same():
-    schedule = schedule_of({"evaluations": 10})
-    one = schedule.coalitions()
-    first = [next(one) for _ in range(3)]
-    other = list(schedule.coalitions())
-    assert first + list(one) == other
-    assert len(other) == 10
 
 
 def test_checks_before_a_run():
@@ -331,33 +325,12 @@ def test_properties_of_other_study_files_do_not_count():
     assert found == {"colourfulness": True, "vivid": True, "warmth": False}
 
 
-@pytest.mark.parametrize(("n", "ends"), [(20, [40, 80, 120, 160, 200, 240, 280, 320, 360, 400, 440, 484, 532, 585])])
-def test_looks_become_rarer_by_a_tenth(n, ends):
-    last, seen = 0, []
-    for _ in ends:
-        last = next_look(last, n)
-        seen.append(last)
-    assert seen == ends
-
-
 def test_all_looks_together_see_at_most_twelve_times_the_evaluations():
     looked = []
-    settings = config({"any": [{"evaluations": 5000}, {"correlation": 0.999}]})
+    settings = config({"any": [{"evaluations": 1500}, {"correlation": 0.999}]})
     schedule = Schedule(settings, N, PROPERTIES, lambda some: looked.append(len(some)) or {})
     Crew(workers=7).work(schedule)
     assert looked[:10] == [40 * look + 2 for look in range(1, 11)]  # the endpoints are there too
     assert looked == sorted(set(looked))
     assert all(later <= 1.101 * earlier for earlier, later in pairwise(looked[10:]))
-    assert sum(looked) < 12 * 5000
-
-
-def test_clocks_do_not_depend_on_the_order_of_evaluations():
-    chance = random.Random(0)
-    task = Task("0" * N, 0, "endpoint")
-    spans = [(chance.randrange(1000), chance.randrange(30)) for _ in range(60)]
-    covered = {second for start, seconds in spans for second in range(start, start + seconds)}  # brute force
-    for _ in range(5):
-        chance.shuffle(spans)
-        clock = Clock(evaluation(task, start, seconds) for start, seconds in spans)
-        assert clock.active_seconds == len(covered)
-        assert clock.worker_seconds == sum(seconds for _, seconds in spans)
+    assert sum(looked) < 12 * 1500

@@ -51,9 +51,3 @@ def test_images_models_weights_and_plug_ins(tmp_path):
 
 def test_a_study_file_among_its_images(tmp_path):
     assert sent(tmp_path, {"contributions": {"path": ".", "resolution": 16}})["."] == [".", "study.yaml"]
-
-
-def test_what_would_be_written_is_told(tmp_path):
-    assert Study.load(write_study(tmp_path)).recipe.worker_files().written == ""
-    kept = Study.load(write_study(tmp_path, {"keep": "images"})).recipe.worker_files()
-    assert kept.written == "keep: images writes files"

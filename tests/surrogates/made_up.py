@@ -1,4 +1,4 @@
-"""Contributions, models and material whose images can be told by hand: everybody has a brightness of their own."""
+"""Contributions, models and material whose images are known by hand: every contributor has its own brightness."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -54,13 +54,13 @@ def material(folder, images=20, generated=None, base=None, **retraining):
     start = SimpleNamespace(fingerprint="start")
     fine_tuning = {"start": start, "settings": Training(steps=1), "ground": SimpleNamespace(seed=0)}
     return Material(
-        contributions=contributions(),
-        retraining=SimpleNamespace(**(retraining or fine_tuning)),
+        contributions(),
+        Sampling(images=images, steps=1),
+        folder,
+        silent,
         base=lambda: base,
         generated=lambda: generated,
-        sampling=Sampling(images=images, steps=1),
-        folder=folder,
-        progress=silent,
+        retraining=SimpleNamespace(**(retraining or fine_tuning)),
     )
 
 

@@ -13,11 +13,9 @@ from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.errors import UserError
 from diffcredit.surrogates.conditional import Conditional, captions_of
-from diffcredit.surrogates.pools import shared_out
-from diffcredit.util.progress import silent
 from diffusion import tiny_pipelines
 
-from .made_up import COUNTS, contributions, material, other_sampling
+from .made_up import contributions, material, other_sampling
 
 LEVELS = {"night": 10, "dusk": 60, "day": 120, "noon": 200}
 CAPTIONS = ("night", "dusk", "night", "day", "noon", "noon", "dusk", "dusk", "dusk", "day")
@@ -66,16 +64,6 @@ def test_a_members_images_follow_its_own_captions(tmp_path):
             assert abs(found[level] - 20 * times / len(own)) < times
 
 
-def test_members_share_the_images_as_they_share_the_data(tmp_path):
-    surrogate = prepared(tmp_path)
-    coalition = np.array([True, False, True, True])
-    owners = shared_out(coalition, np.array(COUNTS), 20)
-    alone = [surrogate.images(np.arange(4) == index) for index in range(4)]
-    expected = np.stack([alone[owner][seed] for seed, owner in enumerate(owners)])
-    np.testing.assert_array_equal(surrogate.images(coalition), expected)
-    np.testing.assert_array_equal(surrogate.library[surrogate.rows(coalition)], expected)
-
-
 def test_captions_do_not_depend_on_the_order_of_the_images():
     one = given()
     order = np.random.default_rng(0).permutation(10)
@@ -106,20 +94,14 @@ def test_images_are_sampled_once_and_taken_up_again(tmp_path, monkeypatch):
     assert Followed.sampled == 12
 
 
-def test_what_it_costs():
-    assert (Conditional().work(7, 500).fine_tunings, Conditional().work(7, 500).samplings) == (0, 7)
-
-
-def test_refusals(tmp_path):
-    surrogate = Conditional()
+def test_refusals():
     for problem, model, captions in (
-        ("the model follows no text", object(), CAPTIONS),
+        ("the model follows no text", Followed(prompts=()), CAPTIONS),
         ("one prompt for all images", Followed(prompt="a painting"), CAPTIONS),
         ("trained with the images' own captions", Followed(), None),
     ):
-        some = dataclasses.replace(contributions(), captions=captions)
         with pytest.raises(UserError, match=problem):
-            surrogate.sample(model, some, Sampling(images=2, steps=1), tmp_path, silent)
+            captions_of(model, dataclasses.replace(contributions(), captions=captions))
     alone = dataclasses.replace(given(), contributors=("a", "b", "c", "d", "e"))
     with pytest.raises(UserError, match="'e' gave no image"):
         captions_of(Followed(), alone)
@@ -133,7 +115,8 @@ def test_a_text_to_image_model_makes_its_own_images_of_other_prompts(tmp_path):
     some = Contributions(images, np.arange(2), ("a", "b"), ("0", "1"), images[:0], captions=texts)
     sampling = Sampling(images=3, steps=2)
     surrogate = Conditional()
-    surrogate.sample(model, some, sampling, tmp_path / "kept", silent)
+    one = dataclasses.replace(material(tmp_path / "kept", base=model), contributions=some, sampling=sampling)
+    surrogate.prepare(one)
     for index, caption in enumerate(texts):
         trained_with_it = TextToImageLoRA.create(base, 2, (caption,), None, 16, seed=0)
         np.testing.assert_array_equal(surrogate.library[3 * index : 3 * index + 3], generate(trained_with_it, sampling))

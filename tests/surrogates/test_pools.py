@@ -3,7 +3,9 @@ import pytest
 
 from diffcredit.errors import UserError
 from diffcredit.retraining import contributor_models
-from diffcredit.surrogates.pools import Pools, shared_out
+from diffcredit.surrogates import Work
+from diffcredit.surrogates.conditional import Conditional
+from diffcredit.surrogates.pools import Pools, Soup, shared_out
 
 from .made_up import COUNTS, LEVELS, Models, material, other_sampling
 
@@ -46,14 +48,6 @@ def test_members_share_the_images_as_they_share_the_data(images):
         assert coalition[owners].all()
 
 
-def test_nothing_depends_on_the_order_of_asking(tmp_path):
-    rows = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 0, 1]], dtype=bool)
-    one, other = prepared(material(tmp_path)), prepared(material(tmp_path))
-    first = [one.images(row) for row in rows]
-    for index in (2, 0, 1):
-        np.testing.assert_array_equal(other.images(rows[index]), first[index])
-
-
 def test_pools_are_sampled_once_and_taken_up_again(tmp_path, models):
     one = material(tmp_path)
     prepared(one)
@@ -71,10 +65,22 @@ def test_pools_are_sampled_once_and_taken_up_again(tmp_path, models):
     assert len(list(tmp_path.iterdir())) == 2 * len(COUNTS)
 
 
-def test_what_it_costs():
-    assert (Pools().work(7, 500).fine_tunings, Pools().work(7, 500).samplings) == (7, 7)
+def test_a_soups_images_are_of_the_members_average_weighted_by_data(tmp_path):
+    soup = Soup()
+    soup.prepare(material(tmp_path, images=3))
+    images = soup.images(np.array([True, False, False, True]))
+    level = (COUNTS[0] * LEVELS[0] + COUNTS[3] * LEVELS[3]) / (COUNTS[0] + COUNTS[3])
+    np.testing.assert_array_equal(brightness(images), round(level) + np.arange(3))
 
 
-def test_coalitions_must_start_from_a_model(tmp_path):
-    with pytest.raises(UserError, match=r"surrogate 'pools' fine-tunes .* accepted: a retraining such as fine_tune"):
-        prepared(material(tmp_path, weights=""))
+@pytest.mark.parametrize(
+    ("surrogate", "work"), [(Pools(), Work(7, 7)), (Soup(), Work(7, 500)), (Conditional(), Work(0, 7))]
+)
+def test_costs(surrogate, work):
+    assert surrogate.work(7, 500) == work
+
+
+@pytest.mark.parametrize("surrogate", [Pools(), Soup()])
+def test_coalitions_must_start_from_a_model(tmp_path, surrogate):
+    with pytest.raises(UserError, match=r"surrogate '(pools|soup)' fine-tunes .* accepted: a retraining such as fine_"):
+        surrogate.prepare(material(tmp_path, weights=""))

@@ -5,8 +5,10 @@ import pytest
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.features.extractors import Extractors
-from diffcredit.surrogates import SurrogateValues
-from diffcredit.surrogates.real_data import RealImages
+from diffcredit.surrogates import SurrogateValues, own_credits
+from diffcredit.surrogates import values as tabulating
+from diffcredit.surrogates.existing_images import RealImages
+from diffcredit.testing.games import additive, airport, brute_force_shapley
 from diffcredit.util.progress import silent
 
 from .made_up import COUNTS, LEVELS, material
@@ -129,3 +131,25 @@ def test_what_cannot_be_measured_names_surrogate_and_property(tmp_path, answer):
     values, _ = values_of(tmp_path, [Moody()])
     with pytest.raises(DiffcreditError, match="surrogate 'real_data': property 'moody' cannot be measured"):
         values.game("moody")(ROWS)
+
+
+def test_own_credits_of_a_small_game_are_exact_but_for_their_level():
+    game = airport([6.0, 2.0, 3.0, 1.0])
+    np.testing.assert_allclose(own_credits(game, 4, most=14).values, brute_force_shapley(game, 4), atol=1e-12)
+    raised = own_credits(lambda coalitions: game(coalitions) + 2.0, 4, most=14)  # G of nobody is taken to be 0
+    np.testing.assert_allclose(raised.values, brute_force_shapley(game, 4) + 2.0 / 4, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "most"), [(4, 13), (30, 300)])
+def test_own_credits_of_a_large_game_are_estimated_from_a_sample(n, most):
+    coalitions, design = tabulating.tabulated(n, most)
+    assert (design, coalitions.shape) == ("uniform", (most, n))
+    weights = np.linspace(-1, 1, n)
+    np.testing.assert_allclose(own_credits(additive(weights), n, most).values, weights, atol=1e-4)
+    assert (tabulating.tabulated(n, most, seed=1)[0] != coalitions).any()
+
+
+def test_more_than_the_exhaustive_design_can_list_is_sampled(monkeypatch):
+    monkeypatch.setattr(tabulating, "LARGEST", 3)
+    assert tabulating.tabulated(3, 21)[1] == "exhaustive"
+    assert tabulating.tabulated(4, 21)[1] == "uniform"

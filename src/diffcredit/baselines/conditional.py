@@ -5,10 +5,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from diffcredit.baselines.base import Crediting, Evidence
-from diffcredit.credit import surrogate_credits
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
-from diffcredit.surrogates import SurrogateValues, tabulate
+from diffcredit.surrogates import Material, SurrogateValues, own_credits
 from diffcredit.surrogates.conditional import Conditional
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.seeds import derive_seed
@@ -37,7 +36,8 @@ class ConditionalShapley(Crediting):
         model, surrogate = evidence.model(self.name), Conditional(self.coalitions)
         with TemporaryDirectory() as temporary:
             folder = evidence.folder or Path(temporary)
-            surrogate.sample(model, evidence.contributions, sampling, folder, evidence.progress)
+            given, images = evidence.contributions, evidence.generated
+            surrogate.prepare(Material(given, sampling, folder, evidence.progress, lambda: model, lambda: images))
             # images are expensive and cached; values are measured again, since the property may have changed
             files = {prop.name: Path(temporary) / "values.json"}
             values = SurrogateValues(
@@ -49,5 +49,4 @@ class ConditionalShapley(Crediting):
                     "properties of any set of images are accepted"
                 )
             seed = derive_seed(evidence.seed, "surrogates")
-            table = tabulate(values.game(prop.name), evidence.contributions.n, self.coalitions, seed)
-        return surrogate_credits(table.coalitions, table.values, table.full, table.size_distribution).values
+            return own_credits(values.game(prop.name), given.n, self.coalitions, seed).values

@@ -31,7 +31,7 @@ def query_sampling(evidence: Evidence, method: str) -> Sampling:
 
 def query_captions(evidence: Evidence, model: "DiffusionModel", method: str) -> tuple[str, ...] | None:
     """Return the prompt of each generated image, by its seed; None for a model without texts."""
-    prompts: tuple[str, ...] | None = getattr(model, "prompts", None)
+    prompts = model.prompts
     if not prompts:
         return None
     seeds = query_sampling(evidence, method).seeds[: len(evidence.generated)]

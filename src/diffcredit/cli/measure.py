@@ -13,7 +13,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.sanitize import last_line
 
 if TYPE_CHECKING:
-    from diffcredit.study.remeasure import Outlook
+    from diffcredit.study.reevaluate import Outlook
     from diffcredit.study.sections import PropertySection
     from diffcredit.study.study import Study
     from diffcredit.study.workers import Workers
@@ -41,7 +41,7 @@ def measure(
     where: "Workers",
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
-    from diffcredit.study.remeasure import measure_kept, measure_retrained, outlook
+    from diffcredit.study.reevaluate import measure_kept, measure_retrained, outlook
     from diffcredit.study.workers import make_executor
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as there:

@@ -33,7 +33,7 @@ def opened(path: str, progress: "Progress", *, logged: bool = True) -> "Generato
 @contextmanager
 def _logging(study: "Study") -> Generator[None]:
     from diffcredit.execution.tasks import worker_name
-    from diffcredit.study.task_log import LOG_NAME
+    from diffcredit.study.tally import LOG_NAME
     from diffcredit.util.events import LOGGER, LogFile, event
 
     log = LogFile(study.folder / LOG_NAME, driver=worker_name(), study=study.name)

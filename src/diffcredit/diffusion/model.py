@@ -140,6 +140,12 @@ class DiffusionModel(ABC):
 
     # What a model may have
 
+    prompts: Sequence[str] = ()
+    """The texts that images are generated for: that of seed s follows prompt s mod k. None: it follows no text."""
+
+    prompt: str | None = None
+    """The caption of all training images; None: each has its own, if any."""
+
     made: Mapping[str, Any] = MappingProxyType({})
     """How the weights were computed, as far as their last bits depend on it beside the device. JSON."""
 

@@ -79,7 +79,7 @@ class RetrainedModels(Source):
 
     @property
     def at_once(self) -> int:
-        return getattr(self.retraining, "at_once", 1)  # optional: a user's retraining may not have it
+        return self.retraining.at_once
 
     def observe(self, tasks: Sequence[Task], properties: Sequence[Any]) -> Iterator[Observed | Evaluation]:
         current_session().expect_sampling(self.sampling)

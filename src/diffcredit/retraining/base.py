@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from diffcredit.diffusion.kept import encoded
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
+from diffcredit.errors import UserError
+from diffcredit.util.adapting import Adapted
 from diffcredit.util.progress import Progress
 from diffcredit.util.seeds import derive_seed
 
@@ -95,6 +97,22 @@ class Retraining(ABC):
 
     at_once: int = 1
     """How many coalitions' models are best made together on this machine, known once prepared."""
+
+
+class AdaptedRetraining(Adapted, Retraining):
+    """A user's retraining that does not inherit from :class:`Retraining`, which gives it the optional members."""
+
+    prepare: Any = None
+    rehearse: Any = None
+    models_for: Any = None
+
+
+def as_retraining(component: Any, name: str) -> Retraining:
+    """Return ``component`` as a :class:`Retraining`; raise a UserError about ``name`` if methods are missing."""
+    for method in ("prepare", "rehearse", "models_for"):
+        if not callable(getattr(component, method, None)):
+            raise UserError(f"{name!r} has no method {method}; a Retraining is expected")
+    return component if isinstance(component, Retraining) else AdaptedRetraining(component)
 
 
 def in_fleets(

@@ -4,24 +4,18 @@ Every error names the file, the key, the value and what is accepted. The section
 :mod:`diffcredit.study.sections`.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator, model_validator
 
 from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import Rule
 from diffcredit.diffusion.settings import Sampling
-from diffcredit.errors import UserError
-from diffcredit.study.problems import describe, keys_of
+from diffcredit.errors import UserError, located
 from diffcredit.study.sections import (
     ContributionsSection,
     DesignSection,
@@ -32,12 +26,26 @@ from diffcredit.study.sections import (
     Section,
     StopSection,
     SurrogateSection,
+    TextWithoutNul,
     ValidationSection,
-    without_nul,
 )
 from diffcredit.util.plugins import refuse_plugin
+from diffcredit.util.sanitize import LONGEST_VALUE, shortened
 from diffcredit.util.store import is_url
 from diffcredit.util.yamlfile import read_yaml
+
+
+def _matching(pattern: str, otherwise: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(otherwise)
+        return text
+
+    return AfterValidator(check)
+
+
+_NAMES_A_FOLDER = _matching(r"\w[\w .-]*", "letters, digits, spaces and . _ - are accepted, a letter or digit first")
+_NAMES_A_DEVICE = _matching(r"auto|cpu|cuda(:\d{1,3})?", "accepted: auto, cpu, cuda, cuda:1, …")
 
 
 class StudyConfig(Section):
@@ -48,7 +56,7 @@ class StudyConfig(Section):
     ``artifacts`` is the folder or fsspec URL for models and what is kept; by default, the folder ``results``.
     """
 
-    name: Annotated[str, Field(max_length=100)]
+    name: Annotated[str, Field(max_length=100), _NAMES_A_FOLDER]
     seed: Annotated[int, Field(ge=0)] = 0
     contributions: ContributionsSection
     model: ModelSection
@@ -61,41 +69,23 @@ class StudyConfig(Section):
     validation: ValidationSection | None = None
     keep: Literal["images", "features", "model", "nothing"] = "nothing"
     results: PathWithoutNul | None = None
-    ledger: Annotated[str, AfterValidator(without_nul)] | None = Field(default=None, repr=False)  # hides passwords
-    artifacts: Annotated[str, AfterValidator(without_nul)] | None = Field(default=None, repr=False)  # as well
-    device: str = "auto"
+    ledger: TextWithoutNul | None = Field(default=None, repr=False)  # hides passwords
+    artifacts: TextWithoutNul | None = Field(default=None, repr=False)  # as well
+    device: Annotated[str, _NAMES_A_DEVICE] = "auto"
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
-
-    @field_validator("name")
-    @classmethod
-    def _names_a_folder(cls, name: str) -> str:
-        if not re.fullmatch(r"\w[\w .-]*", name):
-            raise ValueError("letters, digits, spaces and . _ - are accepted, a letter or digit first")
-        return name
-
-    @field_validator("device")
-    @classmethod
-    def _names_a_device(cls, device: str) -> str:
-        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
-            raise ValueError("accepted: auto, cpu, cuda, cuda:1, …")
-        return device
 
     @field_validator("properties")
     @classmethod
     def _distinct(cls, properties: tuple[PropertySection, ...]) -> tuple[PropertySection, ...]:
-        names = [section.label or section.name for section in properties]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"{twice[0]!r} is there twice; distinguish them with 'as: another-name'")
+        for name in _repeated([section.label or section.name for section in properties]):
+            raise ValueError(f"{name!r} is there twice; distinguish them with 'as: another-name'")
         return properties
 
     @field_validator("surrogates")
     @classmethod
     def _different(cls, surrogates: tuple[SurrogateSection, ...]) -> tuple[SurrogateSection, ...]:
-        names = [section.name for section in surrogates]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"{twice!r} is there twice; once is accepted")
+        for name in _repeated([section.name for section in surrogates]):
+            raise ValueError(f"{name!r} is there twice; once is accepted")
         return surrogates
 
     @field_validator("stop")
@@ -109,18 +99,12 @@ class StudyConfig(Section):
         return stop
 
     @model_validator(mode="after")
-    def _recipes_have_their_own_names(self) -> Self:
-        names = [self.retraining.recipe, *(section.recipe for section in self.compared)]
-        for name in names:
-            if names.count(name) > 1:
-                raise UserError(
-                    f"validation.retrainings: {name!r} is there twice, or the study's own; distinguish them with "
-                    "'name: another-name'"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _stops_at_its_own_properties(self) -> Self:
+    def _names_fit_together(self) -> Self:
+        for name in _repeated([self.retraining.recipe, *(section.recipe for section in self.compared)]):
+            raise UserError(
+                f"validation.retrainings: {name!r} is there twice, or the study's own; distinguish them with "
+                "'name: another-name'"
+            )
         # plug-ins without a label name themselves, which is known only once they are built
         if all(section.label or ":" not in section.name for section in self.properties):
             check_rule_properties(self.stop.rule, [section.label or section.name for section in self.properties])
@@ -141,29 +125,25 @@ class StudyConfig(Section):
         def absolute(path: Any) -> Any:
             return (folder / path).resolve() if isinstance(path, Path) else path
 
-        contributions = self.contributions.model_copy(
-            update={
-                "path": absolute(self.contributions.path),
-                "holdout": absolute(self.contributions.holdout),
-            }
-        )
-        ledger = self.ledger
-        if ledger is not None and "://" not in ledger:
-            ledger = str(absolute(Path(ledger)))
-        artifacts = self.artifacts
-        if artifacts is not None and not is_url(artifacts):
-            artifacts = str(absolute(Path(artifacts)))
-        results = absolute(self.results_folder)
+        def place(text: str | None, url: bool) -> str | None:
+            return text if text is None or url else str(absolute(Path(text)))
+
+        given = self.contributions
+        paths = {"path": absolute(given.path), "holdout": absolute(given.holdout)}
         return self.model_copy(
             update={
-                "contributions": contributions,
+                "contributions": given.model_copy(update=paths),
                 "model": self.model.resolved(folder),
                 "properties": tuple(section.resolved(folder) for section in self.properties),
-                "results": results,
-                "ledger": ledger,
-                "artifacts": artifacts,
+                "results": absolute(self.results_folder),
+                "ledger": place(self.ledger, "://" in (self.ledger or "")),
+                "artifacts": place(self.artifacts, is_url(self.artifacts or "")),
             }
         )
+
+
+def _repeated(names: list[str]) -> list[str]:
+    return [name for name in names if names.count(name) > 1]
 
 
 def check_rule_properties(rule: Rule, names: Sequence[str]) -> None:
@@ -176,22 +156,21 @@ def check_rule_properties(rule: Rule, names: Sequence[str]) -> None:
 def read_config(file: Path) -> StudyConfig:
     """Read the study file ``file``, with its relative paths resolved."""
     content = read_yaml(file)
-    if not isinstance(content, dict):
-        raise UserError(f"{file}: a study file is a mapping with the keys {', '.join(keys_of(StudyConfig))}")
-    try:
-        config = StudyConfig.model_validate(content)
-    except ValidationError as error:
-        raise UserError(f"{file}: {describe(error.errors(), StudyConfig)}") from None
-    except UserError as error:
-        raise UserError(f"{file}: {error}") from None
-    if keys := list(_misplaced_booleans(content, config)):
-        raise UserError(f"{file}: {keys[0]}: true and false are not accepted; a number is expected")
-    for key, reference in _references(config):
-        refuse_plugin(reference, f"{file}: {key}")
+    with located(file):
+        if not isinstance(content, dict):
+            raise UserError(f"a study file is a mapping with the keys {_keys_of(StudyConfig)}")
+        try:
+            config = StudyConfig.model_validate(content)
+        except ValidationError as error:
+            raise UserError(_problems(error.errors())) from None
+        for key in _misplaced_booleans(content, config):
+            raise UserError(f"{key}: true and false are not accepted; a number is expected")
+        for key, reference in references(config):
+            refuse_plugin(reference, key)
     return config.resolved(file.parent)
 
 
-def _references(config: StudyConfig) -> Iterable[tuple[str, str]]:
+def references(config: StudyConfig) -> Iterable[tuple[str, str]]:
     """Yield the keys whose values name components, built-in or plug-ins, and these names."""
     yield "contributions.source", config.contributions.source
     yield "model.family", config.model.family
@@ -218,3 +197,64 @@ def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
     elif isinstance(given, list) and isinstance(taken, tuple):
         for index, (value, item) in enumerate(zip(given, taken, strict=True)):
             yield from _misplaced_booleans(value, item, f"{key}.{index}")
+
+
+# Messages about what pydantic refuses: the key, the value and what is accepted.
+def _problems(problems: Iterable[Any]) -> str:
+    """Return a message with each key's problem, at most three."""
+    reasons: dict[str, list[str]] = {}
+    values: dict[str, str] = {}
+    for problem in problems:
+        if problem["type"] == "too_short" and problem["input"]:
+            continue  # only because its items are wrong, which other problems say
+        key, section = _place(problem["loc"])
+        values[key], reason = _problem(problem, section)
+        reasons.setdefault(key, []).append(reason)
+    return "; ".join(f"{key}: {values[key]}{' or '.join(reasons[key])}" for key in list(reasons)[:3])
+
+
+def _place(location: Sequence[int | str]) -> tuple[str, type | None]:
+    """Return the key as a reader of the study file would write it, and the section there, if it is one."""
+    parts: list[str] = []
+    section: type | None = StudyConfig
+    for part in location:
+        parts.append(str(part)[:LONGEST_VALUE])
+        if isinstance(part, str):
+            fields = section.model_fields if section and issubclass(section, BaseModel) else {}
+            section = _section_in(fields[part].annotation) if part in fields else None
+        if section is None:  # what follows names the alternatives of a type, not keys
+            break
+    return ".".join(parts) or "study", section
+
+
+def _section_in(annotation: Any) -> type | None:
+    """Return the section that a value of this type is, or is a list of."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)
+
+
+def _keys_of(section: type) -> str:
+    if issubclass(section, BaseModel):
+        return ", ".join(field.alias or name for name, field in section.model_fields.items())
+    return ", ".join(field.name for field in dataclasses.fields(cast(Any, section)))
+
+
+def _problem(problem: Any, section: type | None) -> tuple[str, str]:
+    """Return what was given, and why it is not accepted."""
+    kind = problem["type"]
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return "", f"unknown key; accepted: {_keys_of(_place(problem['loc'][:-1])[1] or StudyConfig)}"
+    mapping = f"a mapping with the keys {_keys_of(section)} is expected" if section else ""
+    if kind in ("missing", "missing_argument"):
+        return "", f"missing; {mapping or 'a value is expected'}"
+    if kind in ("model_type", "dataclass_type"):
+        reason = mapping
+    elif kind in ("tuple_type", "too_short"):
+        reason = "a list of at least one is expected"
+    elif kind == "path_type":
+        reason = "a path"
+    else:
+        message = problem["msg"].removeprefix("Value error, ")
+        reason = message[0].lower() + message[1:]
+    return f"{shortened(problem['input'])} is not accepted; ", reason

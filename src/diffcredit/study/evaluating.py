@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def evaluate_design(recipe: "Recipe", executor: Executor) -> Iterator[Evaluation]:
     """Evaluate the study's design until its stopping rule is reached; yield each evaluation made here."""
-    schedule, mark = recipe.schedule_and_mark()
-    for evaluation in _recorded(recipe, executor, schedule.pending(), schedule.record, mark):
+    schedule = recipe.schedule()
+    for evaluation in _recorded(recipe, executor, schedule.pending(), schedule.record, schedule.mark):
         schedule.report_progress(recipe.study.progress)
         yield evaluation
 
@@ -49,8 +49,7 @@ def evaluate_again(
 
     ``kept``: measure on what was kept of this record's evaluations instead of retraining.
     """
-    factory = partial(recipe.evaluator, names) if kept is None else partial(recipe.kept_evaluator, names or (), kept)
-    return executor.run(factory, tasks)
+    return executor.run(partial(recipe.evaluator, names, kept), tasks)
 
 
 def keep_again(recipe: "Recipe", executor: Executor, tasks: Sequence[Task], what: str) -> Iterator[Evaluation]:

@@ -84,15 +84,12 @@ def pilot_evaluations(recipe: "Recipe") -> list[Evaluation]:
 
 def pilots(recipe: "Recipe") -> dict[str, Pilot]:
     """Return the noise and signal of each property by the pilot; a property with too few values is left out."""
-    errors: dict[str, list[float]] = {}
-    for evaluation in pilot_evaluations(recipe):
-        for value in evaluation.values:
-            if value.standard_error is not None:
-                errors.setdefault(value.property, []).append(value.standard_error)
+    values = [value for evaluation in pilot_evaluations(recipe) for value in evaluation.values]
     found = {}
     for name, groups in _values(recipe).items():
+        errors = [each.standard_error for each in values if each.property == name and each.standard_error is not None]
         with suppress(UserError):
-            found[name] = read_pilot(list(groups.values()), errors.get(name, ()))
+            found[name] = read_pilot(list(groups.values()), errors)
     return found
 
 

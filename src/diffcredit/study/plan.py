@@ -79,8 +79,7 @@ def make_plan(study: "Study", workers: int | None = None) -> Plan:
     """Time a few steps of each stage of ``study`` here; nothing is trained to its end or kept."""
     check(study)
     at_a_time = side_by_side(make_executor(study, Workers(workers)))
-    prepared = study.prepared
-    start = prepared.start()
+    start = study.prepared.start()
     rehearsal = study.recipe.rehearse(start)
     schedule = study.schedule()
     schedule.catch_up()
@@ -89,12 +88,14 @@ def make_plan(study: "Study", workers: int | None = None) -> Plan:
     base, images, preparation = _time_preparation(study, start, rehearsal, begun=begun)
     total = expected_total(schedule, timed.time.each(at_a_time), at_a_time)
     work = study.surrogates.work(study.contributions.n, total.evaluations)
+    surrogate_seconds = work.fine_tunings * timed.time.training + work.samplings * timed.time.sampling
+    measured = begun and study.surrogates.ready()
     left = max(0, total.evaluations - schedule.finished)
     return Plan(
-        base=Stage(base.seconds + images.seconds, prepared.has_base),
+        base=Stage(base.seconds + images.seconds, study.prepared.has_base),
         preparation=None if rehearsal.preparation is None else Stage(preparation.seconds, begun),
         preparation_steps=rehearsal.preparation.steps if rehearsal.preparation else 0,
-        surrogates=_surrogates(study, timed.time, work, begun=begun),
+        surrogates=Stage(surrogate_seconds, measured) if study.surrogates.names else None,
         surrogate_work=work,
         evaluations=Stage(timed.time.of_all(left, at_a_time), left <= 0),
         evaluation=timed,
@@ -121,14 +122,6 @@ def _time_preparation(
             base, images = time_training(start, study.config.model.train), time_sampling(start, study.config.sampling)
         study.progress(what, 2, 2)
     return base, images, preparation
-
-
-def _surrogates(study: "Study", time: EvaluationTime, work: Work, *, begun: bool) -> Stage | None:
-    """Return the stage of computing the surrogates; None if the study has none."""
-    if not study.surrogates.names:
-        return None
-    seconds = work.fine_tunings * time.training + work.samplings * time.sampling
-    return Stage(seconds, begun and study.surrogates.ready())
 
 
 def evaluation_time(recipe: "Recipe") -> EvaluationTime:

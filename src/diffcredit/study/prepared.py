@@ -7,12 +7,11 @@ which reading a ledger does not: :class:`~diffcredit.study.study.Study` builds o
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from diffcredit.contributions import Contributions
 from diffcredit.diffusion import FAMILIES
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.kept import kept_model
@@ -27,11 +26,12 @@ from diffcredit.properties.base import State, needs_features, needs_fitting
 from diffcredit.study import identity
 from diffcredit.study.config import StudyConfig
 from diffcredit.util.artifacts import fingerprint_arrays, read_arrays, write_arrays
-from diffcredit.util.cache import ArtifactCache
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build, in_plugin, settings_of
-from diffcredit.util.progress import Progress
 from diffcredit.util.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
 
 
 class Prepared:
@@ -41,11 +41,9 @@ class Prepared:
     others wait. An object of this class belongs to one thread.
     """
 
-    def __init__(
-        self, config: StudyConfig, file: Path, contributions: Contributions, cache: ArtifactCache, progress: Progress
-    ) -> None:
-        self.config, self.file, self.contributions = config, file, contributions
-        self.cache, self.progress = cache, progress
+    def __init__(self, study: "Study") -> None:
+        self.config, self.file, self.contributions = study.config, study.file, study.contributions
+        self.cache, self.progress = study.cache, study.progress
 
     @cached_property
     def device(self) -> torch.device:
@@ -152,7 +150,7 @@ class Prepared:
 
     def prompts(self, model: DiffusionModel) -> tuple[str, ...] | None:
         """Return the prompt of each of the study's images, by its seed; None for a model without prompts."""
-        prompts = getattr(model, "prompts", None)
+        prompts = model.prompts
         return tuple(prompts[seed % len(prompts)] for seed in self.config.sampling.seeds) if prompts else None
 
     # Properties.
@@ -178,15 +176,13 @@ class Prepared:
         """Return what a property has learned, from the cache or by fitting it now."""
 
         def fit(file: Path) -> None:
+            self.progress("fitting properties", index, count)
+            context = self.context()
             with in_plugin(f"{prop.name}: fit(context)"), limited_threads(self.config.threads):
                 write_arrays(file, {name: np.asarray(array) for name, array in prop.fit(context).items()})
 
-        file = self._state_file(index, prop)
-        if not file.exists():
-            self.progress("fitting properties", index, count)
-            context = self.context()
-            self.cache.made_once(file.stem, f"property {prop.name!r}", lambda: None if file.exists() else fit(file))
-        return read_arrays(file)
+        key, what = self._state_identity(index, prop), f"property {prop.name!r}"
+        return self.cache.get("property", key, fit, read_arrays, suffix=".safetensors", what=what)
 
     def context(self) -> Context:
         """Return the data that the study's properties are fitted to."""
@@ -213,13 +209,13 @@ class Prepared:
             )
         return records
 
-    def _state_file(self, index: int, prop: Property) -> Path:
-        section = self.config.properties[index]
+    def _state_identity(self, index: int, prop: Property) -> str:
+        section, sampling = self.config.properties[index], self.config.sampling
         settings = settings_of(prop, section.options)
-        key = identity.state_identity(
-            self.base_identity, self.config.sampling, section.name, settings, self._features(prop)
-        )
-        return self.cache.path("property", key, ".safetensors")
+        return identity.state_identity(self.base_identity, sampling, section.name, settings, self._features(prop))
+
+    def _state_file(self, index: int, prop: Property) -> Path:
+        return self.cache.path("property", self._state_identity(index, prop), ".safetensors")
 
     def _features(self, prop: Property) -> dict[str, Any] | None:
         """Return the identity of a property's extractor, if it has one."""

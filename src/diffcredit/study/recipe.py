@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from diffcredit.errors import UserError, located
+from diffcredit.errors import located
 from diffcredit.ledger import Evaluation, Ledger, NoLedger, RecipeRecord
 from diffcredit.study import identity
 from diffcredit.study.schedule import Schedule, studied
@@ -80,14 +80,13 @@ class Recipe:
     def build(self) -> "Retraining":
         """Build the retraining, not yet prepared."""
         from diffcredit.retraining import RETRAININGS
+        from diffcredit.retraining.base import as_retraining
 
         section, file = self.section, self.study.file
         where = f"{file}: {self.key}"
         retraining = build(section.method, section.options, RETRAININGS, where=where, beside=file.parent)
-        for method in ("prepare", "rehearse", "models_for"):
-            if not callable(getattr(retraining, method, None)):
-                raise UserError(f"{where}: {section.method!r} has no method {method}; a Retraining is expected")
-        return retraining
+        with located(where):
+            return as_retraining(retraining, section.method)
 
     def rehearse(self, start: "DiffusionModel") -> "Rehearsal":
         """Return what the retraining would train, given the base model before its training, ``start``."""
@@ -98,37 +97,32 @@ class Recipe:
     @cached_property
     def retraining(self) -> "Retraining":
         """The retraining, ready to make coalitions' models."""
-        cache, settings = self.study.prepared.cache, self.settings
-        with stage("retraining"):
-            # this file marks that it was prepared, so that workers need not wait for a lock
-            mark = cache.path("retraining", identity.prepared_identity(settings), ".json")
-
-            def prepared() -> "Retraining":
-                retraining = self._prepare()
-                if not mark.exists():
-                    write_text(mark, canonical_json(settings["retraining"]))
-                return retraining
-
-            return prepared() if mark.exists() else cache.made_once(mark.stem, "the retraining", prepared)
-
-    def _prepare(self) -> "Retraining":
         from diffcredit.execution.threads import limited_threads
         from diffcredit.retraining.base import RetrainingContext
 
-        study, prepared = self.study, self.study.prepared
-        ground = RetrainingContext(
-            base=prepared.base,
-            contributions=study.contributions,
-            training=study.config.model.train,
-            seed=study.config.seed,
-            folder=prepared.cache.folder,
-            load=prepared.family.load,
-            progress=study.progress,
-        )
-        retraining = self.build()
-        with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"):
-            retraining.prepare(ground)
-        return retraining
+        study, prepared, settings = self.study, self.study.prepared, self.settings
+        # this file marks that it was prepared, so that workers need not wait for a lock
+        mark = study.cache.path("retraining", identity.prepared_identity(settings), ".json")
+
+        def prepare() -> "Retraining":
+            context = RetrainingContext(
+                base=prepared.base,
+                contributions=study.contributions,
+                training=study.config.model.train,
+                seed=study.config.seed,
+                folder=study.cache.folder,
+                load=prepared.family.load,
+                progress=study.progress,
+            )
+            retraining = self.build()
+            with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"):
+                retraining.prepare(context)
+            if not mark.exists():
+                write_text(mark, canonical_json(settings["retraining"]))
+            return retraining
+
+        with stage("retraining"):
+            return prepare() if mark.exists() else study.cache.made_once(mark.stem, "the retraining", prepare)
 
     # Its evaluations.
     def prepare(self) -> None:
@@ -155,10 +149,6 @@ class Recipe:
 
     def schedule(self) -> Schedule:
         """Return the tasks of the study's design for this recipe, with those that the ledger has recorded."""
-        return self.schedule_and_mark()[0]
-
-    def schedule_and_mark(self) -> tuple[Schedule, int]:
-        """Return the schedule, and the mark in the ledger up to which it has read."""
         from diffcredit.study.crediting import estimate_all
 
         study, config = self.study, self.study.config
@@ -168,7 +158,8 @@ class Recipe:
                 n, records = len(settings["contributors"]), ledger.properties(study.name)
                 if self.recorded(ledger) is not None:
                     evaluations, mark = ledger.evaluations_since(study.name, self.name, 0)
-                    known = study.surrogates.when_ready() if self._is_own else None
+                    # the study's own recipe alone has surrogates
+                    known = study.surrogates.when_ready() if self._evaluations is None else None
         properties = studied(config, records)
         if self._evaluations is not None:
             config = config.model_copy(update={"stop": StopSection(evaluations=self._evaluations)})
@@ -180,12 +171,8 @@ class Recipe:
         )
         for evaluation in evaluations:
             schedule.record(evaluation)
-        return schedule, mark
-
-    @property
-    def _is_own(self) -> bool:
-        """Whether it is the study's own recipe, which alone has surrogates."""
-        return self._evaluations is None
+        schedule.mark = mark
+        return schedule
 
     def keeper(self, record: RecipeRecord | None = None) -> "Keeper":
         """Return the keeper of the recipe's evaluations; given the ledger's ``record``, no model is needed."""
@@ -208,24 +195,19 @@ class Recipe:
 
         return worker_files(self.study)
 
-    def evaluator(self, names: "Sequence[str] | None" = None) -> "Evaluator":
-        """Return the evaluator, with the properties ``names`` (None: all)."""
-        from diffcredit.execution.evaluator import ModelEvaluator, RetrainedModels
+    def evaluator(self, names: "Sequence[str] | None" = None, kept: RecipeRecord | None = None) -> "Evaluator":
+        """Return the evaluator, with the properties ``names`` (None: all).
+
+        ``kept``: it measures on what was kept of this record's evaluations instead of retraining.
+        """
+        from diffcredit.execution.evaluator import KeptModels, ModelEvaluator, RetrainedModels
         from diffcredit.study.checks import check_unchanged
 
         study, prepared = self.study, self.study.prepared
+        sampling, extractors = study.config.sampling, prepared.extractors
         check_unchanged(study)
         properties = [prop for prop in prepared.properties if names is None or prop.name in names]
-        source = RetrainedModels(self.retraining, study.config.sampling, study.config.seed, prepared.extractors)
-        return ModelEvaluator(source, properties, self.keeper())
-
-    def kept_evaluator(self, names: "Sequence[str]", record: RecipeRecord) -> "Evaluator":
-        """Return the evaluator that measures the properties ``names`` on what was kept of ``record``'s evaluations."""
-        from diffcredit.execution.evaluator import KeptModels, ModelEvaluator
-        from diffcredit.study.checks import check_unchanged
-
-        study, prepared = self.study, self.study.prepared
-        check_unchanged(study)
-        properties = [prop for prop in prepared.properties if prop.name in names]
-        source = KeptModels(self.keeper(record), study.config.sampling, prepared.extractors, prepared.load)
-        return ModelEvaluator(source, properties)
+        if kept is not None:
+            return ModelEvaluator(KeptModels(self.keeper(kept), sampling, extractors, prepared.load), properties)
+        models = RetrainedModels(self.retraining, sampling, study.config.seed, extractors)
+        return ModelEvaluator(models, properties, self.keeper())

@@ -1,7 +1,11 @@
-"""Repeating recorded evaluations, to check that the recipe really gives the ledger's values."""
+"""Making recorded evaluations again: to check their values, or to measure further properties on them.
+
+:func:`recompute` checks that the recipe really gives the ledger's values. :func:`outlook` and the functions after it
+measure properties on what was kept of each evaluation; where too little was kept, its model can be retrained.
+"""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +13,12 @@ import numpy as np
 
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
-from diffcredit.ledger import Evaluation
+from diffcredit.ledger import Evaluation, Ledger, RecipeRecord
+from diffcredit.properties import Property
+from diffcredit.properties.base import needs_features, needs_model
+from diffcredit.study.checks import check
 from diffcredit.study.evaluating import evaluate_again
+from diffcredit.util.artifacts import fingerprint
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -19,6 +27,8 @@ TOLERANCE = 0.1
 """How far a value may be off on another kind of device or with other threads, in standard deviations of the property
 over the recipe's evaluations. Within one numerics class that repeats, it must be equal bit for bit."""
 ROUNDING = 1e-6  # allowed relative error, for properties that hardly differ between evaluations
+Groups = dict[tuple[str, ...], list[Task]]
+"""Tasks, grouped by the properties whose values are missing."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +98,111 @@ def _repeats(numerics: Mapping[str, Any]) -> bool:
 
 
 def _spreads(evaluations: list[Evaluation]) -> dict[str, float]:
-    """Return each property's standard deviation over the evaluations."""
     values: dict[str, list[float]] = {}
     for evaluation in evaluations:
         for value in evaluation.values:
             if value.value is not None:
                 values.setdefault(value.property, []).append(value.value)
     return {name: float(np.std(some)) for name, some in values.items()}
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The work of measuring properties on all recorded evaluations.
+
+    ``kept`` can be measured on what was kept. ``retrained`` must be retrained, which takes one worker ``seconds`` each.
+    """
+
+    kept: Groups
+    retrained: Groups
+    seconds: float
+
+    def count(self, groups: Groups) -> int:
+        """Return how many evaluations these are."""
+        return len({task for tasks in groups.values() for task in tasks})
+
+
+def outlook(study: "Study", names: Sequence[str]) -> Outlook:
+    """Return which values of the properties ``names`` are missing, and whether what was kept is enough for them.
+
+    The properties are fitted to the base model first.
+    """
+    record, evaluations = _recorded(study)
+    keeper = study.recipe.keeper(record)
+    properties = {prop.name: prop for prop in study.prepared.properties if prop.name in names}
+    kept: Groups = {}
+    retrained: Groups = {}
+    for evaluation in evaluations:
+        task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
+        known = {value.property for value in evaluation.values if value.value is not None}
+        missing = [name for name in properties if name not in known]
+        there = keeper.kept(task) if missing else frozenset()
+        able = [name for name in missing if _measurable(study, properties[name], there)]
+        for groups, some in ((kept, able), (retrained, [name for name in missing if name not in able])):
+            if some:
+                groups.setdefault(tuple(some), []).append(task)
+    each = [sum(evaluation.seconds.values()) for evaluation in evaluations]
+    return Outlook(kept, retrained, float(np.mean(each)) if each else 0.0)
+
+
+def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[Evaluation]:
+    """Measure on what was kept; yield each evaluation once its new values are recorded."""
+    record, _ = _recorded(study)
+    with study.ledger(create=False) as ledger:
+        for each in study.prepared.property_records():
+            ledger.register_property(study.name, each)
+    yield from _add_values(study, executor, kept, "measuring what was kept", record)
+
+
+def measure_retrained(study: "Study", executor: Executor, retrained: Groups) -> Iterator[Evaluation]:
+    """Retrain and sample again; yield each evaluation once its new values are recorded."""
+    study.prepare()
+    yield from _add_values(study, executor, retrained, "evaluating again", None)
+
+
+def _add_values(
+    study: "Study", executor: Executor, groups: Groups, what: str, kept: RecipeRecord | None
+) -> Iterator[Evaluation]:
+    """Make the evaluations of ``groups`` again and add the values they miss to the record."""
+    for names, tasks in groups.items():
+        study.progress(what, 0, len(tasks))
+        with study.ledger() as ledger:
+            pending = _missing(study, ledger, names, tasks)
+            for made, evaluation in enumerate(evaluate_again(study.recipe, executor, pending, names, kept), 1):
+                if evaluation.status == "done":  # a failure here does not make the recorded evaluation a failed one
+                    ledger.record(study.name, study.recipe.name, evaluation)
+                study.progress(what, made, len(tasks))
+                yield evaluation
+        study.progress(what, len(tasks), len(tasks))  # other processes may have made some
+
+
+def _missing(study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task]) -> Iterator[Task]:
+    """Yield the tasks that still miss values when their turn comes.
+
+    The order is random, so that processes that measure the same property rarely work on the same task at a time.
+    """
+    for task in random.SystemRandom().sample(tasks, len(tasks)):
+        done = ledger.done(study.name, study.recipe.name, *task.key)
+        known = {value.property for value in done.values if value.value is not None} if done else set()
+        if not known.issuperset(names):
+            yield task
+
+
+def _recorded(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
+    """Return the study's recipe and its evaluations that are done, as the ledger has them."""
+    check(study)
+    with study.ledger(create=False) as ledger:
+        record = study.recipe.recorded(ledger)
+        if record is None:
+            raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} yet; diffcredit run makes them")
+        ledger.check_recipe_settings(study.name, record.name, study.recipe.settings)
+        return record, ledger.evaluations(study.name, record.name, status="done")
+
+
+def _measurable(study: "Study", prop: Property, there: frozenset[str]) -> bool:
+    """Return whether a property can be measured on what is ``there``: kinds, and fingerprints of extractors."""
+    if needs_model(prop):
+        return "model" in there
+    if needs_features(prop) and fingerprint(study.prepared.extractors.identity(prop.features)) in there:
+        return True
+    return bool(there & {"images", "model"})

@@ -31,20 +31,14 @@ def truth_coalitions(config: StudyConfig, n: int, share: float) -> BoolArray:
     return design.draw(n, 0, max(1, min(wanted, comb(n, size) // 2)))
 
 
-def all_truth_coalitions(config: StudyConfig, n: int) -> BoolArray:
-    """Return the (m, n) truth coalitions of every share."""
-    shares = (config.validation or ValidationSection()).shares
-    return np.concatenate([truth_coalitions(config, n, share) for share in shares])
-
-
 def reserved(config: StudyConfig, n: int) -> BoolArray:
-    """Return the (m, n) coalitions that the study's design leaves out.
+    """Return the (m, n) coalitions that the study's design leaves out: the truth coalitions of every share.
 
     There are none if the study file has no validation section, or if the design needs all of its coalitions.
     """
     if config.validation is None or config.design.distribution in WHOLE:
         return np.zeros((0, n), dtype=np.bool_)
-    return all_truth_coalitions(config, n)
+    return np.concatenate([truth_coalitions(config, n, share) for share in config.validation.shares])
 
 
 def truth_tasks(config: StudyConfig, n: int) -> list[Task]:

@@ -23,6 +23,7 @@ from diffcredit.ledger import Evaluation, PropertyRecord
 from diffcredit.ledger.clock import Clock, active_seconds, worker_seconds
 from diffcredit.study.config import StudyConfig, check_rule_properties
 from diffcredit.study.reserved import reserved
+from diffcredit.study.sections import PropertySection
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.progress import Progress
 
@@ -53,6 +54,7 @@ class Schedule:
         self, config: StudyConfig, n: int, higher_is_better: Mapping[str, bool], credits_of: Estimator
     ) -> None:
         self.rule = config.stop.rule
+        self.mark = 0  # the place in the ledger up to which evaluations are recorded here
         self._n, self._higher_is_better, self._credits_of = n, higher_is_better, credits_of
         full = [Task("1" * n, replicate, "endpoint") for replicate in range(config.design.full_replicates)]
         self.endpoints = [Task("0" * n, 0, "endpoint"), *full]
@@ -61,8 +63,8 @@ class Schedule:
         self._drawn: list[Task] = []
         self._attempts: dict[Task, list[Evaluation]] = {}
         self._clock = Clock()  # all attempts but those in _unclocked
-        self._unclocked: list[Evaluation] = []
-        self._finished = 0
+        self._unclocked: list[Evaluation] = []  # a rule that watches no clocks never reads these
+        self.finished = 0  # how many tasks are done, endpoints and tasks of earlier designs included
         self._looks: list[Look] = []
         self._enough = False  # whether the rule was reached at a look
         self._estimated: tuple[int, Total | None] | None = None  # the latest total, and how many were finished then
@@ -72,7 +74,7 @@ class Schedule:
         if evaluation.purpose not in ("estimate", "endpoint"):
             return
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
-        self._finished += evaluation.status == "done" and not self._done(task)
+        self.finished += evaluation.status == "done" and not self._done(task)
         self._attempts.setdefault(task, []).append(evaluation)
         self._unclocked.append(evaluation)
 
@@ -134,11 +136,6 @@ class Schedule:
         near = len(list(islice(self.coalitions(), min(expected, NEAR))))
         return Total(len(self.endpoints) + (near if near < NEAR else expected), certain=False)
 
-    @property
-    def finished(self) -> int:
-        """How many tasks are done, endpoints and tasks of earlier designs included."""
-        return self._finished
-
     def evaluated(self) -> list[Evaluation]:
         """Return the evaluations of the design's coalitions that are done."""
         attempts = [attempt for task in self._recorded() for attempt in self._attempts.get(task, ())]
@@ -157,7 +154,6 @@ class Schedule:
             progress("evaluating coalitions (estimated total)", finished, max(finished + 1, expected))
 
     def _tried(self, task: Task) -> int:
-        """Return how many attempts there were."""
         return len(self._attempts.get(task, ()))
 
     def _done(self, task: Task) -> bool:
@@ -187,8 +183,7 @@ class Schedule:
         """Return a look at the time spent on ``made`` coalitions, without credits."""
         while self._unclocked:
             self._clock.add(self._unclocked.pop())
-        clocks = self._clock.worker_seconds, self._clock.active_seconds
-        return Look(made, *clocks, None, self._higher_is_better)
+        return Look(made, self._clock.worker_seconds, self._clock.active_seconds, None, self._higher_is_better)
 
     @cached_property
     def _watches_credits(self) -> bool:
@@ -216,16 +211,16 @@ def check_schedule(config: StudyConfig, n: int, properties: Sequence[str]) -> No
 def studied(config: StudyConfig, records: Iterable[PropertyRecord]) -> dict[str, bool]:
     """Return which properties of the ledger's ``records`` the study file names, and whether higher is better."""
 
-    def named(record: PropertyRecord) -> bool:
-        for section in config.properties:
-            plugin = section.label is None and ":" in section.name  # it names itself
-            if record.settings.get("name") == section.name and (
-                plugin or record.name == (section.label or section.name)
-            ):
-                return True
-        return False
+    def names(section: PropertySection, record: PropertyRecord) -> bool:
+        names_itself = section.label is None and ":" in section.name  # a plug-in
+        fits = names_itself or record.name == (section.label or section.name)
+        return fits and record.settings.get("name") == section.name
 
-    return {record.name: record.higher_is_better for record in records if named(record)}
+    return {
+        record.name: record.higher_is_better
+        for record in records
+        if any(names(section, record) for section in config.properties)
+    }
 
 
 def tasks_of(design: Design, n: int, most: int | None, exclude: Iterable[BoolArray] = ()) -> Iterator[Task]:

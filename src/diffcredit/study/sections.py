@@ -3,15 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from diffcredit.coalitions import make_design
 from diffcredit.contributions.sources import AUTO, source_options
@@ -27,13 +19,14 @@ FILES = ("weights", "reference")  # those that, in built-in components, name a f
 WORDS = ("contributions", "heldout")
 
 
-def without_nul(path: Any) -> Any:
+def _without_nul(path: Any) -> Any:
     if "\0" in str(path):
         raise ValueError("a path without the character NUL is accepted")
     return path
 
 
-PathWithoutNul = Annotated[Path, AfterValidator(without_nul)]
+PathWithoutNul = Annotated[Path, AfterValidator(_without_nul)]
+TextWithoutNul = Annotated[str, AfterValidator(_without_nul)]
 
 
 def _printable(name: str) -> str:
@@ -44,13 +37,6 @@ def _printable(name: str) -> str:
 
 _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
 """A name as tables, reports and the ledger show it."""
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name that no folder can have, such as one that is too long
-        return False
 
 
 def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -73,10 +59,10 @@ def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {key: full(key, value) for key, value in options.items()}
 
 
-def _exists(path: Path) -> bool:
+def _exists(path: Path, *, as_folder: bool = False) -> bool:
     try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that nothing can have
+        return path.is_dir() if as_folder else path.exists()
+    except (OSError, ValueError):  # a name that nothing can have, such as one that is too long
         return False
 
 
@@ -138,7 +124,7 @@ class ModelSection(_Component):
         here = {
             key: str((folder / value).resolve())
             for key in MODELS
-            if isinstance(value := self.options.get(key), str) and _is_folder(folder / value)
+            if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=True)
         }
         return type(self).model_validate({"family": self.family, "train": self.train, **self.options, **here})
 
@@ -154,16 +140,21 @@ class RetrainingSection(_Component):
         return self.name or self.method
 
 
-class PropertySection(_Component):
-    """A property; ``as`` distinguishes two settings of one property in the ledger."""
+class _NamedSection(_Component):
+    """A component that the study file may also give as its name alone."""
 
     name: str
-    label: _Name | None = Field(default=None, alias="as")
 
     @model_validator(mode="before")
     @classmethod
     def _plain_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
+
+
+class PropertySection(_NamedSection):
+    """A property; ``as`` distinguishes two settings of one property in the ledger."""
+
+    label: _Name | None = Field(default=None, alias="as")
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with files and folders in ``folder`` as full paths."""
@@ -171,15 +162,8 @@ class PropertySection(_Component):
         return type(self).model_validate({"name": self.name, "as": self.label, **options})
 
 
-class SurrogateSection(_Component):
+class SurrogateSection(_NamedSection):
     """A cheap stand-in for the properties; see :mod:`diffcredit.surrogates`."""
-
-    name: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _plain_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
 
 class DesignSection(Section):
@@ -206,11 +190,9 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-class MoneySection(Section):
-    """An ``amount`` in any currency, and the price of a worker's hour."""
-
-    amount: _Positive
-    per_hour: _Positive
+class _MoneySection(Section):
+    amount: _Positive  # in any currency
+    per_hour: _Positive  # the price of one worker
 
 
 def _target(key: str) -> BeforeValidator:
@@ -218,17 +200,17 @@ def _target(key: str) -> BeforeValidator:
     return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
 
 
-class WidthSection(Section):
+class _WidthSection(Section):
     at_most: _Positive
     property: str | None = None
 
 
-class CorrelationSection(Section):
+class _CorrelationSection(Section):
     at_least: _Share
     property: str | None = None
 
 
-class TopSection(Section):
+class _TopSection(Section):
     k: Annotated[int, Field(ge=1)]
     overlap: Annotated[float, Field(gt=0, le=1)] = 0.9
     property: str | None = None
@@ -239,10 +221,10 @@ class StopSection(Section):
 
     evaluations: PositiveInt | None = None
     hours: _Positive | None = None
-    money: MoneySection | None = None
-    correlation: Annotated[CorrelationSection, _target("at_least")] | None = None
-    width: Annotated[WidthSection, _target("at_most")] | None = None
-    top: TopSection | None = None
+    money: _MoneySection | None = None
+    correlation: Annotated[_CorrelationSection, _target("at_least")] | None = None
+    width: Annotated[_WidthSection, _target("at_most")] | None = None
+    top: _TopSection | None = None
     any: Annotated[tuple["StopSection", ...], Field(min_length=1)] | None = None
     all: Annotated[tuple["StopSection", ...], Field(min_length=1)] | None = None
 

@@ -1,19 +1,16 @@
 """The files that a study's evaluators read: its images, prepared models, fitted properties and plug-ins."""
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diffcredit.contributions.sources import METADATA
 from diffcredit.execution.shipping import WorkerFiles
-from diffcredit.study.config import StudyConfig
+from diffcredit.study.config import StudyConfig, references
 from diffcredit.study.sections import MODELS, PATHS
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
-
-_PLUGIN = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*\Z")  # package.module:Name
 
 
 def worker_files(study: "Study") -> WorkerFiles:
@@ -51,18 +48,9 @@ def _paths_in(options: Mapping[str, Any], keys: tuple[str, ...]) -> Iterable[Pat
 
 def _plugins(config: StudyConfig, home: Path) -> Iterable[Path]:
     """Yield the modules beside the study file and the packages there that it names; none if it names no plug-in."""
-    modules = {text.partition(":")[0].partition(".")[0] for text in _texts(config.model_dump()) if _PLUGIN.match(text)}
+    modules = {name.partition(":")[0].partition(".")[0] for _, name in references(config) if ":" in name}
     if modules:
         yield from home.glob("*.py")
     for module in sorted(modules):
         if (home / module).is_dir():
             yield home / module
-
-
-def _texts(value: Any) -> Iterable[str]:
-    """Yield all texts of nested mappings and lists, without keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)

@@ -5,7 +5,7 @@ the rows that are new. What each worker is doing now comes from the study's log,
 """
 
 import time
-from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -15,8 +15,7 @@ from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import HOUR, Evaluations, Look, Money, RuleStatus
 from diffcredit.ledger import NoLedger
 from diffcredit.study.schedule import Total
-from diffcredit.study.tally import DESIGN, Tally
-from diffcredit.study.task_log import LOG_NAME, TaskLog
+from diffcredit.study.tally import DESIGN, LOG_NAME, Tally, TaskLog, WorkerTally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,15 +130,18 @@ class StatusReader:
         self._price = price if price is not None else next(iter(prices), None)
         self._log = TaskLog(study.folder / LOG_NAME)
         self._tallies: dict[str, Tally] = {}
-        self._marks: Counter[str] = Counter()
         self._rule: RuleStatus | None = None
         self._total: Total | None = None
         self._due = 0.0  # when the rule is checked again
 
     def read(self) -> Status:
         """Return the study's status now."""
-        claims = self._read_ledger()
-        now = time.time()
+        claims, now = self._read_ledger(), time.time()
+        failures = [
+            Failure(name, error, count)
+            for name, tally in self._tallies.items()
+            for error, count in tally.errors.items()
+        ]
         if self._study.recipe.name in self._tallies:
             self._check_rule()
         return Status(
@@ -149,16 +151,7 @@ class StatusReader:
             endpoints=self._endpoints,
             recipes=tuple(self._recipe(name, claims, now) for name in self._tallies),
             rule=self._rule,
-            failures=tuple(
-                sorted(
-                    (
-                        Failure(name, error, count)
-                        for name, tally in self._tallies.items()
-                        for error, count in tally.errors.items()
-                    ),
-                    key=lambda failure: -failure.count,
-                )
-            ),
+            failures=tuple(sorted(failures, key=lambda failure: -failure.count)),
             workers=tuple(self._workers(claims, now)),
             drivers=tuple(
                 DriverStatus(holder, recipe, len(held), min(each.seconds_left for each in held))
@@ -169,21 +162,18 @@ class StatusReader:
 
     def _read_ledger(self) -> "list[CurrentClaim]":
         """Count the evaluations that are new, and return the present claims."""
-        try:
-            with self._study.ledger(create=False) as ledger:
-                if self._study.name not in ledger.studies():
-                    return []
-                claims = ledger.claims(self._study.name)
-                for recipe in ledger.recipes(self._study.name):
-                    tally = self._tallies.setdefault(recipe.name, Tally())
-                    found, self._marks[recipe.name] = ledger.evaluations_since(
-                        self._study.name, recipe.name, self._marks[recipe.name]
-                    )
-                    for evaluation in found:
-                        tally.add(evaluation)
-                return claims
-        except NoLedger:
-            return []
+        study = self._study
+        with suppress(NoLedger), study.ledger(create=False) as ledger:
+            if study.name not in ledger.studies():
+                return []
+            claims = ledger.claims(study.name)
+            for recipe in ledger.recipes(study.name):
+                tally = self._tallies.setdefault(recipe.name, Tally())
+                found, tally.mark = ledger.evaluations_since(study.name, recipe.name, tally.mark)
+                for evaluation in found:
+                    tally.add(evaluation)
+            return claims
+        return []
 
     def _check_rule(self) -> None:
         """Update the stopping rule's status and the expected total."""
@@ -243,19 +233,19 @@ class StatusReader:
         known = {(worker, name) for name, tally in self._tallies.items() for worker in tally.workers}
         found = []
         for worker, recipe in known | set(busy):
-            tally = self._tallies[recipe].workers.get(worker)
+            tally = self._tallies[recipe].workers.get(worker, WorkerTally())
             claim, since = busy.get((worker, recipe), (None, 0.0))
             found.append(
                 WorkerStatus(
                     name=worker,
                     recipe=recipe,
-                    done=tally.done if tally else 0,
-                    failed=tally.failed if tally else 0,
-                    mean_seconds=tally.seconds / tally.done if tally and tally.done else None,
+                    done=tally.done,
+                    failed=tally.failed,
+                    mean_seconds=tally.seconds / tally.done if tally.done else None,
                     coalition=claim.coalition if claim else None,
                     replicate=claim.replicate if claim else None,
                     busy_seconds=max(0.0, now - since) if claim else None,
-                    last_seen=max(0.0, now - max(since, tally.last_finish if tally else 0.0)),
+                    last_seen=max(0.0, now - max(since, tally.last_finish)),
                 )
             )
         return sorted(found, key=lambda each: (each.coalition is None, each.last_seen, each.name))

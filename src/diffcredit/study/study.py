@@ -90,7 +90,7 @@ class Study:
         """The base model, its images, fitted properties: made on first use."""
         from diffcredit.study.prepared import Prepared  # brings torch, which reading a ledger does not need
 
-        return Prepared(self.config, self.file, self.contributions, self.cache, self.progress)
+        return Prepared(self)
 
     @cached_property
     def recipe(self) -> Recipe:

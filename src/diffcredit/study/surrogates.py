@@ -13,17 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.credit import Credits, KnownSurrogate, surrogate_credits
+from diffcredit.credit import Credits, KnownSurrogate
 from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.study import identity
 from diffcredit.study.crediting import Surrogates
 from diffcredit.study.schedule import studied
-from diffcredit.surrogates import SURROGATES, Surrogate, SurrogateValues, Work, tabulate
-from diffcredit.surrogates.base import ImageSurrogate, as_surrogate
-from diffcredit.surrogates.contributor_models import needs_start
-from diffcredit.surrogates.tabulating import tabulated
-from diffcredit.surrogates.values import Loaded
+from diffcredit.surrogates import SURROGATES, ImageSurrogate, Material, SurrogateValues, Work, as_surrogate, own_credits
+from diffcredit.surrogates.pools import needs_start
+from diffcredit.surrogates.values import Loaded, tabulated
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build, settings_of
@@ -36,7 +34,7 @@ LEAST_A_CONTRIBUTOR = 2  # coalitions per contributor for a surrogate's own cred
 
 
 class StudySurrogates:
-    """The surrogates that a study file names; there may be none."""
+    """The surrogates that a study file names; there may be none. All but :meth:`check` needs the study's ledger."""
 
     def __init__(self, study: "Study") -> None:
         self._study = study
@@ -52,8 +50,8 @@ class StudySurrogates:
                 f"{file}: surrogates: {len(self.names)} for {n} contributors fit any credits; at most {max(0, n - 2)} "
                 "are accepted"
             )
-        for index, (name, surrogate) in enumerate(zip(self.names, self._built, strict=True)):
-            if surrogate.needs_start and not getattr(retraining, "fine_tunes", True):
+        for index, (name, surrogate) in enumerate(self._built.items()):
+            if surrogate.needs_start and not retraining.fine_tunes:
                 raise UserError(f"{file}: surrogates.{index}: {needs_start(name)}")
             least = min(LEAST_A_CONTRIBUTOR * n, 2**n - 2)
             if surrogate.coalitions < least:
@@ -64,24 +62,23 @@ class StudySurrogates:
 
     def prepare(self) -> None:
         """Compute all values that the surrogates' own credits need."""
-        for name, values, surrogate in zip(self.names, self._values, self._built, strict=True):
+        for name, values in self._values.items():
             with stage(f"surrogate {name}"):
                 for prop in self._properties:
                     if values.stands_in_for(prop):
-                        self._own_credits(values, prop, surrogate.coalitions)
+                        self._own_credits(name, prop)
 
     def known(self, prop: str, coalitions: BoolArray) -> list[KnownSurrogate]:
         """Return the values of a property's surrogates at ``coalitions`` (m, n), and their own credits with errors."""
         found = []
-        for values, surrogate in zip(self._values, self._built, strict=True):
-            if prop in self._properties and values.stands_in_for(prop):
-                own = self._own_credits(values, prop, surrogate.coalitions)
-                found.append(KnownSurrogate(self._game(values, prop)(coalitions), own.values, own.standard_error))
+        for name in self.standing_in(prop):
+            own = self._own_credits(name, prop)
+            found.append(KnownSurrogate(self._game(name, prop, coalitions), own.values, own.standard_error))
         return found
 
     def standing_in(self, prop: str) -> list[str]:
         """Return the names of a property's surrogates, in the order of :meth:`known`."""
-        return [each.name for each in self._values if prop in self._properties and each.stands_in_for(prop)]
+        return [name for name, values in self._values.items() if values.stands_in_for(prop)]
 
     def without(self) -> list[str]:
         """Return the properties that no surrogate stands in for."""
@@ -93,10 +90,9 @@ class StudySurrogates:
 
     def ready(self) -> bool:
         """Return whether all values that the surrogates' own credits need are computed."""
-        n = len(self._ledger["contributors"])
         self._ready = self._ready or all(  # once they are, they stay
-            not values.is_missing(prop, tabulated(n, surrogate.coalitions, self._seed)[0])
-            for values, surrogate in zip(self._values, self._built, strict=True)
+            not values.is_missing(prop, tabulated(self._n, self._built[name].coalitions, self._seed)[0])
+            for name, values in self._values.items()
             for prop in self._properties
         )
         return self._ready
@@ -107,32 +103,27 @@ class StudySurrogates:
         All surrogates share the contributors' fine-tuned models.
         """
         works = []
-        for name, surrogate in zip(self.names, self._built, strict=True):
-            if names is not None and name not in names:
-                continue
+        for surrogate in (each for name, each in self._built.items() if names is None or name in names):
             table = len(tabulated(n, surrogate.coalitions, self._seed)[0])
             works.append(surrogate.work(n, 1 + table + evaluations))  # one for the coalition of all
         return Work(max((work.fine_tunings for work in works), default=0), sum(work.samplings for work in works))
 
-    def _own_credits(self, values: SurrogateValues, prop: str, most: int) -> Credits:
+    def _own_credits(self, name: str, prop: str) -> Credits:
         """Return φ(G), up to a constant that all contributors share and that the unknown G(∅) would fix."""
-        key = values.name, prop
-        if key not in self._credits:
-            table = tabulate(self._game(values, prop), len(self._ledger["contributors"]), most, self._seed)
-            with located(f"{self._study.file}: surrogate {values.name!r} of {prop!r}"):
-                self._credits[key] = surrogate_credits(
-                    table.coalitions, table.values, table.full, table.size_distribution
+        if (name, prop) not in self._credits:
+            with located(f"{self._study.file}: surrogate {name!r} of {prop!r}"):
+                self._credits[name, prop] = own_credits(
+                    lambda coalitions: self._game(name, prop, coalitions),
+                    self._n,
+                    self._built[name].coalitions,
+                    self._seed,
                 )
-        return self._credits[key]
+        return self._credits[name, prop]
 
-    def _game(self, values: SurrogateValues, prop: str) -> Surrogate:
+    def _game(self, name: str, prop: str, coalitions: BoolArray) -> NDArray[np.float64]:
         """Return G of a property, computed with the study's number of threads, as evaluations are."""
-
-        def limited(coalitions: BoolArray) -> NDArray[np.float64]:
-            with limited_threads(self._study.config.threads):
-                return values.game(prop)(coalitions)
-
-        return limited
+        with limited_threads(self._study.config.threads):
+            return self._values[name].game(prop)(coalitions)
 
     @property
     def _seed(self) -> int:
@@ -140,64 +131,61 @@ class StudySurrogates:
         return derive_seed(self._study.config.seed, "surrogates")
 
     @cached_property
-    def _built(self) -> list[ImageSurrogate]:
+    def _built(self) -> dict[str, ImageSurrogate]:
         """The surrogates of the study file, not yet prepared."""
-        study, surrogates = self._study, []
+        study, surrogates = self._study, {}
         for index, section in enumerate(study.config.surrogates):
             where = f"{study.file}: surrogates.{index}"
             surrogate = build(section.name, section.options, SURROGATES, where=where, beside=study.file.parent)
             with located(where):
-                surrogates.append(as_surrogate(surrogate, section.name))
+                surrogates[section.name] = as_surrogate(surrogate, section.name)
         return surrogates
 
     @cached_property
-    def _ledger(self) -> dict[str, Any]:
-        """The ledger's contributors, recipe fingerprint, and fingerprints of the properties in the study file."""
+    def _recorded(self) -> tuple[int, str, dict[str, str]]:
+        """From the ledger: the number of contributors, and the fingerprints of the recipe and of the properties."""
         study = self._study
         with study.ledger(create=False) as ledger:
-            records = ledger.properties(study.name)
-            named = studied(study.config, records)
-            recipe = study.recipe.recorded(ledger)
+            records, recipe = ledger.properties(study.name), study.recipe.recorded(ledger)
             assert recipe is not None  # surrogates are asked for once a recipe is registered
-            return {
-                "contributors": ledger.studies()[study.name]["contributors"],
-                "recipe": recipe.fingerprint,
-                "properties": {record.name: record.fingerprint for record in records if record.name in named},
-            }
+            named = studied(study.config, records)
+            properties = {record.name: record.fingerprint for record in records if record.name in named}
+            return len(ledger.studies()[study.name]["contributors"]), recipe.fingerprint, properties
 
     @property
-    def _properties(self) -> dict[str, str]:
-        return self._ledger["properties"] if self.names else {}
+    def _n(self) -> int:
+        return self._recorded[0]
+
+    @property
+    def _properties(self) -> Collection[str]:
+        return self._recorded[2]
 
     @cached_property
-    def _values(self) -> list[SurrogateValues]:
-        found = []
-        for section, surrogate in zip(self._study.config.surrogates, self._built, strict=True):
-            settings = settings_of(surrogate, section.options)
-            files = {}
-            for prop, measured_by in self._properties.items():
-                key = identity.surrogate_identity(self._ledger["recipe"], measured_by, section.name, settings)
-                files[prop] = self._study.cache.path("surrogate", key, ".json")
-            found.append(
-                SurrogateValues(
-                    section.name, files, lambda surrogate=surrogate: self._load(surrogate), self._study.progress
-                )
+    def _values(self) -> dict[str, SurrogateValues]:
+        study, found = self._study, {}
+        for section in study.config.surrogates:
+            surrogate = self._built[section.name]
+            settings, files = settings_of(surrogate, section.options), {}
+            _, recipe, properties = self._recorded
+            for prop, measured_by in properties.items():
+                key = identity.surrogate_identity(recipe, measured_by, section.name, settings)
+                files[prop] = study.cache.path("surrogate", key, ".json")
+            found[section.name] = SurrogateValues(
+                section.name, files, lambda surrogate=surrogate: self._load(surrogate), study.progress
             )
         return found
 
     def _load(self, surrogate: ImageSurrogate) -> Loaded:
         """Return ``surrogate``, ready to stand in for coalitions' models, with what measures its images."""
-        from diffcredit.surrogates import Material
-
         study, prepared = self._study, self._study.prepared
         material = Material(
-            contributions=study.contributions,
-            retraining=study.recipe.retraining,
+            study.contributions,
+            study.config.sampling,
+            study.cache.folder,
+            study.progress,
             base=lambda: prepared.base,
             generated=prepared.generated_images,
-            sampling=study.config.sampling,
-            folder=study.cache.folder,
-            progress=study.progress,
+            retraining=study.recipe.retraining,
         )
 
         def prepare() -> None:

@@ -1,8 +1,12 @@
-"""Counts of a recipe's evaluations, updated one by one so that a long ledger is read only once."""
+"""What a status is counted from, followed step by step so that a long ledger and a long log are read only once."""
 
+import json
+import os
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from diffcredit.ledger import Evaluation
 from diffcredit.ledger.clock import Clock, active_seconds, worker_seconds
@@ -10,6 +14,8 @@ from diffcredit.util.sanitize import last_line
 
 RECENT = 50  # evaluations that the present rate is measured on
 DESIGN = ("estimate", "endpoint")  # the purposes of a schedule's tasks
+LOG_NAME = "log.jsonl"  # in the study's results folder
+FIRST_BYTES = 4_000_000  # how much of the log's end is read at first
 
 
 @dataclass
@@ -27,9 +33,10 @@ class Tally:
     """Counts of a recipe's evaluations.
 
     ``done`` and ``failed`` are by purpose. ``attempted`` holds the design's tasks. ``errors`` are counted by their last
-    lines, those of single values as ``property: error``.
+    lines, those of single values as ``property: error``. ``mark`` is the place in the ledger up to which it counts.
     """
 
+    mark: int = 0
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     attempted: set[tuple[str, int]] = field(default_factory=set)
@@ -82,3 +89,41 @@ class Tally:
         """Evaluations per second over all of them, without pauses."""
         count, seconds = self.done.total(), self.clock.active_seconds
         return count / seconds if count and seconds > 0 else None
+
+
+class TaskLog:
+    """Which worker has which task, by the log that a study's drivers append to; claims name only the driver."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode, self._offset = 0, 0
+        self._assigned: dict[tuple[str, int], tuple[str, float]] = {}
+
+    def assigned(self) -> dict[tuple[str, int], tuple[str, float]]:
+        """Return the worker that has each task, (coalition, replicate), and since when, in seconds since 1970."""
+        with suppress(OSError):
+            for line in self._new_lines():
+                self._take(line)
+        return self._assigned
+
+    def _new_lines(self) -> list[bytes]:
+        """Return the complete lines that were appended since the last call; after a rotation, those of the new file."""
+        with self._path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_ino != self._inode:
+                self._inode, self._offset = status.st_ino, max(0, status.st_size - FIRST_BYTES)
+            file.seek(self._offset)
+            whole, newline, _ = file.read(max(0, status.st_size - self._offset)).rpartition(b"\n")
+        self._offset += len(whole + newline)
+        return whole.split(b"\n")
+
+    def _take(self, line: bytes) -> None:
+        try:
+            entry = json.loads(line)
+            if entry["event"] == "task given":
+                task = entry["coalition"], int(entry["replicate"])
+                self._assigned[task] = str(entry["worker"]), datetime.fromisoformat(entry["time"]).timestamp()
+            elif "coalition" in entry:  # answered, recorded, or its worker is lost
+                self._assigned.pop((entry["coalition"], entry["replicate"]), None)
+        except (ValueError, KeyError, TypeError):  # half a line, or not written by diffcredit
+            return

@@ -4,15 +4,13 @@
 """
 
 from diffcredit.surrogates.base import ImageSurrogate, Material, Surrogate, Work, as_surrogate
-from diffcredit.surrogates.real_data import RealData
-from diffcredit.surrogates.tabulating import SurrogateTable, tabulate
-from diffcredit.surrogates.values import SurrogateValues
+from diffcredit.surrogates.values import SurrogateValues, own_credits
 
 SURROGATES = {
     "pools": "diffcredit.surrogates.pools:Pools",
-    "soup": "diffcredit.surrogates.soup:Soup",
-    "reweighting": "diffcredit.surrogates.reweighting:Reweighting",
-    "real_data": "diffcredit.surrogates.real_data:RealImages",
+    "soup": "diffcredit.surrogates.pools:Soup",
+    "reweighting": "diffcredit.surrogates.existing_images:Reweighting",
+    "real_data": "diffcredit.surrogates.existing_images:RealImages",
     "conditional": "diffcredit.surrogates.conditional:Conditional",
 }
 
@@ -20,11 +18,9 @@ __all__ = [
     "SURROGATES",
     "ImageSurrogate",
     "Material",
-    "RealData",
     "Surrogate",
-    "SurrogateTable",
     "SurrogateValues",
     "Work",
     "as_surrogate",
-    "tabulate",
+    "own_credits",
 ]

@@ -9,7 +9,7 @@ To write one for a study file, inherit from :class:`ImageSurrogate`, or write an
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,32 +27,25 @@ if TYPE_CHECKING:  # these bring torch, which kept values do not need
     from diffcredit.retraining.base import Retraining
 
 
-class Surrogate(Protocol):
-    """A function from coalitions to values of G, for one property."""
-
-    def __call__(self, coalitions: BoolArray) -> NDArray[np.float64]:
-        """Return G of each row, (m, n) booleans → (m,), always the same.
-
-        Raise a UserError for a coalition that has no value.
-        """
-        ...
+Surrogate = Callable[[BoolArray], NDArray[np.float64]]
+"""A function from coalitions (m, n) to values of G (m,) for one property, always the same."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """Everything that a study gives its surrogates.
+    """Everything that a surrogate may be made from.
 
-    ``retraining`` is prepared. ``base`` returns the base model and ``generated`` its images, both made when first
-    called. ``folder`` is where expensive results are kept.
+    ``base`` returns the base model and ``generated`` its images, both made when first called. ``retraining`` is the
+    study's, prepared; a surrogate outside a study has none. ``folder`` is where expensive results are kept.
     """
 
     contributions: Contributions
-    retraining: "Retraining"
-    base: Callable[[], "DiffusionModel"]
-    generated: Callable[[], Images]
     sampling: Sampling
     folder: Path
     progress: Progress
+    base: Callable[[], "DiffusionModel"]
+    generated: Callable[[], Images]
+    retraining: "Retraining | None" = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The values of one surrogate at the coalitions asked for so far, kept in a file for each property.
+"""The values of one surrogate at the coalitions asked for so far, kept in a file for each property, and its credits.
 
 Reading kept values needs neither the surrogate nor the properties; they are loaded for missing ones.
 """
@@ -6,13 +6,15 @@ Reading kept values needs neither the surrogate nor the properties; they are loa
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.coalitions import decode, encode
+from diffcredit.coalitions import decode, encode, make_design
+from diffcredit.coalitions.finite import LARGEST
+from diffcredit.credit import Credits, surrogate_credits
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
@@ -99,10 +101,10 @@ class SurrogateValues:
                     values[text] = self._measured(each, observation)
                 self._progress(what, done, len(missing))
                 if time.monotonic() - kept > SECONDS:
-                    self._keep_all()
+                    self._keep()
                     kept = time.monotonic()
         finally:
-            self._keep_all()
+            self._keep()
 
     def _observation(
         self, source: ImageSurrogate, extractors: Extractors, coalition: BoolArray, properties: Sequence[Property]
@@ -127,10 +129,30 @@ class SurrogateValues:
                 f"({type(error).__name__}: {error})"
             ) from error
 
-    def _keep_all(self) -> None:
-        for prop in self._known:
-            self._keep(prop)
+    def _keep(self, *properties: str) -> None:
+        for prop in properties or self._known:
+            content = {"surrogate": self.name, "property": prop, "values": self._known[prop]}
+            write_text(self._files[prop], canonical_json(content))
 
-    def _keep(self, prop: str) -> None:
-        content = {"surrogate": self.name, "property": prop, "values": self._known[prop]}
-        write_text(self._files[prop], canonical_json(content))
+
+def own_credits(surrogate: Surrogate, n: int, most: int, seed: int = 0) -> Credits:
+    """Return φ(G), exact if G has at most ``most`` coalitions (and n ≤ 16), else estimated from ``most`` random ones.
+
+    The unknown G(∅), which only sets the common level of the credits, is taken to be 0.
+    """
+    coalitions, design = tabulated(n, most, seed)
+    (full,) = surrogate(np.ones((1, n), dtype=np.bool_))
+    return surrogate_credits(coalitions, surrogate(coalitions), float(full), design)
+
+
+@lru_cache(maxsize=16)  # asked for often, and expensive to draw
+def tabulated(n: int, most: int, seed: int = 0) -> tuple[BoolArray, str]:
+    """Return the coalitions that own credits need, (m, n), read-only, and the name of their design.
+
+    These are all 2ⁿ − 2 between the empty and the full one (``exhaustive``), or ``most`` of them.
+    """
+    everything = n <= LARGEST and 2**n - 2 <= most
+    design = "exhaustive" if everything else "uniform"
+    coalitions = make_design(design, seed).draw(n, 0, 2**n - 2 if everything else most)
+    coalitions.flags.writeable = False
+    return coalitions, design

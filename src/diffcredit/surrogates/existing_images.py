@@ -1,4 +1,4 @@
-"""The base model's images, reweighted towards those that look like the members'; no fine-tuning at all."""
+"""Surrogates of images that are there already: the members' own, and those of the base model. Nothing is trained."""
 
 from dataclasses import dataclass
 
@@ -16,6 +16,23 @@ from diffcredit.util.artifacts import fingerprint_arrays
 from diffcredit.util.cache import artifact_name, cached_arrays
 
 MOST_ITERATIONS = 1000
+
+
+@dataclass
+class RealImages(ImageSurrogate):
+    """A coalition's own training images, as if its model made exactly those: the control for every surrogate."""
+
+    coalitions: Count = 1000
+
+    def work(self, n: int, coalitions: int) -> Work:
+        return Work()
+
+    def prepare(self, material: Material) -> None:
+        self._contributions = material.contributions
+        self.library = material.contributions.images
+
+    def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        return self._contributions.of(coalition)
 
 
 @dataclass
