@@ -9,8 +9,8 @@ from sqlalchemy import create_engine, text
 
 from diffcredit.errors import UserError
 from diffcredit.ledger import Ledger
-from diffcredit.ledger.audit import audit
-from diffcredit.ledger.sqlite import prepare_sqlite
+from diffcredit.ledger.chain import audit
+from diffcredit.ledger.database import prepare_sqlite
 from diffcredit.testing import ledgers
 from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, failure, register
 

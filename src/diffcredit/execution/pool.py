@@ -4,23 +4,97 @@ The same code drives processes of this machine and actors of a Ray cluster; see 
 """
 
 import math
+import signal
+import threading
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution.assignments import BatchLimit, TaskBatch, TaskQueue, WorkerFailure
 from diffcredit.execution.backend import Backend, BuildError, Ready, Started, WorkerT
-from diffcredit.execution.interrupts import StopRequest, stop_after_current
 from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Executor, Task
-from diffcredit.execution.time_limits import TimeLimits
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
 CHECK = 1.0
 """Seconds between two checks of time limits, idle workers and interrupts."""
+
+# how long a worker may take until it counts as hung
+FACTOR = 10.0  # times the longest answer so far
+LEAST = 600.0  # seconds
+UNKNOWN = 86_400.0  # seconds, before the first answer
+PAUSE = 60.0  # seconds between two readings: a driver that takes longer was paused, and perhaps its workers too
+
+
+class TimeLimits:
+    """The time limits of one run, and its clock.
+
+    A limit is ``timeout`` where one is given. Otherwise it is ten times the longest answer of its kind in this run, at
+    least ten minutes; a day before the first answer.
+
+    The clock advances only while the driver reads it: at most :data:`PAUSE` seconds between two readings count. If a
+    whole run is paused, as by Ctrl-Z, no worker is late afterwards.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._longest = {"start": 0.0}  # a worker that is up answers at once
+        self._read = time.monotonic()
+        self.now = 0.0
+
+    def read(self) -> float:
+        """Advance the clock and return its seconds."""
+        now = time.monotonic()
+        self.now += min(now - self._read, PAUSE)
+        self._read = now
+        return self.now
+
+    def record(self, kind: str, seconds: float) -> None:
+        """Record how long an answer of this ``kind`` took."""
+        self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
+
+    def limit(self, kind: str) -> float:
+        """Return the seconds after which a worker that owes an answer of this ``kind`` counts as hung."""
+        if self._timeout is not None:
+            return self._timeout
+        return max(LEAST, FACTOR * self._longest[kind]) if kind in self._longest else UNKNOWN
+
+
+@dataclass
+class StopRequest:
+    """Whether the user asked for the run to stop."""
+
+    requested: bool = False
+
+
+@contextmanager
+def stop_after_current(enabled: bool) -> Generator[StopRequest]:
+    """Within, the first Ctrl-C sets ``requested`` and the next raises KeyboardInterrupt, if ``enabled``.
+
+    Signals reach the main thread only, and a program's own handler stays: there, nothing changes.
+    """
+    stop = StopRequest()
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not enabled or not main or before is not signal.default_int_handler:
+        yield stop
+        return
+
+    def note(number: int, frame: object) -> None:
+        if stop.requested:
+            raise KeyboardInterrupt
+        stop.requested = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class PooledExecutor(Executor):
@@ -132,7 +206,7 @@ class WorkerPool(Executor, Generic[WorkerT]):
         """Fill and send the batches of workers whose evaluator is built."""
         for worker in self._workers:
             if worker.batch and not worker.awaiting:
-                worker.batch.fill(self._queue, 1 if single else self._batch_limit.of(worker.at_once))
+                worker.batch.fill(self._queue, 1 if single else min(self._batch_limit.most, worker.at_once))
                 worker.evaluate(worker.batch.tasks)
                 self._await(worker, "evaluation")
 
