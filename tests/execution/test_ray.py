@@ -42,7 +42,6 @@ from diffcredit.execution import InProcess, RayWorkers, Task
 from diffcredit.execution.assignments import WorkerFailure
 from diffcredit.execution.pool import CHECK
 from diffcredit.execution.ray import cluster as ray_cluster
-from diffcredit.execution.ray import worker as ray_worker
 from diffcredit.study.study import Study
 from running_study import wait_until
 from tiny_study import recorded_values, run_here, write_study
@@ -75,11 +74,30 @@ def workers(cluster):
     return make
 
 
-def test_same_results_as_in_process_from_both_nodes(workers, tmp_path):
+def test_a_session_keeps_its_workers_and_answers_come_back_whatever_the_evaluator_does(workers, tmp_path):
+    for name in ("met", "built"):
+        (tmp_path / name).mkdir()
+    with workers().session() as pool:
+        there, shifted = list(pool.run(Meeting(tmp_path / "met", 2), TASKS)), list(pool.run(Shifted(), TASKS))
+        raising, (strange,) = list(pool.run(Raising(), TASKS[::2])), pool.run(Strange(), TASKS[:1])
+        with pytest.raises(DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint") as raised:
+            list(pool.run(CannotBuild("raises", tmp_path / "built"), TASKS[:1]))
+        assert not isinstance(raised.value, UserError)
+        with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):
+            list(pool.run(CannotBuild("mistake", tmp_path / "built"), TASKS[:1]))
+        with pytest.raises(TypeError, match="cannot be sent"):
+            list(pool.run(lambda: Toy(), TASKS))
     here = list(InProcess().run(Toy(), TASKS))
-    there = list(workers().run(Meeting(tmp_path, 2), TASKS))
+    nodes = {item.worker for item in there} - {here[0].worker}
+    assert len(nodes) == 2
+    assert {item.worker for item in (*shifted, *raising, strange)} <= nodes  # and nothing was repeated
     assert values(there) == values(here)
-    assert len({item.worker for item in there} - {here[0].worker}) == 2
+    assert values(shifted) == values(InProcess().run(Shifted(), TASKS))
+    assert values(raising) == values(InProcess().run(Raising(), TASKS[::2]))
+    assert "the GPU is on fire" in next(item.error for item in raising if item.coalition == "11")
+    assert strange.status == "failed"
+    assert "not JSON serializable" in strange.error
+    assert len(pids(tmp_path / "built")) == 2
 
 
 @pytest.mark.slow
@@ -97,19 +115,6 @@ def test_a_studys_numbers_are_those_of_this_process(workers, tmp_path):
     assert {item.status for item in Study.load(there).run(workers(1))} == {"done"}
     assert len(recorded_values(here.parent)) >= 3 * 3
     assert recorded_values(there.parent) == recorded_values(here.parent)
-
-
-def test_a_session_keeps_its_worker_and_answers_come_back_whatever_the_evaluator_does(workers):
-    with workers(1).session() as pool:
-        first, second = list(pool.run(Toy(), TASKS)), list(pool.run(Shifted(), TASKS))
-        raising, (strange,) = list(pool.run(Raising(), TASKS[::2])), pool.run(Strange(), TASKS[:1])
-    assert len({item.worker for item in (*first, *second, *raising, strange)}) == 1  # and nothing was repeated
-    assert values(first) == values(InProcess().run(Toy(), TASKS))
-    assert values(second) == values(InProcess().run(Shifted(), TASKS))
-    assert values(raising) == values(InProcess().run(Raising(), TASKS[::2]))
-    assert "the GPU is on fire" in next(item.error for item in raising if item.coalition == "11")
-    assert strange.status == "failed"
-    assert "not JSON serializable" in strange.error
 
 
 def test_a_killed_workers_task_is_repeated_and_answers_before_memory_ran_out_count(workers, tmp_path, told, caplog):
@@ -149,24 +154,6 @@ def test_workers_that_share_a_device_become_fewer_but_never_none():
             assert backend.retire(None, failure) is fewer
 
 
-def test_no_cluster_is_called_for_nothing():
-    assert list(RayWorkers(address="nowhere:1").run(Toy(), [])) == []
-
-
-def test_a_factory_that_raises_ends_the_run(workers, tmp_path):
-    with pytest.raises(DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint") as raised:
-        list(workers(1).run(CannotBuild("raises", tmp_path), TASKS))
-    assert not isinstance(raised.value, UserError)
-    with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):
-        list(workers(1).run(CannotBuild("mistake", tmp_path), TASKS))
-    assert len(pids(tmp_path)) == 2
-
-
-def test_a_factory_that_cannot_travel_is_refused(workers):
-    with pytest.raises(TypeError, match="cannot be sent"):
-        list(workers(1).run(lambda: Toy(), TASKS))
-
-
 @pytest.mark.slow
 def test_an_idle_worker_that_is_lost_costs_its_next_task_no_try(workers):
     with workers(1, retries=0).session() as crew:
@@ -178,6 +165,7 @@ def test_an_idle_worker_that_is_lost_costs_its_next_task_no_try(workers):
     assert second.worker != first.worker
 
 
+@pytest.mark.slow
 def test_a_lost_nodes_task_is_repeated_and_a_node_that_joins_gets_a_worker(cluster, workers, tmp_path):
     doomed = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
@@ -248,7 +236,7 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
 
 @pytest.mark.slow
 def test_another_version_on_a_node_is_refused(workers, monkeypatch):
-    monkeypatch.setattr(ray_worker, "package_versions", lambda: {"diffcredit": "9.9"})
+    monkeypatch.setattr(ray_cluster, "package_versions", lambda: {"diffcredit": "9.9"})
     with pytest.raises(UserError, match=r"has diffcredit .*, this machine 9\.9; install the same on all"):
         list(workers(1).run(Toy(), TASKS))
 
@@ -288,6 +276,7 @@ def driver(cluster, tmp_path):
     process.communicate()
 
 
+@pytest.mark.slow  # what Ctrl-C does is tested with pretended workers among the quick ones
 def test_an_interrupt_lets_what_is_under_way_finish(driver):
     process, workers, gate = driver
     os.killpg(process.pid, signal.SIGINT)
@@ -321,6 +310,7 @@ def test_a_killed_driver_leaves_no_workers(driver):
 
 
 def test_refuses_senseless_numbers():
+    assert list(RayWorkers(address="nowhere:1").run(Toy(), [])) == []  # for no task, no cluster is called
     for wrong in ({"workers": 0}, {"threads": 0}, {"gpus": -0.5}, {"retries": -1}):
         with pytest.raises(UserError, match="must be at least"):
             RayWorkers(**wrong)

@@ -1,7 +1,6 @@
 """Of laws that are known, what is foreseen from where they take a few seconds."""
 
 import pytest
-
 from diffcredit.execution.timing.growth import ENOUGH, extrapolate
 
 

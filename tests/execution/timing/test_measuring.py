@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from diffcredit.execution.timing.stand_ins import DISTINCT, StandInExtractors, random_images
 
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.execution.timing import measuring as measuring_time
 from diffcredit.execution.timing.measuring import time_measuring
-from diffcredit.execution.timing.stand_ins import DISTINCT, StandInExtractors, random_images
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import PROPERTIES
