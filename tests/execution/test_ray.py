@@ -1,4 +1,4 @@
-"""On a real cluster of two nodes on this machine, with real kills. What the pool decides is tested in test_pool.py."""
+"""On a real cluster on this machine, with real kills. What the pool decides is tested in test_pool.py."""
 
 import json
 import os
@@ -53,15 +53,13 @@ TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head with one CPU and a node with another, in processes of their own that find the toy evaluators."""
+    """A head with two CPUs, in processes of their own that find the toy evaluators."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
         yield cluster
         cluster.shutdown()
 
