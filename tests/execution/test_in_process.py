@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,7 +43,10 @@ def test_none_among_the_tasks_says_that_there_may_be_one_soon(monkeypatch):
     assert [item.key for item in results] == [("00", 0), ("01", 1)]
 
 
-def test_builds_no_evaluator_for_no_task(tmp_path: Path):
+def test_builds_no_evaluator_for_no_task(tmp_path, monkeypatch):
+    monkeypatch.setattr(in_process, "ASK_AGAIN", 0.0)
+    with pytest.raises(UserError, match="threads: 0"):
+        InProcess(threads=0)
     for tasks in ([], [None]):
         assert list(InProcess().run(CannotBuild("raises", tmp_path), tasks)) == []
     assert list(tmp_path.iterdir()) == []
@@ -72,11 +74,6 @@ def test_out_of_memory_is_tried_again_and_an_ordinary_error_is_not(tmp_path):
     (failed,) = InProcess(retries=0).run(Troubled(tmp_path, times=2), tasks[:1])
     assert failed.error.startswith("given up at try 1: Traceback")
     assert failed.error.splitlines()[-1].endswith("Tried to allocate 20.00 GiB.")
-
-
-def test_refuses_no_threads():
-    with pytest.raises(UserError, match="threads: 0"):
-        InProcess(threads=0)
 
 
 def test_several_at_once_are_taken_in_order_when_all_before_were_answered(tmp_path):
@@ -133,10 +130,7 @@ def test_a_trouble_among_several_costs_no_try_and_those_unanswered_are_repeated_
 
 @pytest.mark.parametrize(
     ("room", "halves", "sizes"),
-    [
-        (2, ["2 instead of 5"], [5, 1, 1, 1, 1, 1, 2, 2, 1]),
-        (1, ["2 instead of 5", "1 instead of 2"], [5, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1]),
-    ],
+    [(1, ["2 instead of 5", "1 instead of 2"], [5, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1])],
 )
 def test_more_than_memory_holds_are_halved(tmp_path, room, halves, sizes):
     with pytest.warns(DiffcreditWarning) as warned:

@@ -23,7 +23,7 @@ def never(folder):
     raise AssertionError("no model was kept")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model() -> DDPM:
     return DDPM.create("tiny", 8, 0)
 
@@ -42,6 +42,10 @@ def test_images_come_back_as_they_were(tmp_path):
     found = keeper.find(TASK, Extractors(), never)
     np.testing.assert_array_equal(found.images, IMAGES)
     assert (found.model, found.features) == (None, {})
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(DiffcreditError, match=f"{file}: damaged .*; remove it"):
+        keeper.find(TASK, Extractors(), never)
 
 
 def test_features_come_back_for_their_extractors_alone(tmp_path):
@@ -75,16 +79,6 @@ def test_features_of_further_extractors_come_to_those_that_are_there(tmp_path):
         np.testing.assert_array_equal(found.features[extractor].vectors, features.vectors)
 
 
-@pytest.mark.parametrize("kind", ["images", "features"])
-def test_a_damaged_file_names_itself(kind, tmp_path):
-    keeper = Keeper(tmp_path, kind)
-    keeper.keep(TASK, observation())
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(file.read_bytes()[:50])
-    with pytest.raises(DiffcreditError, match=f"{file}: damaged .*; remove it"):
-        keeper.find(TASK, Extractors(), never)
-
-
 def test_a_model_comes_back_with_every_weight(tmp_path, model):
     keeper = Keeper(tmp_path, "model")
     keeper.keep(TASK, observation(model))
@@ -110,13 +104,9 @@ def test_each_coalition_and_replicate_has_its_own(kind, tmp_path, model):
     assert keeper.kept(OTHER) == frozenset()
     assert keeper.kept(Task("1010", 0, "estimate")) == frozenset()
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_the_name_of_two_thousand_contributors_fits_a_file(tmp_path):
-    crowd = Task("10" * 1000, 0, "estimate")
-    keeper = Keeper(tmp_path, "images")
-    keeper.keep(crowd, observation())
-    assert keeper.kept(crowd) == {"images"}
+    crowd = Task("10" * 1000, 0, "estimate")  # two thousand contributors' name fits a file
+    keeper.keep(crowd, observation(model))
+    assert keeper.kept(crowd)
 
 
 def kept_evaluator(folder, properties):

@@ -193,12 +193,12 @@ def test_answers_that_are_found_only_when_a_worker_is_killed_count_and_a_dead_on
     assert worker.receive() == [Ready(1)]
     worker.evaluate(TASKS[:2])
     assert backend.wait([worker], 60) == [worker]
-    os.kill(worker._process.pid, signal.SIGSTOP)
+    os.kill(worker.process.pid, signal.SIGSTOP)
     assert values(worker.kill()) in [values(InProcess().run(Toy(), TASKS[:count])) for count in (1, 2)]
     worker = ProcessWorker(1, None)
     worker.build(Toy())
     assert worker.alive
-    os.kill(worker._process.pid, signal.SIGKILL)
+    os.kill(worker.process.pid, signal.SIGKILL)
     wait_until(lambda: not worker.alive)
     (failure,) = worker.receive()
     assert (failure.kind, failure.reason) == ("lost", f"the worker {worker.name} was killed by SIGKILL")

@@ -75,7 +75,7 @@ class ProcessWorker(Worker):
     """A process on a CUDA ``device`` of its own (None: it sees what the driver sees), started for its first task."""
 
     connection: Connection
-    _process: BaseProcess
+    process: BaseProcess
 
     def __init__(self, threads: int, device: str | None) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class ProcessWorker(Worker):
 
     @property
     def alive(self) -> bool:
-        return not self.started or self._process.is_alive()
+        return not self.started or self.process.is_alive()
 
     def build(self, payload: EvaluatorFactory) -> None:
         if not self.started:
@@ -99,43 +99,35 @@ class ProcessWorker(Worker):
         with suppress(EOFError, OSError):
             if self.connection.poll():
                 return [self.connection.recv()]
-        self._process.join(TERMINATE_WITHIN)
-        code = self._process.exitcode
+        self.process.join(TERMINATE_WITHIN)
+        code = self.process.exitcode
         killed = code is not None and code < 0
         how = f"was killed by {signal.Signals(-code).name}" if killed else f"ended with exit code {code}"
         return [WorkerFailure(self.name, "lost", f"the worker {self.name} {how}")]
 
     def kill(self) -> list[Evaluation]:
-        self._process.kill()
-        self._process.join(KILL_WITHIN)
+        self.process.kill()
+        self.process.join(KILL_WITHIN)
         unread = []
         with suppress(EOFError, OSError):
             while self.connection.poll():
                 unread.append(self.connection.recv())
-        if not self._process.is_alive():  # otherwise it is left to the system
-            self._process.close()
+        if not self.process.is_alive():  # otherwise it is left to the system
+            self.process.close()
         self.connection.close()
         return [message for message in unread if isinstance(message, Evaluation)]
-
-    def terminate(self) -> None:
-        """Ask the process to end; :meth:`finish` must follow."""
-        self._process.terminate()
-
-    def finish(self) -> None:
-        self._process.join(TERMINATE_WITHIN)
-        self.kill()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         # a daemon, so that an interpreter that ends with the run still open does not wait for its workers
         arguments = (theirs, self._threads, os.getpid())
-        self._process = context.Process(target=_work, args=arguments, daemon=True)
+        self.process = context.Process(target=_work, args=arguments, daemon=True)
         with device_visible(self.device):
-            self._process.start()
+            self.process.start()
         # with our copy of its side closed, the end of the process is the end of the connection
         theirs.close()
-        self.name, self.started = worker_name(self._process.pid), True
+        self.name, self.started = worker_name(self.process.pid), True
         event("worker started", worker=self.name, device=self.device)
 
     def _send(self, message: Any) -> None:
@@ -178,9 +170,10 @@ class LocalBackend(Backend[ProcessWorker]):
     def end(self, workers: Sequence[ProcessWorker]) -> None:
         started = [worker for worker in workers if worker.started]
         for worker in started:  # all are asked before any is waited for
-            worker.terminate()
+            worker.process.terminate()
         for worker in started:
-            worker.finish()
+            worker.process.join(TERMINATE_WITHIN)
+            worker.kill()
             event("worker dismissed", worker=worker.name)
 
     def close(self) -> None:
@@ -200,8 +193,8 @@ def _work(connection: Connection, threads: int, driver: int) -> None:
 
 
 def _serve(connection: Connection, factory: EvaluatorFactory) -> EvaluatorFactory | None:
-    """Build an evaluator and evaluate, until another factory comes; None if this process is of no more use. The first
-    evaluator is freed before the next is built: both may not fit into memory."""
+    """Build an evaluator and evaluate, until another factory comes; None if this process is of no more use."""
+    # a function of its own, so that this evaluator is freed before the next is built: both may not fit into memory
     try:
         evaluator = factory()
         ready = Ready(evaluator.at_once)
@@ -226,7 +219,7 @@ def _serve(connection: Connection, factory: EvaluatorFactory) -> EvaluatorFactor
 
 
 def _end_with(driver: int) -> None:
-    """End this process when the driver is gone, which may have been killed without a chance to say so."""
+    """End this process when the driver is gone, even if it was killed."""
     while os.getppid() == driver:
         time.sleep(0.5)
     os._exit(1)

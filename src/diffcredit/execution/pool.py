@@ -11,12 +11,11 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Generic, Literal
+from typing import Any, Generic
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution.assignments import BatchLimit, TaskBatch, TaskQueue, WorkerFailure
-from diffcredit.execution.backend import Backend, BuildError, Ready, Started, WorkerT
+from diffcredit.execution.backend import Awaited, Backend, BuildError, Ready, Started, WorkerT
 from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Executor, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
@@ -37,8 +36,8 @@ class TimeLimits:
     A limit is ``timeout`` where one is given. Otherwise it is ten times the longest answer of its kind in this run, at
     least ten minutes; a day before the first answer.
 
-    The clock advances only while the driver reads it: at most :data:`PAUSE` seconds between two readings count. If a
-    whole run is paused, as by Ctrl-Z, no worker is late afterwards.
+    At most :data:`PAUSE` seconds between two readings of the clock count: if a whole run is paused, as by Ctrl-Z, no
+    worker is late afterwards.
     """
 
     def __init__(self, timeout: float | None) -> None:
@@ -65,20 +64,13 @@ class TimeLimits:
         return max(LEAST, FACTOR * self._longest[kind]) if kind in self._longest else UNKNOWN
 
 
-@dataclass
-class StopRequest:
-    """Whether the user asked for the run to stop."""
-
-    requested: bool = False
-
-
 @contextmanager
-def stop_after_current(enabled: bool) -> Generator[StopRequest]:
-    """Within, the first Ctrl-C sets ``requested`` and the next raises KeyboardInterrupt, if ``enabled``.
+def stop_after_current(enabled: bool) -> Generator[threading.Event]:
+    """Within, the first Ctrl-C sets the event and the next raises KeyboardInterrupt, if ``enabled``.
 
     Signals reach the main thread only, and a program's own handler stays: there, nothing changes.
     """
-    stop = StopRequest()
+    stop = threading.Event()
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()
     if not enabled or not main or before is not signal.default_int_handler:
@@ -86,9 +78,9 @@ def stop_after_current(enabled: bool) -> Generator[StopRequest]:
         return
 
     def note(number: int, frame: object) -> None:
-        if stop.requested:
+        if stop.is_set():
             raise KeyboardInterrupt
-        stop.requested = True
+        stop.set()
 
     signal.signal(signal.SIGINT, note)
     try:
@@ -120,8 +112,7 @@ class PooledExecutor(Executor):
 class WorkerPool(Executor, Generic[WorkerT]):
     """Workers of one back end. Idle ones are kept from one run to the next.
 
-    A worker that dies, exceeds its time limit or meets a machine error is replaced and its task repeated, up to
-    ``retries`` times. Tasks that were given together are first repeated one by one, which costs no retry.
+    What is repeated, and how often, is described in :class:`~diffcredit.execution.local.LocalWorkers`.
     """
 
     def __init__(self, backend: Backend[WorkerT], retries: int, timeout: float | None) -> None:
@@ -157,19 +148,19 @@ class WorkerPool(Executor, Generic[WorkerT]):
         idle = [worker for worker in self._workers if not worker.batch and not worker.awaiting]
         return sorted(idle, key=lambda worker: not worker.ready)
 
-    def _serve(self, payload: Any, stop: StopRequest) -> Iterator[Evaluation]:
+    def _serve(self, payload: Any, stop: threading.Event) -> Iterator[Evaluation]:
         for worker in self._workers:  # by this run's clock; idle ones are checked first
             worker.asked = self._limits.now if worker.awaiting else -math.inf
         announced = False
         while True:
             self._check_idle()
             self._assign(payload, stop)
-            self._send_batches(single=stop.requested)
-            if not self._busy and stop.requested:
+            self._send_batches(single=stop.is_set())
+            if not self._busy and stop.is_set():
                 raise KeyboardInterrupt
             if not self._busy and not self._queue.open:
                 return
-            if stop.requested and not announced:
+            if stop.is_set() and not announced:
                 announced = True
                 count = sum(len(worker.batch.unanswered) for worker in self._busy if worker.batch)
                 warn(f"stopping: {count} evaluations under way are finished first; Ctrl-C again stops at once")
@@ -185,11 +176,11 @@ class WorkerPool(Executor, Generic[WorkerT]):
             if self._limits.read() - worker.asked > CHECK and worker.ping():
                 self._await(worker, "start")
 
-    def _assign(self, payload: Any, stop: StopRequest) -> None:
+    def _assign(self, payload: Any, stop: threading.Event) -> None:
         """Give each idle worker a task, while there are tasks."""
-        if self._queue.open and not stop.requested:
+        if self._queue.open and not stop.is_set():
             self._workers += self._backend.recruit(self._workers)
-        while (idle := self._idle) and not stop.requested and (assignment := self._queue.next()):
+        while (idle := self._idle) and not stop.is_set() and (assignment := self._queue.next()):
             worker = idle[0]
             if not worker.alive:  # all that it was given is answered: no task is to blame
                 self._queue.put_back(assignment)
@@ -210,7 +201,7 @@ class WorkerPool(Executor, Generic[WorkerT]):
                 worker.evaluate(worker.batch.tasks)
                 self._await(worker, "evaluation")
 
-    def _await(self, worker: WorkerT, message: Literal["start", "evaluator", "evaluation"] | None) -> None:
+    def _await(self, worker: WorkerT, message: Awaited | None) -> None:
         worker.awaiting, worker.asked = message, self._limits.read()
 
     def _receive(self, worker: WorkerT) -> list[Evaluation]:

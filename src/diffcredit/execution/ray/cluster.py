@@ -83,7 +83,7 @@ class RayPayload:
             )
         if self._packed is None:
             pieces: list[Any] = []
-            self._packed = pack(self._files, lambda piece: pieces.append(ray.put(piece))).text, pieces
+            self._packed = pack(self._files, lambda piece: pieces.append(ray.put(piece))), pieces
         return self._packed
 
 

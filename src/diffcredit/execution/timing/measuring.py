@@ -46,8 +46,7 @@ def time_measuring(
 ) -> MeasuringTime:
     """Time what an evaluation does with ``properties``, on ``images`` random images or features of ``model``.
 
-    ``states`` are the states of fitted properties, by name. The others are fitted here to ``context``, with random
-    features.
+    Properties without a fitted state in ``states``, by name, are fitted here to ``context``, with random features.
     """
     features: dict[str, float] = {}
     seconds, left_out = 0.0, {}
@@ -131,21 +130,21 @@ def extrapolate(seconds_of: Callable[[int], float], size: int) -> float:
     Sizes are doubled until ``size`` is reached or the work takes long enough to show how it grows. Sizes that are too
     small may raise anything; what ``seconds_of(size)`` itself raises is raised here.
     """
+
+    def tried(count: int) -> float | None:
+        try:
+            return seconds_of(count)
+        except Exception:  # a larger size may work
+            return None
+
     before, count = None, min(FEWEST, size)
     while count < size:
-        seconds = _tried(seconds_of, count)
+        seconds = tried(count)
         if seconds is not None and seconds > ENOUGH:
-            before = _tried(seconds_of, count // 2) if before is None else before
+            before = tried(count // 2) if before is None else before
             return _grown(before, seconds, size / count)
         before, count = seconds, min(2 * count, size)
     return seconds_of(size)
-
-
-def _tried(seconds_of: Callable[[int], float], count: int) -> float | None:
-    try:
-        return seconds_of(count)
-    except Exception:  # a larger size may work
-        return None
 
 
 def _grown(before: float | None, seconds: float, times: float) -> float:
@@ -177,17 +176,8 @@ class StandInExtractors(Extractors):
     """The ``real`` extractors with random features for all images; nothing is cached."""
 
     def __init__(self, real: Extractors) -> None:
-        self._real, self._random = real, np.random.default_rng(0)
-
-    @property
-    def device(self) -> str:
-        return self._real.device
-
-    def get(self, option: FeaturesOption) -> Extractor:
-        return self._real.get(option)
-
-    def identity(self, option: FeaturesOption) -> dict[str, Any]:
-        return self._real.identity(option)
+        vars(self).update(vars(real))  # what is loaded is shared
+        self._random = np.random.default_rng(0)
 
     def extract(
         self, option: FeaturesOption, images: Images, on_batch: Callable[[int, int], None] | None = None
