@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -17,19 +16,15 @@ from typing import Any
 import pytest
 from toy_evaluators import (
     KILLED,
-    NO_DISK,
     NO_MEMORY,
     QUICK,
-    STOPS,
     CannotBuild,
     Devices,
     Meeting,
     Raising,
     Shifted,
     Strange,
-    Threads,
     Toy,
-    Troubled,
     TroubledTogether,
     alive,
     pid_of,
@@ -40,7 +35,6 @@ from toy_evaluators import (
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess, RayWorkers, Task
 from diffcredit.execution.assignments import WorkerFailure
-from diffcredit.execution.pool import CHECK
 from diffcredit.execution.ray import cluster as ray_cluster
 from diffcredit.study.study import Study
 from running_study import wait_until
@@ -99,14 +93,6 @@ def test_a_session_keeps_its_workers_and_answers_come_back_whatever_the_evaluato
 
 
 @pytest.mark.slow
-def test_threads_and_numbers_are_those_of_in_process(workers):
-    (here,) = InProcess().run(Threads(True), TASKS[:1])
-    (there,) = workers(1).run(Threads(True), TASKS[:1])
-    assert there.numerics == {"threads": [1], "torch_loaded": True}
-    assert there.values == here.values
-
-
-@pytest.mark.slow
 def test_a_studys_numbers_are_those_of_this_process(workers, tmp_path):
     here, there = (write_study(tmp_path / name, {"stop.evaluations": 3}) for name in ("here", "there"))
     run_here(here)
@@ -129,20 +115,6 @@ def test_a_killed_workers_task_is_repeated_and_answers_before_memory_ran_out_cou
     wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
 
 
-@pytest.mark.slow  # as local workers are tested among the quick ones
-def test_workers_that_stop_or_run_out_of_something_are_replaced(workers, tmp_path, impatient, told):
-    tasks = [QUICK, STOPS, NO_MEMORY, NO_DISK]
-    results = list(workers(1, retries=1).run(Troubled(tmp_path, times=1), tasks))
-    events = told()
-    assert values(results) == values(InProcess().run(Toy(), tasks))
-    wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
-    assert events["worker started"] == events["worker ready"] == 4
-    assert (events["worker timed out"], events["worker out of memory"], events["worker out of disk"]) == (1, 1, 1)
-    assert (events["task given"], events["task repeated"], events["task answered"]) == (7, 3, 4)
-    assert events["worker dismissed"] == 1
-    assert events["node joined"] >= 2
-
-
 def test_workers_that_share_a_device_become_fewer_but_never_none():
     failure = WorkerFailure("w", "out of memory", "")
     for gpus, wanted, fewer in ((0.5, 2, True), (0.0, 2, True), (0.5, 1, False), (1.0, 2, False)):
@@ -150,17 +122,6 @@ def test_workers_that_share_a_device_become_fewer_but_never_none():
         backend._gpus, backend._wanted = gpus, wanted
         with pytest.warns(DiffcreditWarning, match="1 instead of 2 workers") if fewer else nullcontext():
             assert backend.retire(None, failure) is fewer
-
-
-@pytest.mark.slow
-def test_an_idle_worker_that_is_lost_costs_its_next_task_no_try(workers):
-    with workers(1, retries=0).session() as crew:
-        (first,) = crew.run(Toy(), TASKS[:1])
-        time.sleep(CHECK + 0.1)
-        os.kill(pid_of(first.worker), signal.SIGKILL)
-        (second,) = crew.run(Toy(), TASKS[1:2])
-    assert second.status == "done"
-    assert second.worker != first.worker
 
 
 @pytest.mark.slow
@@ -285,18 +246,6 @@ def test_an_interrupt_lets_what_is_under_way_finish(driver):
     answers = [json.loads(line) for line in out.splitlines() if line.startswith("[")]  # Ray may add words of its own
     assert sorted(coalition for coalition, _ in answers) == ["0000", "0001"]  # and nothing else was begun
     assert {pid_of(worker) for _, worker in answers} == set(workers)
-    wait_until(lambda: not any(alive(pid) for pid in workers))
-
-
-@pytest.mark.slow
-def test_a_second_interrupt_ends_at_once(driver):
-    process, workers, _ = driver
-    os.killpg(process.pid, signal.SIGINT)
-    assert "stopping" in process.stderr.readline()
-    os.killpg(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT
-    assert out == ""
     wait_until(lambda: not any(alive(pid) for pid in workers))
 
 
