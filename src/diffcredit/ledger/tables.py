@@ -23,27 +23,29 @@ studies = Table(
     Column("settings", sa.JSON, nullable=False),
 )
 
-recipes = Table(
-    "recipes",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study_id", ForeignKey(studies.c.id), nullable=False),
-    Column("name", String, nullable=False),
-    Column("settings", sa.JSON, nullable=False),
-    Column("weights", String, nullable=False),
-    UniqueConstraint("study_id", "name"),
-)
 
-properties = Table(
-    "properties",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study_id", ForeignKey(studies.c.id), nullable=False),
-    Column("name", String, nullable=False),
-    Column("settings", sa.JSON, nullable=False),
-    Column("higher_is_better", sa.Boolean, nullable=False),
-    Column("state", String, nullable=False),
-    UniqueConstraint("study_id", "name"),
+def _of_study(name: str, *columns: Column) -> Table:
+    """Return a table of what a study names, such as its recipes."""
+    return Table(
+        name,
+        metadata,
+        Column("id", Integer, primary_key=True),
+        Column("study_id", ForeignKey(studies.c.id), nullable=False),
+        Column("name", String, nullable=False),
+        Column("settings", sa.JSON, nullable=False),
+        *columns,
+        UniqueConstraint("study_id", "name"),
+    )
+
+
+def _unique(name: str, *columns: Column, where: sa.ColumnElement[bool]) -> None:
+    """Have at most one row for each content of ``columns``, of those ``where`` the condition holds."""
+    Index(name, *columns, unique=True, sqlite_where=where, postgresql_where=where)
+
+
+recipes = _of_study("recipes", Column("weights", String, nullable=False))
+properties = _of_study(
+    "properties", Column("higher_is_better", sa.Boolean, nullable=False), Column("state", String, nullable=False)
 )
 
 evaluations = Table(
@@ -64,16 +66,8 @@ evaluations = Table(
     Column("finished", String, nullable=False),
     sa.CheckConstraint("(status = 'done') = (error IS NULL)", name="failed_has_error"),
 )
-_done = evaluations.c.status == "done"
-Index(
-    "one_success",
-    evaluations.c.recipe_id,
-    evaluations.c.coalition,
-    evaluations.c.replicate,
-    unique=True,
-    sqlite_where=_done,
-    postgresql_where=_done,
-)
+_task = (evaluations.c.recipe_id, evaluations.c.coalition, evaluations.c.replicate)
+_unique("one_success", *_task, where=evaluations.c.status == "done")
 
 values = Table(
     "property_values",
@@ -87,15 +81,7 @@ values = Table(
     Column("error", Text),
     sa.CheckConstraint("(value IS NULL) <> (error IS NULL)", name="value_or_error"),
 )
-_valued = values.c.error.is_(None)
-Index(
-    "one_value",
-    values.c.evaluation_id,
-    values.c.property_id,
-    unique=True,
-    sqlite_where=_valued,
-    postgresql_where=_valued,
-)
+_unique("one_value", values.c.evaluation_id, values.c.property_id, where=values.c.error.is_(None))
 
 chain = Table(
     "chain",
