@@ -1,6 +1,5 @@
 """The pool's decisions, with workers that only pretend: no process, and a clock that only waiting moves."""
 
-import logging
 import re
 import signal
 import threading
@@ -222,12 +221,6 @@ def test_workers_that_never_get_ready_end_the_run(make, monkeypatch):
     assert backend.started == 4 * (1 + 2)
 
 
-def test_a_start_that_fails_now_and_then_costs_no_task_a_try(make):
-    pooled, backend = make(retries=1, at_build=["lost", None, "lost"], at_0001=["lost"])
-    assert values(pooled.run("f", TEN[:3])) == results(TEN[:3])
-    assert backend.started == 4
-
-
 @pytest.mark.parametrize(("mine", "error"), [(True, UserError), (False, DiffcreditError)])
 def test_a_factory_that_raises_ends_the_run(make, mine, error):
     pooled, _ = make(at_build=[BuildError("no such checkpoint", user_error=mine)])
@@ -260,16 +253,6 @@ def test_evaluations_of_a_late_worker_count_whether_they_are_seen_before_or_afte
     assert values([*first, *second]) == results(TEN[:6])
     assert backend.killed == ([] if seen_at_last else ["fake:0"])
     assert told()["worker timed out"] == 0
-
-
-def test_a_message_that_asks_for_something_starts_the_time_anew(make, caplog):
-    """As that of a node that needs files, which are then sent."""
-    caplog.set_level(logging.INFO, "diffcredit")
-    pooled, backend = make(at_build=["again"])
-    backend.delay = 2.0
-    assert values(pooled.run("f", TEN[:1])) == results(TEN[:1])
-    (ready,) = [record.fields for record in caplog.records if record.getMessage() == "worker ready"]
-    assert ready["seconds"] == 2.0
 
 
 def test_time_limits_learn_from_whole_batches_that_trained(make, monkeypatch):

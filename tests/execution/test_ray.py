@@ -21,11 +21,11 @@ from toy_evaluators import (
     CannotBuild,
     Devices,
     Meeting,
-    Raising,
     Shifted,
     Strange,
     Toy,
     TroubledTogether,
+    Wayward,
     alive,
     pid_of,
     pids,
@@ -71,7 +71,7 @@ def test_a_session_keeps_its_workers_and_answers_come_back_whatever_the_evaluato
         (tmp_path / name).mkdir()
     with workers().session() as pool:
         there, shifted = list(pool.run(Meeting(tmp_path / "met", 2), TASKS)), list(pool.run(Shifted(), TASKS))
-        raising, (strange,) = list(pool.run(Raising(), TASKS[::2])), pool.run(Strange(), TASKS[:1])
+        raising, (strange,) = list(pool.run(Wayward("raises"), TASKS[::2])), pool.run(Strange(), TASKS[:1])
         with pytest.raises(DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint") as raised:
             list(pool.run(CannotBuild("raises", tmp_path / "built"), TASKS[:1]))
         assert not isinstance(raised.value, UserError)
@@ -85,8 +85,8 @@ def test_a_session_keeps_its_workers_and_answers_come_back_whatever_the_evaluato
     assert {item.worker for item in (*shifted, *raising, strange)} <= nodes  # and nothing was repeated
     assert values(there) == values(here)
     assert values(shifted) == values(InProcess().run(Shifted(), TASKS))
-    assert values(raising) == values(InProcess().run(Raising(), TASKS[::2]))
-    assert "the GPU is on fire" in next(item.error for item in raising if item.coalition == "11")
+    assert values(raising) == values(InProcess().run(Wayward("raises"), TASKS[::2]))
+    assert "the GPU is on fire" in next(item.error for item in raising if item.status == "failed")
     assert strange.status == "failed"
     assert "not JSON serializable" in strange.error
     assert len(pids(tmp_path / "built")) == 2
@@ -189,7 +189,7 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
     with workers(1).session() as crew:
         list(crew.run(Toy(), TASKS[:1]))
         before = told()
-        list(crew.run(Raising(), TASKS[::2]))
+        list(crew.run(Wayward("raises"), TASKS[::2]))
         wait_until(lambda: told()["failed"] >= before["failed"] + 3)
 
 
@@ -203,25 +203,25 @@ def test_another_version_on_a_node_is_refused(workers, monkeypatch):
 DRIVER = """
 import json, sys
 from pathlib import Path
-from toy_evaluators import Gated
+from toy_evaluators import Meeting
 from diffcredit.execution import RayWorkers, Task
 
 if __name__ == "__main__":
     tasks = (Task(f"{i:04b}", 0, "pilot") for i in range(16))
-    for item in RayWorkers(2, sys.argv[1]).run(Gated(Path(sys.argv[2]), Path(sys.argv[3])), tasks):
+    for item in RayWorkers(2, sys.argv[1]).run(Meeting(Path(sys.argv[2]), 3), tasks):
         print(json.dumps([item.coalition, item.worker]), flush=True)
 """
 
 
 @pytest.fixture
 def driver(cluster, tmp_path):
-    """A process whose two workers are at work until the gate is opened, in a group of its own as in a terminal."""
-    started, gate = tmp_path / "started", tmp_path / "gate"
+    """A process whose two workers wait for a third, for which a file may stand, in a group as in a terminal."""
+    started = tmp_path / "started"
     started.mkdir()
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
     process = subprocess.Popen(
-        [sys.executable, script, cluster.address, started, gate],
+        [sys.executable, script, cluster.address, started],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,
         stdout=subprocess.PIPE,
@@ -229,7 +229,7 @@ def driver(cluster, tmp_path):
         text=True,
     )
     wait_until(lambda: len(pids(started)) == 2)
-    yield process, pids(started), gate
+    yield process, pids(started), started / "0"
     if process.poll() is None:
         process.kill()
     process.communicate()
@@ -237,10 +237,10 @@ def driver(cluster, tmp_path):
 
 @pytest.mark.slow  # what Ctrl-C does is tested with pretended workers among the quick ones
 def test_an_interrupt_lets_what_is_under_way_finish(driver):
-    process, workers, gate = driver
+    process, workers, third = driver
     os.killpg(process.pid, signal.SIGINT)
     assert "stopping: 2 evaluations under way are finished first" in process.stderr.readline()
-    gate.touch()
+    third.touch()
     out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     answers = [json.loads(line) for line in out.splitlines() if line.startswith("[")]  # Ray may add words of its own

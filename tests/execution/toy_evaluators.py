@@ -95,19 +95,6 @@ class Troubled(Toy):
 
 
 @dataclass(frozen=True)
-class Raising(Toy):
-    """Raises at coalition 11, answers another task at 10, gives two answers at 01."""
-
-    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-        (task,) = tasks
-        if task.coalition == "11":
-            raise RuntimeError("the GPU is on fire")
-        yield self.one(Task("00", 0, "truth") if task.coalition == "10" else task)
-        if task.coalition == "01":
-            yield self.one(task)
-
-
-@dataclass(frozen=True)
 class CannotBuild(Toy):
     """A factory that raises, or takes its process with it."""
 
@@ -145,20 +132,6 @@ class Threads(Toy):
         counts |= {int(n) for n in re.findall(r"get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())}
         total = torch.linspace(0, 1, 2_000_003).sin().sum().item() + np.ones((300, 300)).dot(np.ones(300))[0]
         return done(task, total, threads=sorted(counts), torch_loaded=loaded)
-
-
-@dataclass(frozen=True)
-class Gated(Toy):
-    """Leaves its process id in a folder, and evaluates nothing before the gate is there."""
-
-    folder: Path
-    gate: Path
-
-    def one(self, task: Task) -> Evaluation:
-        (self.folder / str(os.getpid())).touch()
-        while not self.gate.exists():
-            time.sleep(0.02)
-        return super().one(task)
 
 
 @dataclass(frozen=True)

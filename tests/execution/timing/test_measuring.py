@@ -1,4 +1,4 @@
-"""What measuring is foreseen to take, by a clock that only properties and extractors move."""
+"""Estimates of measuring, by a clock that only properties and extractors move; known laws of growth."""
 
 import dataclasses
 from pathlib import Path
@@ -121,7 +121,9 @@ def test_features_are_extracted_once_and_for_nothing_else(clock, monkeypatch):
         return extract(self, option, images, on_batch)
 
     monkeypatch.setattr(Extractors, "extract", counted)
-    time = timed(OfFeatures(clock, 1e-4), OfFeatures(clock, 3e-4, "other"))
+    fitted, state = OfFeatures(clock, 3e-4, "other"), {"training": np.zeros((24, 8))}
+    fitted.fit = lambda context: pytest.fail("it is fitted already")
+    time = timed(OfFeatures(clock, 1e-4), fitted, states={"other": state})
     assert time.features == pytest.approx(1e-3 * IMAGES)
     assert time.properties == pytest.approx(2 * 4e-4 * IMAGES)
     assert time.left_out == {}
@@ -129,15 +131,7 @@ def test_features_are_extracted_once_and_for_nothing_else(clock, monkeypatch):
     assert 24 not in seen, "fitting sees random features"
 
 
-def test_what_a_property_was_fitted_to_is_used(clock):
-    prop = OfFeatures(clock, 1e-4)
-    prop.fit = lambda context: pytest.fail("it is fitted already")
-    state = {"training": np.zeros((24, 8))}
-    assert timed(prop, states={"slow": state}).left_out == {}
-    assert prop.state is state
-
-
-@pytest.mark.parametrize("heldout", [1, 8, 2000])
+@pytest.mark.parametrize("heldout", [1, 2000])
 def test_a_property_of_the_model_grows_with_the_held_out_images(clock, heldout):
     context = random_context()
     images = np.zeros((heldout, 16, 16, 3), np.uint8)
@@ -147,8 +141,6 @@ def test_a_property_of_the_model_grows_with_the_held_out_images(clock, heldout):
     assert prop.most == min(heldout, 512), "as many as take five seconds"
     constant = OfModel(clock, 0.0, always=7.0)
     assert timed(constant, context=given).seconds == pytest.approx(7.0)
-    unfitted = type("Unfitted", (), {"name": "it", "measure_model": lambda self, model: constant.measure_model(model)})
-    assert timed(unfitted(), context=given).seconds == pytest.approx(7.0)
 
 
 def test_a_property_that_fails_is_left_out_with_the_reason(clock):
@@ -173,16 +165,6 @@ def test_a_property_that_fails_is_left_out_with_the_reason(clock):
         "value": "KeyError",
         "nan": "diffcredit.errors.DiffcreditError: property 'nan' returned nan; a finite number is expected",
     }
-
-
-def test_one_that_needs_all_images_is_measured_on_all(clock):
-    class Ordered(Slow):
-        def measure(self, images):
-            if len(images) < IMAGES:
-                raise ValueError("each image must be there")
-            return super().measure(images)
-
-    assert timed(Ordered(clock, 1e-3)).seconds == pytest.approx(2 * IMAGES * 1e-3)
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
@@ -214,11 +196,8 @@ def test_stand_ins_look_like_what_they_stand_for():
         "vectors": (len(images), 16),
         "logits": (len(images), 9),
     }
-    assert all(array.dtype == np.float32 for array in found.arrays().values())
     assert not np.array_equal(found.vectors, other.vectors)
     assert extractors.get(option) is real.get(option)
-    assert extractors.identity(option) == real.identity(option)
-    assert extractors.device == "cpu"
 
 
 class Work:
