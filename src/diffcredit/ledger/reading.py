@@ -74,11 +74,11 @@ def registered(connection: Connection, table: Table, study: str) -> list[dict[st
 
 
 def evaluations(
-    connection: Connection, study: str, recipe: str, *, after: int = 0, **columns: str | None
+    connection: Connection, study: str, recipe: str, columns: Mapping[str, str | None], after: int = 0
 ) -> list[tuple[int, Evaluation]]:
     """Return a recipe's evaluations in the order of recording, each with its primary key, which is over ``after``.
 
-    ``columns``: the status or purpose that they must have; None for any.
+    ``columns`` are the status or purpose that they must have; None for any.
     """
     table = tables.evaluations
     wanted = {name: value for name, value in columns.items() if value is not None}

@@ -100,7 +100,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     ) -> list[Evaluation]:
         """Return a recipe's evaluations, by default of every status and purpose."""
         wanted = {"status": status, "purpose": purpose}
-        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, **wanted))
+        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, wanted))
         return [each for _, each in found]
 
     def evaluations_since(self, study: str, recipe_name: str, mark: int) -> tuple[list[Evaluation], int]:
@@ -108,7 +108,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         The first mark is 0. Values that were added to an earlier evaluation are not reported.
         """
-        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, after=mark))
+        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, {}, mark))
         return [each for _, each in found], found[-1][0] if found else mark
 
     def done(self, study: str, recipe_name: str, coalition: str, replicate: int) -> Evaluation | None:
