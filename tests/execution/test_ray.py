@@ -96,7 +96,7 @@ def test_a_session_keeps_its_workers_and_answers_come_back_whatever_the_evaluato
 def test_a_studys_numbers_are_those_of_this_process(workers, tmp_path):
     here, there = (write_study(tmp_path / name, {"stop.evaluations": 3}) for name in ("here", "there"))
     run_here(here)
-    assert {item.status for item in Study.load(there).run(workers(1))} == {"done"}
+    assert {item.status for item in Study.load(there).evaluate(workers(1))} == {"done"}
     assert len(recorded_values(here.parent)) >= 3 * 3
     assert recorded_values(there.parent) == recorded_values(here.parent)
 
