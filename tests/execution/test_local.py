@@ -54,7 +54,7 @@ def test_same_results_as_in_process_from_no_more_processes_than_tasks_each_on_it
     assert len(pids(tmp_path)) == 2
 
 
-@pytest.mark.slow  # as test_workers_give_the_same_bits of the study is not
+@pytest.mark.slow  # tests/study/test_study.py compares the bits of workers among the quick tests
 def test_threads_and_numbers_are_those_of_in_process():
     """Also where torch is loaded only by the evaluation."""
     (here,) = InProcess(threads=2).run(Threads(eager=False), TASKS[:1])
@@ -157,7 +157,7 @@ def test_a_killed_driver_leaves_no_workers(driver):
     wait_until(lambda: not any(alive(pid) for pid in workers))
 
 
-@pytest.mark.slow  # as tests/cli/test_interrupt.py is not
+@pytest.mark.slow  # tests/cli/test_interrupt.py interrupts a command among the quick tests
 def test_an_interrupt_from_the_terminal_ends_driver_and_workers(driver):
     process, workers = driver
     os.killpg(process.pid, signal.SIGINT)

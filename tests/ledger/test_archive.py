@@ -1,5 +1,6 @@
 """A study as one file, and back."""
 
+import copy
 import json
 import shutil
 import zipfile
@@ -220,6 +221,18 @@ def test_a_strangers_models_lead_nowhere(name, packed, reason, tmp_path):
     with pytest.raises(UserError, match=reason):
         restore_models(tmp_path / "a.zip", tmp_path / "inside" / "models")
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a.zip"]
+
+
+def test_models_that_share_their_bytes_are_refused(tmp_path):
+    """Many entries that lead to the same bytes would unpack to more than the archive has."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("models/a.json", "0" * 1000)
+        for name in "bcdef":
+            twin = copy.copy(file.filelist[0])
+            twin.filename = f"models/{name}.json"
+            file.filelist.append(twin)
+    with pytest.raises(UserError, match="larger than the archive itself"):
+        restore_models(tmp_path / "a.zip", tmp_path / "models")
 
 
 def test_damaged_models_are_not_restored(exported, models, tmp_path):
