@@ -11,11 +11,11 @@ from pathlib import Path
 
 from diffcredit.execution import Evaluator, InProcess, Task
 from diffcredit.execution.driver import Driver
-from diffcredit.execution.tasks import utc_now, worker_name
+from diffcredit.execution.tasks import done_evaluation, utc_now, worker_name
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value
 
 STUDY, RECIPE = "shared", "toy"
-TASKS = [Task(f"{index:05b}", 0, "estimate") for index in range(24)]
+TASKS = [Task(f"{index:04b}", 0, "estimate") for index in range(12)]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Noting(Evaluator):
     """Is its own factory."""
 
     folder: Path
-    hold: str
-    value: float
+    hold: str = ""
+    value: float = 0.0
 
     def __call__(self) -> "Noting":
         return self
@@ -33,39 +33,26 @@ class Noting(Evaluator):
         for task in tasks:
             with (self.folder / f"begun-{task.coalition}").open("a") as file:
                 file.write(f"{worker_name()}\n")
-            time.sleep(0.02)
+            time.sleep(0.01)
             while task.coalition == self.hold and not (self.folder / "go").exists():
-                time.sleep(0.02)
+                time.sleep(0.01)
             value = Value("value", self.value + int(task.coalition, 2))
-            yield Evaluation(
-                coalition=task.coalition,
-                replicate=task.replicate,
-                purpose=task.purpose,
-                status="done",
-                values=(value,),
-                error=None,
-                numerics={},
-                seconds={},
-                worker=worker_name(),
-                started=utc_now(),
-                finished=utc_now(),
-            )
+            yield done_evaluation(task, [value], utc_now(), {}, {})
 
 
 def prepare(url: str) -> None:
     with Ledger.open(url) as ledger:
-        ledger.register_study(STUDY, {"contributors": list("abcde")})
+        ledger.register_study(STUDY, {"contributors": list("abcd")})
         ledger.register_recipe(STUDY, RecipeRecord(RECIPE, {}))
         ledger.register_property(STUDY, PropertyRecord("value", {}, higher_is_better=True))
 
 
-def drive(url: str, folder: Path, hold: str, lease: float, value: float) -> None:
-    with Ledger.open(url) as ledger:
-        driver = Driver(ledger, STUDY, RECIPE, lambda evaluation: None, 0, lease)
-        for evaluation in driver.run(InProcess(), Noting(folder, hold, value), TASKS):
-            sys.stdout.write(f"{evaluation.coalition} {evaluation.status}\n")
-            sys.stdout.flush()
+def drive(ledger: Ledger, evaluator: Noting, lease: float) -> list[str]:
+    driver = Driver(ledger, STUDY, RECIPE, lambda evaluation: None, 0, lease)
+    return [f"{each.coalition} {each.status}" for each in driver.run(InProcess(), evaluator, TASKS)]
 
 
 if __name__ == "__main__":
-    drive(sys.argv[1], Path(sys.argv[2]), sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))
+    with Ledger.open(sys.argv[1]) as opened:
+        evaluator = Noting(Path(sys.argv[2]), sys.argv[3], float(sys.argv[5]))
+        sys.stdout.write("\n".join(drive(opened, evaluator, float(sys.argv[4]))))

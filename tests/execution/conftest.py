@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from diffcredit.execution import time_limits
+from diffcredit.execution import pool
 
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """A worker that takes longer than two seconds for an evaluation counts as hung once another has finished."""
-    monkeypatch.setattr(time_limits, "LEAST", 2.0)
+    """A worker that takes longer than a second for an evaluation counts as hung once another has finished."""
+    monkeypatch.setattr(pool, "LEAST", 1.0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Drivers in processes of their own on one study: nothing is done twice, nothing is lost, whoever dies or sleeps."""
+"""Several drivers on one study: nothing is done twice, nothing is lost, whoever dies or sleeps."""
 
 import shutil
 import signal
@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillRunning
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import cooperating
-from cooperating import RECIPE, STUDY, TASKS, Noting, prepare
+from cooperating import RECIPE, STUDY, TASKS, Noting, drive, prepare
 from diffcredit.execution import InProcess, LocalWorkers, Task
 from diffcredit.execution.driver import Driver
 from diffcredit.ledger import Ledger
@@ -23,14 +25,10 @@ from tiny_study import recorded_values, rows, run_here, write_study
 
 HELD = TASKS[3].coalition
 
-on_a_server_if_slow = pytest.mark.parametrize(
-    "database", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
-)
-
 
 @pytest.fixture
-def start(database, tmp_path):
-    """Starts drivers; they are gone afterwards."""
+def process(database, tmp_path):
+    """Starts drivers in processes of their own; they are gone afterwards."""
     prepare(database)
     with ExitStack() as drivers:
 
@@ -42,6 +40,25 @@ def start(database, tmp_path):
             return process
 
         yield started
+
+
+@pytest.fixture
+def thread(database, tmp_path):
+    """Starts drivers in threads, each with its own connections."""
+    prepare(database)
+    with ThreadPoolExecutor() as threads, ExitStack() as ledgers:
+
+        def started(hold="", lease=60.0, value=0.0, renews=True):
+            ledger = ledgers.enter_context(Ledger.open(database))
+            if not renews:
+                ledger.renew = lambda held, seconds: list(held)
+            return threads.submit(drive, ledger, Noting(tmp_path, hold, value), lease)
+
+        try:
+            yield started
+        finally:
+            (tmp_path / "go").touch()
+            threads.shutdown()
 
 
 def begun(folder: Path) -> Counter[str]:
@@ -58,91 +75,86 @@ def recorded(database):
 
 def check_done_once(database):
     done = [each for each in recorded(database) if each.status == "done"]
-    assert sorted(each.coalition for each in done) == [task.coalition for task in TASKS]
-    assert {each.coalition: each.values[0].value for each in done} == {
-        task.coalition: float(int(task.coalition, 2)) for task in TASKS
-    }
+    assert sorted((each.coalition, each.values[0].value) for each in done) == [
+        (task.coalition, float(int(task.coalition, 2))) for task in TASKS
+    ]
 
 
-def test_two_drivers_do_nothing_twice(start, database, tmp_path):
-    processes = [start(), start()]
-    made = [process.communicate(timeout=60)[0].splitlines() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
+def test_two_drivers_do_nothing_twice(thread, database, tmp_path):
+    made = [driver.result(60) for driver in [thread(), thread()]]
     assert begun(tmp_path) == Counter(task.coalition for task in TASKS)
     assert sorted(made[0] + made[1]) == [f"{task.coalition} done" for task in TASKS]
     assert len(recorded(database)) == len(TASKS)
     check_done_once(database)
 
 
-@on_a_server_if_slow
-def test_a_killed_drivers_claims_are_taken_over(start, database, tmp_path):
+on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+on_sqlite_and_if_slow_on_a_server = pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@on_sqlite_and_if_slow_on_a_server
+def test_a_killed_drivers_claims_are_taken_over(process, database, tmp_path):
     """At once, long before they expire: it ran on this machine, and everybody sees that it is gone."""
-    victim = start(hold=HELD, lease=500.0)
+    victim = process(hold=HELD, lease=500.0)
     wait_until(lambda: HELD in begun(tmp_path))
     victim.kill()
     victim.wait()
     (tmp_path / "go").touch()
-    other = start(lease=500.0)
-    assert other.wait(60) == 0
+    with Ledger.open(database) as ledger:
+        assert f"{HELD} done" in drive(ledger, Noting(tmp_path), 500.0)
     assert begun(tmp_path) == Counter({task.coalition: 1 for task in TASKS}) + Counter([HELD])
     check_done_once(database)
 
 
-@on_a_server_if_slow
-def test_a_driver_that_is_alive_keeps_what_it_holds(start, database, tmp_path):
+@on_sqlite_and_if_slow_on_a_server
+def test_a_driver_that_is_alive_keeps_what_it_holds(thread, database, tmp_path):
     """Its lease is shorter than its evaluation, and renewed; the other driver waits for it."""
-    holder = start(hold=HELD, lease=1.5)
+    holder = thread(hold=HELD, lease=0.4)
     wait_until(lambda: HELD in begun(tmp_path))
-    other = start(lease=1.5)
+    other = thread(lease=0.4)
     wait_until(lambda: len(recorded(database)) == len(TASKS) - 1)
-    with pytest.raises(subprocess.TimeoutExpired):
-        other.wait(3)
+    with pytest.raises(StillRunning):
+        other.result(1)
     (tmp_path / "go").touch()
-    assert (holder.wait(60), other.wait(60)) == (0, 0)
+    assert holder.result(60)[-1] == f"{HELD} done" not in other.result(60)
     assert begun(tmp_path) == Counter(task.coalition for task in TASKS)
     check_done_once(database)
 
 
-@on_a_server_if_slow
-@pytest.mark.parametrize(
-    "value", [pytest.param(0.0, marks=pytest.mark.slow, id="equal"), pytest.param(0.5, id="contradicting")]
-)
-def test_a_driver_that_slept_brings_its_result_late(start, database, tmp_path, value):
-    sleeper = start(hold=HELD, lease=1.0, value=value)
-    wait_until(lambda: HELD in begun(tmp_path))
-    sleeper.send_signal(signal.SIGSTOP)
-    before = [each.coalition for each in recorded(database)]
-    (tmp_path / "go").touch()
-    other = start(lease=1.0)
-    assert other.wait(60) == 0
-    sleeper.send_signal(signal.SIGCONT)
-    told, _ = sleeper.communicate(timeout=60)
-    assert sleeper.returncode == 0
+def check_late_result(database, made, value):
+    """The sleeper's result comes after another's: the same is nothing new, another one a failure."""
     evaluations = recorded(database)
     done = {each.coalition: each for each in evaluations if each.status == "done"}
     assert len(done) == len(TASKS)
     assert done[HELD].values[0].value == int(HELD, 2)  # the first that was recorded stays
-    failed = [each for each in evaluations if each.status == "failed"]
-    if value == 0.0:
-        assert failed == []
-        assert told.splitlines()[-1] == f"{HELD} done"
-        check_done_once(database)
-    else:
-        (contradiction,) = failed
-        assert contradiction.coalition == HELD not in before
-        assert "value was 3.0 and is 3.5 now" in contradiction.error
-        assert told.splitlines()[-1] == f"{HELD} failed"
+    errors = [(each.coalition, each.error) for each in evaluations if each.status == "failed"]
+    assert made[-1] == f"{HELD} {'failed' if value else 'done'}"
+    assert [coalition for coalition, _ in errors] == ([HELD] if value else [])
+    assert all("value was 3.0 and is 3.5 now" in error for _, error in errors)
 
 
-@on_a_server_if_slow
-def test_an_interrupted_driver_gives_its_claims_back(start, database, tmp_path):
-    victim = start(hold=HELD, lease=500.0)
+@on_sqlite
+@pytest.mark.parametrize("value", [0.0, 0.5], ids=["equal", "contradicting"])
+def test_a_driver_whose_claim_expired_brings_its_result_late(thread, database, tmp_path, value):
+    sleeper = thread(hold=HELD, lease=0.2, value=value, renews=False)
     wait_until(lambda: HELD in begun(tmp_path))
-    victim.send_signal(signal.SIGINT)
-    victim.wait(60)
+    assert f"{HELD} done" in drive(Ledger.open(database), Noting(tmp_path), 0.2)
     (tmp_path / "go").touch()
-    assert start(lease=500.0).wait(60) == 0
-    check_done_once(database)
+    check_late_result(database, sleeper.result(60), value)
+
+
+@pytest.mark.slow
+def test_a_driver_that_slept_brings_its_result_late(process, database, tmp_path):
+    sleeper = process(hold=HELD, lease=1.0, value=0.5)
+    wait_until(lambda: HELD in begun(tmp_path))
+    sleeper.send_signal(signal.SIGSTOP)
+    (tmp_path / "go").touch()
+    assert process(lease=1.0).wait(60) == 0
+    sleeper.send_signal(signal.SIGCONT)
+    told, _ = sleeper.communicate(timeout=60)
+    check_late_result(database, told.splitlines(), 0.5)
 
 
 @pytest.fixture
@@ -153,22 +165,36 @@ def ledger(tmp_path):
         yield opened
 
 
+def made_by(ledger, evaluator, tasks, executor=None, on_recorded=lambda evaluation: None, **options):
+    driver = Driver(ledger, STUDY, RECIPE, on_recorded, options.pop("mark", 0), **options)
+    return list(driver.run(executor or InProcess(), evaluator, tasks))
+
+
+def test_an_interrupted_driver_gives_its_claims_back(ledger, tmp_path):
+    class Interrupted(Noting):
+        def evaluate(self, tasks):
+            assert [each.coalition for each in ledger.claims(STUDY)] == [TASKS[0].coalition]
+            raise KeyboardInterrupt
+            yield
+
+    with pytest.raises(KeyboardInterrupt):
+        made_by(ledger, Interrupted(tmp_path), TASKS)
+    assert ledger.claims(STUDY) == []
+
+
 def test_what_others_recorded_is_heard_of_and_not_done_again(ledger, tmp_path):
-    first = list(Driver(ledger, STUDY, RECIPE, lambda _: None, 0).run(InProcess(), Noting(tmp_path, "", 0), TASKS[:4]))
+    first = made_by(ledger, Noting(tmp_path), TASKS[:4])
     heard = []
-    driver = Driver(ledger, STUDY, RECIPE, heard.append, 0)
-    made = list(driver.run(InProcess(), Noting(tmp_path, "", 0), TASKS[:6]))
+    made = made_by(ledger, Noting(tmp_path), TASKS[:6], on_recorded=heard.append)
     assert [each.coalition for each in made] == [task.coalition for task in TASKS[4:6]]
     assert heard == [*first, *made]
 
 
 def test_an_evaluation_with_another_purpose_serves(ledger, tmp_path):
-    endpoint = replace(TASKS[0], purpose="endpoint")
-    list(Driver(ledger, STUDY, RECIPE, lambda _: None, 0).run(InProcess(), Noting(tmp_path, "", 0), [endpoint]))
+    made_by(ledger, Noting(tmp_path), [replace(TASKS[0], purpose="endpoint")])
     _, mark = ledger.evaluations_since(STUDY, RECIPE, 0)
     heard = []
-    driver = Driver(ledger, STUDY, RECIPE, heard.append, mark)
-    assert list(driver.run(InProcess(), Noting(tmp_path, "", 0), TASKS[:1])) == []
+    assert made_by(ledger, Noting(tmp_path), TASKS[:1], on_recorded=heard.append, mark=mark) == []
     assert [(each.coalition, each.purpose) for each in heard] == [(TASKS[0].coalition, "estimate")]
 
 
@@ -176,18 +202,14 @@ def test_local_workers_wait_for_what_others_hold(ledger, tmp_path):
     """All tasks are somebody else's: the workers are not started, and the run ends when the other is done."""
     theirs = [ledger.claim(STUDY, RECIPE, task.coalition, 0, "another:1:x", 60) for task in TASKS[:2]]
     assert None not in theirs
-    asked = []
 
     def wanted():
         yield from TASKS[:2]
-        asked.append(True)
-        for each in Noting(tmp_path, "", 0).evaluate(TASKS[:2]):
+        for each in Noting(tmp_path).evaluate(TASKS[:2]):
             ledger.record(STUDY, RECIPE, each)
 
     heard = []
-    driver = Driver(ledger, STUDY, RECIPE, heard.append, 0)
-    assert list(driver.run(LocalWorkers(2), Noting(tmp_path, "", 0), wanted())) == []
-    assert asked == [True]
+    assert made_by(ledger, Noting(tmp_path), wanted(), LocalWorkers(2), on_recorded=heard.append) == []
     assert len(heard) == 2
 
 
@@ -197,10 +219,8 @@ def test_a_failure_can_be_claimed_by_the_next(ledger, tmp_path):
             raise RuntimeError("out of memory")
             yield
 
-    for evaluator, status in ((Failing(tmp_path, "", 0), "failed"), (Noting(tmp_path, "", 0), "done")):
-        (made,) = Driver(ledger, STUDY, RECIPE, lambda _: None, 0).run(
-            InProcess(), evaluator, [Task("00001", 5, "pilot")]
-        )
+    for evaluator, status in ((Failing(tmp_path), "failed"), (Noting(tmp_path), "done")):
+        (made,) = made_by(ledger, evaluator, [Task("0001", 5, "pilot")])
         assert made.status == status
 
 
@@ -211,11 +231,10 @@ def test_who_holds_nothing_asks_the_ledger_for_nothing(ledger, tmp_path, monkeyp
         monkeypatch.setattr(ledger, name, lambda *arguments, name=name: asked.append(name) or [])
 
     def wanted():
-        time.sleep(0.3)  # many times as long as claims would go without being renewed
+        time.sleep(0.2)  # many times as long as claims would go without being renewed
         yield from ()
 
-    driver = Driver(ledger, STUDY, RECIPE, lambda _: None, 0, lease=0.03)
-    assert list(driver.run(InProcess(), Noting(tmp_path, "", 0), wanted())) == []
+    assert made_by(ledger, Noting(tmp_path), wanted(), lease=0.03) == []
     assert asked == []
 
 

@@ -23,7 +23,7 @@ def never(folder):
     raise AssertionError("no model was kept")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model() -> DDPM:
     return DDPM.create("tiny", 8, 0)
 
@@ -35,63 +35,58 @@ def observation(model=None) -> Observation:
     return observed
 
 
-def test_images_come_back_as_they_were(tmp_path):
-    keeper = Keeper(tmp_path, "images")
-    keeper.keep(TASK, observation())
-    assert keeper.kept(TASK) == {"images"}
-    found = keeper.find(TASK, Extractors(), never)
-    np.testing.assert_array_equal(found.images, IMAGES)
-    assert (found.model, found.features) == (None, {})
+@pytest.fixture(params=["folder", "store"])
+def keepers(request, tmp_path):
+    """Two keepers of a kind: of the same folder or, with a store, on two machines."""
+    store = Store(f"file://{tmp_path}/there") if request.param == "store" else None
+    folders = [tmp_path / name / "kept" / "recipe" for name in ("a", "b" if store else "a")]
+    return lambda kind: [Keeper(folder, kind, store) for folder in folders]
 
 
-def test_features_come_back_for_their_extractors_alone(tmp_path):
-    keeper, extractors = Keeper(tmp_path, "features"), Extractors()
-    before = observation()
+@pytest.mark.parametrize("kind", ["images", "model", "features"])
+def test_what_was_kept_comes_back(keepers, kind, model):
+    (keeper, other), before = keepers(kind), observation(model)
     keeper.keep(TASK, before)
-    assert keeper.kept(TASK) == set(before.features)
-    found = keeper.find(TASK, extractors, never)
-    assert found.images is None
-    np.testing.assert_array_equal(found.extracted("layout").vectors, before.extracted("layout").vectors)
-    np.testing.assert_array_equal(
-        found.extracted({"bins": 2, "name": "colours"}).vectors,
-        extractors.extract({"name": "colours", "bins": 2}, IMAGES).vectors,
-    )
-    with pytest.raises(DiffcreditError, match="neither images nor features of 'colours' were kept"):
-        found.extracted("colours")
+    keeper.keep(TASK, before)  # again, as after an interruption
+    assert keeper.kept(TASK) == other.kept(TASK) == (set(before.features) if kind == "features" else {kind})
+    assert other.kept(OTHER) == other.kept(Task("1010", 0, "estimate")) == frozenset()
+    assert other.find(OTHER, Extractors(), never) is None
+    found = other.find(TASK, Extractors(), DDPM.load if kind == "model" else never)
+    if kind == "images":
+        np.testing.assert_array_equal(found.images, IMAGES)
+        assert (found.model, found.features) == (None, {})
+    elif kind == "model":
+        assert found.model.fingerprint == model.fingerprint
+        assert found.images is None
+    else:
+        assert found.images is None
+        for option in ("layout", {"bins": 2, "name": "colours"}):
+            np.testing.assert_array_equal(found.extracted(option).vectors, before.extracted(option).vectors)
+        with pytest.raises(DiffcreditError, match="neither images nor features of 'colours' were kept"):
+            found.extracted("colours")
 
 
-def test_features_of_further_extractors_come_to_those_that_are_there(tmp_path):
-    keeper = Keeper(tmp_path, "features")
-    first, second, both = (Observation(Extractors(), IMAGES) for _ in range(3))
-    first.extracted("layout")
-    second.extracted("colours")
-    for option in ("layout", "colours"):
-        both.extracted(option)
-    keeper.keep(TASK, first)
-    keeper.keep(TASK, second)
-    found = keeper.find(TASK, Extractors(), never)
-    assert found.features.keys() == both.features.keys() == keeper.kept(TASK)
-    for extractor, features in both.features.items():
-        np.testing.assert_array_equal(found.features[extractor].vectors, features.vectors)
+def test_features_of_further_extractors_join_those_that_are_there(keepers):
+    first, second = keepers("features")
+    for keeper, extractor in ((first, "layout"), (second, "colours")):
+        seen = Observation(Extractors(), IMAGES)
+        seen.extracted(extractor)
+        keeper.keep(TASK, seen)
+        assert len(keeper.kept(TASK)) == (1 if extractor == "layout" else 2)
+    found = first.find(TASK, Extractors(), never)  # though with a store it was fetched when there was less of it
+    for extractor in ("layout", "colours"):
+        expected = Extractors().extract(extractor, IMAGES)
+        np.testing.assert_array_equal(found.extracted(extractor).vectors, expected.vectors)
 
 
-@pytest.mark.parametrize("kind", ["images", "features"])
-def test_a_damaged_file_names_itself(kind, tmp_path):
-    keeper = Keeper(tmp_path, kind)
-    keeper.keep(TASK, observation())
+def test_a_damaged_file_names_itself_and_any_number_of_contributors_fits_its_name(tmp_path):
+    keeper, crowd = Keeper(tmp_path, "images"), Task("10" * 1000, 0, "estimate")
+    keeper.keep(crowd, observation())
+    assert keeper.kept(crowd) == {"images"}
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:50])
     with pytest.raises(DiffcreditError, match=f"{file}: damaged .*; remove it"):
-        keeper.find(TASK, Extractors(), never)
-
-
-def test_a_model_comes_back_with_every_weight(tmp_path, model):
-    keeper = Keeper(tmp_path, "model")
-    keeper.keep(TASK, observation(model))
-    assert keeper.kept(TASK) == {"model"}
-    found = keeper.find(TASK, Extractors(), DDPM.load)
-    assert found.model.fingerprint == model.fingerprint
-    assert found.images is None
+        keeper.find(crowd, Extractors(), never)
 
 
 def test_nothing_is_nothing(tmp_path):
@@ -100,23 +95,6 @@ def test_nothing_is_nothing(tmp_path):
     assert not (tmp_path / "kept").exists()
     assert keeper.kept(TASK) == frozenset()
     assert keeper.find(TASK, Extractors(), never) is None
-
-
-@pytest.mark.parametrize("kind", ["images", "features", "model"])
-def test_each_coalition_and_replicate_has_its_own(kind, tmp_path, model):
-    keeper = Keeper(tmp_path, kind)
-    keeper.keep(TASK, observation(model))
-    keeper.keep(TASK, observation(model))  # again, as after an interruption
-    assert keeper.kept(OTHER) == frozenset()
-    assert keeper.kept(Task("1010", 0, "estimate")) == frozenset()
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_the_name_of_two_thousand_contributors_fits_a_file(tmp_path):
-    crowd = Task("10" * 1000, 0, "estimate")
-    keeper = Keeper(tmp_path, "images")
-    keeper.keep(crowd, observation())
-    assert keeper.kept(crowd) == {"images"}
 
 
 def kept_evaluator(folder, properties):
@@ -147,34 +125,3 @@ def test_what_was_not_kept_is_an_error(tmp_path):
     (failed,) = kept_evaluator(tmp_path, [Colourfulness()]).evaluate([OTHER])
     assert failed.status == "failed"
     assert "nothing was kept of coalition 101, replicate 1" in failed.error
-
-
-@pytest.mark.parametrize("kind", ["images", "model", "features"])
-def test_with_a_store_any_machine_finds_it(kind, model, tmp_path):
-    store = Store(f"file://{tmp_path}/there")
-    Keeper(tmp_path / "a" / "kept" / "recipe", kind, store).keep(TASK, observation(model))
-    assert not (tmp_path / "a").exists()
-    elsewhere = Keeper(tmp_path / "b" / "kept" / "recipe", "nothing", store)
-    assert elsewhere.kept(OTHER) == frozenset()
-    assert elsewhere.kept(TASK) == Keeper(tmp_path / "a" / "kept" / "recipe", kind, store).kept(TASK) != frozenset()
-    found = elsewhere.find(TASK, Extractors(), DDPM.load)
-    assert elsewhere.find(OTHER, Extractors(), DDPM.load) is None
-    if kind == "images":
-        np.testing.assert_array_equal(found.images, IMAGES)
-    elif kind == "model":
-        assert found.model.fingerprint == model.fingerprint
-    else:
-        np.testing.assert_array_equal(found.extracted("layout").vectors, observation().extracted("layout").vectors)
-
-
-def test_features_in_a_store_grow(tmp_path):
-    store, extractors = Store(f"file://{tmp_path}/there"), Extractors()
-    first, second = (Keeper(tmp_path / name / "kept" / "recipe", "features", store) for name in "ab")
-    for keeper, extractor in ((first, "layout"), (second, "colours")):
-        seen = Observation(extractors, IMAGES)
-        seen.extracted(extractor)
-        keeper.keep(TASK, seen)
-        assert len(keeper.kept(TASK)) == (1 if extractor == "layout" else 2)
-    np.testing.assert_array_equal(  # though it was fetched when there was less of it
-        first.find(TASK, extractors, never).extracted("colours").vectors, extractors.extract("colours", IMAGES).vectors
-    )

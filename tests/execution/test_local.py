@@ -1,4 +1,4 @@
-"""Real processes, with real kills. What the pool decides is tested in test_pool.py."""
+"""Workers in processes of this machine. What the pool decides is tested in test_pool.py."""
 
 import multiprocessing
 import os
@@ -12,15 +12,12 @@ from toy_evaluators import (
     EXITS,
     HANGS,
     KILLED,
-    NO_DISK,
     NO_MEMORY,
     QUICK,
     QUICK_TOO,
     STOPS,
     CannotBuild,
     Devices,
-    Interrupted,
-    Parting,
     Shifted,
     Slow,
     Threads,
@@ -35,8 +32,8 @@ from toy_evaluators import (
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess, LocalWorkers, Task, local
 from diffcredit.execution.assignments import WorkerFailure
-from diffcredit.execution.local import LocalBackend
-from diffcredit.execution.time_limits import TimeLimits
+from diffcredit.execution.backend import Ready
+from diffcredit.execution.local import LocalBackend, ProcessWorker, device_visible, spread, visible_devices
 from running_study import wait_until
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
@@ -48,13 +45,16 @@ def nobody_is_left():
     assert multiprocessing.active_children() == []
 
 
-def test_same_results_as_in_process_though_workers_get_the_terminals_interrupts():
-    here = list(InProcess().run(Toy(), TASKS))
-    there = list(LocalWorkers(workers=2, retries=0).run(Interrupted(), TASKS))
-    assert values(there) == values(here)
-    assert len({item.worker for item in there} - {here[0].worker}) == 2
+def test_same_results_as_in_process_from_no_more_processes_than_tasks_each_on_its_device(tmp_path):
+    """Though workers get the terminal's interrupts."""
+    executor = LocalWorkers(workers=8, retries=0, devices=("GPU-8932", "1"))
+    there = list(executor.run(Devices(tmp_path, 2), TASKS[:2]))
+    assert values(there) == values(InProcess().run(Toy(), TASKS[:2]))
+    assert {item.numerics["gpus"] for item in there} == {"GPU-8932", "1"}
+    assert len(pids(tmp_path)) == 2
 
 
+@pytest.mark.slow  # tests/study/test_study.py compares the bits of workers among the quick tests
 def test_threads_and_numbers_are_those_of_in_process():
     """Also where torch is loaded only by the evaluation."""
     (here,) = InProcess(threads=2).run(Threads(eager=False), TASKS[:1])
@@ -64,22 +64,16 @@ def test_threads_and_numbers_are_those_of_in_process():
     assert there.values == here.values
 
 
-def test_no_more_processes_than_tasks_and_each_sees_its_device(tmp_path):
-    executor = LocalWorkers(workers=8, devices=("GPU-8932", "1"))
-    assert {item.numerics["gpus"] for item in executor.run(Devices(tmp_path, 2), TASKS[:2])} == {"GPU-8932", "1"}
-    assert len(pids(tmp_path)) == 2
-
-
 def test_workers_that_die_stop_or_run_out_of_something_are_replaced_and_their_tasks_repeated(
     tmp_path, impatient, told, caplog
 ):
-    tasks = [QUICK, KILLED, EXITS, STOPS, NO_MEMORY, NO_DISK]
+    tasks = [QUICK, KILLED, EXITS, STOPS, NO_MEMORY]
     results = list(LocalWorkers(workers=1, retries=1).run(Troubled(tmp_path, times=1), tasks))
     events = told()
     assert values(results) == values(InProcess().run(Toy(), tasks))
     assert not any(alive(pid) for pid in pids(tmp_path))  # also the one that was stopped can never come back
-    assert events["worker started"] == events["worker ready"] == 6
-    assert (events["task given"], events["task repeated"], events["task answered"]) == (11, 5, 6)
+    assert events["worker started"] == events["worker ready"] == 5
+    assert (events["task given"], events["task repeated"], events["task answered"]) == (9, 4, 5)
     assert events["worker dismissed"] == 1
     lost = {
         record.fields["coalition"]: (record.getMessage(), record.fields["worker"], record.fields["reason"])
@@ -89,9 +83,8 @@ def test_workers_that_die_stop_or_run_out_of_something_are_replaced_and_their_ta
     for task, kind, reason in (
         (KILLED, "worker lost", "was killed by SIGKILL"),
         (EXITS, "worker lost", "ended with exit code 3"),
-        (STOPS, "worker timed out", "took longer than 2 s and was killed"),
+        (STOPS, "worker timed out", "took longer than 1 s and was killed"),
         (NO_MEMORY, "worker out of memory", "Tried to allocate 20.00 GiB."),
-        (NO_DISK, "worker out of disk", "No space left on device"),
     ):
         told_kind, worker, told_reason = lost[task.coalition]
         assert told_kind == kind
@@ -109,11 +102,8 @@ def test_a_factory_that_raises_or_kills_its_process_ends_the_run(tmp_path):
     with pytest.raises(DiffcreditError, match=r"before they are ready.*SIGKILL"):
         list(executor.run(CannotBuild("dies", tmp_path), TASKS))
     assert len(pids(tmp_path)) == 3
-
-
-def test_a_factory_that_cannot_be_pickled_leaves_no_worker():
-    with pytest.raises((AttributeError, TypeError), match="pickle"):
-        list(LocalWorkers(workers=1).run(lambda: Toy(), TASKS))
+    with pytest.raises((AttributeError, TypeError), match="pickle"):  # and leaves no worker
+        list(executor.run(lambda: Toy(), TASKS))
 
 
 def test_an_interrupt_ends_even_workers_that_ignore_a_polite_request(tmp_path, monkeypatch):
@@ -167,6 +157,7 @@ def test_a_killed_driver_leaves_no_workers(driver):
     wait_until(lambda: not any(alive(pid) for pid in workers))
 
 
+@pytest.mark.slow  # tests/cli/test_interrupt.py interrupts a command among the quick tests
 def test_an_interrupt_from_the_terminal_ends_driver_and_workers(driver):
     process, workers = driver
     os.killpg(process.pid, signal.SIGINT)
@@ -180,12 +171,10 @@ def test_refuses_senseless_numbers():
     for wrong in ({"workers": 0}, {"workers": 1, "threads": 0}, {"workers": 1, "retries": -1}):
         with pytest.raises(UserError, match="must be at least"):
             LocalWorkers(**wrong)
-    with pytest.raises(UserError, match="timeout: 0; must be more than 0 seconds"):
-        LocalWorkers(1, timeout=0)
 
 
 def test_a_session_keeps_its_processes_and_a_run_that_is_closed_ends_its_own(tmp_path):
-    with LocalWorkers(workers=2).session() as pool:
+    with LocalWorkers(workers=1).session() as pool:
         first, second = list(pool.run(Toy(), TASKS)), list(pool.run(Shifted(), TASKS))
         assert {item.worker for item in second} <= {item.worker for item in first}
         assert values(second) == values(InProcess().run(Shifted(), TASKS)) != values(first)
@@ -196,46 +185,24 @@ def test_a_session_keeps_its_processes_and_a_run_that_is_closed_ends_its_own(tmp
         assert values(pool.run(Toy(), TASKS)) == values(first)
 
 
-def test_answers_that_are_found_only_when_a_worker_is_killed_count(tmp_path, monkeypatch, told):
-    """The third of three hangs; the driver finds the worker late before it finds the first two answers."""
-    wait = LocalBackend.wait
-
-    def late() -> bool:
-        return any(tmp_path.iterdir()) and not told()["worker timed out"]
-
-    def unseen(backend, workers, seconds):
-        if workers[0].ready and not told()["worker timed out"]:
-            wait_until(late)
-            return []
-        return wait(backend, workers, seconds)
-
-    monkeypatch.setattr(LocalBackend, "wait", unseen)
-    monkeypatch.setattr(TimeLimits, "limit", lambda limits, kind: 0.0 if late() else 60.0)
-    tasks = [QUICK, QUICK_TOO, HANGS]
-    results = list(LocalWorkers(workers=1, retries=0).run(TroubledTogether(tmp_path, times=1), tasks))
-    events = told()
-    assert values(results) == values(InProcess().run(Toy(), tasks))
-    assert (events["worker timed out"], events["task repeated"]) == (1, 1)
-    assert (events["task given"], events["task answered"]) == (4, 3)
-
-
-def test_a_worker_that_answers_and_then_dies_costs_no_task_a_try(tmp_path, told):
-    folder, gate = tmp_path / "folder", tmp_path / "gate"
-    folder.mkdir()
-
-    def tasks():
-        yield TASKS[0]
-        while not results:
-            yield None
-        gate.touch()
-        wait_until(lambda: not alive(pids(folder)[0]))
-        yield TASKS[1]
-
-    results = []
-    for item in LocalWorkers(workers=1, retries=0).run(Parting(folder, gate), tasks()):
-        results.append(item)
-    assert values(results) == values(InProcess().run(Toy(), TASKS[:2]))
-    assert (told()["worker lost"], told()["task repeated"]) == (1, 0)
+def test_answers_that_are_found_only_when_a_worker_is_killed_count_and_a_dead_one_says_how_it_died():
+    worker = ProcessWorker(1, None)
+    worker.build(Toy())
+    backend = LocalBackend(1, [None])
+    assert backend.wait([worker], 60) == [worker]
+    assert worker.receive() == [Ready(1)]
+    worker.evaluate(TASKS[:2])
+    assert backend.wait([worker], 60) == [worker]
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    assert values(worker.kill()) in [values(InProcess().run(Toy(), TASKS[:count])) for count in (1, 2)]
+    worker = ProcessWorker(1, None)
+    worker.build(Toy())
+    assert worker.alive
+    os.kill(worker.process.pid, signal.SIGKILL)
+    wait_until(lambda: not worker.alive)
+    (failure,) = worker.receive()
+    assert (failure.kind, failure.reason) == ("lost", f"the worker {worker.name} was killed by SIGKILL")
+    worker.kill()
 
 
 def test_workers_are_as_many_as_places_and_the_last_one_stays():
@@ -251,3 +218,36 @@ def test_workers_are_as_many_as_places_and_the_last_one_stays():
     assert Counter(worker.device for worker in backend.recruit([])) == {"GPU-1": 1}
     with pytest.warns(DiffcreditWarning, match="1 instead of 2 workers here"):
         LocalBackend(1, [None, None]).retire(LocalBackend(1, [None]).recruit([])[0], failure)
+
+
+@pytest.mark.parametrize(
+    ("count", "variable", "names"),
+    [
+        (0, None, ()),
+        (3, None, ("0", "1", "2")),
+        (2, "3,1", ("3", "1")),
+        (2, " GPU-8932f937 , GPU-0d3c ", ("GPU-8932f937", "GPU-0d3c")),
+        (2, "0,1,-1,2", ("0", "1")),  # CUDA stops at the first that is no device
+        (0, "", ()),
+        (1, "MIG-5a1e,MIG-77f0", ("MIG-5a1e", "MIG-77f0")),  # of which CUDA counts one
+    ],
+)
+def test_devices_are_named_as_they_were_given(count, variable, names):
+    assert visible_devices(count, variable) == names
+
+
+def test_workers_are_spread_over_devices_in_turn():
+    assert spread(1, ("a", "b")) == ["a"]
+    assert spread(5, ("a", "b")) == ["a", "b", "a", "b", "a"]
+    assert spread(3, ()) == [None] * 3
+
+
+@pytest.mark.parametrize("before", [None, "4,5"])
+@pytest.mark.parametrize(("device", "seen"), [("GPU-1", "GPU-1"), (None, None)])
+def test_within_a_device_is_visible_and_afterwards_what_was(monkeypatch, before, device, seen):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if before is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
+    with device_visible(device):
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == (seen or before)
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == before

@@ -1,6 +1,7 @@
 """With the errors of Python, numpy, torch and safetensors themselves."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from diffcredit.diffusion.micro_batches import OutOfMemoryError
 from diffcredit.errors import DiffcreditError
 from diffcredit.execution.machine_errors import machine_error
 from diffcredit.util.plugins import in_plugin
+from diffcredit.util.store import StoreAway
 
 
 def full_disk() -> None:
@@ -19,66 +21,40 @@ def full_disk() -> None:
         file.write("x")
 
 
-def full_disk_for_safetensors() -> None:
-    raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+def raising(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
 
-
-def quota() -> None:
-    raise OSError(errno.EDQUOT, "Disk quota exceeded")
-
-
-def much_numpy() -> None:
-    np.ones(2**60, np.uint8)
-
-
-def much_torch() -> None:
-    torch.empty(2**58)
-
-
-def gpu() -> None:
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-
-
-def not_one_sample() -> None:
-    raise OutOfMemoryError("out of memory with a single sample at once")
-
-
-def accelerator(message: str) -> None:
-    raise type("AcceleratorError", (RuntimeError,), {})(message)
-
-
-def gpu_driver() -> None:
-    accelerator("CUDA error: out of memory")
-
-
-def gpu_assertion() -> None:
-    accelerator("CUDA error: device-side assert triggered")
+    return fail
 
 
 def in_a_plugin() -> None:
     with in_plugin("features: Mine"):
-        gpu()
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
 
 def while_handling() -> None:
     try:
-        much_numpy()
+        np.ones(2**60, np.uint8)
     finally:
         raise DiffcreditError("no model was made")
+
+
+AcceleratorError = type("AcceleratorError", (RuntimeError,), {})
 
 
 @pytest.mark.parametrize(
     ("fails", "kind"),
     [
         (full_disk, "out of disk"),
-        (full_disk_for_safetensors, "out of disk"),
-        (quota, "out of disk"),
-        (much_numpy, "out of memory"),
-        (much_torch, "out of memory"),
-        (gpu, "out of memory"),
-        (not_one_sample, "out of memory"),
-        (gpu_driver, "out of memory"),
-        (gpu_assertion, "GPU error"),
+        (raising(SafetensorError("I/O error: No space left on device (os error 28)")), "out of disk"),
+        (raising(OSError(errno.EDQUOT, "Disk quota exceeded")), "out of disk"),
+        (lambda: np.ones(2**60, np.uint8), "out of memory"),
+        (lambda: torch.empty(2**58), "out of memory"),
+        (raising(OutOfMemoryError("out of memory with a single sample at once")), "out of memory"),
+        (raising(AcceleratorError("CUDA error: out of memory")), "out of memory"),
+        (raising(AcceleratorError("CUDA error: device-side assert triggered")), "GPU error"),
+        (raising(StoreAway("s3://bucket: cannot be reached")), "artifacts out of reach"),
         (in_a_plugin, "out of memory"),
         (while_handling, "out of memory"),
     ],

@@ -1,18 +1,18 @@
 """The pool's decisions, with workers that only pretend: no process, and a clock that only waiting moves."""
 
-import logging
 import re
+import signal
+import threading
 from contextlib import contextmanager
 
 import pytest
 from toy_evaluators import done, values
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
-from diffcredit.execution import Task, pool, time_limits
+from diffcredit.execution import LocalWorkers, Task, pool
 from diffcredit.execution.assignments import WorkerFailure
 from diffcredit.execution.backend import Backend, BuildError, Ready, Started, Worker
-from diffcredit.execution.interrupts import StopRequest
-from diffcredit.execution.pool import CHECK, WorkerPool
+from diffcredit.execution.pool import CHECK, TimeLimits, WorkerPool, stop_after_current
 
 TEN = [Task(f"{i:04b}", 0, "estimate") for i in range(10)]
 
@@ -102,7 +102,7 @@ class FakeBackend(Backend):
 @pytest.fixture
 def clock(monkeypatch):
     passed = [0.0]
-    monkeypatch.setattr(time_limits.time, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(pool.time, "monotonic", lambda: passed[0])
     return passed
 
 
@@ -121,7 +121,7 @@ def results(tasks):
     return values(done(task, int(task.coalition, 2)) for task in tasks)
 
 
-@pytest.mark.parametrize(("workers", "at_once"), [(1, 1), (2, 1), (1, 3), (3, 2)])
+@pytest.mark.parametrize(("workers", "at_once"), [(1, 1), (3, 2)])
 def test_tasks_are_taken_only_when_a_worker_can_start_them(make, workers, at_once):
     pooled, backend = make(workers=workers, at_once=at_once)
     taken, seen = 0, []
@@ -140,14 +140,10 @@ def test_tasks_are_taken_only_when_a_worker_can_start_them(make, workers, at_onc
     assert backend.started == workers
 
 
-def test_a_batch_does_not_wait_for_tasks_that_may_come_later(make):
-    pooled, backend = make(at_once=3)
-    assert values(pooled.run("f", [None, *TEN[:1], None, None, *TEN[1:5]])) == results(TEN[:5])
-    assert [len(batch) for batch in backend.batches] == [1, 3, 1]
-
-
 def test_busy_workers_are_served_while_there_is_no_task(make):
-    pooled, _ = make(workers=2)
+    pooled, backend = make(workers=2)
+    assert list(pooled.run("f", [])) == []
+    assert (backend.started, backend.built) == (0, [])  # for no task, nothing is started
     seen = []
 
     def tasks():
@@ -161,19 +157,12 @@ def test_busy_workers_are_served_while_there_is_no_task(make):
     assert values(seen) == results(TEN[:2])
 
 
-def test_nothing_is_started_for_no_task(make):
-    pooled, backend = make()
-    assert list(pooled.run("f", [])) == []
-    assert (backend.started, backend.built) == (0, [])
-
-
-@pytest.mark.parametrize("kind", ["lost", "out of disk", "artifacts out of reach"])
-def test_a_failed_workers_task_is_repeated(make, told, kind):
-    pooled, backend = make(workers=1, retries=2, at_0001=[kind] * 2)
+def test_a_failed_workers_task_is_repeated(make, told):
+    pooled, backend = make(workers=1, retries=2, at_0001=["lost", "out of disk"])
     assert values(pooled.run("f", TEN[:3])) == results(TEN[:3])
     assert backend.killed == ["fake:0", "fake:1"]
     assert backend.retired == []
-    assert (told()[f"worker {kind}"], told()["worker ready"]) == (2, 3)
+    assert (told()["worker lost"], told()["worker out of disk"], told()["worker ready"]) == (1, 1, 3)
     assert (told()["task given"], told()["task repeated"], told()["task answered"]) == (5, 2, 3)
 
 
@@ -208,11 +197,11 @@ def test_batches_that_memory_does_not_hold_become_smaller_for_good(make):
     assert backend.retired == []
 
 
-@pytest.mark.parametrize("kind", ["out of memory", "GPU error"])
-def test_the_second_time_that_a_device_fails_a_task_one_worker_retires(make, kind):
-    pooled, backend = make(workers=2, retries=3, at_0001=[kind] * 3)
+def test_the_second_time_that_a_device_fails_a_task_one_worker_retires(make):
+    ways = ["out of memory", "lost", "GPU error", "timed out", "GPU error"]
+    pooled, backend = make(workers=2, retries=5, at_0001=ways)
     assert values(pooled.run("f", TEN[:4])) == results(TEN[:4])
-    assert backend.retired == [kind]  # not for the third, which may be the task's own fault
+    assert backend.retired == ["GPU error"]  # not for the third, which may be the task's own fault
     assert len(pooled._workers) == 1
 
 
@@ -224,19 +213,12 @@ def test_a_device_that_cannot_hold_an_evaluator_retires_a_worker_or_ends_the_run
         list(make(retries=1, at_build=["out of memory"] * 9)[0].run("f", TEN))
 
 
-@pytest.mark.parametrize(("places", "starts"), [(1, 3), (4, 12)])
-def test_workers_that_never_get_ready_end_the_run(make, monkeypatch, places, starts):
-    monkeypatch.setattr(FakeBackend, "places", places)
+def test_workers_that_never_get_ready_end_the_run(make, monkeypatch):
+    monkeypatch.setattr(FakeBackend, "places", 4)
     pooled, backend = make(retries=2, at_build=["lost"] * 99)
-    with pytest.raises(DiffcreditError, match=f"before they are ready: fake:{starts - 1} lost"):
+    with pytest.raises(DiffcreditError, match="before they are ready: fake:11 lost"):
         list(pooled.run("f", TEN))
-    assert backend.started == starts
-
-
-def test_a_start_that_fails_now_and_then_costs_no_task_a_try(make):
-    pooled, backend = make(retries=1, at_build=["lost", None, "lost"], at_0001=["lost"])
-    assert values(pooled.run("f", TEN[:3])) == results(TEN[:3])
-    assert backend.started == 4
+    assert backend.started == 4 * (1 + 2)
 
 
 @pytest.mark.parametrize(("mine", "error"), [(True, UserError), (False, DiffcreditError)])
@@ -273,19 +255,9 @@ def test_evaluations_of_a_late_worker_count_whether_they_are_seen_before_or_afte
     assert told()["worker timed out"] == 0
 
 
-def test_a_message_that_asks_for_something_starts_the_time_anew(make, caplog):
-    """As that of a node that needs files, which are then sent."""
-    caplog.set_level(logging.INFO, "diffcredit")
-    pooled, backend = make(at_build=["again"])
-    backend.delay = 2.0
-    assert values(pooled.run("f", TEN[:1])) == results(TEN[:1])
-    (ready,) = [record.fields for record in caplog.records if record.getMessage() == "worker ready"]
-    assert ready["seconds"] == 2.0
-
-
 def test_time_limits_learn_from_whole_batches_that_trained(make, monkeypatch):
     learned, seen = [], []
-    monkeypatch.setattr(time_limits.TimeLimits, "record", lambda self, kind, seconds: learned.append((kind, len(seen))))
+    monkeypatch.setattr(TimeLimits, "record", lambda self, kind, seconds: learned.append((kind, len(seen))))
     pooled, _ = make(at_once=3)
     for item in pooled.run("f", [Task(coalition, 0, "estimate") for coalition in ("00", "01", "11", "00")]):
         seen.append(item)
@@ -354,7 +326,7 @@ def test_closing_a_run_ends_its_busy_workers(make):
 
 
 def test_the_first_interrupt_lets_the_evaluations_under_way_finish(make, monkeypatch):
-    stop, enabled = StopRequest(), []
+    stop, enabled = threading.Event(), []
 
     @contextmanager
     def stop_after_current(drains):
@@ -371,7 +343,7 @@ def test_the_first_interrupt_lets_the_evaluations_under_way_finish(make, monkeyp
 
     run = pooled.run("f", tasks())
     seen = [next(run)]
-    stop.requested = True
+    stop.set()
     with (
         pytest.warns(DiffcreditWarning, match="stopping: 2 evaluations under way are finished first"),
         pytest.raises(KeyboardInterrupt),
@@ -379,3 +351,51 @@ def test_the_first_interrupt_lets_the_evaluations_under_way_finish(make, monkeyp
         seen.extend(run)
     assert values(seen) == results(TEN[:4])
     assert enabled == [True]
+
+
+def test_ctrl_c_in_two_steps():
+    with stop_after_current(enabled=True) as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), stop_after_current(enabled=False):
+        signal.raise_signal(signal.SIGINT)
+
+
+MINUTE, HOUR = 60, 3600
+
+
+@pytest.mark.parametrize(
+    ("timeout", "longest", "limit"),
+    [
+        (None, None, 24 * HOUR),
+        (None, 60.0, 10 * MINUTE),
+        (None, 5 * HOUR, 50 * HOUR),
+        (30.0, None, 30.0),
+        (30.0, 5 * HOUR, 30.0),
+    ],
+)
+def test_ten_times_the_longest_at_least_ten_minutes_or_as_asked(timeout, longest, limit):
+    limits = TimeLimits(timeout)
+    if longest is not None:
+        limits.record("evaluation", longest)
+        limits.record("evaluation", longest / 2)
+    assert limits.limit("evaluation") == limit
+    assert limits.limit("evaluator") == (timeout or 24 * HOUR)
+
+
+def test_time_in_which_nobody_looked_hardly_counts(clock):
+    watch = TimeLimits(None)
+    for _ in range(3):
+        clock[0] += 1.0
+        watch.read()
+    assert watch.now == 3.0
+    clock[0] += 3 * 24 * HOUR  # over the weekend
+    assert watch.read() == 3.0 + pool.PAUSE
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
+def test_refuses_what_is_no_time(wrong):
+    with pytest.raises(UserError, match=r"^timeout: .*; must be more than 0 seconds$"):
+        LocalWorkers(1, timeout=wrong)

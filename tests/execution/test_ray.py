@@ -1,4 +1,4 @@
-"""On a real cluster of two nodes on this machine, with real kills. What the pool decides is tested in test_pool.py."""
+"""On a real cluster on this machine, with real kills. What the pool decides is tested in test_pool.py."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -17,20 +16,16 @@ from typing import Any
 import pytest
 from toy_evaluators import (
     KILLED,
-    NO_DISK,
     NO_MEMORY,
     QUICK,
-    STOPS,
     CannotBuild,
     Devices,
     Meeting,
-    Raising,
     Shifted,
     Strange,
-    Threads,
     Toy,
-    Troubled,
     TroubledTogether,
+    Wayward,
     alive,
     pid_of,
     pids,
@@ -40,9 +35,7 @@ from toy_evaluators import (
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess, RayWorkers, Task
 from diffcredit.execution.assignments import WorkerFailure
-from diffcredit.execution.pool import CHECK
 from diffcredit.execution.ray import cluster as ray_cluster
-from diffcredit.execution.ray import worker as ray_worker
 from diffcredit.study.study import Study
 from running_study import wait_until
 from tiny_study import recorded_values, run_here, write_study
@@ -54,15 +47,13 @@ TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head with one CPU and a node with another, in processes of their own that find the toy evaluators."""
+    """A head with two CPUs, in processes of their own that find the toy evaluators."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
         yield cluster
         cluster.shutdown()
 
@@ -75,41 +66,39 @@ def workers(cluster):
     return make
 
 
-def test_same_results_as_in_process_from_both_nodes(workers, tmp_path):
+def test_a_session_keeps_its_workers_and_answers_come_back_whatever_the_evaluator_does(workers, tmp_path):
+    for name in ("met", "built"):
+        (tmp_path / name).mkdir()
+    with workers().session() as pool:
+        there, shifted = list(pool.run(Meeting(tmp_path / "met", 2), TASKS)), list(pool.run(Shifted(), TASKS))
+        raising, (strange,) = list(pool.run(Wayward("raises"), TASKS[::2])), pool.run(Strange(), TASKS[:1])
+        with pytest.raises(DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint") as raised:
+            list(pool.run(CannotBuild("raises", tmp_path / "built"), TASKS[:1]))
+        assert not isinstance(raised.value, UserError)
+        with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):
+            list(pool.run(CannotBuild("mistake", tmp_path / "built"), TASKS[:1]))
+        with pytest.raises(TypeError, match="cannot be sent"):
+            list(pool.run(lambda: Toy(), TASKS))
     here = list(InProcess().run(Toy(), TASKS))
-    there = list(workers().run(Meeting(tmp_path, 2), TASKS))
+    nodes = {item.worker for item in there} - {here[0].worker}
+    assert len(nodes) == 2
+    assert {item.worker for item in (*shifted, *raising, strange)} <= nodes  # and nothing was repeated
     assert values(there) == values(here)
-    assert len({item.worker for item in there} - {here[0].worker}) == 2
-
-
-@pytest.mark.slow
-def test_threads_and_numbers_are_those_of_in_process(workers):
-    (here,) = InProcess().run(Threads(True), TASKS[:1])
-    (there,) = workers(1).run(Threads(True), TASKS[:1])
-    assert there.numerics == {"threads": [1], "torch_loaded": True}
-    assert there.values == here.values
+    assert values(shifted) == values(InProcess().run(Shifted(), TASKS))
+    assert values(raising) == values(InProcess().run(Wayward("raises"), TASKS[::2]))
+    assert "the GPU is on fire" in next(item.error for item in raising if item.status == "failed")
+    assert strange.status == "failed"
+    assert "not JSON serializable" in strange.error
+    assert len(pids(tmp_path / "built")) == 2
 
 
 @pytest.mark.slow
 def test_a_studys_numbers_are_those_of_this_process(workers, tmp_path):
     here, there = (write_study(tmp_path / name, {"stop.evaluations": 3}) for name in ("here", "there"))
     run_here(here)
-    assert {item.status for item in Study.load(there).run(workers(1))} == {"done"}
+    assert {item.status for item in Study.load(there).evaluate(workers(1))} == {"done"}
     assert len(recorded_values(here.parent)) >= 3 * 3
     assert recorded_values(there.parent) == recorded_values(here.parent)
-
-
-def test_a_session_keeps_its_worker_and_answers_come_back_whatever_the_evaluator_does(workers):
-    with workers(1).session() as pool:
-        first, second = list(pool.run(Toy(), TASKS)), list(pool.run(Shifted(), TASKS))
-        raising, (strange,) = list(pool.run(Raising(), TASKS[::2])), pool.run(Strange(), TASKS[:1])
-    assert len({item.worker for item in (*first, *second, *raising, strange)}) == 1  # and nothing was repeated
-    assert values(first) == values(InProcess().run(Toy(), TASKS))
-    assert values(second) == values(InProcess().run(Shifted(), TASKS))
-    assert values(raising) == values(InProcess().run(Raising(), TASKS[::2]))
-    assert "the GPU is on fire" in next(item.error for item in raising if item.coalition == "11")
-    assert strange.status == "failed"
-    assert "not JSON serializable" in strange.error
 
 
 def test_a_killed_workers_task_is_repeated_and_answers_before_memory_ran_out_count(workers, tmp_path, told, caplog):
@@ -126,20 +115,6 @@ def test_a_killed_workers_task_is_repeated_and_answers_before_memory_ran_out_cou
     wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
 
 
-@pytest.mark.slow  # as local workers are tested among the quick ones
-def test_workers_that_stop_or_run_out_of_something_are_replaced(workers, tmp_path, impatient, told):
-    tasks = [QUICK, STOPS, NO_MEMORY, NO_DISK]
-    results = list(workers(1, retries=1).run(Troubled(tmp_path, times=1), tasks))
-    events = told()
-    assert values(results) == values(InProcess().run(Toy(), tasks))
-    wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
-    assert events["worker started"] == events["worker ready"] == 4
-    assert (events["worker timed out"], events["worker out of memory"], events["worker out of disk"]) == (1, 1, 1)
-    assert (events["task given"], events["task repeated"], events["task answered"]) == (7, 3, 4)
-    assert events["worker dismissed"] == 1
-    assert events["node joined"] >= 2
-
-
 def test_workers_that_share_a_device_become_fewer_but_never_none():
     failure = WorkerFailure("w", "out of memory", "")
     for gpus, wanted, fewer in ((0.5, 2, True), (0.0, 2, True), (0.5, 1, False), (1.0, 2, False)):
@@ -149,35 +124,7 @@ def test_workers_that_share_a_device_become_fewer_but_never_none():
             assert backend.retire(None, failure) is fewer
 
 
-def test_no_cluster_is_called_for_nothing():
-    assert list(RayWorkers(address="nowhere:1").run(Toy(), [])) == []
-
-
-def test_a_factory_that_raises_ends_the_run(workers, tmp_path):
-    with pytest.raises(DiffcreditError, match=r"(?s)could not build.*Traceback.*no such checkpoint") as raised:
-        list(workers(1).run(CannotBuild("raises", tmp_path), TASKS))
-    assert not isinstance(raised.value, UserError)
-    with pytest.raises(UserError, match=r"^retraining.steps: -1; must be at least 1$"):
-        list(workers(1).run(CannotBuild("mistake", tmp_path), TASKS))
-    assert len(pids(tmp_path)) == 2
-
-
-def test_a_factory_that_cannot_travel_is_refused(workers):
-    with pytest.raises(TypeError, match="cannot be sent"):
-        list(workers(1).run(lambda: Toy(), TASKS))
-
-
 @pytest.mark.slow
-def test_an_idle_worker_that_is_lost_costs_its_next_task_no_try(workers):
-    with workers(1, retries=0).session() as crew:
-        (first,) = crew.run(Toy(), TASKS[:1])
-        time.sleep(CHECK + 0.1)
-        os.kill(pid_of(first.worker), signal.SIGKILL)
-        (second,) = crew.run(Toy(), TASKS[1:2])
-    assert second.status == "done"
-    assert second.worker != first.worker
-
-
 def test_a_lost_nodes_task_is_repeated_and_a_node_that_joins_gets_a_worker(cluster, workers, tmp_path):
     doomed = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
@@ -242,13 +189,13 @@ def test_prometheus_is_told_how_many_evaluations_there_were(workers):
     with workers(1).session() as crew:
         list(crew.run(Toy(), TASKS[:1]))
         before = told()
-        list(crew.run(Raising(), TASKS[::2]))
+        list(crew.run(Wayward("raises"), TASKS[::2]))
         wait_until(lambda: told()["failed"] >= before["failed"] + 3)
 
 
 @pytest.mark.slow
 def test_another_version_on_a_node_is_refused(workers, monkeypatch):
-    monkeypatch.setattr(ray_worker, "package_versions", lambda: {"diffcredit": "9.9"})
+    monkeypatch.setattr(ray_cluster, "package_versions", lambda: {"diffcredit": "9.9"})
     with pytest.raises(UserError, match=r"has diffcredit .*, this machine 9\.9; install the same on all"):
         list(workers(1).run(Toy(), TASKS))
 
@@ -256,25 +203,25 @@ def test_another_version_on_a_node_is_refused(workers, monkeypatch):
 DRIVER = """
 import json, sys
 from pathlib import Path
-from toy_evaluators import Gated
+from toy_evaluators import Meeting
 from diffcredit.execution import RayWorkers, Task
 
 if __name__ == "__main__":
     tasks = (Task(f"{i:04b}", 0, "pilot") for i in range(16))
-    for item in RayWorkers(2, sys.argv[1]).run(Gated(Path(sys.argv[2]), Path(sys.argv[3])), tasks):
+    for item in RayWorkers(2, sys.argv[1]).run(Meeting(Path(sys.argv[2]), 3), tasks):
         print(json.dumps([item.coalition, item.worker]), flush=True)
 """
 
 
 @pytest.fixture
 def driver(cluster, tmp_path):
-    """A process whose two workers are at work until the gate is opened, in a group of its own as in a terminal."""
-    started, gate = tmp_path / "started", tmp_path / "gate"
+    """A process whose two workers wait for a third, for which a file may stand, in a group as in a terminal."""
+    started = tmp_path / "started"
     started.mkdir()
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
     process = subprocess.Popen(
-        [sys.executable, script, cluster.address, started, gate],
+        [sys.executable, script, cluster.address, started],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,
         stdout=subprocess.PIPE,
@@ -282,34 +229,23 @@ def driver(cluster, tmp_path):
         text=True,
     )
     wait_until(lambda: len(pids(started)) == 2)
-    yield process, pids(started), gate
+    yield process, pids(started), started / "0"
     if process.poll() is None:
         process.kill()
     process.communicate()
 
 
+@pytest.mark.slow  # what Ctrl-C does is tested with pretended workers among the quick ones
 def test_an_interrupt_lets_what_is_under_way_finish(driver):
-    process, workers, gate = driver
+    process, workers, third = driver
     os.killpg(process.pid, signal.SIGINT)
     assert "stopping: 2 evaluations under way are finished first" in process.stderr.readline()
-    gate.touch()
+    third.touch()
     out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     answers = [json.loads(line) for line in out.splitlines() if line.startswith("[")]  # Ray may add words of its own
     assert sorted(coalition for coalition, _ in answers) == ["0000", "0001"]  # and nothing else was begun
     assert {pid_of(worker) for _, worker in answers} == set(workers)
-    wait_until(lambda: not any(alive(pid) for pid in workers))
-
-
-@pytest.mark.slow
-def test_a_second_interrupt_ends_at_once(driver):
-    process, workers, _ = driver
-    os.killpg(process.pid, signal.SIGINT)
-    assert "stopping" in process.stderr.readline()
-    os.killpg(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT
-    assert out == ""
     wait_until(lambda: not any(alive(pid) for pid in workers))
 
 
@@ -321,6 +257,7 @@ def test_a_killed_driver_leaves_no_workers(driver):
 
 
 def test_refuses_senseless_numbers():
+    assert list(RayWorkers(address="nowhere:1").run(Toy(), [])) == []  # for no task, no cluster is called
     for wrong in ({"workers": 0}, {"threads": 0}, {"gpus": -0.5}, {"retries": -1}):
         with pytest.raises(UserError, match="must be at least"):
             RayWorkers(**wrong)

@@ -48,6 +48,8 @@ def test_factories_come_back():
     back = factory_of(factory_text(partial(Toy().evaluate, ("x", 1.5), recipe)), {})
     assert back.args == (("x", 1.5), recipe)
     assert back.func.__self__ == Toy()
+    assert owner_of(back) == Toy()
+    assert owner_of(Toy()) is None
 
 
 @pytest.mark.parametrize("cannot", [lambda: None, partial(Toy, object()), partial(Toy, {1}), Toy().evaluate([])])
@@ -83,10 +85,3 @@ def test_paths_are_taken_from_where_they_lie_here():
     there = factory_of(factory_text(factory), {"/data": "/node/0/data", "/data/images": "/node/1/images"})
     assert there.args == (Path("/node/1/images/a.png"),)
     assert there.keywords == {"name": ["/node/0/data", "/node/1/images", "/database", "x /data", 3]}
-
-
-def test_owner():
-    toy = Toy()
-    assert owner_of(partial(partial(toy.evaluate, 1), 2)) is toy
-    assert owner_of(toy) is None
-    assert owner_of(module_function) is None

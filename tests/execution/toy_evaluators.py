@@ -4,10 +4,9 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +56,6 @@ class Slow(Toy):
         return done(task, 0.0)
 
 
-@dataclass(frozen=True)
-class Interrupted(Toy):
-    """Gets the interrupt that Ctrl-C sends to every process of a terminal."""
-
-    def one(self, task: Task) -> Evaluation:
-        os.kill(os.getpid(), signal.SIGINT)
-        return super().one(task)
-
-
 HANGS, STOPS, NO_MEMORY, NO_DISK, KILLED, EXITS, QUICK, QUICK_TOO = (
     Task(coalition, 0, "estimate") for coalition in ("0001", "0010", "0011", "0100", "0110", "0111", "1000", "1001")
 )
@@ -102,38 +92,6 @@ class Troubled(Toy):
                 case "0111":
                     os._exit(3)
         return super().one(task)
-
-
-@dataclass(frozen=True)
-class Parting(Toy):
-    """Answers; its process is killed when the gate is there, whatever it is doing then."""
-
-    folder: Path
-    gate: Path
-
-    def one(self, task: Task) -> Evaluation:
-        def leave() -> None:
-            while not self.gate.exists():
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        if not list(self.folder.iterdir()):
-            (self.folder / str(os.getpid())).touch()
-            threading.Thread(target=leave, daemon=True).start()
-        return super().one(task)
-
-
-@dataclass(frozen=True)
-class Raising(Toy):
-    """Raises at coalition 11, answers another task at 10, gives two answers at 01."""
-
-    def evaluate(self, tasks: Sequence[Task]) -> Iterator[Evaluation]:
-        (task,) = tasks
-        if task.coalition == "11":
-            raise RuntimeError("the GPU is on fire")
-        yield self.one(Task("00", 0, "truth") if task.coalition == "10" else task)
-        if task.coalition == "01":
-            yield self.one(task)
 
 
 @dataclass(frozen=True)
@@ -177,20 +135,6 @@ class Threads(Toy):
 
 
 @dataclass(frozen=True)
-class Gated(Toy):
-    """Leaves its process id in a folder, and evaluates nothing before the gate is there."""
-
-    folder: Path
-    gate: Path
-
-    def one(self, task: Task) -> Evaluation:
-        (self.folder / str(os.getpid())).touch()
-        while not self.gate.exists():
-            time.sleep(0.02)
-        return super().one(task)
-
-
-@dataclass(frozen=True)
 class Strange(Toy):
     """Tells something of itself that the ledger could not keep."""
 
@@ -214,11 +158,11 @@ class Meeting(Toy):
 
 @dataclass(frozen=True)
 class Devices(Meeting):
-    """Tells which GPUs its process sees."""
+    """Tells which GPUs its process sees. Gets the interrupt that Ctrl-C sends to every process of a terminal."""
 
     def one(self, task: Task) -> Evaluation:
-        super().one(task)
-        return done(task, 0.0, gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))
+        os.kill(os.getpid(), signal.SIGINT)
+        return replace(super().one(task), numerics={"gpus": os.environ.get("CUDA_VISIBLE_DEVICES")})
 
 
 @dataclass(frozen=True)

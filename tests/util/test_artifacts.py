@@ -42,36 +42,21 @@ def test_a_file_is_there_whole(tmp_path):
     assert stat.S_IMODE(target.stat().st_mode) == 0o644
 
 
-def test_what_was_private_stays_so(tmp_path):
-    target = tmp_path / "file"
-    target.write_text("old")
-    target.chmod(0o600)
-    write_text(target, "new")
-    assert target.read_text() == "new"
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
-def test_an_exception_leaves_nothing(tmp_path, error):
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_exception_leaves_what_was_there(tmp_path, error):
+    (tmp_path / "file").write_text("old")
     with pytest.raises(error), atomic_file(tmp_path / "file") as temporary:
         fail_after(temporary, error)
     with pytest.raises(error), atomic_folder(tmp_path / "folder") as temporary:
         fail_after(temporary / "file", error)
-    assert names(tmp_path) == []
-
-
-def test_an_exception_leaves_the_old_file(tmp_path):
-    target = tmp_path / "file"
-    target.write_text("old")
-    with pytest.raises(KeyboardInterrupt), atomic_file(target) as temporary:
-        fail_after(temporary, KeyboardInterrupt)
-    assert target.read_text() == "old"
     assert names(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path):
     target = tmp_path / "file"
     target.write_text("old")
+    target.chmod(0o600)
     with target.open() as reader:
         with atomic_file(target) as temporary:
             temporary.write_text("new")
@@ -79,6 +64,9 @@ def test_a_file_is_replaced_in_one_step(tmp_path):
         # who has the old file open reads it to its end: another file took the name
         assert reader.read() == "old"
     assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600  # what was private stays so
+    write_text(target, "Größe\r\nline\n")
+    assert target.read_bytes() == "Größe\r\nline\n".encode()
 
 
 def test_a_folder_is_there_whole_and_never_overwritten(tmp_path):
@@ -93,11 +81,6 @@ def test_a_folder_is_there_whole_and_never_overwritten(tmp_path):
     assert names(target.parent) == ["base"]
 
 
-def test_text_is_written_as_it_is(tmp_path):
-    write_text(tmp_path / "text", "Größe\r\nline\n")
-    assert (tmp_path / "text").read_bytes() == "Größe\r\nline\n".encode()
-
-
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.int64).reshape(2, 3),
     "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T,
@@ -110,7 +93,7 @@ ARRAYS = {
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
-    write_arrays(tmp_path / "arrays", ARRAYS, {"made": "by hand"})
+    write_arrays(tmp_path / "arrays", ARRAYS)
     again = read_arrays(tmp_path / "arrays")
     assert again.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
@@ -130,12 +113,9 @@ def test_a_damaged_file_of_arrays_names_itself(tmp_path, left):
 
 def test_canonical_json():
     assert canonical_json({"b": [1, 2.5, None, True], "a": "ü"}) == '{"a":"ü","b":[1,2.5,null,true]}'
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, {"a": [-math.inf]}])
-def test_what_is_no_json_is_refused(value):
-    with pytest.raises(ValueError, match="JSON"):
-        canonical_json(value)
+    for value in (math.nan, math.inf, {"a": [-math.inf]}):
+        with pytest.raises(ValueError, match="JSON"):
+            canonical_json(value)
 
 
 @settings(deadline=None, max_examples=30)
@@ -150,13 +130,10 @@ def test_a_fingerprint_is_the_hash_of_the_canonical_text():
     assert len({fingerprint(value) for value in (1, "1", 1.0, [1], True, None, {"1": 1})}) == 7
 
 
-def test_array_fingerprints_do_not_depend_on_order_or_layout():
+def test_array_fingerprints_depend_on_names_types_shapes_and_content_alone():
     one = fingerprint_arrays(ARRAYS)
     assert fingerprint_arrays(dict(reversed(ARRAYS.items()))) == one
     assert fingerprint_arrays({name: np.array(array, order="F") for name, array in ARRAYS.items()}) == one
-
-
-def test_array_fingerprints_tell_all_else_apart():
     base = np.arange(4, dtype=np.int32)
     variants = [
         {"a": base},

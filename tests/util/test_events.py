@@ -153,8 +153,3 @@ def test_a_full_disk_spoils_no_later_record(log, monkeypatch):
     assert json.loads(first)["event"] == "before"
     assert len(torn) == 20
     assert json.loads(last)["event"] == "after"
-
-
-def test_without_a_handler_nothing_is_printed(capfd):
-    event("trouble", level=logging.ERROR)
-    assert capfd.readouterr() == ("", "")

@@ -28,11 +28,6 @@ def test_the_width_of_a_number_does_not_matter():
     assert derive_seed(7, "a") == derive_seed(np.int64(7), np.str_("a")) == derive_seed(np.uint8(7), "a")
 
 
-def test_numbers_and_texts_differ():
-    assert derive_seed(1) != derive_seed("1")
-    assert derive_seed(0, "train") != derive_seed("0", "train")
-
-
 @settings(deadline=None)
 @given(PARTS, PARTS)
 @example(["a", "b"], ["a\x1fstr:b"])
@@ -42,13 +37,9 @@ def test_numbers_and_texts_differ():
 @example(["a\x1f"], ["a\x1e."])
 @example(["ab", "c"], ["a", "bc"])
 @example([1, 23], [12, 3])
+@example([1], ["1"])
 @example([], [""])
 @example([""], ["", ""])
 def test_other_parts_give_another_seed(one, other):
     assert (derive_seed(*one) == derive_seed(*other)) == (one == other)
-
-
-@settings(deadline=None)
-@given(PARTS)
-def test_is_a_seed_for_any_generator(parts):
-    assert 0 <= derive_seed(*parts) < 2**63
+    assert 0 <= derive_seed(*one) < 2**63

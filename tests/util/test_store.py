@@ -15,7 +15,6 @@ import fsspec
 import pytest
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.execution.machine_errors import machine_error
 from diffcredit.util import store as stores
 from diffcredit.util.store import Store, StoreAway, artifacts_in, pull, push, redacted_url
 from s3_server import ACCOUNT, Server, stalling_line
@@ -108,7 +107,7 @@ def test_the_first_stays(store, tmp_path):
 
 def test_of_many_at_once_one_is_first(store, tmp_path):
     """Also where all have seen that there is nothing yet."""
-    files = [written(tmp_path / str(index), b"%d" % index) for index in range(8)]
+    files = [written(tmp_path / str(index), b"%d" % index) for index in range(4)]
     looked, answers = threading.Barrier(len(files)), {}
     upload = Store._upload
 
@@ -126,7 +125,7 @@ def test_of_many_at_once_one_is_first(store, tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(answers.values()) == [False] * 7 + [True]
+    assert sorted(answers.values()) == [False] * 3 + [True]
     store.fetch("models/one", tmp_path / "back")
     assert answers[tmp_path / (tmp_path / "back").read_text()]
 
@@ -181,7 +180,7 @@ def test_a_strangers_listing_leads_nowhere(tmp_path):
         Store("memory://x").fetch("../secret", tmp_path / "a")
 
 
-def test_folders_are_shared_whole(store, tmp_path):
+def test_folders_are_shared_whole_and_who_comes_second_takes_the_firsts(store, tmp_path):
     here, there = tmp_path / "here" / "models", tmp_path / "elsewhere" / "models"
     name = "base-0123456789ab"
     model(here / name)
@@ -197,17 +196,13 @@ def test_folders_are_shared_whole(store, tmp_path):
     assert not push(store, there, [name, "gradients/one.safetensors"])
     pull(store, here)
     assert (here / "gradients" / "two.safetensors").read_bytes() == b"2"
-
-
-def test_who_comes_second_takes_the_firsts(store, tmp_path):
-    here, there = tmp_path / "here" / "models", tmp_path / "elsewhere" / "models"
-    model(here / "base-0123456789ab", b"first")
-    model(there / "base-0123456789ab", b"second")
-    written(there / "x.json", b"{}")
+    second = "base-ba9876543210"
+    model(here / second, b"first")
+    model(there / second, b"second")
     pulled = [pull(store, folder) for folder in (here, there)]  # both look before either puts
     assert not push(store, here, pulled[0])
     assert push(store, there, pulled[1])
-    assert contents(there)["base-0123456789ab/network/weights.safetensors"] == b"first"
+    assert contents(there / second)["network/weights.safetensors"] == b"first"
 
 
 PUT = """
@@ -236,24 +231,15 @@ def test_killed_in_the_middle_of_an_upload(s3, s3_server, tmp_path):
     assert (tmp_path / "back").read_bytes() == large.read_bytes()
 
 
-def test_stale_temporaries_are_harmless(tmp_path):
-    store = Store(f"file://{tmp_path}/there")
-    for name in ("files", "models/a.artifact.json"):
-        written(tmp_path / "there" / f"{name}.0123.part", b"half")
-    assert store.list("models") == []
-    assert store.put(written(tmp_path / "a", b"1"), "models/a")
-    assert store.list("models") == ["a"]
-
-
 def test_a_server_that_is_away_for_a_moment_is_waited_for(s3, s3_server, tmp_path):
     store = Store(s3)
     assert store.put(written(tmp_path / "a", b"1"), "models/a")
     s3_server.stop()
-    back = threading.Timer(1.0, s3_server.start)
+    back = threading.Timer(0.3, s3_server.start)
     back.start()
     began = time.monotonic()
     assert store.put(written(tmp_path / "b", b"2"), "models/b")
-    assert time.monotonic() - began > 0.5  # or it was never away
+    assert time.monotonic() - began > 0.3  # or it was never away
     back.join()
     assert store.list("models") == ["a", "b"]
 
@@ -302,8 +288,3 @@ def test_urls_that_nobody_can_open():
         Store("sftp://me:secret@h/x").exists("a")
     with pytest.raises(UserError, match="artifacts: nonsense://x: unknown kind of URL; accepted: a folder"):
         Store("nonsense://x").exists("a")
-
-
-def test_an_evaluation_that_meets_it_is_repeated():
-    assert machine_error(StoreAway("s3://bucket: cannot be reached")).kind == "artifacts out of reach"
-    assert machine_error(DiffcreditError("another")) is None

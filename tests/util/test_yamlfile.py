@@ -73,14 +73,12 @@ def merging(levels):
     [
         (merging(30), "over 10,000 values, aliases counted"),
         ("a: &a {b: *a}", "over 10,000 values, aliases counted"),
-        ("\n".join(f"k{i}: 1" for i in range(80_000)), "over 10,000 values, aliases counted"),
-        ("a: 1" + ":1" * 400_000, "a number of 800,001 characters; at most 100 are accepted"),
+        ("\n".join(f"k{i}: 1" for i in range(20_000)), "over 10,000 values, aliases counted"),
+        ("a: 1" + ":1" * 100_000, "a number of 200,001 characters; at most 100 are accepted"),
         ("a: 0x" + "f" * 5000, "a number of 5,002 characters; at most 100 are accepted"),
-        ("a: !!int '" + "1" * 5000 + "'", "a number of 5,000 characters; at most 100 are accepted"),
         ("a: !!float '1" + ":1" * 5000 + "'", "a number of 10,001 characters; at most 100 are accepted"),
         ("[" * 60 + "]" * 60, "nested too deeply"),
         ("- " * 400_000, "nested too deeply"),
-        ("{a: " * 200_000, "nested too deeply"),
         ("!" + "x" * 500_000, "could not determine a constructor"),
     ],
     ids=lambda value: repr(value)[:30],
@@ -92,7 +90,7 @@ def test_what_would_take_for_ever(text, said):
 
 
 def test_what_a_study_may_well_hold():
-    text = "\n".join(f"k{i}: [1, 0x1f, 2.5, 1e-3, 1:30, 2001-01-01, &a{i} x, *a{i}]" for i in range(500))
+    text = "\n".join(f"k{i}: [1, 0x1f, 2.5, 1e-3, 1:30, 2001-01-01, &a{i} x, *a{i}]" for i in range(100))
     assert parse_yaml(text, "study.yaml") == yaml.safe_load(text.replace("1e-3", "1.0e-3"))
     deep = "[" * 49 + "]" * 49
     assert parse_yaml(deep, "study.yaml") == yaml.safe_load(deep)

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.machine_errors import MachineErrorKind
 from diffcredit.execution.tasks import Task, failed_evaluation, utc_now
-from diffcredit.execution.time_limits import representative
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
@@ -33,15 +32,8 @@ class WorkerFailure:
 
     def report(self, task: Task | None, seconds: float) -> None:
         """Log the failure: over which task, and how long the worker had taken for it."""
-        fields = {} if task is None else vars(task)
-        event(
-            f"worker {self.kind}",
-            level=logging.WARNING,
-            worker=self.worker,
-            seconds=seconds,
-            reason=self.reason,
-            **fields,
-        )
+        about = {"worker": self.worker, "seconds": seconds, "reason": self.reason}
+        event(f"worker {self.kind}", level=logging.WARNING, **about, **(vars(task) if task else {}))
 
 
 @dataclass
@@ -55,27 +47,7 @@ class Assignment:
     alone: bool = False
 
     def log(self, kind: str, worker: str, **fields: Any) -> None:
-        """Log an event about this task."""
         event(kind, worker=worker, **vars(self.task), **fields)
-
-    def failed(self, failure: WorkerFailure, retries: int) -> Evaluation | None:
-        """Count a failure over this task. Return the failed evaluation once ``retries`` are used up; None before."""
-        self.failures.append(failure)
-        if len(self.failures) <= retries:
-            self.failed_among_others(failure)
-            return None
-        error = f"given up at try {len(self.failures)}: {failure.reason}"
-        return failed_evaluation(self.task, error, failure.worker, self.started)
-
-    def failed_among_others(self, failure: WorkerFailure) -> None:
-        """Have the task repeated alone: a worker failed over this task or another of the same batch."""
-        self.alone = True
-        self.log("task repeated", failure.worker, reason=failure.reason)
-
-    def device_failed_twice(self) -> bool:
-        """Return whether the latest failure is the second of a device: one worker less there may help. A third may be
-        the task's own fault."""
-        return self.failures[-1].device_failed and sum(each.device_failed for each in self.failures) == 2
 
 
 class TaskQueue:
@@ -146,23 +118,26 @@ class TaskBatch:
         """Count the answer to the next task, ``seconds`` after the batch was given."""
         self._assignments[self._answered].log("task answered", self.worker, seconds=seconds)
         self._answered += 1
-        self.representative = self.representative or representative(evaluation)
+        # a failed one says nothing about others' time, nor does an endpoint: some retrainings train nothing for it
+        if evaluation.status == "done" and len(set(evaluation.coalition)) > 1:
+            self.representative = True
 
     def failed(self, failure: WorkerFailure, seconds: float, queue: TaskQueue, retries: int) -> list[Evaluation]:
-        """Have the unanswered tasks repeated; return the failed evaluation of a task without ``retries`` left.
+        """Have the unanswered tasks repeated alone; return the failed evaluation of a task without ``retries`` left.
 
         Which of several tasks the worker failed over is unknown: it costs none of them a retry.
         """
-        given_up = []
         for assignment in self.unanswered:
             failure.report(assignment.task, seconds)
-            if len(self._assignments) > 1:
-                assignment.failed_among_others(failure)
-            elif evaluation := assignment.failed(failure, retries):
-                given_up.append(evaluation)
-                continue
+            if len(self._assignments) == 1:
+                assignment.failures.append(failure)
+                if len(assignment.failures) > retries:
+                    error = f"given up at try {len(assignment.failures)}: {failure.reason}"
+                    return [failed_evaluation(assignment.task, error, failure.worker, assignment.started)]
+            assignment.alone = True
+            assignment.log("task repeated", failure.worker, reason=failure.reason)
             queue.put_back(assignment)
-        return given_up
+        return []
 
     def put_back(self, failure: WorkerFailure, seconds: float, queue: TaskQueue) -> None:
         """Put the tasks back: the worker failed before it was ready, which is no task's fault."""
@@ -171,8 +146,10 @@ class TaskBatch:
             queue.put_back(assignment)
 
     def device_failed_twice(self) -> bool:
-        """See :meth:`Assignment.device_failed_twice`. With several tasks, fewer at once are tried first."""
-        return len(self._assignments) == 1 and self._assignments[0].device_failed_twice()
+        """Return whether the latest failure over its one task is the second of a device: one worker less may help
+        there. A third may be the task's own fault. With several tasks, fewer at once are tried first."""
+        failed = [each.device_failed for each in self._assignments[0].failures]
+        return len(self._assignments) == 1 and failed[-1] and sum(failed) == 2
 
     def _add(self, assignment: Assignment) -> None:
         assignment.log("task given", self.worker)
@@ -183,19 +160,15 @@ class BatchLimit:
     """The most tasks that a worker is given at once; falls when memory runs out."""
 
     def __init__(self) -> None:
-        self._most = sys.maxsize
-
-    def of(self, at_once: int) -> int:
-        """Return the batch size for an evaluator that is best at ``at_once`` tasks."""
-        return min(at_once, self._most)
+        self.most = sys.maxsize
 
     def lower(self, failure: WorkerFailure, batch: TaskBatch) -> None:
         """Halve the size of a ``batch`` of several that ran out of memory, from now on."""
         count = len(batch.tasks)
-        if failure.kind == "out of memory" and 0 < count // 2 < self._most:
-            self._most = count // 2
+        if failure.kind == "out of memory" and 0 < count // 2 < self.most:
+            self.most = count // 2
             warnings.warn(
-                f"out of memory: workers are given {self._most} instead of {count} tasks at once from now on",
+                f"out of memory: workers are given {self.most} instead of {count} tasks at once from now on",
                 DiffcreditWarning,
                 stacklevel=2,
             )

@@ -1,10 +1,8 @@
-"""The contract between a worker pool and the place where its workers run.
+"""The contract between a worker pool, which decides, and the place where its workers run.
 
-:class:`~diffcredit.execution.pool.WorkerPool` decides which worker gets which task, how long it may take and what is
-repeated. A back end only starts workers, carries messages and kills. There are two: processes of this machine
-(``local.py``) and actors of a Ray cluster (``ray/cluster.py``).
-
-A worker goes through these states; ``Worker.awaiting`` names the message that the pool waits for:
+A back end only starts workers, carries messages and kills. There are two: processes of this machine (``local.py``) and
+actors of a Ray cluster (``ray/cluster.py``). A worker goes through these states; ``Worker.awaiting`` names the message
+that the pool waits for:
 
 1. *starting* (``"start"``), until it sends :class:`Started`. A back end whose workers are up at once skips this;
 2. *idle* (None, and no batch), until the pool gives it a task;
@@ -48,6 +46,7 @@ class BuildError:
     user_error: bool
 
 
+Awaited = Literal["start", "evaluator", "evaluation"]
 Message = Started | Ready | BuildError | Evaluation | WorkerFailure
 
 
@@ -56,7 +55,7 @@ class Worker(ABC):
 
     def __init__(self) -> None:
         self.name = ""  # empty until known
-        self.awaiting: Literal["start", "evaluator", "evaluation"] | None = None
+        self.awaiting: Awaited | None = None
         self.asked = 0.0  # when it was last sent something, or became idle, by the clock of the run
         self.payload: Any = None  # what its evaluator was built from
         self.ready = False  # whether that evaluator is built
@@ -82,8 +81,8 @@ class Worker(ABC):
 
     @abstractmethod
     def receive(self) -> Sequence[Message]:
-        """Return the messages that are there once ``wait`` has returned the worker. None of them: what it was asked
-        for will come later, and its time starts anew."""
+        """Return the messages that are there once ``wait`` has returned the worker; none if what it was asked for will
+        come later, and its time starts anew."""
 
     @abstractmethod
     def kill(self) -> list[Evaluation]:
@@ -106,8 +105,8 @@ class Backend(ABC, Generic[WorkerT]):
 
     @abstractmethod
     def payload(self, factory: EvaluatorFactory) -> AbstractContextManager[Any]:
-        """Return what workers build their evaluator from; valid until the run ends. Workers with an equal payload do
-        not build again. Connects, where that is needed."""
+        """Connect, where that is needed, and return what workers build their evaluator from in this run. Workers with
+        an equal payload do not build again."""
 
     @abstractmethod
     def recruit(self, workers: Sequence[WorkerT]) -> Sequence[WorkerT]:
@@ -119,8 +118,7 @@ class Backend(ABC, Generic[WorkerT]):
 
     @abstractmethod
     def retire(self, worker: WorkerT, failure: WorkerFailure) -> bool:
-        """Have one worker less from now on, since its device did not serve it twice. Return False if none can be
-        spared."""
+        """Have one worker less from now on: its device did not serve it twice. Return False if none can be spared."""
 
     @abstractmethod
     def end(self, workers: Sequence[WorkerT]) -> None:

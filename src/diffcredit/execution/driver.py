@@ -110,14 +110,6 @@ class Driver:
             evaluation = replace(evaluation, status="failed", values=(), error=str(error))
             self._ledger.record(self._study, self._recipe, evaluation)
             event("non-determinism", level=logging.WARNING, recipe=self._recipe, error=str(error))
-        self._log(evaluation)
-        with self._lock:
-            claim = self._held.pop(evaluation.key, None)
-        if claim is not None and evaluation.status == "failed":  # recording a success ends its claim
-            self._ledger.release([claim])
-        return evaluation
-
-    def _log(self, evaluation: Evaluation) -> None:
         event(
             "evaluation recorded",
             level=logging.INFO if evaluation.status == "done" else logging.WARNING,
@@ -130,6 +122,11 @@ class Driver:
             worker=evaluation.worker,
             **({} if evaluation.error is None else {"error": last_line(evaluation.error)}),
         )
+        with self._lock:
+            claim = self._held.pop(evaluation.key, None)
+        if claim is not None and evaluation.status == "failed":  # recording a success ends its claim
+            self._ledger.release([claim])
+        return evaluation
 
     def _read_ledger(self) -> None:
         news, self._mark = self._ledger.evaluations_since(self._study, self._recipe, self._mark)

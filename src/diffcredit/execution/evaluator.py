@@ -178,7 +178,9 @@ class ModelEvaluator(Evaluator):
                             yield from _results(unmeasured)
                             yield observed
                         elif fleets and observed.observation.model.device.type == "cuda":
-                            thread = thread or _one_thread(stack)
+                            if thread is None:  # it ends with the stack; work not begun by then is cancelled
+                                thread = ThreadPoolExecutor(1)
+                                stack.callback(thread.shutdown, cancel_futures=True)
                             unmeasured.append(thread.submit(self._measure_on_own_stream, observed))
                             yield from _results(unmeasured, down_to=self.at_once)
                         else:
@@ -214,13 +216,6 @@ def _failure(task: Task, error: Exception, started: str) -> Evaluation:
     if machine_error(error):
         raise error
     return failed_evaluation(task, "".join(traceback.format_exception(error)), worker_name(), started)
-
-
-def _one_thread(stack: ExitStack) -> ThreadPoolExecutor:
-    """Return a thread that ends with the stack; work not begun by then is cancelled."""
-    pool = ThreadPoolExecutor(1)
-    stack.callback(pool.shutdown, cancel_futures=True)
-    return pool
 
 
 def _results(futures: deque[Future[Evaluation]], down_to: int = 0) -> Iterator[Evaluation]:

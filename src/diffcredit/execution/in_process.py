@@ -50,7 +50,7 @@ class InProcess(Executor):
                     evaluator = factory()
                 event("worker ready", worker=worker_name())
             batch = TaskBatch(worker_name(), assignment)
-            batch.fill(queue, limit.of(evaluator.at_once))
+            batch.fill(queue, min(limit.most, evaluator.at_once))
             yield from self._evaluate(evaluator, batch, queue, limit)
 
     def _evaluate(
@@ -64,7 +64,7 @@ class InProcess(Executor):
             if assignment is None:
                 return ()
             batches.append(TaskBatch(worker_name(), assignment))
-            batches[-1].fill(queue, limit.of(evaluator.at_once))
+            batches[-1].fill(queue, min(limit.most, evaluator.at_once))
             return batches[-1].tasks
 
         evaluations = evaluate_all(evaluator, batch.tasks, tuple if batch.alone else more)
@@ -79,15 +79,10 @@ class InProcess(Executor):
             return
         except MachineError as error:
             failure = WorkerFailure(batch.worker, error.kind, str(error))
-        _free_memory()
+        gc.collect()  # what the failed attempt has left in memory
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
         for failed in batches:
             limit.lower(failure, failed)
             yield from failed.failed(failure, time.perf_counter() - clock, queue, self.retries)
-
-
-def _free_memory() -> None:
-    """Release what a failed attempt has left in memory."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

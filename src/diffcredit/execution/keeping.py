@@ -35,15 +35,14 @@ class Keeper:
     store: Store | None = None
 
     def keep(self, task: Task, observation: Observation) -> None:
-        """Write what is to be kept of a measured evaluation. Existing results stay; features of further extractors are
-        added to them."""
+        """Write what is to be kept of a measured evaluation. What is there stays; further extractors' features join."""
         if self.kind == "nothing":
             return
         place = self._place(task, self.kind)
         if self.store is None:
             self._write(place, observation)
             return
-        name = self._name(place)
+        name = "/".join(place.parts[-3:])
         if self.kind != "features" and self.store.exists(name):
             return
         with tempfile.TemporaryDirectory(prefix="diffcredit-") as temporary:
@@ -74,8 +73,7 @@ class Keeper:
             write_arrays(place, arrays)
 
     def find(self, task: Task, extractors: Extractors, load: Callable[[Path], Any]) -> Observation | None:
-        """Return all that was kept of an evaluation, under this ``kind`` or another; None if nothing was. ``load``
-        reads a model's folder."""
+        """Return all that was kept of an evaluation; None if nothing was. ``load`` reads a model's folder."""
         images, features, model = (self._fetched(task, kind) for kind in ("images", "features", "model"))
         if not any(path.exists() for path in (images, features, model)):
             return None
@@ -87,8 +85,7 @@ class Keeper:
         )
 
     def kept(self, task: Task) -> frozenset[str]:
-        """Return what was kept of an evaluation: ``images``, ``model``, and the fingerprints of extractors whose
-        features were."""
+        """Return what was kept of an evaluation: ``images``, ``model``, and fingerprints of features' extractors."""
         there = {kind for kind in ("images", "model") if self._is_there(self._place(task, kind))}
         if self._is_there(features := self._place(task, "features")):
             features = self._fetched(task, "features")
@@ -108,11 +105,8 @@ class Keeper:
         """Return the path of an evaluation's artifact, fetched from the store if it is there."""
         place = self._place(task, kind)
         if self.store is not None and (kind == "features" or not place.exists()):  # features may have grown
-            self.store.fetch(self._name(place), place)
+            self.store.fetch("/".join(place.parts[-3:]), place)
         return place
-
-    def _name(self, place: Path) -> str:
-        return "/".join(place.parts[-3:])
 
     def _place(self, task: Task, kind: Kind) -> Path:
         # a coalition of many contributors makes a longer name than a file may have

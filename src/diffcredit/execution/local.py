@@ -1,27 +1,45 @@
-"""Evaluations in several processes of this machine."""
+"""Evaluations in several processes of this machine.
+
+A worker process receives a factory and answers :class:`Ready` or :class:`BuildError`. Then it receives tuples of tasks
+and answers one evaluation for each, in order, as they are made. Another factory replaces the first. The process ends
+when the connection does, or after a machine error, which it sends as a :class:`WorkerFailure`: what it held is then
+free for the worker that takes its place.
+"""
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+import threading
+import time
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import cycle, islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from diffcredit.execution import worker_process
+from diffcredit.errors import UserError
 from diffcredit.execution.assignments import WorkerFailure
-from diffcredit.execution.backend import Backend, Message, Worker
-from diffcredit.execution.placement import device_visible, spread
+from diffcredit.execution.backend import Backend, BuildError, Message, Ready, Worker
+from diffcredit.execution.machine_errors import MachineError, machine_error
 from diffcredit.execution.pool import PooledExecutor, WorkerPool, warn
-from diffcredit.execution.tasks import EvaluatorFactory, Task, check_minimum, worker_name
-from diffcredit.execution.time_limits import check_timeout
+from diffcredit.execution.tasks import (
+    EvaluatorFactory,
+    Task,
+    check_minimum,
+    check_timeout,
+    evaluate_all,
+    worker_name,
+)
+from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
 TERMINATE_WITHIN = 5.0  # seconds between asking a process to end and killing it
 KILL_WITHIN = 30.0  # seconds after which a killed process must be stuck in the system, as on a dead disk or GPU
+VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -32,7 +50,7 @@ class LocalWorkers(PooledExecutor):
     default workers see what this process sees.
 
     A worker is given as many tasks at once as its evaluator asks for. A worker that dies, that takes longer than
-    ``timeout`` seconds for its tasks (None: see :class:`~diffcredit.execution.time_limits.TimeLimits`) or that meets
+    ``timeout`` seconds for its tasks (None: see :class:`~diffcredit.execution.pool.TimeLimits`) or that meets
     a machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task
     fails. Tasks given together are first repeated one by one, which costs no retry. Where memory does not hold a
     batch, batches become smaller; where a device does not serve all its workers, they become fewer. A factory that
@@ -57,7 +75,7 @@ class ProcessWorker(Worker):
     """A process on a CUDA ``device`` of its own (None: it sees what the driver sees), started for its first task."""
 
     connection: Connection
-    _process: BaseProcess
+    process: BaseProcess
 
     def __init__(self, threads: int, device: str | None) -> None:
         super().__init__()
@@ -66,7 +84,7 @@ class ProcessWorker(Worker):
 
     @property
     def alive(self) -> bool:
-        return not self.started or self._process.is_alive()
+        return not self.started or self.process.is_alive()
 
     def build(self, payload: EvaluatorFactory) -> None:
         if not self.started:
@@ -81,43 +99,35 @@ class ProcessWorker(Worker):
         with suppress(EOFError, OSError):
             if self.connection.poll():
                 return [self.connection.recv()]
-        self._process.join(TERMINATE_WITHIN)
-        code = self._process.exitcode
+        self.process.join(TERMINATE_WITHIN)
+        code = self.process.exitcode
         killed = code is not None and code < 0
         how = f"was killed by {signal.Signals(-code).name}" if killed else f"ended with exit code {code}"
         return [WorkerFailure(self.name, "lost", f"the worker {self.name} {how}")]
 
     def kill(self) -> list[Evaluation]:
-        self._process.kill()
-        self._process.join(KILL_WITHIN)
+        self.process.kill()
+        self.process.join(KILL_WITHIN)
         unread = []
         with suppress(EOFError, OSError):
             while self.connection.poll():
                 unread.append(self.connection.recv())
-        if not self._process.is_alive():  # otherwise it is left to the system
-            self._process.close()
+        if not self.process.is_alive():  # otherwise it is left to the system
+            self.process.close()
         self.connection.close()
         return [message for message in unread if isinstance(message, Evaluation)]
-
-    def terminate(self) -> None:
-        """Ask the process to end; :meth:`finish` must follow."""
-        self._process.terminate()
-
-    def finish(self) -> None:
-        self._process.join(TERMINATE_WITHIN)
-        self.kill()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         # a daemon, so that an interpreter that ends with the run still open does not wait for its workers
         arguments = (theirs, self._threads, os.getpid())
-        self._process = context.Process(target=worker_process.main, args=arguments, daemon=True)
+        self.process = context.Process(target=_work, args=arguments, daemon=True)
         with device_visible(self.device):
-            self._process.start()
+            self.process.start()
         # with our copy of its side closed, the end of the process is the end of the connection
         theirs.close()
-        self.name, self.started = worker_name(self._process.pid), True
+        self.name, self.started = worker_name(self.process.pid), True
         event("worker started", worker=self.name, device=self.device)
 
     def _send(self, message: Any) -> None:
@@ -160,10 +170,88 @@ class LocalBackend(Backend[ProcessWorker]):
     def end(self, workers: Sequence[ProcessWorker]) -> None:
         started = [worker for worker in workers if worker.started]
         for worker in started:  # all are asked before any is waited for
-            worker.terminate()
+            worker.process.terminate()
         for worker in started:
-            worker.finish()
+            worker.process.join(TERMINATE_WITHIN)
+            worker.kill()
             event("worker dismissed", worker=worker.name)
 
     def close(self) -> None:
         """Nothing is held beside the workers."""
+
+
+def _work(connection: Connection, threads: int, driver: int) -> None:
+    """Serve the process ``driver``, which started this one, with ``threads`` threads."""
+    # Ctrl-C reaches every process of the terminal; the driver alone decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
+    with limited_threads(threads), suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        # received, not passed at the start, so that what the factory imports finds the threads limited
+        factory = connection.recv()
+        while factory is not None:
+            factory = _serve(connection, factory)
+
+
+def _serve(connection: Connection, factory: EvaluatorFactory) -> EvaluatorFactory | None:
+    """Build an evaluator and evaluate, until another factory comes; None if this process is of no more use."""
+    # a function of its own, so that this evaluator is freed before the next is built: both may not fit into memory
+    try:
+        evaluator = factory()
+        ready = Ready(evaluator.at_once)
+    except UserError as error:
+        connection.send(BuildError(str(error), user_error=True))
+        return None
+    except Exception as error:
+        message = f"a worker could not build its evaluator:\n{traceback.format_exc()}"
+        found = machine_error(error)
+        failure = WorkerFailure(worker_name(), found.kind, message) if found else BuildError(message, user_error=False)
+        connection.send(failure)
+        return None
+    connection.send(ready)
+    while not callable(message := connection.recv()):
+        try:
+            for evaluation in evaluate_all(evaluator, message):
+                connection.send(evaluation)
+        except MachineError as error:
+            connection.send(WorkerFailure(worker_name(), error.kind, str(error)))
+            return None
+    return message
+
+
+def _end_with(driver: int) -> None:
+    """End this process when the driver is gone, even if it was killed."""
+    while os.getppid() == driver:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def visible_devices(count: int, variable: str | None) -> tuple[str, ...]:
+    """Return the ``count`` CUDA devices that this process sees, as ``CUDA_VISIBLE_DEVICES`` names them.
+
+    ``variable`` is its value here: numbers, UUIDs or names of MIG devices; None if it is not set.
+    """
+    if variable is None:
+        return tuple(map(str, range(count)))
+    names = tuple(name.strip() for name in variable.split(","))
+    # a process sees only the first of several MIG devices
+    return names if names[0].startswith("MIG-") else names[:count]
+
+
+def spread(workers: int, devices: Sequence[str]) -> list[str | None]:
+    """Return the device of each worker, in turn; None for all where there are no ``devices``."""
+    return list(islice(cycle(devices), workers)) if devices else [None] * workers
+
+
+@contextmanager
+def device_visible(device: str | None) -> Generator[None]:
+    """Have processes that are started within see this CUDA device alone; None: what this process sees."""
+    before = os.environ.get(VARIABLE)
+    if device is not None:
+        os.environ[VARIABLE] = device
+    try:
+        yield
+    finally:
+        if device is not None and before is None:
+            del os.environ[VARIABLE]
+        elif before is not None:
+            os.environ[VARIABLE] = before

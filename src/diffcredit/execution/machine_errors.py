@@ -2,7 +2,6 @@
 
 import errno
 import traceback
-from collections.abc import Iterator
 from typing import Literal
 
 from diffcredit.util.store import StoreAway
@@ -31,18 +30,13 @@ def machine_error(error: BaseException) -> MachineError | None:
 
     The result holds no frames, so that the tensors of the failed attempt can be freed.
     """
-    for each in _chain(error):
-        kind = _kind(each)
+    cause: BaseException | None = error
+    while cause is not None:  # also those that its traceback would show
+        kind = _kind(cause)
         if kind is not None:
             return MachineError(kind, "".join(traceback.format_exception(error)))
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and the causes that its traceback would show."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _kind(error: BaseException) -> MachineErrorKind | None:

@@ -4,23 +4,89 @@ The same code drives processes of this machine and actors of a Ray cluster; see 
 """
 
 import math
+import signal
+import threading
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Literal
+from typing import Any, Generic
 
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution.assignments import BatchLimit, TaskBatch, TaskQueue, WorkerFailure
-from diffcredit.execution.backend import Backend, BuildError, Ready, Started, WorkerT
-from diffcredit.execution.interrupts import StopRequest, stop_after_current
+from diffcredit.execution.backend import Awaited, Backend, BuildError, Ready, Started, WorkerT
 from diffcredit.execution.tasks import ASK_AGAIN, EvaluatorFactory, Executor, Task
-from diffcredit.execution.time_limits import TimeLimits
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
 CHECK = 1.0
 """Seconds between two checks of time limits, idle workers and interrupts."""
+
+# how long a worker may take until it counts as hung
+FACTOR = 10.0  # times the longest answer so far
+LEAST = 600.0  # seconds
+UNKNOWN = 86_400.0  # seconds, before the first answer
+PAUSE = 60.0  # seconds between two readings: a driver that takes longer was paused, and perhaps its workers too
+
+
+class TimeLimits:
+    """The time limits of one run, and its clock.
+
+    A limit is ``timeout`` where one is given. Otherwise it is ten times the longest answer of its kind in this run, at
+    least ten minutes; a day before the first answer.
+
+    At most :data:`PAUSE` seconds between two readings of the clock count: if a whole run is paused, as by Ctrl-Z, no
+    worker is late afterwards.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._longest = {"start": 0.0}  # a worker that is up answers at once
+        self._read = time.monotonic()
+        self.now = 0.0
+
+    def read(self) -> float:
+        """Advance the clock and return its seconds."""
+        now = time.monotonic()
+        self.now += min(now - self._read, PAUSE)
+        self._read = now
+        return self.now
+
+    def record(self, kind: str, seconds: float) -> None:
+        """Record how long an answer of this ``kind`` took."""
+        self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
+
+    def limit(self, kind: str) -> float:
+        """Return the seconds after which a worker that owes an answer of this ``kind`` counts as hung."""
+        if self._timeout is not None:
+            return self._timeout
+        return max(LEAST, FACTOR * self._longest[kind]) if kind in self._longest else UNKNOWN
+
+
+@contextmanager
+def stop_after_current(enabled: bool) -> Generator[threading.Event]:
+    """Within, the first Ctrl-C sets the event and the next raises KeyboardInterrupt, if ``enabled``.
+
+    Signals reach the main thread only, and a program's own handler stays: there, nothing changes.
+    """
+    stop = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not enabled or not main or before is not signal.default_int_handler:
+        yield stop
+        return
+
+    def note(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class PooledExecutor(Executor):
@@ -46,8 +112,7 @@ class PooledExecutor(Executor):
 class WorkerPool(Executor, Generic[WorkerT]):
     """Workers of one back end. Idle ones are kept from one run to the next.
 
-    A worker that dies, exceeds its time limit or meets a machine error is replaced and its task repeated, up to
-    ``retries`` times. Tasks that were given together are first repeated one by one, which costs no retry.
+    What is repeated, and how often, is described in :class:`~diffcredit.execution.local.LocalWorkers`.
     """
 
     def __init__(self, backend: Backend[WorkerT], retries: int, timeout: float | None) -> None:
@@ -83,19 +148,19 @@ class WorkerPool(Executor, Generic[WorkerT]):
         idle = [worker for worker in self._workers if not worker.batch and not worker.awaiting]
         return sorted(idle, key=lambda worker: not worker.ready)
 
-    def _serve(self, payload: Any, stop: StopRequest) -> Iterator[Evaluation]:
+    def _serve(self, payload: Any, stop: threading.Event) -> Iterator[Evaluation]:
         for worker in self._workers:  # by this run's clock; idle ones are checked first
             worker.asked = self._limits.now if worker.awaiting else -math.inf
         announced = False
         while True:
             self._check_idle()
             self._assign(payload, stop)
-            self._send_batches(single=stop.requested)
-            if not self._busy and stop.requested:
+            self._send_batches(single=stop.is_set())
+            if not self._busy and stop.is_set():
                 raise KeyboardInterrupt
             if not self._busy and not self._queue.open:
                 return
-            if stop.requested and not announced:
+            if stop.is_set() and not announced:
                 announced = True
                 count = sum(len(worker.batch.unanswered) for worker in self._busy if worker.batch)
                 warn(f"stopping: {count} evaluations under way are finished first; Ctrl-C again stops at once")
@@ -111,11 +176,11 @@ class WorkerPool(Executor, Generic[WorkerT]):
             if self._limits.read() - worker.asked > CHECK and worker.ping():
                 self._await(worker, "start")
 
-    def _assign(self, payload: Any, stop: StopRequest) -> None:
+    def _assign(self, payload: Any, stop: threading.Event) -> None:
         """Give each idle worker a task, while there are tasks."""
-        if self._queue.open and not stop.requested:
+        if self._queue.open and not stop.is_set():
             self._workers += self._backend.recruit(self._workers)
-        while (idle := self._idle) and not stop.requested and (assignment := self._queue.next()):
+        while (idle := self._idle) and not stop.is_set() and (assignment := self._queue.next()):
             worker = idle[0]
             if not worker.alive:  # all that it was given is answered: no task is to blame
                 self._queue.put_back(assignment)
@@ -132,11 +197,11 @@ class WorkerPool(Executor, Generic[WorkerT]):
         """Fill and send the batches of workers whose evaluator is built."""
         for worker in self._workers:
             if worker.batch and not worker.awaiting:
-                worker.batch.fill(self._queue, 1 if single else self._batch_limit.of(worker.at_once))
+                worker.batch.fill(self._queue, 1 if single else min(self._batch_limit.most, worker.at_once))
                 worker.evaluate(worker.batch.tasks)
                 self._await(worker, "evaluation")
 
-    def _await(self, worker: WorkerT, message: Literal["start", "evaluator", "evaluation"] | None) -> None:
+    def _await(self, worker: WorkerT, message: Awaited | None) -> None:
         worker.awaiting, worker.asked = message, self._limits.read()
 
     def _receive(self, worker: WorkerT) -> list[Evaluation]:

@@ -9,8 +9,9 @@ import os
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.util.artifacts import AlreadyThere, atomic_folder, exclusive_lock
@@ -32,34 +33,6 @@ class WorkerFiles:
     written: str = ""
 
 
-@dataclass(frozen=True)
-class PackedFile:
-    """One file: the number of its root, its name below that (empty: the root itself), bytes, and time in ns."""
-
-    root: int
-    name: str
-    size: int
-    modified: int
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The content of the pieces, one file after another: their ``roots``, and the SHA-256 of all bytes."""
-
-    roots: tuple[str, ...]
-    files: tuple[PackedFile, ...]
-    sha256: str
-
-    @property
-    def text(self) -> str:
-        return json.dumps({"roots": self.roots, "files": list(map(astuple, self.files)), "sha256": self.sha256})
-
-    @classmethod
-    def of(cls, text: str) -> "Manifest":
-        fields = json.loads(text)
-        return cls(tuple(fields["roots"]), tuple(PackedFile(*file) for file in fields["files"]), fields["sha256"])
-
-
 @contextmanager
 def marker_file(folder: Path) -> Generator[Path]:
     """Create a file in ``folder`` whose name no other machine has by chance; remove it at the end."""
@@ -72,8 +45,10 @@ def marker_file(folder: Path) -> Generator[Path]:
         Path(name).unlink(missing_ok=True)
 
 
-def pack(files: WorkerFiles, put: Callable[[bytes], object], piece: int = PIECE) -> Manifest:
-    """Call ``put`` with all bytes, ``piece`` at a time (the last may be fewer); return the manifest."""
+def pack(files: WorkerFiles, put: Callable[[bytes], object], piece: int = PIECE) -> str:
+    """Call ``put`` with all bytes, ``piece`` at a time (the last may be fewer). Return the manifest, which is JSON: the
+    ``roots``, the ``files`` in the order of their bytes (number of the root, name below it, size, time in ns) and the
+    ``sha256`` of all bytes. The name is empty where the file is the root itself."""
     packed, digest, buffer = [], hashlib.sha256(), bytearray()
     for number, (root, members) in enumerate(files.roots.items()):
         for path in sorted({file for member in members for file in _files_below(member)}):
@@ -87,10 +62,10 @@ def pack(files: WorkerFiles, put: Callable[[bytes], object], piece: int = PIECE)
                         put(bytes(buffer))
                         buffer.clear()
             name = "" if path == root else path.relative_to(root).as_posix()
-            packed.append(PackedFile(number, name, size, status.st_mtime_ns))
+            packed.append((number, name, size, status.st_mtime_ns))
     if buffer:
         put(bytes(buffer))
-    return Manifest(tuple(map(str, files.roots)), tuple(packed), digest.hexdigest())
+    return json.dumps({"roots": [*map(str, files.roots)], "files": packed, "sha256": digest.hexdigest()})
 
 
 def _files_below(path: Path) -> list[Path]:
@@ -101,34 +76,28 @@ def _files_below(path: Path) -> list[Path]:
     return [file for file in found if file.is_file() and file.parent.name != "__pycache__"]
 
 
-def unpack(manifest: Manifest, pieces: Iterable[bytes], parent: Path | None = None) -> dict[str, str]:
+def unpack(manifest: str, pieces: Iterable[bytes], parent: Path | None = None) -> dict[str, str]:
     """Unpack into a folder below ``parent`` (by default a temporary folder of this user), unless another worker of
     this machine has. Return where each root is now."""
     parent = _own_folder() if parent is None else parent
-    folder = parent / hashlib.sha256(manifest.text.encode()).hexdigest()[:24]
+    folder = parent / hashlib.sha256(manifest.encode()).hexdigest()[:24]
+    content = json.loads(manifest)
+    # a root keeps its name, which may carry meaning
+    places = [Path(str(number), PurePosixPath(root).name or "root") for number, root in enumerate(content["roots"])]
     with exclusive_lock(parent / f"{folder.name}.lock", lambda: None):
         if not folder.exists():
             with suppress(AlreadyThere), atomic_folder(folder) as temporary:
-                _write_files(manifest, iter(pieces), temporary)
-    return {root: str(_place(folder, number, manifest)) for number, root in enumerate(manifest.roots)}
+                _write_files(content, [temporary / place for place in places], iter(pieces))
+    return {root: str(folder / place) for root, place in zip(content["roots"], places, strict=True)}
 
 
-def _place(folder: Path, number: int, manifest: Manifest) -> Path:
-    """Return where a root is; it keeps its name, which may carry meaning."""
-    return folder / str(number) / (PurePosixPath(manifest.roots[number]).name or "root")
-
-
-def _write_files(manifest: Manifest, pieces: Iterator[bytes], folder: Path) -> None:
+def _write_files(content: Mapping[str, Any], places: Sequence[Path], pieces: Iterator[bytes]) -> None:
     digest, rest = hashlib.sha256(), memoryview(b"")
-    for number in range(len(manifest.roots)):
-        _place(folder, number, manifest).parent.mkdir(parents=True)
-    for file in manifest.files:
-        name = PurePosixPath(file.name)
-        if name.is_absolute() or ".." in name.parts:
-            raise DiffcreditError(f"a file sent to this node is called {file.name!r}, which leads out of its folder")
-        path = _place(folder, file.root, manifest) / name
+    for root, name, left, modified in content["files"]:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise DiffcreditError(f"a file sent to this node is called {name!r}, which leads out of its folder")
+        path = places[root] / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        left = file.size
         with path.open("wb") as opened:
             while left:
                 rest = rest or memoryview(next(pieces, b""))
@@ -138,8 +107,8 @@ def _write_files(manifest: Manifest, pieces: Iterator[bytes], folder: Path) -> N
                 digest.update(block)
                 opened.write(block)
                 left -= len(block)
-        os.utime(path, ns=(file.modified, file.modified))
-    if digest.hexdigest() != manifest.sha256:
+        os.utime(path, ns=(modified, modified))
+    if digest.hexdigest() != content["sha256"]:
         raise DiffcreditError("the files sent to this node arrived damaged")
 
 

@@ -14,6 +14,7 @@ Example::
         print(evaluation.values)
 """
 
+import math
 import os
 import platform
 import traceback
@@ -172,3 +173,9 @@ def check_minimum(settings: Any, **minimum: float) -> None:
         value = getattr(settings, name)
         if value is not None and not value >= least:
             raise UserError(f"{name}: {value}; must be at least {least}")
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a timeout that is not a positive, finite number of seconds."""
+    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
+        raise UserError(f"timeout: {timeout}; must be more than 0 seconds")

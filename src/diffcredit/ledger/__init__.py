@@ -12,31 +12,27 @@ to an audit. A ledger is a database, SQLite or PostgreSQL, to which rows are onl
 
 The room's files, in the order in which to read them:
 
-=================  ====================================================================================
-``records``        what a ledger holds: recipes, properties, evaluations and their values
-``purposes``       why an evaluation was made, and which replicate numbers that gives it
-``store``          :class:`Ledger`, with the contract that its users rely on
-``registering``    entering a study, recipe or property; refusing one that changed
-``recording``      entering an evaluation; refusing one that contradicts an earlier one
-``reading``        rows back to records
-``rows, keys``     inserting single rows; names to primary keys
-``chain, audit``   the hashes that reveal a change made behind the ledger's back, and checking them
-``claims``         who works on which evaluation now
-``database``       connecting and transactions; ``sqlite``, ``postgres`` and ``retries`` belong to it
-``tables``         the schema; ``migrations`` brings older ledgers to it
-``archive``        a study as one file; ``restoring`` writes it into another ledger
-``game, clock``    evaluations as an estimator's table; how much time they took; ``differences`` of two settings
-=================  ====================================================================================
+==============  ===========================================================================================
+``records``     what a ledger holds: recipes, properties, evaluations and their values
+``purposes``    why an evaluation was made, and which replicate numbers that gives it
+``store``       :class:`Ledger`, with the contract that its users rely on; each method is one transaction
+``recording``   rows in: entering each kind of row once, refusing what changed or contradicts
+``reading``     rows out: names to primary keys, rows back to records
+``chain``       the hashes that reveal a change made behind the ledger's back, and their audit
+``claims``      who works on which evaluation now
+``database``    connecting, transactions, locks, waiting for a server; what SQLite and PostgreSQL need
+``tables``      the schema; ``migrations`` brings older ledgers to it
+``archive``     a study as one file
+``game``        evaluations as an estimator's table; ``clock``: how much time they took
+==============  ===========================================================================================
 """
 
-from diffcredit.ledger.audit import Audit
-from diffcredit.ledger.chain import Head
+from diffcredit.ledger.chain import Audit, Head
 from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
-from diffcredit.ledger.differences import differences
 from diffcredit.ledger.game import Game, game_of
 from diffcredit.ledger.recording import NonDeterminism
-from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value
+from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value, differences
 from diffcredit.ledger.store import Ledger
 
 __all__ = [

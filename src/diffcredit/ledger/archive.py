@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from diffcredit.errors import UserError
-from diffcredit.ledger.restoring import Rows
+from diffcredit.ledger.recording import Rows
 from diffcredit.util.artifacts import atomic_file, atomic_folder, canonical_json
 from diffcredit.util.store import artifacts_in, is_name
 

@@ -1,4 +1,4 @@
-"""The chain: one hash for every row of a study, in the order of writing, which makes the ledger tamper-evident.
+"""The chain, which makes the ledger tamper-evident, and its audit. Each row of a study has a hash, in order of writing:
 
     hash_k = SHA-256(hash_{k−1} ‖ canonical JSON of row k's kind and content),   hash_0 the empty text
 
@@ -10,10 +10,9 @@ own keys, so that a study has the same hashes in every ledger. This definition m
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain as joined
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Table, insert, select
+from sqlalchemy import Connection, Row, Select, Table, and_, insert, select
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.ledger import tables
@@ -65,7 +64,7 @@ def append(connection: Connection, study_id: int, head: Head, links: Iterable[Li
     """Chain rows, written in the same transaction, to the present ``head``; return the new head."""
     rows: list[dict[str, Any]] = []
     # RETURNING sends many rows as one statement. Without it psycopg uses a pipeline of statements, and PostgreSQL does
-    # not end the session of a client that falls asleep behind that (see MOST_IDLE in postgres.py).
+    # not end the session of a client that falls asleep behind that (see MOST_IDLE in database.py).
     statement = insert(tables.chain).returning(tables.chain.c.number)
     for number, link in enumerate(links, head.number + 1):
         head = Head(number, next_hash(head.hash, link.kind, link.content))
@@ -94,26 +93,6 @@ def migration_link(version: int) -> Link:
     return Link("migration", version, {"from schema": version})
 
 
-def chain_all(connection: Connection, version: int) -> None:
-    """Chain all rows of a ledger of schema ``version``, which had no chain."""
-    for study_id in connection.execute(select(tables.studies.c.id).order_by(tables.studies.c.id)).scalars().all():
-        links = joined(_unchained(connection, study_id), [migration_link(version)])
-        append(connection, study_id, head_of(connection, study_id), links)
-
-
-def _unchained(connection: Connection, study_id: int) -> Iterator[Link]:
-    """Yield the links of all rows of a study, kind by kind."""
-    number, evaluations = 0, {}  # places in the chain
-    for kind in TABLES:
-        query = rows_query(kind, study_id).order_by(TABLES[kind].c.id)
-        for row in connection.execute(query, execution_options={"yield_per": BATCH}):
-            number += 1
-            if kind == "evaluation":
-                evaluations[row.id] = number
-            evaluation = {"evaluation": evaluations[row.evaluation_id]} if kind == "value" else {}
-            yield Link(kind, row.id, content_of(row) | evaluation)
-
-
 def rows_query(kind: str, study_id: int) -> Select[Any]:
     """Select a study's rows of one kind, with the names of the recipe or property that they refer to."""
     table = TABLES[kind]
@@ -131,3 +110,89 @@ def rows_query(kind: str, study_id: int) -> Select[Any]:
 def content_of(row: Row[Any]) -> dict[str, Any]:
     """Return a row's columns without its keys. For a value the caller adds ``evaluation``, a place in the chain."""
     return {name: value for name, value in row._mapping.items() if name != "id" and not name.endswith("_id")}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of checking a study's chain."""
+
+    rows: int
+    """The number of rows in the chain."""
+    head: str
+    """The hash of the last row."""
+    migrated: int
+    """How many rows at the beginning were chained by a migration: what happened to them before cannot be known."""
+    problems: tuple[str, ...]
+    """One line each; empty where every row is as it was written."""
+
+
+def audit(connection: Connection, study_id: int, head: str | None) -> Audit:
+    """Compare every row of a study with the chain, and the chain with a ``head`` noted earlier."""
+    end = head_of(connection, study_id)
+    problems, found, migrated = [], head is None, 0
+    previous = Head(0, "")
+    last_ids: dict[str, int] = {}  # by kind; keys grow in the order of writing
+    for link, content in chained_rows(connection, study_id):
+        place = f"row {link.number} ({_described(link.kind, content)})"
+        if link.number > previous.number + 1:
+            problems.append(f"rows {previous.number + 1} to {link.number - 1} of the chain are missing")
+        elif content is None:
+            problems.append(f"{place} is missing")
+        elif next_hash(previous.hash, link.kind, content) != link.hash:
+            problems.append(f"{place} is not as it was written")
+        if link.row_id <= last_ids.get(link.kind, 0):
+            problems.append(f"{place} is out of its order")
+        if link.kind == "migration":
+            migrated = link.number
+        last_ids[link.kind] = link.row_id
+        previous = Head(link.number, link.hash)
+        found = found or link.hash == head
+    for kind in TABLES:
+        for row in _inserted(connection, study_id, kind):
+            problems.append(f"{_described(kind, content_of(row))} is in no row of the chain: inserted")
+    if not found:
+        problems.append(f"no row has the hash {head}: rows were removed from the end, or the chain was written anew")
+    return Audit(end.number, end.hash, migrated, tuple(problems))
+
+
+def chained_rows(connection: Connection, study_id: int) -> Iterator[tuple[Row[Any], dict[str, Any] | None]]:
+    """Yield the chain's links in order, each with the present content of its row; None where the row is missing."""
+    count = head_of(connection, study_id).number
+    table, mine = tables.chain, tables.chain.c.study_id == study_id
+    evaluations = table.alias()  # for the place in the chain of the evaluation that a value belongs to
+    for start in range(0, count, BATCH):
+        these = and_(mine, table.c.number > start, table.c.number <= start + BATCH)
+        contents: dict[int, dict[str, Any]] = {}
+        for kind, rows in TABLES.items():
+            # a column that ends in _id is a key, which content_of leaves out
+            query = rows_query(kind, study_id).add_columns(table.c.number.label("chained_id"))
+            query = query.join(table, and_(these, table.c.kind == kind, table.c.row_id == rows.c.id))
+            if kind == "value":
+                belongs = and_(
+                    evaluations.c.study_id == study_id,
+                    evaluations.c.kind == "evaluation",
+                    evaluations.c.row_id == rows.c.evaluation_id,
+                )
+                query = query.add_columns(evaluations.c.number.label("evaluation")).outerjoin(evaluations, belongs)
+            contents |= {row.chained_id: content_of(row) for row in connection.execute(query)}
+        for link in connection.execute(select(table).where(these).order_by(table.c.number)).all():
+            content = contents.get(link.number)
+            yield link, dict(migration_link(link.row_id).content) if link.kind == "migration" else content
+
+
+def _inserted(connection: Connection, study_id: int, kind: str) -> Iterator[Row[Any]]:
+    """Yield the rows of a study that are not in the chain."""
+    table = tables.chain
+    chained = and_(table.c.study_id == study_id, table.c.kind == kind, table.c.row_id == TABLES[kind].c.id)
+    yield from connection.execute(rows_query(kind, study_id).outerjoin(table, chained).where(table.c.number.is_(None)))
+
+
+def _described(kind: str, content: dict[str, Any] | None) -> str:
+    """Describe a row for a reader."""
+    if content is None:
+        return kind
+    if kind == "evaluation":
+        return f"evaluation of coalition {content['coalition']}, replicate {content['replicate']}"
+    if kind == "value":
+        return f"value of {content['property']!r}"
+    return f"{kind} {content['name']!r}" if "name" in content else kind

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
 from diffcredit.ledger import tables
+from diffcredit.ledger.reading import done_row, has_table, recipe_key, study_key
 from diffcredit.util.events import event
 
 LONGEST_LEASE = 600.0
@@ -45,18 +46,16 @@ class CurrentClaim:
 
 
 def claim(
-    connection: Connection,
-    recipe_id: int,
-    coalition: str,
-    replicate: int,
-    holder: str,
-    seconds: float,
-    gone: Callable[[str], bool],
+    connection: Connection, task: tuple[str, str, str, int], holder: str, seconds: float, gone: Callable[[str], bool]
 ) -> Claim | None:
-    """Claim a task that is not done; return None while another holder, who is not ``gone``, has a valid claim."""
+    """Claim a task (study, recipe, coalition, replicate). Return None where it is done, and while another holder, who
+    is not ``gone``, has a valid claim."""
+    study, recipe, coalition, replicate = task
+    row = {"recipe_id": recipe_key(connection, study, recipe), "coalition": coalition, "replicate": replicate}
+    if done_row(connection, **row) is not None:
+        return None
     now = _now(connection)
-    task = {"recipe_id": recipe_id, "coalition": coalition, "replicate": replicate}
-    old = connection.execute(select(tables.claims).filter_by(**task)).one_or_none()
+    old = connection.execute(select(tables.claims).filter_by(**row)).one_or_none()
     if old is not None and now < old.expires <= now + LONGEST_LEASE and old.holder != holder and not gone(old.holder):
         return None
     if old is not None and old.expires and old.holder != holder:  # a released claim has expiry 0
@@ -64,10 +63,10 @@ def claim(
     token = 1 if old is None else old.token + 1
     new = {"token": token, "holder": holder, "expires": now + min(seconds, LONGEST_LEASE)}
     if old is None:
-        connection.execute(insert(tables.claims).values(**task, **new))
+        connection.execute(insert(tables.claims).values(**row, **new))
     else:
-        connection.execute(update(tables.claims).filter_by(**task).values(**new))
-    return Claim(**task, holder=holder, token=token)
+        connection.execute(update(tables.claims).filter_by(**row).values(**new))
+    return Claim(**row, holder=holder, token=token)
 
 
 def renew(connection: Connection, claims: Iterable[Claim], seconds: float) -> list[Claim]:
@@ -88,13 +87,15 @@ def release(connection: Connection, claims: Iterable[Claim]) -> None:
 
 def current(connection: Connection, study: str) -> list[CurrentClaim]:
     """Return the valid claims of a study's tasks, by recipe and holder."""
+    study_id = study_key(connection, study)
+    if not has_table(connection, tables.claims):  # a ledger of an older schema
+        return []
     now, table = _now(connection), tables.claims.c
     query = (
         select(tables.recipes.c.name, table.coalition, table.replicate, table.holder, table.expires)
         .select_from(tables.claims)
         .join(tables.recipes)
-        .join(tables.studies)
-        .where(tables.studies.c.name == study, table.expires > now, table.expires <= now + LONGEST_LEASE)
+        .where(tables.recipes.c.study_id == study_id, table.expires > now, table.expires <= now + LONGEST_LEASE)
         .order_by(tables.recipes.c.id, table.holder, table.coalition, table.replicate)
     )
     return [CurrentClaim(*task, expires - now) for *task, expires in connection.execute(query)]

@@ -1,23 +1,43 @@
-"""Connecting to a database that is a ledger, and its transactions."""
+"""Connecting to a database that is a ledger, its transactions, and the settings that SQLite and PostgreSQL need."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import logging
+import random
+import sqlite3
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, func, insert, inspect, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, create_engine, func, insert, inspect, make_url, select, text
+from sqlalchemy import event as engine_event
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import tables
 from diffcredit.ledger.migrations import migrate
-from diffcredit.ledger.postgres import prepare_postgres
-from diffcredit.ledger.sqlite import prepare_sqlite
 from diffcredit.util.artifacts import canonical_json
+from diffcredit.util.events import event
 from diffcredit.util.sanitize import without_passwords
 
+AWAY = 120.0  # seconds for which a server may be away
+PAUSE = 0.5  # seconds between two attempts to reach it
+LOCKED = 60  # seconds to wait for a lock of SQLite
 CREATION = 0x6469666663726564  # PostgreSQL's advisory lock for creating a ledger; any fixed number of our own
+MOST_IDLE = 10
+"""Seconds for which a client of PostgreSQL may be silent within a transaction.
+
+A laptop that goes to sleep there holds the write lock that all others wait for. The server then ends its session, and
+the client repeats the transaction when it wakes."""
+
+T = TypeVar("T")
 
 
 class NoLedger(UserError):
@@ -26,7 +46,12 @@ class NoLedger(UserError):
 
 @dataclass(frozen=True)
 class Database:
-    """A database that is a ledger. ``name`` is what messages call it: its file or URL, without a password."""
+    """A database that is a ledger. ``name`` is what messages call it: its file or URL, without a password.
+
+    Every transaction is a function of a connection. A UserError that it raises gets the ledger's name in front. It is
+    repeated while the server is away, for instance because it restarts: the transaction was undone, or it was committed
+    and the repetition finds it done. An error of a database file, such as a full disk, is raised at once.
+    """
 
     engine: Engine
     name: str
@@ -39,63 +64,75 @@ class Database:
         older one stays as it is until it is written to. What is no ledger, or a newer one, is refused.
         """
         address = _address(url)
-        file = _file(address)
+        on_disk = address.get_backend_name() == "sqlite" and address.database not in ("", ":memory:", None)
+        file = Path(str(address.database)) if on_disk else None
         name = without_passwords(str(file) if file is not None else address.render_as_string(hide_password=True))
         if file is not None and create:
             file.parent.mkdir(parents=True, exist_ok=True)
         elif file is not None and not file.exists():
             raise NoLedger(f"{name}: there is no ledger")
-        database = cls(_engine(address, name), name)
+        engine = _engine(address, name)
         try:
-            _prepare_schema(database, create)
+            with engine.execution_options(writes=create).begin() as connection:
+                _prepare_schema(connection, create)
         except (SQLAlchemyError, ValueError) as error:  # ValueError: a row with invalid JSON
-            database.close()
+            engine.dispose()
             reason = error.orig if isinstance(error, DBAPIError) else error
             raise UserError(f"{name}: cannot be opened as a ledger ({without_passwords(str(reason))})") from error
-        except UserError:
-            database.close()
-            raise
-        return database
+        except UserError as error:
+            engine.dispose()
+            raise type(error)(f"{name}: {error}") from error
+        return cls(engine, name)
 
-    def close(self) -> None:
-        self.engine.dispose()
+    def read(self, action: Callable[[Connection], T]) -> T:
+        """Return ``action(connection)`` of one state of the ledger, whatever is committed meanwhile."""
+        # SQLite's transactions always see one state
+        level = {} if self._is_file else {"isolation_level": "REPEATABLE READ"}
+        return self._repeated(self.engine.execution_options(**level), action)
 
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a SQLite file and not a server."""
-        return self.engine.dialect.name == "sqlite"
-
-    @contextmanager
-    def read(self) -> Generator[Connection]:
-        """Begin a transaction that reads."""
-        with self.engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def snapshot(self) -> Generator[Connection]:
-        """Begin a transaction that reads one state of the ledger, whatever is committed meanwhile."""
-        # SQLite's transactions always do
-        engine = self.engine if self.is_file else self.engine.execution_options(isolation_level="REPEATABLE READ")
-        with engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def write(self, *, durable: bool = True) -> Generator[Connection]:
-        """Begin a transaction that no other writer's overlaps, and migrate an older ledger first.
+    def write(self, action: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Return ``action(connection)`` while no other writer writes; an older ledger is migrated first.
 
         SQLite takes its write lock as the transaction begins; on a server, every writer locks the row of
         ``schema_version``. Without ``durable``, the commit does not wait for the disk and a power cut may undo it.
         """
-        with self.engine.execution_options(writes=True, durable=durable).begin() as connection:
-            if not durable and connection.dialect.name == "postgresql":
+
+        def locked(connection: Connection) -> T:
+            if not durable and not self._is_file:
                 connection.execute(text("SET LOCAL synchronous_commit = off"))
-            _lock_and_migrate(connection, self.name)
-            yield connection
+            _lock_and_migrate(connection)
+            return action(connection)
 
+        return self._repeated(self.engine.execution_options(writes=True, durable=durable), locked)
 
-def has_table(connection: Connection, table: Table) -> bool:
-    """Return whether the ledger has a table, which one of an older schema may not."""
-    return inspect(connection).has_table(table.name)
+    @property
+    def _is_file(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def _repeated(self, engine: Engine, action: Callable[[Connection], T]) -> T:
+        began, away = time.monotonic(), False
+        end = began + (0.0 if self._is_file else AWAY)
+        while True:
+            try:
+                with engine.begin() as connection:
+                    result = action(connection)
+            except UserError as error:
+                raise type(error)(f"{self.name}: {error}") from error
+            except DBAPIError as error:
+                # a session that the server has ended may show as an error of any class
+                if not (error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)):
+                    raise
+                reason = " ".join(str(error.orig).split())
+                if time.monotonic() >= end:
+                    raise DiffcreditError(f"{self.name}: {reason}") from error
+                if not away:
+                    away = True
+                    event("ledger away", level=logging.WARNING, ledger=self.name, error=reason)
+                time.sleep(PAUSE)
+            else:
+                if away:
+                    event("ledger back", ledger=self.name, seconds=round(time.monotonic() - began, 3))
+                return result
 
 
 def _address(url: str | Path) -> URL:
@@ -111,11 +148,6 @@ def _address(url: str | Path) -> URL:
         ) from error
 
 
-def _file(address: URL) -> Path | None:
-    on_disk = address.get_backend_name() == "sqlite" and address.database not in ("", ":memory:")
-    return Path(address.database) if on_disk and address.database is not None else None
-
-
 def _engine(address: URL, name: str) -> Engine:
     try:
         engine = create_engine(address, json_serializer=canonical_json, pool_pre_ping=True)
@@ -129,42 +161,95 @@ def _engine(address: URL, name: str) -> Engine:
     if engine.dialect.name == "sqlite":
         prepare_sqlite(engine)
     elif engine.dialect.name == "postgresql":
-        prepare_postgres(engine)
+        _prepare_postgres(engine)
     return engine
 
 
-def _prepare_schema(database: Database, create: bool) -> None:
-    name = database.name
-    with database.engine.execution_options(writes=create).begin() as connection:
-        if create and connection.dialect.name == "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock(CREATION)))
-        present = set(inspect(connection).get_table_names())
-        if not present and create:
-            tables.metadata.create_all(connection)
-            connection.execute(insert(tables.schema_version).values(version=tables.SCHEMA_VERSION))
-        elif not present:
-            raise NoLedger(f"{name}: there is no ledger")
-        elif tables.schema_version.name not in present:
-            raise UserError(f"{name}: is a database but no ledger; give a ledger or a new file")
-        if create:
-            _lock_and_migrate(connection, name)
-        else:
-            _version(connection, name)
+def _prepare_schema(connection: Connection, create: bool) -> None:
+    if create and connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(CREATION)))
+    present = set(inspect(connection).get_table_names())
+    if not present and create:
+        tables.metadata.create_all(connection)
+        connection.execute(insert(tables.schema_version).values(version=tables.SCHEMA_VERSION))
+    elif not present:
+        raise NoLedger("there is no ledger")
+    elif tables.schema_version.name not in present:
+        raise UserError("is a database but no ledger; give a ledger or a new file")
+    if create:
+        _lock_and_migrate(connection)
+    else:
+        _version(connection)
 
 
-def _lock_and_migrate(connection: Connection, name: str) -> None:
-    version = _version(connection, name, lock=True)
+def _lock_and_migrate(connection: Connection) -> None:
+    version = _version(connection, lock=True)
     if version < tables.SCHEMA_VERSION:
         migrate(connection, version)
 
 
-def _version(connection: Connection, name: str, *, lock: bool = False) -> int:
+def _version(connection: Connection, *, lock: bool = False) -> int:
     """Return the ledger's schema version; refuse one that this release does not know."""
     query = select(tables.schema_version.c.version)
     version = connection.execute(query.with_for_update() if lock else query).scalar_one()
     if not tables.OLDEST_VERSION <= version <= tables.SCHEMA_VERSION:
         raise UserError(
-            f"{name}: is a ledger of schema version {version}; this diffcredit knows versions {tables.OLDEST_VERSION} "
+            f"is a ledger of schema version {version}; this diffcredit knows versions {tables.OLDEST_VERSION} "
             f"to {tables.SCHEMA_VERSION}; install the release that wrote it"
         )
     return version
+
+
+def prepare_sqlite(engine: Engine) -> None:
+    """Make SQLite durable, strict and safe for several writers.
+
+    The driver's own BEGIN is switched off: it comes only before the first write, when two writers may already have read
+    the same state. A transaction with the execution option ``writes`` takes the write lock as it begins; with
+    ``durable=False`` it does not wait for the disk.
+    """
+
+    @engine_event.listens_for(engine, "connect")
+    def connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        # first, since the switch to WAL may itself have to wait for another process
+        connection.execute(f"PRAGMA busy_timeout = {1000 * LOCKED}")
+        switch_to_wal(connection)
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @engine_event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if not options.get("writes", False):
+            connection.exec_driver_sql("BEGIN")
+            return
+        # in WAL mode, NORMAL may lose the last commits in a power cut; a recorded evaluation must not be lost
+        durable = options.get("durable", True)
+        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def switch_to_wal(connection: Any) -> None:
+    """Switch SQLite to a write-ahead log.
+
+    Where several connections switch a new file at once, SQLite avoids a deadlock by telling some of them without any
+    waiting that the file is locked. They try again.
+    """
+    end = time.monotonic() + LOCKED
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(random.uniform(0.005, 0.05))  # not all at the same moment again
+
+
+def _prepare_postgres(engine: Engine) -> None:
+    """Have the server end the session of a client that sleeps within a transaction."""
+
+    @engine_event.listens_for(engine, "connect")
+    def connect(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET idle_in_transaction_session_timeout = '{MOST_IDLE}s'")
+        connection.commit()

@@ -1,13 +1,60 @@
-"""Rows back to records."""
+"""Rows back to records, and names to primary keys.
 
-from collections.abc import Sequence
+Users name a study, recipe or property; rows refer to it by the database's primary key. An unknown name is a UserError
+that lists the known ones.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Table, select
+from sqlalchemy import Connection, Row, Select, Table, inspect, select
 
+from diffcredit.errors import UserError
 from diffcredit.ledger import tables
-from diffcredit.ledger.chain import content_of
-from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value
+from diffcredit.ledger.chain import Head, content_of, head_of
+from diffcredit.ledger.records import Evaluation, Value
+
+
+def has_table(connection: Connection, table: Table) -> bool:
+    """Return whether the ledger has a table, which one of an older schema may not."""
+    return inspect(connection).has_table(table.name)
+
+
+def study_key(connection: Connection, study: str) -> int:
+    names = select(tables.studies.c.name, tables.studies.c.id).order_by(tables.studies.c.id)
+    row = connection.execute(names.filter_by(name=study)).one_or_none()
+    if row is None:
+        raise UserError(f"no study {study!r}; {_listed(each.name for each in connection.execute(names))}")
+    return row.id
+
+
+def chained_study_key(connection: Connection, study: str) -> int:
+    """Return a study's key; refuse a ledger of the schema that had no chain yet."""
+    study_id = study_key(connection, study)
+    if not has_table(connection, tables.chain):
+        raise UserError("is of an older schema without a chain; diffcredit run adds it")
+    return study_id
+
+
+def recipe_key(connection: Connection, study: str, name: str) -> int:
+    return key_among(keys_of(connection, tables.recipes, study_key(connection, study)), name, study, "recipe")
+
+
+def keys_of(connection: Connection, table: Table, study_id: int) -> dict[str, int]:
+    """Return the keys of a study's recipes or properties by name."""
+    query = select(table.c.name, table.c.id).filter_by(study_id=study_id).order_by(table.c.id)
+    return {row.name: row.id for row in connection.execute(query)}
+
+
+def key_among(keys: Mapping[str, int], name: str, study: str, kind: str) -> int:
+    if name not in keys:
+        raise UserError(f"study {study!r} has no {kind} {name!r}; {_listed(keys)}")
+    return keys[name]
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = ", ".join(map(repr, names))
+    return f"there is {listed}" if listed else "there is none yet"
 
 
 def studies(connection: Connection) -> dict[str, dict[str, Any]]:
@@ -15,47 +62,39 @@ def studies(connection: Connection) -> dict[str, dict[str, Any]]:
     return {row.name: row.settings for row in rows}
 
 
-def recipes(connection: Connection, study: str) -> list[RecipeRecord]:
-    return [RecipeRecord(**content_of(row)) for row in connection.execute(_registered(tables.recipes, study))]
+def head(connection: Connection, study: str) -> Head:
+    study_id = study_key(connection, study)
+    return head_of(connection, study_id) if has_table(connection, tables.chain) else Head(0, "")
 
 
-def properties(connection: Connection, study: str) -> list[PropertyRecord]:
-    return [PropertyRecord(**content_of(row)) for row in connection.execute(_registered(tables.properties, study))]
-
-
-def find(connection: Connection, table: Table, study: str, name: str) -> Row | None:
-    """Return the row of a study's recipe or property, or None."""
-    return connection.execute(_registered(table, study).where(table.c.name == name)).one_or_none()
-
-
-def _registered(table: Table, study: str) -> Select:
-    """Select a study's recipes or properties in the order of registration."""
-    of_study = select(table).join(tables.studies).where(tables.studies.c.name == study)
-    return of_study.order_by(table.c.id)
+def registered(connection: Connection, table: Table, study: str) -> list[dict[str, Any]]:
+    """Return the fields of a study's recipes or properties in the order of registration."""
+    query = select(table).filter_by(study_id=study_key(connection, study)).order_by(table.c.id)
+    return [content_of(row) for row in connection.execute(query)]
 
 
 def evaluations(
-    connection: Connection, recipe_id: int, *, status: str | None = None, purpose: str | None = None, after: int = 0
+    connection: Connection, study: str, recipe: str, columns: Mapping[str, str | None], after: int = 0
 ) -> list[tuple[int, Evaluation]]:
-    """Return a recipe's evaluations in the order of recording, each with its primary key, which is over ``after``."""
+    """Return a recipe's evaluations in the order of recording, each with its primary key, which is over ``after``.
+
+    ``columns`` are the status or purpose that they must have; None for any.
+    """
     table = tables.evaluations
-    query = select(table).where(table.c.recipe_id == recipe_id, table.c.id > after)
-    if status is not None:
-        query = query.where(table.c.status == status)
-    if purpose is not None:
-        query = query.where(table.c.purpose == purpose)
+    wanted = {name: value for name, value in columns.items() if value is not None}
+    query = select(table).filter_by(recipe_id=recipe_key(connection, study, recipe), **wanted).where(table.c.id > after)
     rows = connection.execute(query.order_by(table.c.id)).all()
     values = values_of(connection, query.with_only_columns(table.c.id)) if rows else {}
     return [(row.id, _evaluation(row, values)) for row in rows]
 
 
-def done(connection: Connection, recipe_id: int, coalition: str, replicate: int) -> Evaluation | None:
-    row = done_row(connection, recipe_id, coalition, replicate)
+def done(connection: Connection, study: str, recipe: str, coalition: str, replicate: int) -> Evaluation | None:
+    row = done_row(connection, recipe_key(connection, study, recipe), coalition, replicate)
     return None if row is None else _evaluation(row, values_of(connection, [row.id]))
 
 
 def done_row(connection: Connection, recipe_id: int, coalition: str, replicate: int) -> Row | None:
-    """The same without its values: the one row there can be (``one_success`` in :mod:`~diffcredit.ledger.tables`)."""
+    """Return the row of a done evaluation, without its values. There is at most one (``one_success`` in ``tables``)."""
     task = {"recipe_id": recipe_id, "coalition": coalition, "replicate": replicate}
     return connection.execute(select(tables.evaluations).filter_by(**task, status="done")).one_or_none()
 

@@ -1,12 +1,14 @@
-"""The records that a ledger holds: immutable, and made of JSON values."""
+"""The records that a ledger holds: immutable, and made of JSON values; and how two settings differ."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from diffcredit.ledger.purposes import PURPOSES
-from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.artifacts import canonical_json, fingerprint
+from diffcredit.util.sanitize import truncated
 
 STATUSES = ("done", "failed")
+_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -102,3 +104,26 @@ class Evaluation:
         names = [value.property for value in self.values]
         if len(set(names)) < len(names):
             raise ValueError(f"coalition {self.coalition}: one property has two values in {names}")
+
+
+def differences(old: Any, new: Any, key: str = "") -> list[str]:
+    """Return one line for each leaf that differs, in the order of the keys: ``retraining.steps 100 → 200``.
+
+    Two values differ where their JSON texts differ, just as their fingerprints would: ``1`` is not ``1.0``. Lists of
+    the same length are compared item by item (``layers[2]``), others as a whole.
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        lines = []
+        for name in sorted(old.keys() | new.keys()):
+            below = f"{key}.{name}" if key else name
+            lines += differences(old.get(name, _ABSENT), new.get(name, _ABSENT), below)
+        return lines
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [line for index, (a, b) in pairs for line in differences(a, b, f"{key}[{index}]")]
+    before, after = _text(old), _text(new)
+    return [] if before == after else [f"{key} {truncated(before)} → {truncated(after)}"]
+
+
+def _text(value: Any) -> str:
+    return "(absent)" if value is _ABSENT else canonical_json(value)

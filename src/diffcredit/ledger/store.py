@@ -1,25 +1,24 @@
 """The class :class:`Ledger`, through which all other rooms read and write the record.
 
-Each method is one transaction. What happens within it stands in :mod:`~diffcredit.ledger.registering`,
-:mod:`~diffcredit.ledger.recording`, :mod:`~diffcredit.ledger.reading` and :mod:`~diffcredit.ledger.claims`.
+Each method is one transaction. What happens within it stands in :mod:`~diffcredit.ledger.recording`,
+:mod:`~diffcredit.ledger.reading` and :mod:`~diffcredit.ledger.claims`.
 """
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+from sqlalchemy import Connection
+
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.ledger import claims, reading, recording, registering, tables
-from diffcredit.ledger.audit import Audit, audit, chained_rows
-from diffcredit.ledger.chain import Head, head_of
+from diffcredit.ledger import chain, claims, reading, recording, tables
+from diffcredit.ledger.chain import Audit, Head
 from diffcredit.ledger.claims import Claim, CurrentClaim
-from diffcredit.ledger.database import Database, has_table
-from diffcredit.ledger.keys import Keys
+from diffcredit.ledger.database import Database
+from diffcredit.ledger.recording import Rows
 from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord
-from diffcredit.ledger.restoring import Rows, restore
-from diffcredit.ledger.retries import retry_while_away
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -55,8 +54,6 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._name = database.name
-        self._keys = Keys(database.name)
 
     @classmethod
     def open(cls, url: str | Path, *, create: bool = True) -> Self:
@@ -64,42 +61,31 @@ class Ledger(AbstractContextManager["Ledger"]):
         return cls(Database.connect(url, create=create))
 
     def close(self) -> None:
-        self._database.close()
+        self._database.engine.dispose()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    @retry_while_away
     def register_study(self, name: str, settings: dict[str, Any]) -> None:
-        """Enter a study, or check that the one already there has the same settings.
+        """Enter a study, or check that the one already there is the same.
 
-        ``settings`` is what all its recipes share and what must never change: above all the contributors, in the order
+        ``settings`` hold what fixes the meaning of its coalitions, such as the names of the contributors in the order
         of a coalition's characters.
         """
-        with self._database.write() as connection:
-            registering.register_study(connection, self._keys, name, settings)
+        self._database.write(lambda connection: recording.register_study(connection, name, settings))
 
-    @retry_while_away
     def register_recipe(self, study: str, recipe: RecipeRecord) -> None:
         """Enter a recipe, or check that the one already there is the same."""
-        with self._database.write() as connection:
-            registering.register_recipe(connection, self._keys, study, recipe)
+        self._database.write(lambda connection: recording.register(connection, study, recipe))
 
-    @retry_while_away
     def check_recipe_settings(self, study: str, name: str, settings: dict[str, Any]) -> None:
         """Refuse a recipe whose settings changed, before its weights are known. A new recipe passes."""
-        with self._database.read() as connection:
-            registering.check_recipe_settings(connection, self._keys, study, name, settings)
+        self._database.read(lambda connection: recording.check_recipe_settings(connection, study, name, settings))
 
-    @retry_while_away
     def register_property(self, study: str, prop: PropertyRecord) -> None:
         """Enter a property, or check that the one already there is the same."""
-        with self._database.write() as connection:
-            registering.register_property(connection, self._keys, study, prop)
+        self._database.write(lambda connection: recording.register(connection, study, prop))
 
-    @retry_while_away
     def record(self, study: str, recipe_name: str, evaluation: Evaluation) -> bool:
         """Add an evaluation with all its values; return whether anything was added.
 
@@ -107,38 +93,29 @@ class Ledger(AbstractContextManager["Ledger"]):
         (:class:`NonDeterminism` otherwise), and so must their standard errors where both are known. Values of
         properties that were not measured then, or failed to be, are added to it. Minus zero is kept as zero.
         """
-        with self._database.write() as connection:
-            return recording.record(connection, self._keys, study, recipe_name, evaluation)
+        return self._database.write(lambda connection: recording.record(connection, study, recipe_name, evaluation))
 
-    @retry_while_away
     def evaluations(
         self, study: str, recipe_name: str, *, status: str | None = None, purpose: str | None = None
     ) -> list[Evaluation]:
         """Return a recipe's evaluations, by default of every status and purpose."""
-        with self._database.read() as connection:
-            recipe_id = self._keys.recipe(connection, study, recipe_name)
-            found = reading.evaluations(connection, recipe_id, status=status, purpose=purpose)
+        wanted = {"status": status, "purpose": purpose}
+        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, wanted))
         return [each for _, each in found]
 
-    @retry_while_away
     def evaluations_since(self, study: str, recipe_name: str, mark: int) -> tuple[list[Evaluation], int]:
         """Return a recipe's evaluations recorded by anybody after ``mark``, and the mark to continue from.
 
         The first mark is 0. Values that were added to an earlier evaluation are not reported.
         """
-        with self._database.read() as connection:
-            recipe_id = self._keys.recipe(connection, study, recipe_name)
-            found = reading.evaluations(connection, recipe_id, after=mark)
+        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, {}, mark))
         return [each for _, each in found], found[-1][0] if found else mark
 
-    @retry_while_away
     def done(self, study: str, recipe_name: str, coalition: str, replicate: int) -> Evaluation | None:
         """Return one evaluation if it is done, else None."""
-        with self._database.read() as connection:
-            recipe_id = self._keys.recipe(connection, study, recipe_name)
-            return reading.done(connection, recipe_id, coalition, replicate)
+        task = study, recipe_name, coalition, replicate
+        return self._database.read(lambda connection: reading.done(connection, *task))
 
-    @retry_while_away
     def claim(
         self,
         study: str,
@@ -154,85 +131,71 @@ class Ledger(AbstractContextManager["Ledger"]):
         It cannot be where the evaluation is done, or where another holder's claim has not expired, unless the caller
         knows that holder to be ``gone``. A claim lasts at most :data:`~diffcredit.ledger.claims.LONGEST_LEASE`.
         """
-        with self._database.write(durable=False) as connection:
-            recipe_id = self._keys.recipe(connection, study, recipe_name)
-            if reading.done_row(connection, recipe_id, coalition, replicate) is not None:
-                return None
-            return claims.claim(connection, recipe_id, coalition, replicate, holder, seconds, gone)
+        task = study, recipe_name, coalition, replicate
+        claim = partial(claims.claim, task=task, holder=holder, seconds=seconds, gone=gone)
+        return self._database.write(claim, durable=False)
 
-    @retry_while_away
     def renew(self, held: Iterable[Claim], seconds: float) -> list[Claim]:
         """Extend claims to ``seconds`` from now; return those that still belong to their holder."""
-        with self._database.write(durable=False) as connection:
-            return claims.renew(connection, held, seconds)
+        return self._database.write(lambda connection: claims.renew(connection, held, seconds), durable=False)
 
-    @retry_while_away
     def release(self, held: Iterable[Claim]) -> None:
         """Give back those claims that still belong to their holder."""
-        with self._database.write(durable=False) as connection:
-            claims.release(connection, held)
+        self._database.write(lambda connection: claims.release(connection, held), durable=False)
 
-    @retry_while_away
     def claims(self, study: str) -> list[CurrentClaim]:
         """Return a study's claims that have not expired, by recipe and holder: what is under way, and by whom."""
-        with self._database.read() as connection:
-            self._keys.study(connection, study)
-            # a ledger of an older schema has no claims
-            return claims.current(connection, study) if has_table(connection, tables.claims) else []
+        return self._database.read(lambda connection: claims.current(connection, study))
 
-    @retry_while_away
     def head(self, study: str) -> Head:
         """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it.
 
         A ledger of an older schema has no chain until it is written to; its head has no rows.
         """
-        with self._database.read() as connection:
-            study_id = self._keys.study(connection, study)
-            return head_of(connection, study_id) if has_table(connection, tables.chain) else Head(0, "")
+        return self._database.read(lambda connection: reading.head(connection, study))
 
-    @retry_while_away
     def audit(self, study: str, head: str | None = None) -> Audit:
         """Compare every row of a study with its chain, and the chain with a ``head`` noted earlier."""
-        with self._database.snapshot() as connection:
-            return audit(connection, self._keys.chained_study(connection, study), head)
+        return self._database.read(
+            lambda connection: chain.audit(connection, reading.chained_study_key(connection, study), head)
+        )
 
-    @retry_while_away
     def export(self, study: str) -> tuple[Rows, str]:
         """Return all rows of a study, in the order of its chain, and its head. Refuse a study with changed rows."""
-        with self._database.snapshot() as connection:
-            study_id = self._keys.chained_study(connection, study)
-            found = audit(connection, study_id, None)
-            if found.problems:
-                raise DiffcreditError(f"{self._name}: {found.problems[0]}; diffcredit verify lists all problems")
-            rows = [(link.kind, content or {}) for link, content in chained_rows(connection, study_id)]
-        return rows, found.head
 
-    @retry_while_away
+        def read(connection: Connection) -> tuple[Rows, str]:
+            study_id = reading.chained_study_key(connection, study)
+            found = chain.audit(connection, study_id, None)
+            if found.problems:
+                problem = f"{self._database.name}: {found.problems[0]}"
+                raise DiffcreditError(f"{problem}; diffcredit verify lists all problems")
+            rows = [(link.kind, content or {}) for link, content in chain.chained_rows(connection, study_id)]
+            return rows, found.head
+
+        return self._database.read(read)
+
     def restore(self, rows: Rows, head: str) -> None:
         """Enter an exported study. Refuse it where its chain does not end with the hash ``head``."""
-        with self._database.write() as connection:
+
+        def restore(connection: Connection) -> None:
             name = rows[0][1].get("name") if rows else None
             if name in [*reading.studies(connection)]:  # not by hash: a stranger's name may be a list
-                raise UserError(f"{self._name}: has a study {name!r} already; give another ledger")
-            if restore(connection, rows).hash != head:
-                raise DiffcreditError(f"{self._name}: the rows of {name!r} are not those that were exported")
+                raise UserError(f"has a study {name!r} already; give another ledger")
+            if recording.restore(connection, rows).hash != head:
+                raise DiffcreditError(f"{self._database.name}: the rows of {name!r} are not those that were exported")
 
-    @retry_while_away
+        self._database.write(restore)
+
     def studies(self) -> dict[str, dict[str, Any]]:
         """Return the settings of all studies by name, in the order of registration."""
-        with self._database.read() as connection:
-            return reading.studies(connection)
+        return self._database.read(reading.studies)
 
-    @retry_while_away
     def recipes(self, study: str) -> list[RecipeRecord]:
         """Return a study's recipes in the order of registration."""
-        with self._database.read() as connection:
-            self._keys.study(connection, study)
-            return reading.recipes(connection, study)
+        rows = self._database.read(lambda connection: reading.registered(connection, tables.recipes, study))
+        return [RecipeRecord(**row) for row in rows]
 
-    @retry_while_away
     def properties(self, study: str) -> list[PropertyRecord]:
         """Return a study's properties in the order of registration."""
-        with self._database.read() as connection:
-            self._keys.study(connection, study)
-            return reading.properties(connection, study)
+        rows = self._database.read(lambda connection: reading.registered(connection, tables.properties, study))
+        return [PropertyRecord(**row) for row in rows]

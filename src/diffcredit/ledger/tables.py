@@ -5,26 +5,13 @@ once and that an evaluation has at most one value of a property. Any number of f
 success. Claims alone come and go: they say who works on what, and are no part of the record.
 """
 
-from sqlalchemy import (
-    JSON,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint
 
 SCHEMA_VERSION = 3
 OLDEST_VERSION = 2  # from which migrations start
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 schema_version = Table("schema_version", metadata, Column("version", Integer, nullable=False))
 
@@ -33,30 +20,32 @@ studies = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", String, nullable=False, unique=True),
-    Column("settings", JSON, nullable=False),
+    Column("settings", sa.JSON, nullable=False),
 )
 
-recipes = Table(
-    "recipes",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study_id", ForeignKey(studies.c.id), nullable=False),
-    Column("name", String, nullable=False),
-    Column("settings", JSON, nullable=False),
-    Column("weights", String, nullable=False),
-    UniqueConstraint("study_id", "name"),
-)
 
-properties = Table(
-    "properties",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study_id", ForeignKey(studies.c.id), nullable=False),
-    Column("name", String, nullable=False),
-    Column("settings", JSON, nullable=False),
-    Column("higher_is_better", Boolean, nullable=False),
-    Column("state", String, nullable=False),
-    UniqueConstraint("study_id", "name"),
+def _of_study(name: str, *columns: Column) -> Table:
+    """Return a table of what a study names, such as its recipes."""
+    return Table(
+        name,
+        metadata,
+        Column("id", Integer, primary_key=True),
+        Column("study_id", ForeignKey(studies.c.id), nullable=False),
+        Column("name", String, nullable=False),
+        Column("settings", sa.JSON, nullable=False),
+        *columns,
+        UniqueConstraint("study_id", "name"),
+    )
+
+
+def _unique(name: str, *columns: Column, where: sa.ColumnElement[bool]) -> None:
+    """Have at most one row for each content of ``columns``, of those ``where`` the condition holds."""
+    Index(name, *columns, unique=True, sqlite_where=where, postgresql_where=where)
+
+
+recipes = _of_study("recipes", Column("weights", String, nullable=False))
+properties = _of_study(
+    "properties", Column("higher_is_better", sa.Boolean, nullable=False), Column("state", String, nullable=False)
 )
 
 evaluations = Table(
@@ -69,24 +58,16 @@ evaluations = Table(
     Column("purpose", String, nullable=False),
     Column("status", String, nullable=False),
     Column("error", Text),
-    Column("numerics", JSON, nullable=False),
-    Column("seconds", JSON, nullable=False),
-    Column("versions", JSON, nullable=False),
+    Column("numerics", sa.JSON, nullable=False),
+    Column("seconds", sa.JSON, nullable=False),
+    Column("versions", sa.JSON, nullable=False),
     Column("worker", String, nullable=False),
     Column("started", String, nullable=False),
     Column("finished", String, nullable=False),
-    CheckConstraint("(status = 'done') = (error IS NULL)", name="failed_has_error"),
+    sa.CheckConstraint("(status = 'done') = (error IS NULL)", name="failed_has_error"),
 )
-_done = evaluations.c.status == "done"
-Index(
-    "one_success",
-    evaluations.c.recipe_id,
-    evaluations.c.coalition,
-    evaluations.c.replicate,
-    unique=True,
-    sqlite_where=_done,
-    postgresql_where=_done,
-)
+_task = (evaluations.c.recipe_id, evaluations.c.coalition, evaluations.c.replicate)
+_unique("one_success", *_task, where=evaluations.c.status == "done")
 
 values = Table(
     "property_values",
@@ -94,21 +75,13 @@ values = Table(
     Column("id", Integer, primary_key=True),
     Column("evaluation_id", ForeignKey(evaluations.c.id), nullable=False, index=True),
     Column("property_id", ForeignKey(properties.c.id), nullable=False),
-    Column("value", Double),
-    Column("standard_error", Double),
+    Column("value", sa.Double),
+    Column("standard_error", sa.Double),
     Column("images", Integer),
     Column("error", Text),
-    CheckConstraint("(value IS NULL) <> (error IS NULL)", name="value_or_error"),
+    sa.CheckConstraint("(value IS NULL) <> (error IS NULL)", name="value_or_error"),
 )
-_valued = values.c.error.is_(None)
-Index(
-    "one_value",
-    values.c.evaluation_id,
-    values.c.property_id,
-    unique=True,
-    sqlite_where=_valued,
-    postgresql_where=_valued,
-)
+_unique("one_value", values.c.evaluation_id, values.c.property_id, where=values.c.error.is_(None))
 
 chain = Table(
     "chain",
@@ -129,5 +102,5 @@ claims = Table(
     Column("replicate", Integer, primary_key=True, autoincrement=False),
     Column("token", Integer, nullable=False),
     Column("holder", String, nullable=False),
-    Column("expires", Double, nullable=False),
+    Column("expires", sa.Double, nullable=False),
 )

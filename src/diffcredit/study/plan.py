@@ -10,8 +10,7 @@ from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.timing.calibration import Timing, time_sampling, time_training
 from diffcredit.execution.timing.evaluation import EvaluationTime
-from diffcredit.execution.timing.measuring import MeasuringTime, time_measuring
-from diffcredit.execution.timing.stand_ins import DISTINCT, random_images
+from diffcredit.execution.timing.measuring import DISTINCT, MeasuringTime, random_images, time_measuring
 from diffcredit.properties import Context
 from diffcredit.retraining.base import Rehearsal
 from diffcredit.study.checks import check

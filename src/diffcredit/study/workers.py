@@ -36,7 +36,7 @@ def make_executor(study: "Study", wanted: Workers) -> Executor:
 
     A single local worker is this process, unless there is a timeout: a process that hangs cannot end itself.
     """
-    from diffcredit.execution.placement import VARIABLE, visible_devices
+    from diffcredit.execution.local import VARIABLE, visible_devices
 
     if wanted.on == "ray":
         return _ray_workers(study, wanted)

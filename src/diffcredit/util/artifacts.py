@@ -83,13 +83,12 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write named arrays as one safetensors file."""
     from safetensors.numpy import save_file
 
     with atomic_file(path) as temporary:
-        contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        save_file(contiguous, temporary, dict(metadata) if metadata else None)
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, temporary)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -6,8 +6,7 @@ name, so a stale artifact is never used. Artifacts lie in ``models/`` of one roo
 machines that do not see that folder.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,7 +74,10 @@ class ArtifactCache:
 
     def made_once(self, name: str, what: str, make: Callable[[], T]) -> T:
         """Return ``make()``, called while no other process that sees the root makes what is called ``name``."""
-        with self._lock(name, what):
+        waiting = f"another process prepares {what}"
+        with exclusive_lock(self.root / ".locks" / f"{name}.lock", lambda: self.progress(waiting, 0, 1)) as waited:
+            if waited:
+                self.progress(waiting, 1, 1)
             return self._shared(make)
 
     def share(self) -> None:
@@ -93,11 +95,3 @@ class ArtifactCache:
         pulled = pull(self.store, self.folder)
         made = make()
         return make() if push(self.store, self.folder, pulled) else made
-
-    @contextmanager
-    def _lock(self, name: str, what: str) -> Generator[None]:
-        waiting = f"another process prepares {what}"
-        with exclusive_lock(self.root / ".locks" / f"{name}.lock", lambda: self.progress(waiting, 0, 1)) as waited:
-            if waited:
-                self.progress(waiting, 1, 1)
-            yield

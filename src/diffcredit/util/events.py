@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from diffcredit.errors import DiffcreditWarning
@@ -127,15 +128,11 @@ class LogFile(logging.Handler):
 
             fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
         if _is_at(file, self._path):
-            for number in range(KEPT_FILES - 1, 0, -1):
+            names = [self._path, *(self._path.with_name(f"{self._path.name}.{n + 1}") for n in range(KEPT_FILES))]
+            for old, new in reversed([*pairwise(names)]):
                 with suppress(FileNotFoundError):
-                    _numbered(self._path, number).replace(_numbered(self._path, number + 1))
-            self._path.replace(_numbered(self._path, 1))
+                    old.replace(new)
         self._release()
-
-
-def _numbered(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}.{number}")
 
 
 def _is_at(file: int, path: Path) -> bool:

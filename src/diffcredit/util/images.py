@@ -14,8 +14,6 @@ GAP = 2  # pixels between images
 
 def image_grid(images: NDArray[np.uint8], columns: int, scale: int = 1) -> bytes:
     """Return a PNG of ``images``, uint8 (m, h, w, 3), in ``columns`` columns; otherwise like :func:`image_rows`."""
-    if columns < 1:
-        raise UserError(f"image grid: columns={columns}; at least 1 is needed")
     return image_rows([images[start : start + columns] for start in range(0, max(len(images), 1), columns)], scale)
 
 
@@ -31,8 +29,6 @@ def image_rows(rows: Sequence[NDArray[np.uint8]], scale: int = 1) -> bytes:
     sizes = {row.shape[1:3] for row in rows}
     if len(sizes) != 1:
         raise UserError(f"image grid: images of {len(sizes)} sizes; expected one size, (h, w), in all rows")
-    if scale < 1:
-        raise UserError(f"image grid: scale={scale}; at least 1 is needed")
     height, width = (scale * side for side in sizes.pop())
     columns = max(map(len, rows))
     canvas = np.zeros((len(rows) * (height + GAP) - GAP, columns * (width + GAP) - GAP, 4), np.uint8)

@@ -27,7 +27,12 @@ def escape_controls(text: str) -> str:
     """Return ``text`` with control characters written as Python writes them, ``\\x1b``; line breaks and tabs stay."""
     if text.isprintable():
         return text
-    return "".join(_escaped(character) if _is_control(character) else character for character in text)
+    escaped = (character.encode("unicode_escape").decode("ascii") for character in text)
+    return "".join(new if _is_control(old) else old for old, new in zip(text, escaped, strict=True))
+
+
+def _is_control(character: str) -> bool:
+    return character not in "\n\t" and (unicodedata.category(character) in _CATEGORIES or character in _TURNING)
 
 
 def single_line(name: str) -> str:
@@ -38,16 +43,6 @@ def single_line(name: str) -> str:
 def last_line(error: str | None) -> str:
     """Return the last line of a traceback, which states what was raised."""
     return ((error or "").strip().splitlines() or [""])[-1]
-
-
-def _is_control(character: str) -> bool:
-    if character in "\n\t":
-        return False
-    return unicodedata.category(character) in _CATEGORIES or character in _TURNING
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def escape_formula(text: str) -> str:

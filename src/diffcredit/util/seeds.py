@@ -9,15 +9,8 @@ def derive_seed(*parts: int | str) -> int:
 
     ``derive_seed(study_seed, coalition_bits, replicate)``, for instance, is the seed of an evaluation.
     """
-    text = "\x1f".join(_escaped(_typed(part)) for part in parts)
+    # a number is not its digits as text, but numpy's numbers are Python's
+    typed = (f"str:{part}" if isinstance(part, str) else f"int:{int(operator.index(part))}" for part in parts)
+    # without the separator in it, no part reads as two: names of files may contain anything
+    text = "\x1f".join(part.replace("\x1e", "\x1e\x1e").replace("\x1f", "\x1e.") for part in typed)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
-
-
-def _typed(part: int | str) -> str:
-    """Distinguish a number from its digits as text, but not numpy's numbers from Python's."""
-    return f"str:{part}" if isinstance(part, str) else f"int:{int(operator.index(part))}"
-
-
-def _escaped(text: str) -> str:
-    """Return ``text`` without the separator, so that no part reads as two: names of files may contain anything."""
-    return text.replace("\x1e", "\x1e\x1e").replace("\x1f", "\x1e.")

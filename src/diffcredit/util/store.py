@@ -70,7 +70,8 @@ class Store:
 
     def put(self, path: Path, name: str, *, replace: bool = False) -> bool:
         """Upload a file or folder; return False where the name has other content, which stays unless ``replace``."""
-        files = {"": path} if path.is_file() else {each: path / each for each in _below(path)}
+        below = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*")) if file.is_file()}
+        files = {"": path} if path.is_file() else below
         record = {each: (file.stat().st_size, _sha256(file)) for each, file in files.items()}
         if not replace and (there := self._record(name)) is not None:
             return there == record
@@ -104,7 +105,7 @@ class Store:
         names = [path[len(place) : -len(RECORD)] for path in found if path.endswith(RECORD) and path.startswith(place)]
         return sorted(filter(is_name, names))
 
-    @property
+    @cached_property
     def _shown(self) -> str:
         return redacted_url(self.url)
 
@@ -118,7 +119,9 @@ class Store:
         return _opened(self.url)[1].rstrip("/")
 
     def _record(self, name: str) -> _Record | None:
-        where = f"{self._root}/{_safe(name)}{RECORD}"
+        if not is_name(name):
+            raise UserError(f"artifacts: {name!r} is no name; letters, digits and, not first, . + - are accepted")
+        where = f"{self._root}/{name}{RECORD}"
         try:
             content = self._patiently(lambda files: files.cat_file(where, end=LARGEST_RECORD))
         except FileNotFoundError:
@@ -136,13 +139,12 @@ class Store:
         final = f"{self._root}/{name}"
 
         def upload(files: Any) -> None:
-            place = final if _puts_at_once(files) else _temporary(final)
-            if place == final:
-                files.put_file(str(file), place)
+            if _puts_at_once(files):
+                files.put_file(str(file), final)
                 return
-            files.makedirs(files._parent(place), exist_ok=True)
-            files.put_file(str(file), place)
-            files.mv(place, final)
+            temporary = _temporary(files, final)
+            files.put_file(str(file), temporary)
+            files.mv(temporary, final)
 
         self._patiently(upload)
 
@@ -154,8 +156,7 @@ class Store:
             if _puts_at_once(files):
                 files.pipe_file(final, content, mode="overwrite" if replace else "create")
                 return
-            temporary = _temporary(final)
-            files.makedirs(files._parent(final), exist_ok=True)
+            temporary = _temporary(files, final)
             files.pipe_file(temporary, content)
             if not replace and "file" in files.protocol:
                 os.link(temporary, final)  # fails where there is one already; a move would not
@@ -186,12 +187,10 @@ class Store:
                 return action(self._files)
             except (FileNotFoundError, FileExistsError, DiffcreditError):
                 raise
-            except PermissionError as error:
-                raise UserError(f"{self._shown}: no permission ({self._reason(error)})") from None
             except Exception as error:  # every file system raises its own
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise  # this machine's disk is full
-                if type(error).__name__ == "NoCredentialsError":
+                if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":
                     raise UserError(f"{self._shown}: no permission ({self._reason(error)})") from None
                 if wait is None:
                     raise StoreAway(f"{self._shown}: cannot be reached ({self._reason(error)})") from None
@@ -269,18 +268,10 @@ def _puts_at_once(files: Any) -> bool:
     return not SINGLE_PUT.isdisjoint([files.protocol] if isinstance(files.protocol, str) else files.protocol)
 
 
-def _temporary(final: str) -> str:
+def _temporary(files: Any, final: str) -> str:
+    """Return a name beside ``final``, in a folder that is there."""
+    files.makedirs(files._parent(final), exist_ok=True)
     return f"{final}.{uuid.uuid4().hex}.part"
-
-
-def _safe(name: str) -> str:
-    if not is_name(name):
-        raise UserError(f"artifacts: {name!r} is no name; letters, digits and, not first, . + - are accepted")
-    return name
-
-
-def _below(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def _sha256(file: Path) -> str:

@@ -18,12 +18,8 @@ LONGEST_NUMBER = 100  # characters; converting longer ones from YAML's base 60 t
 LONGEST_REASON = 300  # characters of an error's text
 
 
-class _TooManyValues(Exception):
-    """Without aliases the text would be longer than any study's, perhaps endless."""
-
-
-class _TooDeep(Exception):
-    """The values are nested too deeply."""
+class _TooLarge(Exception):
+    """The text has too many values, perhaps endlessly many by aliases, or nests them too deeply."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,9 +36,9 @@ class _Loader(yaml.SafeLoader):
         self._nodes += 1
         self._depth += 1
         if self._nodes > MOST_VALUES:
-            raise _TooManyValues
+            raise _TooLarge(f"over {MOST_VALUES:,} values, aliases counted; a study file is expected")
         if self._depth > DEEPEST:
-            raise _TooDeep
+            raise _TooLarge("not valid YAML (nested too deeply)")
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -50,7 +46,7 @@ class _Loader(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
         if node is not None and _written_out(node, {}) > MOST_VALUES:
-            raise _TooManyValues
+            raise _TooLarge(f"over {MOST_VALUES:,} values, aliases counted; a study file is expected")
         return node
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
@@ -97,10 +93,15 @@ def parse_yaml(text: str, where: object) -> Any:
     """Return the values of a YAML text, as safely; ``where`` starts every error."""
     try:
         return _Loader(text).get_single_data()
-    except _TooManyValues:
-        raise UserError(f"{where}: over {MOST_VALUES:,} values, aliases counted; a study file is expected") from None
+    except _TooLarge as error:
+        raise UserError(f"{where}: {error}") from None
     except Exception as error:  # a value that does not fit its tag raises other errors than YAML's own
-        raise UserError(f"{where}: not valid YAML ({_place(error)})") from None
+        reason = error
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            reason = f"line {error.problem_mark.line + 1}: {error.problem}"
+        # in one line, and cut where it repeats a long text of the file
+        short = truncated(" ".join(str(reason).split()), LONGEST_REASON)
+        raise UserError(f"{where}: not valid YAML ({short})") from None
 
 
 def with_item(text: str, key: str, item: dict[str, Any]) -> str:
@@ -141,17 +142,6 @@ def _line_end(text: str, start: int, end: int, comments: bool) -> int:
             last = start + line.end()
     rest = re.match(r"[^\r\n]*", text[last:])  # a comment on the same line
     return last + (rest.end() if rest else 0)
-
-
-def _place(error: Exception) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {_short(error.problem)}"
-    return "nested too deeply" if isinstance(error, _TooDeep) else _short(error)
-
-
-def _short(reason: object) -> str:
-    """Return a reason in one line, cut where it repeats a long text of the file."""
-    return truncated(" ".join(str(reason).split()), LONGEST_REASON)
 
 
 def _written_out(node: yaml.Node, known: dict[int, float]) -> float:

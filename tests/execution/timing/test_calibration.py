@@ -1,4 +1,4 @@
-"""What is foreseen, by a clock that only the work moves."""
+"""Estimates of training and sampling, by a clock that only the work moves."""
 
 import pytest
 import torch
@@ -60,13 +60,7 @@ def test_work_that_grows_with_the_batch_is_foreseen_exactly(clock, batch, at_onc
     # decoding comes once, not at every step
     sampling = Sampling(images=1000, steps=50, batch_size=batch)
     assert time_sampling(model, sampling).seconds == pytest.approx(1000 * (50 * DENOISE + DECODE))
-
-
-def test_large_batches_on_the_cpu_are_foreseen_from_a_few_samples(clock):
-    model = Model(clock)
-    time_training(model, Training(steps=9, batch_size=512))
-    time_sampling(model, Sampling(images=512, steps=50, batch_size=512))
-    assert model.largest == calibration.FEW
+    assert model.largest == calibration.FEW  # samples, where more would take long
 
 
 class Gpu:
@@ -117,10 +111,8 @@ class Gpu:
         # once: recorded only where it is long enough
         (WORTHWHILE - 1, None, True, "step by step", BEGIN + (WORTHWHILE - 1) * LAUNCHES, 0),
         (WORTHWHILE, None, True, "fleet", BEGIN + WORTHWHILE * REPLAY, COMPILE),
-        (WORTHWHILE, None, False, "step by step", BEGIN + WORTHWHILE * LAUNCHES, 0),
         # for every coalition: always, if at all
         (300, 16, True, "fleet", BEGIN + 300 * REPLAY, COMPILE),
-        (7, 16, True, "fleet", BEGIN + 7 * REPLAY, COMPILE),
         (300, 1, False, "step by step", BEGIN + 300 * LAUNCHES, 0),
     ],
 )
@@ -150,7 +142,6 @@ def test_a_fleet_that_memory_does_not_hold_is_halved(monkeypatch):
         (1000, MANY_IMAGE_STEPS // 1000 - 1, False, True, False),
         (1000, MANY_IMAGE_STEPS // 1000 - 1, True, True, True),
         (1000, MANY_IMAGE_STEPS // 1000, True, False, False),
-        (1000, 3, True, True, True),
     ],
 )
 def test_images_on_a_gpu_are_timed_as_the_study_makes_them(monkeypatch, images, steps, often, fast, recorded):

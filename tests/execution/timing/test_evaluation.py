@@ -49,6 +49,7 @@ def test_one_worker_measures_a_fleet_while_it_makes_the_next(training, at_once, 
 
 
 def test_on_the_cpu_parts_add_up_and_in_fleets_the_longer_one_counts():
+    assert EvaluationTime(1.0, 0.5, 0.25).of_all(10, 5) == pytest.approx(2 * 1.75)
     assert EvaluationTime(2, 3, 5).each(1) == EvaluationTime(2, 3, 5).each(2) == 10
     assert EvaluationTime(2, 3, 5, 1000).each(2) == pytest.approx(7, rel=1e-3)
     assert EvaluationTime(2, 5, 3, 1000).each(2) == pytest.approx(7, rel=1e-3)
@@ -63,12 +64,6 @@ def test_places_in_a_fleet_that_nobody_takes_cost_as_much(workers):
     assert time.of_all(36 * workers, workers) == pytest.approx(expected, rel=0.01)
     assert time.of_all(36, 1) > 1.3 * 36 * time.each(1)
     assert time.of_all(0, workers) == 0
-
-
-def test_workers_share_them():
-    time = EvaluationTime(1.0, 0.5, 0.25)
-    assert time.of_all(10, 5) == pytest.approx(2 * 1.75)
-    assert EvaluationTime(1.0, 0.0, 0.0, 4).of_all(16, 2) == pytest.approx(8)
 
 
 def recorded(training, sampling, measuring, numerics=None):

@@ -4,7 +4,7 @@ import json
 import signal
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution.machine_errors import MachineError, machine_error
 from diffcredit.execution.ray.serialization import evaluation_text, factory_of
-from diffcredit.execution.shipping import Manifest, unpack
+from diffcredit.execution.shipping import unpack
 from diffcredit.execution.tasks import Evaluator, Task, evaluate_all, failed_evaluation, utc_now, worker_name
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
@@ -43,16 +43,19 @@ class EvaluationActor:
         ``seen`` are paths that this node has if it shares the driver's files. If one is missing, the answer asks for
         the files, and the driver calls again with a ``manifest`` and references to ``pieces``.
         """
+        import ray
+
         self._evaluator = None  # before the next one is built: both may not fit into memory
         if not manifest and not all(Path(path).exists() for path in seen):
             return _answer(MISSING_FILES)
         try:
-            places = unpack(Manifest.of(manifest), _fetched(pieces)) if manifest else {}
+            # fetched one after another: one piece is in memory at a time
+            places = unpack(manifest, (ray.get(piece) for piece in pieces)) if manifest else {}
             self._evaluator = factory_of(factory, places)()
             return _answer(READY, at_once=self._evaluator.at_once)
         except Exception as error:
             if not isinstance(error, UserError) and (found := machine_error(error)):
-                return _machine_error(found, [])
+                return _answer(MACHINE_ERROR, message=str(found), error=found.kind)
             known = isinstance(error, DiffcreditError)
             message = str(error) if known else f"a worker could not build its evaluator:\n{traceback.format_exc()}"
             return _answer(BUILD_ERROR, message=message, user_error=isinstance(error, UserError))
@@ -69,7 +72,7 @@ class EvaluationActor:
                 self._metrics.count(status, time.perf_counter() - clock)
                 clock = time.perf_counter()
         except MachineError as error:
-            return _machine_error(error, answers)
+            return _answer(MACHINE_ERROR, message=str(error), error=error.kind, evaluations=answers)
         return _answer(EVALUATIONS, evaluations=answers)
 
 
@@ -99,10 +102,6 @@ def _answer(kind: str, **fields: Any) -> str:
     return json.dumps({"kind": kind, **fields})
 
 
-def _machine_error(error: MachineError, evaluations: list[str]) -> str:
-    return _answer(MACHINE_ERROR, message=str(error), error=error.kind, evaluations=evaluations)
-
-
 def _text(task: Task, evaluation: Evaluation, started: str) -> tuple[str, str]:
     """Return the evaluation as JSON, and its status; a failed one where an evaluator's answer is not JSON."""
     try:
@@ -110,10 +109,3 @@ def _text(task: Task, evaluation: Evaluation, started: str) -> tuple[str, str]:
     except (TypeError, ValueError):
         failed = failed_evaluation(task, traceback.format_exc(), worker_name(), started)
         return evaluation_text(failed), failed.status
-
-
-def _fetched(pieces: Sequence[Any]) -> Iterator[bytes]:
-    """Fetch the bytes that references stand for, one piece in memory at a time."""
-    import ray
-
-    return (ray.get(piece) for piece in pieces)

@@ -4,23 +4,30 @@ Ray starts the actors and reports when they are gone. What is repeated, and how 
 one machine. Tasks, evaluations and settings are sent as JSON.
 """
 
+import json
+import logging
 import math
+import os
+import socket
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution.assignments import WorkerFailure
-from diffcredit.execution.backend import Backend
+from diffcredit.execution.backend import Backend, BuildError, Message, Ready, Started, Worker
 from diffcredit.execution.pool import CHECK, PooledExecutor, WorkerPool, warn
-from diffcredit.execution.ray.actor import EvaluationActor
-from diffcredit.execution.ray.connection import connected, imported_ray
-from diffcredit.execution.ray.worker import RayPayload, RayWorker, ray_payload
-from diffcredit.execution.tasks import EvaluatorFactory, check_minimum
-from diffcredit.execution.time_limits import check_timeout
+from diffcredit.execution.ray import actor
+from diffcredit.execution.ray.serialization import evaluation_of, factory_text, owner_of
+from diffcredit.execution.shipping import WorkerFiles, marker_file, pack
+from diffcredit.execution.tasks import EvaluatorFactory, Task, check_minimum, check_timeout
+from diffcredit.execution.versions import package_versions
+from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
+
+ANSWER_WITHIN = 10.0  # seconds, of a cluster's head
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,92 @@ class RayWorkers(PooledExecutor):
         return WorkerPool(RayBackend(self), self.retries, self.timeout)
 
 
+class RayPayload:
+    """The description from which the workers of one run build their evaluator.
+
+    ``seen``: paths that show whether a node shares the driver's files.
+    """
+
+    def __init__(self, factory: str, files: WorkerFiles | None, seen: list[str]) -> None:
+        self.factory, self.seen = factory, seen
+        self._files = files
+        self._packed: tuple[str, list[Any]] | None = None
+
+    def files(self, ray: Any, worker: str) -> tuple[str, list[Any]]:
+        """Return the files for nodes that do not see them: a manifest, and references to pieces in Ray's object store,
+        from which each node fetches them once."""
+        assert self._files is not None  # no worker misses files where none are named
+        if self._files.written:
+            raise UserError(
+                f"{self._files.written}, but the node of {worker} does not see {self._files.folder}; keep nothing, or "
+                "have the results in a folder that all nodes share"
+            )
+        if self._packed is None:
+            pieces: list[Any] = []
+            self._packed = pack(self._files, lambda piece: pieces.append(ray.put(piece))), pieces
+        return self._packed
+
+
+class RayWorker(Worker):
+    """An actor and ``reference``, its latest answer, which may be yet to come. It has no name until it has answered,
+    as while Ray has no room for it."""
+
+    payload: RayPayload
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        super().__init__()
+        self._ray, self.actor = ray, actor
+        self.ping()
+        self.awaiting = "start"
+
+    def ping(self) -> bool:
+        self.reference = self.actor.introduce.remote()
+        return True
+
+    def build(self, payload: RayPayload) -> None:
+        self.reference = self.actor.build.remote(payload.factory, payload.seen, "", [])
+
+    def evaluate(self, tasks: Sequence[Task]) -> None:
+        self.reference = self.actor.evaluate.remote(json.dumps([astuple(task) for task in tasks]))
+
+    def receive(self) -> list[Message]:
+        try:
+            answer = json.loads(self._ray.get(self.reference))
+        except self._ray.exceptions.RayTaskError as error:
+            raise DiffcreditError(f"the worker {self.name} failed: {_one_line(error)}") from error
+        except self._ray.exceptions.RayError as error:
+            return [WorkerFailure(self.name, "lost", f"the worker {self.name} was lost: {_one_line(error)}")]
+        evaluations = [evaluation_of(text) for text in answer.get("evaluations", ())]
+        kind = answer["kind"]
+        if kind == actor.STARTED:
+            self._introduced(answer["name"], answer["version"])
+            return [Started()]
+        if kind == actor.READY:
+            return [Ready(answer["at_once"])]
+        if kind == actor.EVALUATIONS:
+            return list(evaluations)
+        if kind == actor.MACHINE_ERROR:
+            return [*evaluations, WorkerFailure(self.name, answer["error"], answer["message"])]
+        if kind == actor.MISSING_FILES:
+            files = self.payload.files(self._ray, self.name)
+            self.reference = self.actor.build.remote(self.payload.factory, self.payload.seen, *files)
+            return []
+        return [BuildError(answer["message"], answer["user_error"])]
+
+    def kill(self) -> list[Evaluation]:
+        self._ray.kill(self.actor)
+        return []
+
+    def _introduced(self, name: str, version: str | None) -> None:
+        if not self.name:
+            event("worker started", worker=name)
+        self.name = name
+        ours = package_versions().get("diffcredit")
+        if version != ours:
+            node = name.rpartition(":")[0]
+            raise UserError(f"the node {node} has diffcredit {version}, this machine {ours}; install the same on all")
+
+
 class RayBackend(Backend[RayWorker]):
     """Actors of a Ray cluster. Ray starts one as soon as a node has room for it."""
 
@@ -76,9 +169,15 @@ class RayBackend(Backend[RayWorker]):
 
     @contextmanager
     def payload(self, factory: EvaluatorFactory) -> Generator[RayPayload]:
+        """Describe ``factory``, whose owner may know the files that its evaluators read, as a recipe does."""
         self._connect()
-        with ray_payload(factory) as payload:
-            yield payload
+        text, worker_files = factory_text(factory), getattr(owner_of(factory), "worker_files", None)
+        if worker_files is None:
+            yield RayPayload(text, None, [])
+            return
+        files: WorkerFiles = worker_files()
+        with marker_file(files.folder) as marker:
+            yield RayPayload(text, files, [str(marker), *map(str, files.roots)])
 
     def recruit(self, workers: Sequence[RayWorker]) -> list[RayWorker]:
         now = time.monotonic()
@@ -124,13 +223,13 @@ class RayBackend(Backend[RayWorker]):
 
     def _connect(self) -> None:
         if self._ray is None:
-            self._ray, given = imported_ray(), self.settings.gpus
-            self._connection.enter_context(connected(self._ray, self.settings.address))
+            self._ray, given = _imported_ray(), self.settings.gpus
+            self._connection.enter_context(_connected(self._ray, self.settings.address))
             self._gpus = float("GPU" in self._ray.cluster_resources()) if given is None else given
             # the pool replaces workers and repeats tasks; Ray would do so silently
             options = {"max_restarts": 0, "max_task_retries": 0}
             resources = {"num_cpus": self.settings.threads, "num_gpus": self._gpus}
-            self._actor = self._ray.remote(**options, **resources)(EvaluationActor)
+            self._actor = self._ray.remote(**options, **resources)(actor.EvaluationActor)
 
     def _log_nodes(self, nodes: set[str]) -> None:
         for kind, changed in (("node joined", nodes - self._nodes), ("node left", self._nodes - nodes)):
@@ -142,3 +241,52 @@ class RayBackend(Backend[RayWorker]):
         """Return how many workers a node with these resources has room for."""
         shares = [(resources.get("CPU", 0.0), self.settings.threads), (resources.get("GPU", 0.0), self._gpus)]
         return min(math.floor(there / each + 1e-6) for there, each in shares if each)
+
+
+def _imported_ray() -> Any:
+    # before it is imported; set it to 1 to send Ray's makers usage reports
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise UserError('a Ray cluster needs ray: pip install "diffcredit[cluster]"') from None
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any, address: str | None) -> Generator[None]:
+    """Connect to the cluster within. An existing connection is used, and stays."""
+    if ray.is_initialized():
+        yield
+        return
+    if address is not None:
+        _check_address(address)
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        try:
+            ray.init(address=address or "auto", **quiet)
+        except ConnectionError:
+            if address is not None:
+                raise
+            ray.init(address="local", include_dashboard=False, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise UserError(f"--address {address}: no Ray cluster can be reached there ({_one_line(error)})") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address at which nobody answers; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UserError(f"--address {address}: HOST:PORT is accepted, such as 10.0.0.1:6379")
+    try:
+        socket.create_connection((host, int(port)), ANSWER_WITHIN).close()
+    except OSError as error:
+        raise UserError(f"--address {address}: nobody answers there ({error}); is the cluster's head up?") from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500]

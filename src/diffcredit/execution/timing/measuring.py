@@ -1,6 +1,7 @@
 """How long measuring the properties of an evaluation takes on this machine."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,9 @@ import numpy as np
 
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.errors import DiffcreditError
-from diffcredit.execution.timing.growth import extrapolate
-from diffcredit.execution.timing.stand_ins import StandInExtractors, random_features, random_images
-from diffcredit.features import FeaturesOption
+from diffcredit.features import Extractor, Features, FeaturesOption, Images
 from diffcredit.features.base import option_key
+from diffcredit.features.extractors import Extractors, check_images
 from diffcredit.properties import Property, as_property
 from diffcredit.properties.base import Context, State, needs_features, needs_fitting, needs_model
 from diffcredit.properties.measuring import Observation, measure_all
@@ -22,6 +22,9 @@ from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.sanitize import last_line
 
 LONG = 2.0  # seconds; a first run that takes longer needs no second
+FEWEST = 4  # the size of the smallest work that is timed
+ENOUGH = 5.0  # seconds of work; if it takes longer, the rest is extrapolated
+DISTINCT = 1000  # random images; more than that repeat them
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,7 @@ def time_measuring(
 ) -> MeasuringTime:
     """Time what an evaluation does with ``properties``, on ``images`` random images or features of ``model``.
 
-    ``states`` are the states of fitted properties, by name. The others are fitted here to ``context``, with random
-    features.
+    Properties without a fitted state in ``states``, by name, are fitted here to ``context``, with random features.
     """
     features: dict[str, float] = {}
     seconds, left_out = 0.0, {}
@@ -120,3 +122,68 @@ def _again(work: Callable[[], object]) -> float:
         if seconds > LONG:
             break
     return seconds
+
+
+def extrapolate(seconds_of: Callable[[int], float], size: int) -> float:
+    """Estimate ``seconds_of(size)``.
+
+    Sizes are doubled until ``size`` is reached or the work takes long enough to show how it grows. Sizes that are too
+    small may raise anything; what ``seconds_of(size)`` itself raises is raised here.
+    """
+
+    def tried(count: int) -> float | None:
+        try:
+            return seconds_of(count)
+        except Exception:  # a larger size may work
+            return None
+
+    before, count = None, min(FEWEST, size)
+    while count < size:
+        seconds = tried(count)
+        if seconds is not None and seconds > ENOUGH:
+            before = tried(count // 2) if before is None else before
+            return _grown(before, seconds, size / count)
+        before, count = seconds, min(2 * count, size)
+    return seconds_of(size)
+
+
+def _grown(before: float | None, seconds: float, times: float) -> float:
+    """Estimate the time for ``times`` × the work that took ``seconds``, linearly or by power law, whichever is larger.
+    Half of it took ``before``; where that is unknown (None), the estimate is proportional."""
+    if not before:
+        return seconds * times
+    slope = max(0.0, 2 * (seconds - before))
+    power = max(0.0, math.log2(seconds / before))
+    return max(seconds + (times - 1) * slope, seconds * times**power)
+
+
+def random_images(count: int, side: int) -> Images:
+    """Return random images (count, side, side, 3) uint8."""
+    shape = (min(count, DISTINCT), side, side, 3)
+    images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    return images if len(images) == count else images[np.arange(count) % len(images)]
+
+
+def random_features(extractor: Extractor, count: int, random: np.random.Generator) -> Features:
+    """Return random features of ``count`` images, in the extractor's shapes."""
+    vectors = random.standard_normal((count, extractor.dimensions), dtype=np.float32)
+    if extractor.classes is None:
+        return Features(vectors)
+    return Features(vectors, random.standard_normal((count, extractor.classes), dtype=np.float32))
+
+
+class StandInExtractors(Extractors):
+    """The ``real`` extractors with random features for all images; nothing is cached."""
+
+    def __init__(self, real: Extractors) -> None:
+        vars(self).update(vars(real))  # what is loaded is shared
+        self._random = np.random.default_rng(0)
+
+    def extract(
+        self, option: FeaturesOption, images: Images, on_batch: Callable[[int, int], None] | None = None
+    ) -> Features:
+        check_images(images)
+        return random_features(self.get(option), len(images), self._random)
+
+    def kept(self, option: FeaturesOption, images: Images, what: str) -> Features:
+        return self.extract(option, images)

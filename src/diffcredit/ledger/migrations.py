@@ -1,0 +1,45 @@
+"""Migrations from an older schema of the ledger to the present one, one function for each version.
+
+The table ``schema_version`` says which of them a ledger has gone through. A migration uses the tables as they are now:
+before you change one of them, copy its present definition into the migrations that create it.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from sqlalchemy import Connection, select, update
+
+from diffcredit.ledger import tables
+from diffcredit.ledger.chain import BATCH, TABLES, Link, append, content_of, head_of, migration_link, rows_query
+
+
+def migrate(connection: Connection, version: int) -> None:
+    """Migrate a ledger of schema ``version`` to the present one, within the connection's transaction."""
+    for target in range(version + 1, tables.SCHEMA_VERSION + 1):
+        MIGRATIONS[target](connection)
+    connection.execute(update(tables.schema_version).values(version=tables.SCHEMA_VERSION))
+
+
+def _to_3(connection: Connection) -> None:
+    """Add the table of claims, and the chain of hashes over the rows that are there."""
+    tables.claims.create(connection)
+    tables.chain.create(connection)
+    for study_id in connection.execute(select(tables.studies.c.id).order_by(tables.studies.c.id)).scalars().all():
+        links = chain(_links(connection, study_id), [migration_link(2)])
+        append(connection, study_id, head_of(connection, study_id), links)
+
+
+def _links(connection: Connection, study_id: int) -> Iterator[Link]:
+    """Yield the links of all rows of a study, kind by kind."""
+    number, evaluations = 0, {}  # places in the chain
+    for kind in TABLES:
+        query = rows_query(kind, study_id).order_by(TABLES[kind].c.id)
+        for row in connection.execute(query, execution_options={"yield_per": BATCH}):
+            number += 1
+            if kind == "evaluation":
+                evaluations[row.id] = number
+            evaluation = {"evaluation": evaluations[row.evaluation_id]} if kind == "value" else {}
+            yield Link(kind, row.id, content_of(row) | evaluation)
+
+
+MIGRATIONS = {3: _to_3}
