@@ -18,7 +18,7 @@ def squared_overlaps(rows):
 
 
 @pytest.mark.parametrize("name", ["uniform", "mix", "half"])
-@pytest.mark.parametrize(("n", "m"), [(20, 60), (50, 150)])
+@pytest.mark.parametrize(("n", "m"), [(20, 60)])
 def test_overlaps_stray_less_than_by_chance(name, n, m):
     ratios = [np.divide(*squared_overlaps(make_design(name, seed).draw(n, 0, m))) for seed in range(2)]
     assert np.mean(ratios) < 0.9

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.coalitions import make_design
-from diffcredit.coalitions.finite import LARGEST
+from diffcredit.coalitions.designs import LARGEST
 from diffcredit.surrogates.base import Surrogate
 from diffcredit.util.arrays import BoolArray
 
