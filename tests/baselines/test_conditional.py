@@ -8,6 +8,7 @@ from diffcredit.baselines import Evidence, baseline_credits
 from diffcredit.baselines.conditional import ConditionalShapley
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError
+from diffcredit.surrogates.conditional import captions_of
 from diffcredit.surrogates.pools import shared_out
 from surrogates.made_up import COUNTS
 from surrogates.test_conditional import Followed, given
@@ -46,8 +47,8 @@ def evidence(prop, model=None, **more):
 def by_permutations():
     """The Shapley value of G with G(∅) = 0, from its definition."""
     alone = []
-    for index in range(4):
-        model = Followed(prompts=tuple(captions_of_contributor(index)))
+    for captions in captions_of(Followed(), given()):
+        model = Followed(prompts=tuple(captions))
         alone.append(model.sample(range(20), 1, 1, "", None)[:, 0, 0, 0].astype(float))
 
     def game(members):
@@ -61,12 +62,6 @@ def by_permutations():
         for place, joins in enumerate(order):
             credits[joins] += (game(order[: place + 1]) - game(order[:place])) / len(orders)
     return credits
-
-
-def captions_of_contributor(index):
-    from diffcredit.surrogates.conditional import captions_of
-
-    return captions_of(Followed(), given())[index]
 
 
 def test_the_shapley_value_of_the_images_of_the_members_captions(tmp_path):

@@ -2,26 +2,16 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import comb
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.coalitions.design import Design, as_integer, check_contributors, check_request
-from diffcredit.coalitions.members import (
-    Allowed,
-    Urn,
-    balanced_sizes,
-    coin_sizes,
-    paired,
-    random_order,
-    sizes_at,
-    stack,
-    stream,
-    with_complements,
-)
+from diffcredit.coalitions.members import Allowed, Urn, balanced_sizes, random_order, sizes_at, stack, stream
 from diffcredit.coalitions.spread import draw_spread
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
@@ -136,12 +126,14 @@ class Uniform(_Spread):
 
 
 class Half(_Spread):
-    """Sizes Binomial(n, ½) on 1..n−1, as if every contributor joined by a fair coin; for Banzhaf values."""
+    """Sizes Binomial(n, ½) on 1..n−1, so that all coalitions are equally probable; for Banzhaf values."""
 
     name = "half"
 
     def size_probabilities(self, n: int) -> FloatArray:
-        return coin_sizes(n)
+        check_contributors(n)
+        # Python's integers, since C(n, s) and 2ⁿ exceed a float from n = 1030 on.
+        return np.array([comb(n, size) / (2**n - 2) for size in range(1, n)])
 
 
 class Mix(_Spread):
@@ -151,10 +143,9 @@ class Mix(_Spread):
     name = "mix"
 
     def size_probabilities(self, n: int) -> FloatArray:
-        coin = coin_sizes(n)
-        sizes = np.arange(1, n)
+        binomial, sizes = Half().size_probabilities(n), np.arange(1, n)
         arcsine = 1 / np.sqrt(sizes * (n - sizes))
-        return (coin + arcsine / arcsine.sum()) / 2
+        return (binomial + arcsine / arcsine.sum()) / 2
 
 
 class Kernel(_Seeded):
@@ -170,14 +161,23 @@ class Kernel(_Seeded):
         return kernel / kernel.sum()
 
     def _rows(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike]) -> BoolArray:
-        return self._independent(range(start, start + count), Allowed(n, exclude))
-
-    def _independent(self, indices: range, allowed: Allowed) -> BoolArray:
-        """Return (len(indices), n): an independent draw for each index."""
-        n = allowed.n
-        generators = [stream(self.name, self.seed, n, index) for index in indices]
+        allowed = Allowed(n, exclude)
+        generators = [stream(self.name, self.seed, n, index) for index in range(start, start + count)]
         sizes = sizes_at([generator.random() for generator in generators], self.size_probabilities(n))
         return stack([allowed.draw(generator, size) for generator, size in zip(generators, sizes, strict=True)], n)
+
+
+def with_complements(exclude: Iterable[ArrayLike]) -> Iterator[BoolArray]:
+    """Yield each excluded coalition and its complement: what the first row of a pair must not be."""
+    for vector in exclude:
+        row = np.asarray(vector, dtype=np.bool_)
+        yield row
+        yield ~row
+
+
+def paired(firsts: BoolArray) -> BoolArray:
+    """Return (2m, n): each of the (m, n) rows, followed by its complement."""
+    return np.stack([firsts, ~firsts], axis=1).reshape(-1, firsts.shape[1])
 
 
 class KernelPaired(Kernel):
@@ -186,8 +186,8 @@ class KernelPaired(Kernel):
     name = "kernel-paired"
 
     def _rows(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike]) -> BoolArray:
-        pairs = range(start // 2, -(-(start + count) // 2))
-        firsts = self._independent(pairs, Allowed(n, with_complements(exclude)))
+        first = start // 2
+        firsts = super()._rows(n, first, -(-(start + count) // 2) - first, with_complements(exclude))
         return paired(firsts)[start % 2 :][:count]
 
 

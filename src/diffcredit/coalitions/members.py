@@ -1,14 +1,13 @@
 """Coalitions as text, and random ones: sizes that follow a distribution at every length, and members of a given size,
-with exclusions, without replacement, in complement pairs."""
+with exclusions and without replacement."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from diffcredit.coalitions.design import check_contributors
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
@@ -31,13 +30,6 @@ def decode(text: str) -> BoolArray:
     return np.array([character == "1" for character in text], dtype=np.bool_)
 
 
-def coin_sizes(n: int) -> FloatArray:
-    """Return (n−1,): C(n, s) / (2ⁿ − 2), so that all coalitions but the empty and the full one are equally probable."""
-    check_contributors(n)
-    # Python's integers, since C(n, s) and 2ⁿ exceed a float from n = 1030 on.
-    return np.array([comb(n, size) / (2**n - 2) for size in range(1, n)])
-
-
 def sizes_at(quantiles: ArrayLike, probabilities: FloatArray) -> list[int]:
     """Return the size at each quantile in [0, 1): the inverse of the cumulative distribution."""
     # Rounding may leave the last cumulative probability below a quantile close to 1.
@@ -53,19 +45,13 @@ def balanced_sizes(name: str, seed: int, n: int, probabilities: FloatArray, coun
     are the quantiles at van der Corput's sequence, shifted at random modulo 1, whose discrepancy is at most
     (1 + log₂(L)/3)/L over intervals (Béjian and Faure 1977), hence over their complements and shifted intervals.
     """
-    shift = derive_seed("coalitions", name, seed, n, "sizes") >> (63 - BITS)
-    # In integers: the same on every machine.
-    points = (_van_der_corput(count) + shift) % 2**BITS
-    return sizes_at(points / 2**BITS, probabilities)
-
-
-def _van_der_corput(count: int) -> NDArray[np.int64]:
-    """Return (count,): the binary digits of 0, 1, 2, … mirrored at the point, times 2^BITS."""
+    # The binary digits of 0, 1, 2, … mirrored at the point, times 2^BITS: in integers the same on every machine.
     indices = np.arange(count, dtype=np.int64)
     points = np.zeros(count, dtype=np.int64)
     for digit in range(int(count).bit_length()):
         points |= (indices >> digit & 1) << (BITS - 1 - digit)
-    return points
+    shift = derive_seed("coalitions", name, seed, n, "sizes") >> (63 - BITS)
+    return sizes_at((points + shift) % 2**BITS / 2**BITS, probabilities)
 
 
 def stream(name: str, seed: int, n: int, *index: int) -> np.random.Generator:
@@ -153,16 +139,3 @@ class Urn(Allowed):
     def take(self, row: BoolArray) -> None:
         """Count ``row`` as drawn."""
         self._taken[int(row.sum())].add(row.tobytes())
-
-
-def with_complements(exclude: Iterable[ArrayLike]) -> Iterator[BoolArray]:
-    """Yield each excluded coalition and its complement: what the first row of a pair must not be."""
-    for vector in exclude:
-        row = np.asarray(vector, dtype=np.bool_)
-        yield row
-        yield ~row
-
-
-def paired(firsts: BoolArray) -> BoolArray:
-    """Return (2m, n): each of the (m, n) rows, followed by its complement."""
-    return np.stack([firsts, ~firsts], axis=1).reshape(-1, firsts.shape[1])

@@ -1,19 +1,61 @@
-"""The study's own property, measured on every training image by itself."""
+"""Floors that every method should beat, and controls that look at the training images alone, without any model."""
 
 from dataclasses import dataclass
 from importlib import import_module
 
 import numpy as np
 
-from diffcredit.baselines.base import Evidence, Scoring
+from diffcredit.baselines.base import Crediting, Evidence, Scoring
 from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.properties import PROPERTIES, Images, Property, as_property
 from diffcredit.properties.base import has_value_of_each, needs_features
 from diffcredit.properties.measuring import copied
+from diffcredit.surrogates import RealData
 from diffcredit.util.arrays import FloatArray
+from diffcredit.util.seeds import derive_seed
 
 BLOCK = 1024  # images at a time
+
+
+@dataclass
+class ImageCount(Crediting):
+    """How many training images each contributor gave."""
+
+    name = "image_count"
+    title = "Number of images"
+    category = "floor"
+
+    def credits(self, evidence: Evidence) -> FloatArray:
+        return evidence.contributions.counts.astype(np.float64)
+
+
+@dataclass
+class RandomRanking(Crediting):
+    """The numbers 1 to n in an order derived from the seed."""
+
+    name = "random_ranking"
+    title = "Random ranking"
+    category = "floor"
+
+    def credits(self, evidence: Evidence) -> FloatArray:
+        generator = np.random.Generator(np.random.PCG64(derive_seed("baselines", "random_ranking", evidence.seed)))
+        order = np.argsort(generator.random(evidence.contributions.n), kind="stable")
+        return (order + 1).astype(np.float64)
+
+
+@dataclass
+class TrainingProperty(Crediting):
+    """The property of each contributor's own images."""
+
+    name = "training_property"
+    title = "Property of the training images"
+    category = "control"
+    of_property = True
+
+    def credits(self, evidence: Evidence) -> FloatArray:
+        prop, single = evidence.required_property(self.name), np.eye(evidence.contributions.n, dtype=np.bool_)
+        return RealData(prop, evidence.contributions, evidence.extractors)(single)
 
 
 @dataclass
@@ -38,27 +80,22 @@ class ApplicationScores(Scoring):
                 f"application_scores: property {prop.name!r} cannot be measured on a single image; accepted: "
                 f"{', '.join(_accepted())}, or a plug-in with of_each"
             )
+        observed: Images | Features = images
         if needs_features(prop):
-            observed: Images | Features = evidence.extractors.kept(prop.features, images, "the training images")
-        else:
-            observed = images
+            observed = evidence.extractors.kept(prop.features, images, "the training images")
         scores = np.empty(len(images))
         for start in range(0, len(images), BLOCK):
             rows = slice(start, start + BLOCK)
             part = observed.select(rows) if isinstance(observed, Features) else observed[rows]
-            scores[rows] = _of_each(prop, part)
+            values = np.asarray(prop.of_each(copied(part)), dtype=np.float64)
+            if values.shape != (len(part),):
+                raise UserError(
+                    f"property {prop.name!r}: of_each returned the shape {values.shape} for {len(part)} images; one "
+                    "number for each is expected"
+                )
+            scores[rows] = values
             evidence.progress(f"{prop.name} of each training image", min(start + BLOCK, len(images)), len(images))
         return scores
-
-
-def _of_each(prop: Property, observed: Images | Features) -> FloatArray:
-    values = np.asarray(prop.of_each(copied(observed)), dtype=np.float64)
-    if values.shape != (len(observed),):
-        raise UserError(
-            f"property {prop.name!r}: of_each returned the shape {values.shape} for {len(observed)} images; one "
-            "number for each is expected"
-        )
-    return values
 
 
 def _accepted() -> list[str]:
