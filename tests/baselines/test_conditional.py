@@ -1,5 +1,5 @@
-from dataclasses import dataclass
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,20 +23,8 @@ class Contrast:
         return float(images[:, 0, 0, 0].std())
 
 
-class OfModel:
-    name = "of_model"
-
-    def measure_model(self, model):
-        return 0.0
-
-
-@dataclass
-class Ordered:
-    name: str = "ordered"
-    ordered: bool = True
-
-    def measure(self, images):
-        return 0.0
+OF_MODEL = SimpleNamespace(name="of_model", measure_model=lambda model: 0.0)
+ORDERED = SimpleNamespace(name="ordered", ordered=True, measure=lambda images: 0.0)
 
 
 def evidence(prop, model=None, **more):
@@ -81,8 +69,8 @@ def test_an_estimate_where_there_are_too_many_coalitions():
 def test_refusals():
     for problem, seen in (
         ("the model follows no text", evidence(Contrast(), model=object())),
-        ("'of_model' measures the model itself", evidence(OfModel())),
-        ("'ordered' measures .* the order of their prompts", evidence(Ordered())),
+        ("'of_model' measures the model itself", evidence(OF_MODEL)),
+        ("'ordered' measures .* the order of their prompts", evidence(ORDERED)),
         ("needs the property", evidence(None)),
         ("needs the base model", Evidence(given(), given().images, Contrast(), sampling=Sampling(20, 1))),
     ):

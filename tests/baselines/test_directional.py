@@ -3,14 +3,13 @@ import pytest
 import torch
 from torch import nn
 
-from diffcredit.baselines import directional
 from diffcredit.baselines.directional import Samples, derivatives, mean_gradient
 from diffcredit.baselines.gradients.per_image import digests, noises, time_steps
 from diffcredit.errors import UserError
 from diffusion import tiny_pipelines
 
 from .linear_models import FlatModel, images
-from .made_up import contributions, permuted, tiny_model
+from .made_up import contributions, tiny_model
 
 
 def pixel_samples():
@@ -75,19 +74,7 @@ def test_time_steps_and_noises_are_those_of_the_other_gradients():
     torch.testing.assert_close(noise, expected[1:6], rtol=0, atol=0)
     assert t.tolist() == time_steps(samples.model, 2).repeat(3)[1:6].tolist() == [750, 250, 750, 250, 750]
     assert batch.rows.tolist() == [0, 1, 1, 2, 2]
-
-
-def test_noises_follow_the_image_wherever_it_stands():
-    given, order = contributions(), [7, 0, 19]
-    model = tiny_model()
-    one = Samples(model, given.images, None, 2, seed=1)
-    other = Samples(model, permuted(given, order).images, None, 2, seed=1)
-    for place, row in enumerate(order):
-        torch.testing.assert_close(
-            other.normal(range(2 * place, 2 * place + 2)), one.normal(range(2 * row, 2 * row + 2)), rtol=0, atol=0
-        )
-    assert not one.normal(range(1)).equal(one.normal(range(1, 2)))
-    assert not one.normal(range(1)).equal(one.normal(range(1), "target", 0))
+    assert not samples.normal(range(1)).equal(samples.normal(range(1), "target", 0))
 
 
 def test_captions_are_part_of_what_the_model_sees(text_samples):
@@ -110,24 +97,6 @@ def test_the_network_stays_as_it_was():
     assert network.training
     assert all(not module._forward_pre_hooks for module in network.modules())
     assert all(p.equal(before[name]) and p.grad is None for name, p in network.named_parameters())
-
-
-def test_memory_that_runs_out_makes_smaller_batches(monkeypatch):
-    samples = pixel_samples()
-    direction = direction_of(samples.model)
-    expected = one_by_one(samples, direction)
-    whole = directional.jvp
-
-    def little_memory(function, weights, directions):
-        found = whole(function, weights, directions)
-        if len(found[0]) > 2:
-            raise torch.OutOfMemoryError("too many")
-        return found
-
-    monkeypatch.setattr(directional, "jvp", little_memory)
-    with pytest.warns(UserWarning, match="out of memory with 6 images at once"):
-        found = along(samples, direction)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
 class Distances(nn.Module):

@@ -147,13 +147,6 @@ def test_the_decomposition_is_kept_and_belongs_to_its_rows(tmp_path, monkeypatch
     np.testing.assert_array_equal(kernel(2 * phi, tmp_path).scores(queries, 1.0), other)
 
 
-def test_rows_and_means():
-    phi, queries = made_up(40, 15)
-    np.testing.assert_allclose(kernels.mean_row(queries), queries.mean(axis=0, keepdims=True))
-    np.testing.assert_allclose(kernels.row_norms(phi), np.sqrt((phi**2).sum(axis=1)))
-    np.testing.assert_allclose(kernels.products(phi, queries.T), phi @ queries.T)
-
-
 @pytest.mark.parametrize("make", [kernel, lambda rows: IterativeKernel(rows).scores(rows[:1], 1.0)])
 def test_gradients_that_attribute_nothing(make):
     with pytest.raises(UserError, match="all are 0"):
@@ -175,14 +168,3 @@ def test_conjugate_gradients_say_when_they_do_not_converge(monkeypatch):
     monkeypatch.setattr(IterativeKernel, "_steps_needed", lambda self, lam: 3)
     with pytest.raises(DiffcreditError, match="did not converge in 3 steps"):
         IterativeKernel(phi).scores(queries, 1e-3)
-
-
-def test_progress_reaches_its_end():
-    told = {}
-    phi, queries = made_up(40, 15)
-    kernel(phi, None, lambda what, done, total: told.update({what: (done, total)}))
-    iterative = IterativeKernel(phi, lambda what, done, total: told.update({what: (done, total)}))
-    iterative.scores(queries, 1.0)
-    iterative.cross_validation(queries)
-    assert len(told) == 4
-    assert all(done == total for done, total in told.values())

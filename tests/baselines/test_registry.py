@@ -1,6 +1,6 @@
 import json
-from dataclasses import dataclass, replace
-from typing import ClassVar, get_args
+from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -59,29 +59,22 @@ def test_one_finite_number_a_contributor_whatever_the_order_of_the_images(name, 
         np.testing.assert_allclose(other.credits, each.credits, rtol=1e-4)
 
 
-@dataclass
-class Numbered:
-    """Scores image j with j, and chooses a number."""
-
-    name: ClassVar[str] = "numbered"
-    title: ClassVar[str] = "Numbers"
-    category: ClassVar[Category] = "floor"
-    aggregations: ClassVar[tuple[How, ...]] = ("max", "sum")
-
-    def scores(self, evidence):
-        self.chosen = {"lambda": 0.5}
-        return np.arange(20.0)
+def answering(**answers):
+    """A class of a user's own."""
+    words = {"name": "own", "title": "Own", "category": "floor", "aggregations": ("sum",)}
+    return type("Own", (), {**words, **{key: staticmethod(lambda _, each=each: each) for key, each in answers.items()}})
 
 
 def test_scores_are_aggregated_in_every_way_or_the_one_asked_for():
-    evidence = Evidence(contributions(), generated())
-    maximum, total = baseline_credits(Numbered(), evidence)
-    assert [maximum.name, total.name] == ["numbered (max)", "numbered (sum)"]
+    evidence, numbered = Evidence(contributions(), generated()), answering(scores=np.arange(20.0))
+    numbered.aggregations, numbered.chosen = ("max", "sum"), {"lambda": 0.5}
+    maximum, total = baseline_credits(numbered(), evidence)
+    assert [maximum.name, total.name] == ["own (max)", "own (sum)"]
     np.testing.assert_array_equal(maximum.credits, [4, 7, 15, 19])
     np.testing.assert_array_equal(total.credits, [10, 18, 92, 70])
     assert maximum.chosen == total.chosen == {"lambda": 0.5}
-    (mean,) = baseline_credits(Numbered(), evidence, "mean")
-    assert mean.name == "numbered (mean)"
+    (mean,) = baseline_credits(numbered(), evidence, "mean")
+    assert mean.name == "own (mean)"
     np.testing.assert_array_equal(mean.credits, [2, 6, 11.5, 17.5])
     (count,) = baseline_credits(ImageCount(), evidence)
     assert (count.name, count.how, count.chosen) == ("image_count", "", {})
@@ -117,12 +110,6 @@ def test_a_setting_has_a_name_of_its_own():
     assert name("sum", lam=0.5, dimensions=512) == "trak (sum, dimensions=512, lam=0.5)"
     assert name("", precision="bf16") == "trak (precision=bf16)"
     assert name("max", layers=["up", "mid"], lam=None) == 'trak (max, lam=null, layers=["up","mid"])'
-
-
-def answering(**answers):
-    """A class of a user's own."""
-    words = {"name": "own", "title": "Own", "category": "floor", "aggregations": ("sum",)}
-    return type("Own", (), {**words, **{key: staticmethod(lambda _, each=each: each) for key, each in answers.items()}})
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,7 @@ from diffcredit.baselines import Evidence, aggregate, similarity
 from diffcredit.baselines.similarity import ClusterDistance, FeatureSimilarity, PixelSimilarity
 from diffcredit.errors import UserError
 from diffcredit.features.colours import colour_shares
-from diffcredit.features.extractors import Extractors
 from diffcredit.features.layout import pixel_features
-from diffcredit.properties import Context
-from diffcredit.properties.cluster_entropy import ClusterEntropy
 
 from .made_up import contributions, generated, near_copies, permuted
 
@@ -56,16 +53,6 @@ def test_whose_images_are_nearly_copied_comes_first(method, favourite):
             assert 1 - credits[favourite] < (1 - np.delete(credits, favourite).max()) / 5
 
 
-def test_mean_and_max_differ_where_one_image_is_copied():
-    given = contributions()
-    odd = np.zeros((8, 8, 3), dtype=np.uint8)
-    odd[2:4] = 255  # unlike any pattern
-    given.images[0] = odd
-    scores = PixelSimilarity().scores(Evidence(given, np.repeat(odd[None], 3, axis=0)))
-    assert aggregate(scores, given, "max")[0] == pytest.approx(1)
-    assert aggregate(scores, given, "mean")[0] < 0.8
-
-
 @pytest.mark.parametrize("method", [PixelSimilarity(), FeatureSimilarity({"name": "pixels", "size": 8})])
 def test_black_images_are_similar_to_nothing(method):
     given, made = contributions(), generated(2)
@@ -83,23 +70,6 @@ def test_the_order_of_the_training_images_is_that_of_the_scores(method):
     turned = method.scores(Evidence(permuted(given, order), generated()[::-1]))
     np.testing.assert_allclose(turned, scores[order], rtol=1e-9)
     assert len(set(scores)) == 20
-
-
-def test_features_are_seen_once(tmp_path):
-    told = []
-    for _ in range(2):
-        extractors = Extractors(folder=tmp_path, progress=lambda what, done, total: told.append(what))
-        FeatureSimilarity("layout").scores(Evidence(contributions(), generated(), extractors=extractors))
-    assert sorted(told) == ["features of the base model's images (layout)", "features of the training images (layout)"]
-
-
-def test_progress_ends_with_everything(monkeypatch):
-    monkeypatch.setattr(similarity, "BLOCK_NUMBERS", 4 * 192)
-    told = []
-    PixelSimilarity().scores(
-        Evidence(contributions(), generated(), progress=lambda what, done, total: told.append((done, total)))
-    )
-    assert told == [(done, 26) for done in (4, 6, 10, 14, 18, 22, 26)]
 
 
 @pytest.mark.parametrize("method", LOCAL)
@@ -125,16 +95,6 @@ def test_cluster_distance_is_minus_the_mean_distance_to_the_means_of_scipys_clus
     assert len(means) == 5
     scores = ClusterDistance(clusters=5).scores(Evidence(given, made))
     np.testing.assert_allclose(scores, expected, rtol=1e-5)  # features are of float32
-
-
-def test_the_clusters_are_those_of_the_property():
-    """An image that lies at the mean of a cluster of the property's is at distance 0 of it."""
-    given = contributions()
-    made = np.repeat(near_copies(given, 1, 2), 3, axis=0)
-    centres = ClusterEntropy(clusters=2).fit(Context(made, given))["centres"]
-    given.images[0] = made[0]
-    apart = np.linalg.norm(centres[0] - centres[1])
-    assert ClusterDistance(clusters=2).scores(Evidence(given, made))[0] == pytest.approx(-apart / 2, rel=1e-5)
 
 
 def test_clusters_of_black_images_have_finite_distances():

@@ -226,19 +226,6 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        ("uniform", ["11101111", "01110010", "00000110", "01111101"]),
-        ("kernel", ["11011011", "00000001", "10101010", "11011110"]),
-        ("leave-one-out", ["11011111", "11111011", "01111111", "10111111"]),
-        ("add-one-in", ["00001000", "01000000", "00010000", "00000001"]),
-    ],
-)
-def test_the_first_rows_can_be_read(name, rows):
-    assert ["".join("01"[int(x)] for x in row) for row in make_design(name, seed=0).draw(8, 0, 4)] == rows
-
-
-@pytest.mark.parametrize(
     ("name", "sizes"),
     [("exhaustive", lambda n: range(1, n)), ("leave-one-out", lambda n: [n - 1]), ("add-one-in", lambda n: [1])],
 )
@@ -257,11 +244,9 @@ def test_a_finite_design_has_each_coalition_once_and_an_end(name, sizes):
     np.testing.assert_array_equal(kept, np.delete(rows, [1, 4], axis=0))
     with pytest.raises(UserError, match=f"has {length - 2}"):
         make_design(name, 1).draw(6, 0, length - 1, rows[[1, 4]])
-
-
-def test_exhaustive_is_for_few_contributors():
-    with pytest.raises(UserError, match="at most 16"):
-        make_design("exhaustive").draw(17, 0, 1)
+    if name == "exhaustive":
+        with pytest.raises(UserError, match="17 contributors; at most 16"):
+            make_design(name).draw(17, 0, 1)
 
 
 @pytest.mark.parametrize(("name", "step"), [("kernel", 1), ("kernel-paired", 2)])

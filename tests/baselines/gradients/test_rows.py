@@ -4,7 +4,6 @@ paths against diffusers; errors against the network's predictions."""
 import dataclasses
 import hashlib
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import torch
 from diffusers import DDIMScheduler
 
 from diffcredit.baselines.base import Evidence
-from diffcredit.baselines.gradients import GradientSettings, per_image, projection, rows
+from diffcredit.baselines.gradients import GradientSettings, per_image, rows
 from diffcredit.baselines.gradients.projection import sign_seeds, signs
 from diffcredit.baselines.gradients.rows import gradient_rows, predicted_on_path, root_errors
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
@@ -76,19 +75,6 @@ def test_rows_are_those_by_hand_in_the_order_of_the_images(model, tmp_path):
     assert told[-1] == ("trak: projecting gradients of training images", 20, 20)
 
 
-def test_the_projection_of_many_tells_how_far_it_is(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "TOGETHER", 8)
-    monkeypatch.setitem(projection.SIGNS_AT_ONCE, "cpu", 1)  # 64 parameters at a time
-    told = []
-    given = evidence(model, folder=tmp_path, progress=lambda what, done, total: told.append((what, done)))
-    gradient_rows(given, GradientSettings("loss", 1, 16), "training", "trak")
-    projected = [done for what, done in told if "projecting" in what]
-    assert set(projected) == set(range(21))
-    assert projected == sorted(projected)
-    # after the gradients of each eight images
-    assert [done for (what, done), (then, _) in pairwise(told) if "projecting" in then and what != then] == [8, 16, 20]
-
-
 def test_shuffled_images_and_other_batches_give_the_same_rows(model, whole, monkeypatch):
     order = np.random.default_rng(2).permutation(20)
     monkeypatch.setattr(rows, "TOGETHER", 3)
@@ -118,16 +104,6 @@ def test_gradients_along_the_base_models_journey(model, tmp_path):
     own = dataclasses.replace(given, load_model=lambda: other)
     assert np.abs(gradient_rows(own, settings, "generated", "journey_trak") - found).max() > 0.001 * np.abs(found).max()
     assert len(list(tmp_path.iterdir())) == 5
-
-
-def test_a_training_image_has_no_journey_and_the_same_file(model, tmp_path):
-    given = evidence(model, folder=tmp_path)
-    plain = gradient_rows(given, SETTINGS, "training", "trak")
-    journey = gradient_rows(
-        dataclasses.replace(given, progress=never), dataclasses.replace(SETTINGS, kind="journey_loss"), "training", "j"
-    )
-    np.testing.assert_array_equal(journey, plain)
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def never(what, done, total):
@@ -302,12 +278,6 @@ def test_the_path_is_the_samplers_at_the_nearest_time_steps(model):
     # rounding grows by 1/√ᾱ
     torch.testing.assert_close(found, path_by_diffusers(model, [4, 5], 10, wanted), rtol=1e-3, atol=1e-3)
     assert (found[:, 1] - found[:, 2]).abs().max() > 0.01
-
-
-def test_the_last_step_predicts_the_image_itself(model):
-    found = predicted_on_path(model, [0, 1], Sampling(steps=5), torch.tensor([0]))
-    # ᾱ at the end is 1: the last step keeps nothing but x̂₀
-    np.testing.assert_array_equal(model.decode(found[:, 0]), model.sample([0, 1], 5))
 
 
 def test_pndm_asks_twice_at_one_time_step(model):

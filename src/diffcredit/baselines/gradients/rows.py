@@ -52,8 +52,6 @@ def gradient_rows(
     together. Rows are cached in the evidence's folder as they are computed, and an interrupted run continues from
     there. Without a folder they are in a temporary file.
     """
-    if of == "training" and settings.kind == "journey_loss":
-        settings = dataclasses.replace(settings, kind="loss")  # a training image has no journey
     if of == "generated":
         evidence.queries(method)  # a refusal comes before any work
     model = evidence.model(method, replicate)
