@@ -70,11 +70,11 @@ def test_kronecker_factors_are_exact_for_a_single_sample(exact_targets):
 
 def test_random_pseudo_targets_are_right_on_average():
     samples = samples_of(linear, count=4, time_steps=1)
-    found, exact = estimated(samples, 150, kronecker=False), gauss_newton(samples)
-    # a mean of 600 terms z² with weights: the standard error is √(2/150) at most, of each of 144 numbers
+    found, exact = estimated(samples, 80, kronecker=False), gauss_newton(samples)
+    # a mean of 320 terms z² with weights: the standard error is √(2/80) at most, of each of 144 numbers
     ratio = found.moments["0.weight"].flatten() / exact["0.weight"].diag()
-    assert (ratio - 1).abs().max() < 4.5 * math.sqrt(2 / 150)
-    assert found.mean_eigenvalue == pytest.approx(exact["0.weight"].trace().item() / 144, rel=0.08)
+    assert (ratio - 1).abs().max() < 4.5 * math.sqrt(2 / 80)
+    assert found.mean_eigenvalue == pytest.approx(exact["0.weight"].trace().item() / 144, rel=0.12)
 
 
 @pytest.mark.parametrize("family", ["pixels", "text"])

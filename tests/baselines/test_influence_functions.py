@@ -92,9 +92,8 @@ def test_whose_images_are_nearly_copied_gains(method, trained, tmp_path):
     assert len(list(tmp_path.glob("curvature-*"))) == 1  # it knows the training images alone
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_what_is_dear_is_kept(method, trained, tmp_path):
-    told = set()
+def test_what_is_dear_is_kept(trained, tmp_path):
+    told, method = set(), KroneckerInfluence
     seen = evidence(trained, folder=tmp_path, progress=lambda what, done, total: told.add((what, done == total)))
     first, again = (method(time_steps=1, layers=LAYERS) for _ in range(2))
     scores = first.scores(seen)

@@ -30,7 +30,7 @@ def gcv(phi, queries, lam):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Rows come in several blocks even here."""
-    monkeypatch.setattr(kernels, "NUMBERS_AT_ONCE", 100)
+    monkeypatch.setattr(kernels, "NUMBERS_AT_ONCE", 400)
 
 
 @pytest.mark.parametrize(("m", "k"), SHAPES)

@@ -20,7 +20,7 @@ from diffcredit.util.seeds import derive_seed
 from diffusion import tiny_pipelines
 from tiny_study import images_of, write_study
 
-TINY_TRAK = {"name": "trak", "time_steps": 2, "dimensions": 16, "layers": ["conv_out"]}
+TINY_TRAK = {"name": "trak", "time_steps": 1, "dimensions": 16, "layers": ["conv_out"]}
 SMALL = {"contributions": {"path": "images", "resolution": 16}, "properties": [{"name": "colourfulness"}]}
 COUNTED = """
 import numpy as np
@@ -79,7 +79,7 @@ def test_scores_of_two_models_are_their_mean_and_the_second_is_trained_once(stud
     study.progress = lambda what, done, total: told.add(what)
     found = {each.found.how: each.found for each in run_baselines(study, [{**TINY_TRAK, "models": 2}])}
     assert "training replicate 1 of the base model" in told
-    assert found["sum"].name == 'trak (sum, dimensions=16, layers=["conv_out"], models=2, time_steps=2)'
+    assert found["sum"].name == 'trak (sum, dimensions=16, layers=["conv_out"], models=2, time_steps=1)'
     assert set(found["sum"].chosen) == {"lambda", "lambda[1]"}
     folders = sorted(path.name for path in (study.folder / "models").iterdir() if path.is_dir())
     assert [name.rpartition("-")[0] for name in folders] == ["base", "replicate-1"]
