@@ -70,11 +70,17 @@ def contributions(count, seed=0):
     return Contributions(images(count, seed), np.arange(count) % 2, ("a", "b"), names, images(0))
 
 
-def every_direction(samples, places, draw):
+def every_direction(normal):
     """In place of random pseudo-errors: √d e_k for k = 0..d−1, whose mean of z zᵀ is the identity exactly."""
-    errors = torch.zeros(len(places), D, dtype=torch.float64)
-    errors[:, draw] = D**0.5
-    return errors.unflatten(1, (3, SIDE, SIDE))
+
+    def drawn(samples, places, *parts):
+        if not parts:
+            return normal(samples, places)
+        errors = torch.zeros(len(places), D, dtype=torch.float64)
+        errors[:, parts[1]] = D**0.5
+        return errors.unflatten(1, (3, SIDE, SIDE))
+
+    return drawn
 
 
 def gauss_newton(samples):

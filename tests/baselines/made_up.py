@@ -1,8 +1,11 @@
-"""Contributions with a pattern a contributor, so that it is known whose images look like whose."""
+"""Contributions with a pattern a contributor, so that it is known whose images look like whose, and a tiny model."""
 
 import numpy as np
 
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion import networks
+from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.unconditional import preset_config
 
 COUNTS = (5, 3, 8, 4)
 
@@ -45,3 +48,10 @@ def permuted(given, order):
         names=tuple(given.names[index] for index in order),
         heldout=given.heldout,
     )
+
+
+def tiny_model(seed=0, size=8):
+    """An untrained U-Net of one block, with attention in its middle: 11,000 weights."""
+    one = {"block_out_channels": (8,), "down_block_types": ("DownBlock2D",), "up_block_types": ("UpBlock2D",)}
+    config = preset_config("tiny", 3, size, resolution=size) | one | {"attention_head_dim": 8}
+    return DDPM(networks.build(config, seed), config)

@@ -1,5 +1,5 @@
-from dataclasses import dataclass
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from diffcredit.baselines import Evidence, baseline_credits
 from diffcredit.baselines.conditional import ConditionalShapley
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError
+from diffcredit.surrogates.conditional import captions_of
 from diffcredit.surrogates.pools import shared_out
 from surrogates.made_up import COUNTS
 from surrogates.test_conditional import Followed, given
@@ -22,20 +23,8 @@ class Contrast:
         return float(images[:, 0, 0, 0].std())
 
 
-class OfModel:
-    name = "of_model"
-
-    def measure_model(self, model):
-        return 0.0
-
-
-@dataclass
-class Ordered:
-    name: str = "ordered"
-    ordered: bool = True
-
-    def measure(self, images):
-        return 0.0
+OF_MODEL = SimpleNamespace(name="of_model", measure_model=lambda model: 0.0)
+ORDERED = SimpleNamespace(name="ordered", ordered=True, measure=lambda images: 0.0)
 
 
 def evidence(prop, model=None, **more):
@@ -46,8 +35,8 @@ def evidence(prop, model=None, **more):
 def by_permutations():
     """The Shapley value of G with G(∅) = 0, from its definition."""
     alone = []
-    for index in range(4):
-        model = Followed(prompts=tuple(captions_of_contributor(index)))
+    for captions in captions_of(Followed(), given()):
+        model = Followed(prompts=tuple(captions))
         alone.append(model.sample(range(20), 1, 1, "", None)[:, 0, 0, 0].astype(float))
 
     def game(members):
@@ -61,12 +50,6 @@ def by_permutations():
         for place, joins in enumerate(order):
             credits[joins] += (game(order[: place + 1]) - game(order[:place])) / len(orders)
     return credits
-
-
-def captions_of_contributor(index):
-    from diffcredit.surrogates.conditional import captions_of
-
-    return captions_of(Followed(), given())[index]
 
 
 def test_the_shapley_value_of_the_images_of_the_members_captions(tmp_path):
@@ -86,8 +69,8 @@ def test_an_estimate_where_there_are_too_many_coalitions():
 def test_refusals():
     for problem, seen in (
         ("the model follows no text", evidence(Contrast(), model=Followed(prompts=()))),
-        ("'of_model' measures the model itself", evidence(OfModel())),
-        ("'ordered' measures .* the order of their prompts", evidence(Ordered())),
+        ("'of_model' measures the model itself", evidence(OF_MODEL)),
+        ("'ordered' measures .* the order of their prompts", evidence(ORDERED)),
         ("needs the property", evidence(None)),
         ("needs the base model", Evidence(given(), given().images, Contrast(), sampling=Sampling(20, 1))),
     ):

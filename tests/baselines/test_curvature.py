@@ -5,24 +5,26 @@ import pytest
 import torch
 from torch import nn
 
-from diffcredit.baselines import curvature as room
 from diffcredit.baselines.curvature import Curvature, curvature, has_factors, positions
 from diffcredit.baselines.directional import Samples
-from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.util.progress import silent
 from diffusion import tiny_pipelines
 
 from .linear_models import D, every_direction, gauss_newton, images, layers, linear, narrowing, widening
-from .made_up import contributions
-from .text_models import adapted
+from .made_up import contributions, tiny_model
 
 DEEP = (narrowing, lambda: nn.Linear(5, D, bias=False))
 BENT = (narrowing, nn.Tanh, widening)
 
 
+@pytest.fixture
+def exact_targets(monkeypatch):
+    monkeypatch.setattr(Samples, "normal", every_direction(Samples.normal))
+
+
 def estimated(samples, draws=D, *, kronecker):
     weights = {name: p.detach() for name, p in samples.model.network.named_parameters() if p.requires_grad}
-    return curvature(samples, weights, draws, kronecker=kronecker, progress=silent)
+    return curvature(samples, weights, draws, kronecker, silent)
 
 
 def samples_of(*modules, count=7, time_steps=3):
@@ -41,8 +43,7 @@ def assert_solves(found, exact, damping=0.05):
 
 
 @pytest.mark.parametrize("modules", [(linear,), DEEP, BENT])
-def test_the_diagonal_is_that_of_the_gauss_newton_matrix(modules, monkeypatch):
-    monkeypatch.setattr(room, "pseudo_errors", every_direction)
+def test_the_diagonal_is_that_of_the_gauss_newton_matrix(modules, exact_targets):
     samples = samples_of(*modules)
     found, exact = estimated(samples, kronecker=False), gauss_newton(samples)
     assert set(found.moments) == set(exact)
@@ -54,56 +55,34 @@ def test_the_diagonal_is_that_of_the_gauss_newton_matrix(modules, monkeypatch):
 
 
 @pytest.mark.parametrize("modules", [(linear,), DEEP])
-def test_kronecker_factors_are_exact_where_inputs_and_outputs_are_independent(modules, monkeypatch):
+def test_kronecker_factors_are_exact_where_inputs_and_outputs_are_independent(modules, exact_targets):
     """Of a deep linear network, gradients at the outputs do not depend on the inputs."""
-    monkeypatch.setattr(room, "pseudo_errors", every_direction)
     samples = samples_of(*modules)
     assert_solves(estimated(samples, kronecker=True), gauss_newton(samples))
 
 
-def test_kronecker_factors_are_exact_for_a_single_sample(monkeypatch):
-    monkeypatch.setattr(room, "pseudo_errors", every_direction)
+def test_kronecker_factors_are_exact_for_a_single_sample(exact_targets):
     samples = samples_of(*BENT, count=1, time_steps=1)
     exact = gauss_newton(samples)
     exact["2.bias"] = exact["2.bias"].diag().diag()  # other parameters have a diagonal
     assert_solves(estimated(samples, kronecker=True), exact)
 
 
-def test_kronecker_factors_are_nearer_than_the_diagonal(monkeypatch):
-    monkeypatch.setattr(room, "pseudo_errors", every_direction)
-    samples = samples_of(*BENT, count=20)
-    exact = gauss_newton(samples)["0.weight"]
-    found = estimated(samples, kronecker=True)
-    left, right = found.left["0.weight"], found.right["0.weight"]
-    basis = torch.kron(left, right)  # of row-major weights
-    rebuilt = basis @ found.moments["0.weight"].flatten().diag() @ basis.T
-    diagonal = exact.diag().diag()
-    assert (rebuilt - exact).norm() < 0.6 * (diagonal - exact).norm()
-    assert rebuilt.trace().item() == pytest.approx(exact.trace().item())
-
-
 def test_random_pseudo_targets_are_right_on_average():
     samples = samples_of(linear, count=4, time_steps=1)
-    found, exact = estimated(samples, 150, kronecker=False), gauss_newton(samples)
-    # a mean of 600 terms z² with weights: the standard error is √(2/150) at most, of each of 144 numbers
+    found, exact = estimated(samples, 80, kronecker=False), gauss_newton(samples)
+    # a mean of 320 terms z² with weights: the standard error is √(2/80) at most, of each of 144 numbers
     ratio = found.moments["0.weight"].flatten() / exact["0.weight"].diag()
-    assert (ratio - 1).abs().max() < 4.5 * math.sqrt(2 / 150)
-    assert found.mean_eigenvalue == pytest.approx(exact["0.weight"].trace().item() / 144, rel=0.08)
-
-
-@pytest.fixture(scope="module")
-def u_nets(tmp_path_factory):
-    adapter = adapted(tmp_path_factory.mktemp("sd") / "pipeline")
-    return {
-        "pixels": Samples(DDPM.create("tiny", 8, 0), contributions().images[:2], None, 2, seed=0),
-        "text": Samples(adapter, tiny_pipelines.pictures(2), ["a", "b"], 2, seed=0),
-    }
+    assert (ratio - 1).abs().max() < 4.5 * math.sqrt(2 / 80)
+    assert found.mean_eigenvalue == pytest.approx(exact["0.weight"].trace().item() / 144, rel=0.12)
 
 
 @pytest.mark.parametrize("family", ["pixels", "text"])
-@pytest.mark.parametrize("kronecker", [False, True])
-def test_the_trace_of_a_u_net_is_the_mean_square_of_pseudo_gradients(family, kronecker, u_nets):
-    samples = u_nets[family]
+def test_the_trace_of_a_u_net_is_the_mean_square_of_pseudo_gradients(family, request):
+    if family == "pixels":
+        samples = Samples(tiny_model(), contributions().images[:2], None, 2, seed=0)
+    else:
+        samples = Samples(request.getfixturevalue("text_model"), tiny_pipelines.pictures(2), ["a", "b"], 1, seed=0)
     trained = {name: p for name, p in samples.model.network.named_parameters() if p.requires_grad}
     squares = []
     for place in range(len(samples)):
@@ -113,11 +92,12 @@ def test_the_trace_of_a_u_net_is_the_mean_square_of_pseudo_gradients(family, kro
         prediction = samples.model.predict(x_t, t, batch.condition)
         gradient = torch.autograd.grad(prediction, list(trained.values()), error)
         squares.append(sum(each.square().sum().item() for each in gradient))
-    found = estimated(samples, 1, kronecker=kronecker)
     count = sum(weight.numel() for weight in trained.values())
-    assert found.mean_eigenvalue == pytest.approx(np.mean(squares) / count, rel=1e-3)
     matrices = {name for name, p in trained.items() if p.ndim > 1}
-    assert set(found.left) == set(found.right) == (matrices if kronecker else set())
+    for kronecker in (False, True):
+        found = estimated(samples, 1, kronecker=kronecker)
+        assert found.mean_eigenvalue == pytest.approx(np.mean(squares) / count, rel=1e-3)
+        assert set(found.left) == set(found.right) == (matrices if kronecker else set())
 
 
 @pytest.mark.parametrize(
@@ -144,8 +124,7 @@ def test_other_layers_have_no_factors():
     assert not any(has_factors(layer) for layer in [*others, circular])
 
 
-def test_a_file_keeps_it(monkeypatch):
-    monkeypatch.setattr(room, "pseudo_errors", every_direction)
+def test_a_file_keeps_it(exact_targets):
     samples = samples_of(*BENT)
     found = estimated(samples, kronecker=True)
     again = Curvature.read(found.arrays(), torch.device("cpu"))

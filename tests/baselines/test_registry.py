@@ -1,23 +1,20 @@
 import json
-import subprocess
-import sys
-from dataclasses import dataclass
-from typing import ClassVar, get_args
+from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, aggregate, baseline_credits
 from diffcredit.baselines.base import Category, How
-from diffcredit.baselines.floors import ImageCount, RandomRanking
-from diffcredit.baselines.training_property import TrainingProperty
+from diffcredit.baselines.controls import ImageCount, TrainingProperty
+from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.util.plugins import build
 
-from .made_up import COUNTS, contributions, generated, permuted
+from .made_up import contributions, generated, permuted
 
-PROPERTY = Colourfulness()
 WITHOUT_MODEL = {
     "image_count": {},
     "random_ranking": {},
@@ -26,7 +23,7 @@ WITHOUT_MODEL = {
     "feature_similarity": {"features": "layout"},
     "cluster_distance": {"clusters": 3},
     "application_scores": {},
-    "patch_similarity": {},
+    "patch_similarity": {"patch": 3, "coarse_patch": 4},
 }
 
 
@@ -46,21 +43,13 @@ def test_each_tells_what_it_is(name, tmp_path):
         assert set(baseline.aggregations) <= set(get_args(How))
 
 
-def test_importing_them_brings_no_torch():
-    modules = sorted({reference.partition(":")[0] for reference in BASELINES.values()})
-    program = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
 @pytest.mark.parametrize("name", WITHOUT_MODEL)
 def test_one_finite_number_a_contributor_whatever_the_order_of_the_images(name, tmp_path):
-    given, rng = contributions(), np.random.default_rng(1)
+    given, rng, prop = contributions(), np.random.default_rng(1), Colourfulness()
     baseline = made(name, WITHOUT_MODEL[name], tmp_path)
-    found = baseline_credits(baseline, Evidence(given, generated(), prop=PROPERTY, seed=3))
-    mixed = baseline_credits(
-        baseline,
-        Evidence(permuted(given, rng.permutation(20)), generated()[rng.permutation(6)], prop=PROPERTY, seed=3),
-    )
+    shuffled = Evidence(permuted(given, rng.permutation(20)), generated()[rng.permutation(6)], prop=prop, seed=3)
+    found = baseline_credits(baseline, Evidence(given, generated(), prop=prop, seed=3))
+    mixed = baseline_credits(baseline, shuffled)
     assert [each.name for each in found] == [each.name for each in mixed]
     for each, other in zip(found, mixed, strict=True):
         assert each.credits.shape == (4,)
@@ -70,49 +59,57 @@ def test_one_finite_number_a_contributor_whatever_the_order_of_the_images(name, 
         np.testing.assert_allclose(other.credits, each.credits, rtol=1e-4)
 
 
-@dataclass
-class Numbered:
-    """Scores image j with j, and chooses a number."""
-
-    name: ClassVar[str] = "numbered"
-    title: ClassVar[str] = "Numbers"
-    category: ClassVar[Category] = "floor"
-    aggregations: ClassVar[tuple[How, ...]] = ("max", "sum")
-
-    def scores(self, evidence):
-        self.chosen = {"lambda": 0.5}
-        return np.arange(20.0)
+def answering(**answers):
+    """A class of a user's own."""
+    words = {"name": "own", "title": "Own", "category": "floor", "aggregations": ("sum",)}
+    return type("Own", (), {**words, **{key: staticmethod(lambda _, each=each: each) for key, each in answers.items()}})
 
 
 def test_scores_are_aggregated_in_every_way_or_the_one_asked_for():
-    evidence = Evidence(contributions(), generated())
-    maximum, total = baseline_credits(Numbered(), evidence)
-    assert [maximum.name, total.name] == ["numbered (max)", "numbered (sum)"]
+    evidence, numbered = Evidence(contributions(), generated()), answering(scores=np.arange(20.0))
+    numbered.aggregations, numbered.chosen = ("max", "sum"), {"lambda": 0.5}
+    maximum, total = baseline_credits(numbered(), evidence)
+    assert [maximum.name, total.name] == ["own (max)", "own (sum)"]
     np.testing.assert_array_equal(maximum.credits, [4, 7, 15, 19])
     np.testing.assert_array_equal(total.credits, [10, 18, 92, 70])
     assert maximum.chosen == total.chosen == {"lambda": 0.5}
-    (mean,) = baseline_credits(Numbered(), evidence, "mean")
-    assert mean.name == "numbered (mean)"
-    np.testing.assert_array_equal(mean.credits, aggregate(np.arange(20), evidence.contributions, "mean"))
+    (mean,) = baseline_credits(numbered(), evidence, "mean")
+    assert mean.name == "own (mean)"
+    np.testing.assert_array_equal(mean.credits, [2, 6, 11.5, 17.5])
     (count,) = baseline_credits(ImageCount(), evidence)
     assert (count.name, count.how, count.chosen) == ("image_count", "", {})
+
+
+@pytest.mark.parametrize(("how", "expected"), [("sum", [-1, 9, 5]), ("mean", [-0.5, 9, 2.5]), ("max", [3, 9, 5])])
+def test_aggregation_by_hand(how, expected):
+    given = contributions()
+    owner, names = np.array([2, 0, 1, 0, 2]), given.names[:5]
+    few = replace(given, images=given.images[:5], owner=owner, contributors=("a", "b", "c"), names=names)
+    np.testing.assert_allclose(aggregate([5, 3, 9, -4, 0], few, how), expected)
+
+
+@pytest.mark.parametrize(
+    ("scores", "how", "contributors", "said"),
+    [
+        (np.zeros(20), "median", ("ada", "bo", "cy", "di"), "'median'; accepted: sum, mean, max"),
+        (np.zeros(19), "sum", ("ada", "bo", "cy", "di"), r"scores: shape \(19,\); one number for each of 20"),
+        ([0] * 7 + [np.nan] + [0] * 12, "sum", ("ada", "bo", "cy", "di"), "that of 07 is not a finite number"),
+        (np.zeros(20), "mean", ("ada", "bo", "cy", "di", "el"), "'el' gave no training image"),
+    ],
+)
+def test_aggregation_refuses(scores, how, contributors, said):
+    with pytest.raises(UserError, match=said):
+        aggregate(scores, replace(contributions(), contributors=contributors), how)
 
 
 def test_a_setting_has_a_name_of_its_own():
     def name(how, **options):
         return BaselineCredits("trak", how, np.zeros(4), options=options).name
 
-    assert name("sum") == "trak (sum)"
     assert name("") == "trak"
     assert name("sum", lam=0.5, dimensions=512) == "trak (sum, dimensions=512, lam=0.5)"
     assert name("", precision="bf16") == "trak (precision=bf16)"
     assert name("max", layers=["up", "mid"], lam=None) == 'trak (max, lam=null, layers=["up","mid"])'
-
-
-def answering(**answers):
-    """A class of a user's own."""
-    words = {"name": "own", "title": "Own", "category": "floor", "aggregations": ("sum",)}
-    return type("Own", (), {**words, **{key: staticmethod(lambda _, each=each: each) for key, each in answers.items()}})
 
 
 @pytest.mark.parametrize(
@@ -150,35 +147,57 @@ def test_what_a_user_s_class_raises_is_one_line_that_tells_the_place():
         baseline_credits(Broken(), Evidence(contributions(), generated()))
 
 
-def test_image_count():
-    np.testing.assert_array_equal(ImageCount().credits(Evidence(contributions(), generated())), COUNTS)
-
-
-def test_random_ranking_is_a_ranking_that_the_seed_chooses():
-    given = contributions()
-    rankings = [tuple(RandomRanking().credits(Evidence(given, generated(), seed=seed))) for seed in range(300)]
-    assert {tuple(sorted(ranking)) for ranking in rankings} == {(1, 2, 3, 4)}
-    assert len(set(rankings)) == 24
-    assert rankings[0] == tuple(RandomRanking().credits(Evidence(given, generated(seed=9), seed=0)))
-
-
-def test_training_property_is_that_of_the_own_images():
-    given = contributions()
-    grey = given.images.mean(axis=-1, keepdims=True).astype(np.uint8)
-    given.images[given.owner == 2] = grey[given.owner == 2]
-    credits = TrainingProperty().credits(Evidence(given, generated(), prop=PROPERTY))
-    assert credits[2] == 0  # grey images have no colour
-    for i in (0, 1, 3):
-        assert credits[i] == PROPERTY.measure(given.images[given.owner == i]) > 0
-
-
 def test_refusals_say_what_is_accepted(tmp_path):
     with pytest.raises(UserError, match=r"'pixels' is unknown; accepted: image_count, random_ranking"):
         made("pixels", {}, tmp_path)
-    with pytest.raises(UserError, match="needs the property"):
+    with pytest.raises(UserError, match="needs the property that contributors are credited for"):
         baseline_credits(TrainingProperty(), Evidence(contributions(), generated()))
     with pytest.raises(UserError, match="image_count: scores no images, so that 'mean' of them cannot be taken"):
         baseline_credits(ImageCount(), Evidence(contributions(), generated()), "mean")
     for options, key in (({"coarse_patch": 7}, "coarse_patch"), ({"fine_weight": 1.5}, "fine_weight")):
         with pytest.raises(UserError, match=rf"baselines\.{key}: "):
             made("patch_similarity", options, tmp_path)
+
+
+MODEL_FREE = ("pixel_similarity", "feature_similarity", "cluster_distance", "patch_similarity")
+OF_MODEL = ("gradient_similarity", "trak", "d_trak", "journey_trak", "relative_influence", "renormalised_influence")
+OF_MODEL += ("das", "influence_diagonal", "influence_kronecker")
+
+
+@pytest.mark.parametrize("name", [*MODEL_FREE, *OF_MODEL])
+def test_each_refuses_where_something_is_missing(name, tmp_path):
+    baseline = made(name, {}, tmp_path)
+    with pytest.raises(UserError, match=f"^{name}: needs generated images, and there are none$"):
+        baseline.scores(Evidence(contributions(), generated(0)))
+    if name in OF_MODEL:
+        with pytest.raises(UserError, match=f"^{name}: needs the base model, and none was given$"):
+            baseline.scores(Evidence(contributions(), generated()))
+    if name in ("pixel_similarity", "patch_similarity", "influence_diagonal"):
+        with pytest.raises(UserError, match=rf"^{name}: generated images of shape \(4, 4, 3\); .* \(8, 8, 3\)"):
+            baseline.scores(Evidence(contributions(), generated(size=4)))
+
+
+class WithPrompts:
+    prompts = ("a", "b", "c")
+
+
+def test_of_a_text_model_the_prompts_follow_the_seeds():
+    seen = Evidence(contributions(), generated(4), sampling=Sampling(images=5, seed=7))
+    assert seen.query_captions(WithPrompts(), "trak") == ("b", "c", "a", "b")  # of the seeds 7, 8, 9, 10
+    assert Evidence(contributions(), generated(4)).query_captions(object(), "trak") is None
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(images=3)])
+def test_how_all_generated_images_were_sampled_has_to_be_known(sampling):
+    seen = Evidence(contributions(), generated(4), sampling=sampling)
+    with pytest.raises(UserError, match=r"^trak: needs to know how the 4 generated images were sampled$"):
+        seen.query_captions(WithPrompts(), "trak")
+
+
+def test_only_images_of_one_shape_can_be_compared():
+    images = generated(4)
+    np.testing.assert_array_equal(Evidence(contributions(), images).comparable_queries("trak"), images)
+    with pytest.raises(UserError, match=r"^trak: .*\(4, 4, 3\); the training images' shape \(8, 8, 3\) is accepted"):
+        Evidence(contributions(), generated(4, size=4)).comparable_queries("trak")
+    with pytest.raises(UserError, match=r"^trak: needs generated images"):
+        Evidence(contributions(), images[:0]).comparable_queries("trak")

@@ -20,39 +20,20 @@ from diffcredit.util.seeds import derive_seed
 from diffusion import tiny_pipelines
 from tiny_study import images_of, write_study
 
-TINY_TRAK = {"name": "trak", "time_steps": 2, "dimensions": 16, "layers": ["conv_out"]}
+TINY_TRAK = {"name": "trak", "time_steps": 1, "dimensions": 16, "layers": ["conv_out"]}
 SMALL = {"contributions": {"path": "images", "resolution": 16}, "properties": [{"name": "colourfulness"}]}
-COUNTED = '''
-from dataclasses import dataclass
-from typing import ClassVar
-
+COUNTED = """
 import numpy as np
 
 
-@dataclass
 class Counted:
-    """Credits everybody with a number of their own."""
+    name, title, category = "counted", "Counted", "control"
 
-    scale: float = 1.0
-    name: ClassVar[str] = "counted"
-    title: ClassVar[str] = "Counted"
-    category: ClassVar[str] = "control"
+    def __init__(self, scale=1.0):
+        self._kept_elsewhere = scale
 
     def credits(self, evidence):
-        return self.scale * np.arange(evidence.contributions.n, dtype=float)
-'''
-PLAIN = """
-import numpy as np
-
-
-class Plain:
-    name, title, category = "plain", "Plain", "control"
-
-    def __init__(self, shift=0.0):
-        self._kept_elsewhere = shift
-
-    def credits(self, evidence):
-        return self._kept_elsewhere + np.arange(evidence.contributions.n, dtype=float)
+        return self._kept_elsewhere * np.arange(evidence.contributions.n, dtype=float)
 """
 DARKNESS = """
 class Light:
@@ -98,7 +79,7 @@ def test_scores_of_two_models_are_their_mean_and_the_second_is_trained_once(stud
     study.progress = lambda what, done, total: told.add(what)
     found = {each.found.how: each.found for each in run_baselines(study, [{**TINY_TRAK, "models": 2}])}
     assert "training replicate 1 of the base model" in told
-    assert found["sum"].name == 'trak (sum, dimensions=16, layers=["conv_out"], models=2, time_steps=2)'
+    assert found["sum"].name == 'trak (sum, dimensions=16, layers=["conv_out"], models=2, time_steps=1)'
     assert set(found["sum"].chosen) == {"lambda", "lambda[1]"}
     folders = sorted(path.name for path in (study.folder / "models").iterdir() if path.is_dir())
     assert [name.rpartition("-")[0] for name in folders] == ["base", "replicate-1"]
@@ -142,11 +123,11 @@ def test_each_setting_of_a_method_is_a_row(study):
 
 
 def test_what_a_method_without_fields_was_asked_for_is_told(study):
-    (study.file.parent / "plain_plug_in.py").write_text(PLAIN)
-    asked = [{"name": "plain_plug_in:Plain", **options} for options in ({}, {"shift": 0.0}, {"shift": 2.0})]
+    (study.file.parent / "plain_plug_in.py").write_text(COUNTED)
+    asked = [{"name": "plain_plug_in:Counted", **options} for options in ({}, {"scale": 1.0}, {"scale": 2.0})]
     run_baselines(study, asked)
-    rows = {each.found.name: each.found.credits[0] for each in kept_baselines(study)}
-    assert rows == {"plain_plug_in:Plain": 0.0, "plain_plug_in:Plain (shift=2.0)": 2.0}
+    rows = {each.found.name: each.found.credits[1] for each in kept_baselines(study)}
+    assert rows == {"plain_plug_in:Counted": 1.0, "plain_plug_in:Counted (scale=2.0)": 2.0}
 
 
 def test_a_plug_in_with_the_name_of_another_method_has_a_row_of_its_own(study):
@@ -163,7 +144,7 @@ def test_a_plug_in_with_the_name_of_another_method_has_a_row_of_its_own(study):
 def test_a_program_that_changed_replaces_its_row(study):
     plug_in = study.file.parent / "counted_plug_in.py"
     plug_in.write_text(COUNTED)
-    asked = [{"name": "counted_plug_in:Counted", "scale": 2}]
+    asked = [{"name": "counted_plug_in:Counted", "scale": 2.0}]
     (first,) = run_baselines(study, asked)
     (file,) = (study.folder / "baselines").glob("Counted-*.json")
     kept = json.loads(file.read_text())

@@ -7,25 +7,6 @@ from diffcredit.coalitions import make_design
 from diffcredit.coalitions.spread import OverlapDeviations
 
 
-def squared_overlaps(rows):
-    """Σ over pairs of rows of (|S ∩ T| − st/n)², and what it is for random members: the hypergeometric variance."""
-    n, sizes = rows.shape[1], rows.sum(axis=1)
-    overlaps = rows.astype(int) @ rows.T.astype(int)
-    pairs = np.triu_indices(len(rows), 1)
-    s, t = sizes[pairs[0]], sizes[pairs[1]]
-    expected = s * t * (n - s) * (n - t) / (n**2 * (n - 1.0))
-    return ((overlaps[pairs] - s * t / n) ** 2).sum(), expected.sum()
-
-
-@pytest.mark.parametrize("name", ["uniform", "mix", "half"])
-@pytest.mark.parametrize(("n", "m"), [(20, 60), (50, 150)])
-def test_overlaps_stray_less_than_by_chance(name, n, m):
-    ratios = [np.divide(*squared_overlaps(make_design(name, seed).draw(n, 0, m))) for seed in range(2)]
-    assert np.mean(ratios) < 0.9
-    random = [np.divide(*squared_overlaps(make_design("kernel", seed).draw(n, 0, m))) for seed in range(2)]
-    assert np.mean(random) > 0.9
-
-
 def test_a_regression_on_spread_members_has_less_variance():
     # tr (x̃ᵀx̃)⁺ for m evaluations of n contributors, against members drawn at random with the same sizes
     n, m = 40, 80

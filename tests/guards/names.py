@@ -8,7 +8,7 @@ from typing import Any
 
 import diffcredit
 from diffcredit.baselines.study import run_baselines
-from diffcredit.coalitions.registry import DESIGNS
+from diffcredit.coalitions import DESIGNS
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger.purposes import PURPOSES

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from diffcredit.coalitions import DESIGNS, make_design
-from diffcredit.coalitions.uniform import Uniform
+from diffcredit.coalitions.designs import Uniform
 from diffcredit.errors import UserError
 from diffcredit.testing import ConformanceError, check_design
 

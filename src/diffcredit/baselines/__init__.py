@@ -7,8 +7,7 @@ to classes; :mod:`~diffcredit.baselines.base` says how to write another. For one
     [credits] = baseline_credits(PixelSimilarity(), Evidence(contributions, generated_images), how="mean")
 """
 
-from diffcredit.baselines.aggregating import aggregate
 from diffcredit.baselines.base import Crediting, Evidence, Scoring
-from diffcredit.baselines.registry import BASELINES, BaselineCredits, baseline_credits
+from diffcredit.baselines.registry import BASELINES, BaselineCredits, aggregate, baseline_credits
 
 __all__ = ["BASELINES", "BaselineCredits", "Crediting", "Evidence", "Scoring", "aggregate", "baseline_credits"]

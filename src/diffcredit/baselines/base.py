@@ -18,7 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from diffcredit.contributions import Contributions
@@ -87,6 +86,30 @@ class Evidence:
             raise UserError(f"{method}: needs generated images, and there are none")
         return self.generated
 
+    def comparable_queries(self, method: str) -> Images:
+        """Return the generated images; refuse ``method`` where their shape is not that of the training images."""
+        generated, accepted = self.queries(method), self.contributions.images.shape[1:]
+        if generated.shape[1:] != accepted:
+            raise UserError(
+                f"{method}: generated images of shape {generated.shape[1:]}; the training images' shape {accepted} is "
+                "accepted"
+            )
+        return generated
+
+    def query_sampling(self, method: str) -> Sampling:
+        """Return how the generated images were sampled; refuse ``method`` where that is unknown."""
+        if self.sampling is None or self.sampling.images < len(self.generated):
+            raise UserError(f"{method}: needs to know how the {len(self.generated)} generated images were sampled")
+        return self.sampling
+
+    def query_captions(self, model: "DiffusionModel", method: str) -> tuple[str, ...] | None:
+        """Return the prompt of each generated image, by its seed; None for a model without texts."""
+        prompts = model.prompts
+        if not prompts:
+            return None
+        seeds = self.query_sampling(method).seeds[: len(self.generated)]
+        return tuple(prompts[seed % len(prompts)] for seed in seeds)
+
     def required_property(self, method: str) -> Any:
         """Return the property; refuse ``method`` where there is none."""
         if self.prop is None:
@@ -103,8 +126,9 @@ class Baseline(ABC):
     """What people read."""
     category: Category
     of_property: bool = False
-    """Whether the method looks at ``evidence.prop``, so that each property has its own scores or credits."""
-    chosen: Mapping[str, float] = MappingProxyType({})
+    """Whether the method looks at ``evidence.prop``, so that each property has its own scores or credits. A class that
+    inherits from neither base class may leave it out."""
+    chosen: Mapping[str, float]
     """Numbers that the method chose by itself, such as λ; set by its last call."""
 
 
@@ -123,7 +147,7 @@ class Scoring(Baseline):
 
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
-        return _has(other, "scores") if cls is Scoring else NotImplemented
+        return hasattr(other, "scores") if cls is Scoring else NotImplemented
 
 
 class Crediting(Baseline):
@@ -135,14 +159,4 @@ class Crediting(Baseline):
 
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
-        return _has(other, "credits") if cls is Crediting else NotImplemented
-
-
-def _has(kind: type, method: str) -> bool:
-    """Return whether a class has a method of its own or by inheritance, whatever its base class is."""
-    return any(method in vars(each) for each in kind.__mro__)
-
-
-def looks_at_property(baseline: Any) -> bool:
-    """Return ``of_property``, which a class that inherits from neither base class may leave out."""
-    return bool(getattr(baseline, "of_property", Baseline.of_property))
+        return hasattr(other, "credits") if cls is Crediting else NotImplemented

@@ -7,9 +7,10 @@ Fisher matrix (Mlodozeniec et al. 2025).
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -18,14 +19,13 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional
 
-from diffcredit.baselines.directional import AT_ONCE, Samples, Weights, differentiable, with_weights
+from diffcredit.baselines.directional import AT_ONCE, Samples, Weights, differentiable
+from diffcredit.baselines.gradients.per_image import with_weights
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.util.progress import Progress
 
 NUMBERS_AT_ONCE = 2**28
 """Numbers of per-sample gradients in memory at a time."""
-
-_PARTS = ("moments", "left", "right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +58,12 @@ class Curvature:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return named arrays, for a file."""
-        parts = {part: getattr(self, part) for part in _PARTS}
-        return {f"{part}/{name}": each.cpu().numpy() for part, named in parts.items() for name, each in named.items()}
+        parts = vars(self).items()
+        return {f"{part}/{name}": each.cpu().numpy() for part, named in parts for name, each in named.items()}
 
     @classmethod
     def read(cls, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Self:
-        parts: dict[str, dict[str, Tensor]] = {part: {} for part in _PARTS}
+        parts: dict[str, dict[str, Tensor]] = {field.name: {} for field in fields(cls)}
         for key, array in arrays.items():
             part, _, name = key.partition("/")
             parts[part][name] = torch.from_numpy(array).to(device)
@@ -78,7 +78,7 @@ def rotated(gradients: Tensor, left: Tensor | None, right: Tensor | None) -> Ten
     return (left.T @ matrices @ right).reshape(gradients.shape)
 
 
-def curvature(samples: Samples, weights: Weights, draws: int, *, kronecker: bool, progress: Progress) -> Curvature:
+def curvature(samples: Samples, weights: Weights, draws: int, kronecker: bool, progress: Progress) -> Curvature:
     """Estimate F of the mean loss over all samples, from ``draws`` pseudo-targets of each.
 
     Without ``kronecker``, Q = I: the diagonal of F. With it (EK-FAC; George et al. 2018), Q of a linear layer or
@@ -94,25 +94,17 @@ def curvature(samples: Samples, weights: Weights, draws: int, *, kronecker: bool
 
         def add(places: range, draw: int = draw) -> None:
             gradients = _pseudo_gradients(samples, places, draw, weights)
-            squares = {
-                name: rotated(each, left.get(name), right.get(name)).square().sum(0) for name, each in gradients.items()
-            }
-            for name, each in squares.items():
-                total[name] += each / count
+            for name, each in gradients.items():
+                total[name] += rotated(each, left.get(name), right.get(name)).square().sum(0) / count
             progress("curvature", draw * len(samples) + places.stop, count)
 
         in_smaller_batches(add, len(samples), at_once)
     return Curvature(total, left, right)
 
 
-def pseudo_errors(samples: Samples, places: range, draw: int) -> Tensor:
-    """Return z (b, c, h, w) of the ``draw``-th pseudo-targets of contiguous samples, derived from their content."""
-    return samples.normal(places, "target", draw)
-
-
 def _pseudo_gradients(samples: Samples, places: range, draw: int, weights: Weights) -> dict[str, Tensor]:
     """Return √(2/d) Jᵀz of each sample, (b, …) by parameter."""
-    model, errors = samples.model, pseudo_errors(samples, places, draw)
+    model, errors = samples.model, samples.normal(places, "target", draw)
     x_t, t, condition = _inputs(samples, places)
 
     def projected(moved: Weights, x_t: Tensor, t: Tensor, condition: Tensor | None, error: Tensor) -> Tensor:
@@ -140,18 +132,14 @@ def _eigenbases(
         for name, module in model.network.named_modules()
         if f"{name}.weight" in weights and has_factors(module)
     }
-    device = samples.data.x.device
-
-    def zeros(size: int) -> Tensor:
-        return torch.zeros(size, size, dtype=torch.float64, device=device)
-
-    inner = {name: zeros(weights[name][0].numel()) for name in layers}
-    outer = {name: zeros(len(weights[name])) for name in layers}
+    zeros = partial(torch.zeros, dtype=torch.float64, device=samples.data.x.device)
+    inner = {name: zeros([weights[name][0].numel()] * 2) for name in layers}
+    outer = {name: zeros([len(weights[name])] * 2) for name in layers}
     parameters = [p for name, p in model.network.named_parameters() if name in weights]
     for draw in range(draws):
 
         def add(places: range, draw: int = draw) -> None:
-            errors = pseudo_errors(samples, places, draw)
+            errors = samples.normal(places, "target", draw)
             with differentiable(model.network), _recorded(layers) as records:
                 prediction = model.predict(*_inputs(samples, places))
                 torch.autograd.grad(prediction, parameters, errors, materialize_grads=True)
@@ -186,20 +174,17 @@ def _recorded(layers: Mapping[str, nn.Module]) -> Generator[list[tuple[str, Tens
     """Yield a list that a backward pass fills with each layer's name, Σ_p a_p a_pᵀ (i, i) and Σ_p δ_p δ_pᵀ (o, o)."""
     records: list[tuple[str, Tensor, Tensor]] = []
 
-    def recorder(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def record(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-            seen = inputs[0].detach()
+    def record(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        seen = inputs[0].detach()
 
-            def add(gradient: Tensor) -> None:
-                a = positions(module, seen)
-                delta = (gradient.movedim(1, -1) if isinstance(module, nn.Conv2d) else gradient).flatten(0, -2)
-                records.append((name, a.T @ a, delta.T @ delta))
+        def add(gradient: Tensor) -> None:
+            a = positions(module, seen)
+            delta = (gradient.movedim(1, -1) if isinstance(module, nn.Conv2d) else gradient).flatten(0, -2)
+            records.append((name, a.T @ a, delta.T @ delta))
 
-            output.register_hook(add)
+        output.register_hook(add)
 
-        return record
-
-    hooks = [module.register_forward_hook(recorder(name)) for name, module in layers.items()]
+    hooks = [module.register_forward_hook(partial(record, name)) for name, module in layers.items()]
     try:
         yield records
     finally:

@@ -8,41 +8,31 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
+from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from diffcredit.baselines.gradients.per_image import digests, time_steps
+from diffcredit.baselines.gradients.per_image import digests, normal, time_steps, with_weights
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.progress import Progress, silent
-from diffcredit.util.seeds import derive_seed
 
 AT_ONCE = 64
 """Samples that go through the network together; fewer if the memory runs out."""
 
 Weights = Mapping[str, Tensor]
 """Tensors by the names of the trained parameters, shaped like them."""
-
-
-class Sampled(Protocol):
-    """Images, each with a time step and a noise, and the model whose loss is taken."""
-
-    @property
-    def model(self) -> DiffusionModel: ...
-
-    def __len__(self) -> int: ...
-
-    def at(self, places: range) -> tuple[Batch, Tensor, Tensor]:
-        """Return the images (b), time steps (b,) and noises (b, c, h, w) of contiguous samples."""
-        ...
+Report = Callable[[int, int], None] | None
+"""Is called with the number of samples done, and of all."""
+Part = Callable[[range], tuple[Batch, Tensor, Tensor]]
+"""Returns the images (b), time steps (b,) and noises (b, c, h, w) of contiguous samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,86 +74,56 @@ class Samples:
         t = time_steps(self.model, self.time_steps)[place % self.time_steps]
         return self.data.select(place // self.time_steps), t, self.normal(places)
 
-    def of_images(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (m,): the mean of each image's ``numbers`` (m·J,)."""
-        return numbers.reshape(-1, self.time_steps).mean(axis=1)
-
     def normal(self, places: range, *parts: int | str) -> Tensor:
         """Return (b, c, h, w) standard normal numbers derived from the samples' content and ``parts``."""
-        drawn = []
-        for image, step in (divmod(place, self.time_steps) for place in places):
-            generator = torch.Generator().manual_seed(derive_seed(self.seed, self.digests[image], step, *parts))
-            drawn.append(torch.randn(self.data.x.shape[1:], generator=generator))
+        shape, of_each = self.data.x.shape[1:], (divmod(place, self.time_steps) for place in places)
+        drawn = [normal(shape, self.seed, self.digests[image], step, *parts) for image, step in of_each]
         return torch.stack(drawn).to(self.data.x.device, self.data.x.dtype)
 
 
 def mean_gradient(
-    samples: Sampled, names: Sequence[str], report: Callable[[int, int], None] | None = None, at_once: int = AT_ONCE
+    model: DiffusionModel, at: Part, count: int, names: Sequence[str], report: Report = None, at_once: int = AT_ONCE
 ) -> dict[str, Tensor]:
-    """Return the gradient of the mean loss of all samples with respect to the named parameters."""
-    model = samples.model
+    """Return the gradient of the mean loss of ``count`` samples with respect to the named parameters."""
     parameters = dict(model.network.named_parameters())
     weights = [parameters[name] for name in names]
     total = [torch.zeros_like(weight) for weight in weights]
 
     def add(places: range) -> None:
-        loss = model.loss(*samples.at(places)).sum() / len(samples)
+        loss = model.loss(*at(places)).sum() / count
         torch._foreach_add_(total, torch.autograd.grad(loss, weights, materialize_grads=True))
         if report is not None:
-            report(places.stop, len(samples))
+            report(places.stop, count)
 
     with differentiable(model.network):
-        in_smaller_batches(add, len(samples), at_once)
+        in_smaller_batches(add, count, at_once)
     return dict(zip(names, total, strict=True))
 
 
 def derivatives(
-    samples: Sampled, direction: Weights, report: Callable[[int, int], None] | None = None, at_once: int = AT_ONCE
+    model: DiffusionModel, at: Part, count: int, direction: Weights, report: Report = None, at_once: int = AT_ONCE
 ) -> NDArray[np.float64]:
-    """Return (len(samples),): ∇ℓ_i · v of each sample i, v = ``direction``."""
+    """Return (``count``,): ∇ℓ_i · v of each sample i, v = ``direction``."""
+    weights = {name: p.detach() for name, p in model.network.named_parameters() if name in direction}
+    tangents = {name: direction[name] for name in weights}
 
     def of(places: range) -> NDArray[np.float64]:
-        found = _derivatives(samples.model, *samples.at(places), direction)
-        if report is not None:
-            report(places.stop, len(samples))
-        return found
+        sample = at(places)
 
-    return np.concatenate(in_smaller_batches(of, len(samples), at_once))
+        def losses(moved: Weights) -> Tensor:
+            return with_weights(model, model.loss, moved, *sample)
 
-
-def _derivatives(
-    model: DiffusionModel, batch: Batch, t: Tensor, noise: Tensor, direction: Weights
-) -> NDArray[np.float64]:
-    """Return (b,): d/dε of each sample's loss at θ + εv, ε = 0."""
-    weights = {name: p.detach() for name, p in model.network.named_parameters() if name in direction}
-
-    def losses(moved: Weights) -> Tensor:
-        return with_weights(model, model.loss, moved, batch, t, noise)
-
-    with differentiable(model.network), torch.no_grad():
         try:
-            found = jvp(losses, (weights,), ({name: direction[name] for name in weights},))[1]
+            found = jvp(losses, (weights,), (tangents,))[1].double().cpu().numpy()
         except NotImplementedError as error:
             reason = str(error).partition("\n")[0]
             raise UserError(f"the model's network has a layer without forward-mode derivatives ({reason})") from None
-    return found.double().cpu().numpy()
+        if report is not None:
+            report(places.stop, count)
+        return found
 
-
-def with_weights(model: DiffusionModel, function: Callable[..., Tensor], weights: Weights, *arguments: Any) -> Tensor:
-    """Call a ``function`` of the model, such as its loss, with these weights in its network."""
-    named = {f"network.{name}": weight for name, weight in weights.items()}
-    return functional_call(_OfNetwork(model.network, function), named, arguments)
-
-
-class _OfNetwork(nn.Module):
-    """A function that calls a network, as a module, so that torch can replace the network's weights."""
-
-    def __init__(self, network: nn.Module, function: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.network, self.function = network, function
-
-    def forward(self, *arguments: Any) -> Tensor:
-        return self.function(*arguments)
+    with differentiable(model.network), torch.no_grad():
+        return np.concatenate(in_smaller_batches(of, count, at_once))
 
 
 @contextmanager
@@ -174,7 +134,11 @@ def differentiable(network: nn.Module) -> Generator[None]:
     """
     training = network.training
     norms = [module for module in network.modules() if isinstance(module, nn.GroupNorm)]
-    hooks = [norm.register_forward_pre_hook(_contiguous) for norm in norms]
+
+    def contiguous(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:]
+
+    hooks = [norm.register_forward_pre_hook(contiguous) for norm in norms]
     network.eval()
     try:
         with sdpa_kernel(SDPBackend.MATH):
@@ -183,7 +147,3 @@ def differentiable(network: nn.Module) -> Generator[None]:
         network.train(training)
         for hook in hooks:
             hook.remove()
-
-
-def _contiguous(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    return inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:]

@@ -6,27 +6,29 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.queries import comparable_queries, query_captions
+from diffcredit.baselines.directional import Part, derivatives, mean_gradient
+from diffcredit.baselines.gradients.per_image import trained_parameters
+from diffcredit.diffusion.draws import draw
+from diffcredit.diffusion.micro_batches import micro_batch_in_use
+from diffcredit.diffusion.model import Batch, DiffusionModel
+from diffcredit.diffusion.optimizers import learning_rate
 from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.diffusion.training import train
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.properties import Images
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint, fingerprint_arrays
+from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint_arrays
 from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.seeds import derive_seed
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from diffcredit.diffusion.model import Batch, DiffusionModel
-
-WHAT = "replaying the base model's training"
 
 
 @dataclass
@@ -59,139 +61,95 @@ class InRunShapley(Scoring):
         settings, given = evidence.training, evidence.contributions
         model, seed = evidence.start()
         images, captions = self._validation(evidence, model)
-        looked_at = fingerprint_arrays({"images": images})
         base = evidence.model(self.name)
         identity = [model.fingerprint, base.fingerprint, given.fingerprint, dataclasses.asdict(settings), seed]
+        name = artifact_name("in-run", [*identity, fingerprint_arrays({"images": images}), captions, self.every])
+        with TemporaryDirectory() as temporary:
+            folder = (evidence.folder or Path(temporary)) / name
 
-        def make() -> dict[str, NDArray[Any]]:
-            from diffcredit.diffusion.training import train
+            def make() -> dict[str, NDArray[Any]]:
+                validation = model.encode(images, captions, mirrored=False)
+                scores = self._replay(evidence, settings, model, seed, validation, folder)
+                weights = [trained_parameters(each).values() for each in (model, base)]
+                ours, theirs = (parameters_to_vector(each).detach().double().cpu() for each in weights)
+                return {"scores": scores, "distance": ((ours - theirs).norm() / theirs.norm()).numpy()}
 
-            on_image = partial(evidence.progress, "encoding images")
-            data = model.encode(given.images, given.captions, mirrored=settings.flip, on_image=on_image)
-            shares = _Shares.open(replay, -(-settings.steps // self.every), settings.batch_size)
-            validation = model.encode(images, captions, mirrored=False)
-            credit = _StepCredits(model, validation, settings, seed, self.every, shares)
-            train(
-                model,
-                data,
-                settings,
-                seed=seed,
-                checkpoint=replay / "checkpoint.safetensors" if replay else None,
-                on_step=partial(evidence.progress, WHAT),
-                on_batch=credit.look,
-            )
-            return {"scores": shares.summed(len(given.images)), "distance": np.array(distance(model, base))}
-
-        looked = [*identity, looked_at, captions, self.every]
-        replay = evidence.folder / f"in-run-{fingerprint(looked)[:12]}" if evidence.folder else None
-        found = cached_arrays(evidence.folder, artifact_name("in-run", looked), make)
-        if replay is not None:
-            shutil.rmtree(replay, ignore_errors=True)  # the result is cached
+            found = cached_arrays(evidence.folder, name, make)
+            shutil.rmtree(folder, ignore_errors=True)  # the result is cached
         self.chosen = {"distance": float(found["distance"])}
         return found["scores"]
 
-    def _validation(self, evidence: Evidence, model: "DiffusionModel") -> tuple[Images, tuple[str, ...] | None]:
+    def _validation(self, evidence: Evidence, model: DiffusionModel) -> tuple[Images, tuple[str, ...] | None]:
         given = evidence.contributions
         if self.validation == "generated":
-            return comparable_queries(evidence, self.name), query_captions(evidence, model, self.name)
+            return evidence.comparable_queries(self.name), evidence.query_captions(model, self.name)
         if len(given.heldout) == 0:
             raise UserError(f"{self.name}: validation: heldout, but no image was held out; accepted: generated")
         return given.heldout, given.heldout_captions
 
+    def _replay(
+        self, evidence: Evidence, settings: Training, model: DiffusionModel, seed: int, validation: Batch, folder: Path
+    ) -> FloatArray:
+        """Train ``model`` as the base model was; return (m,): the sum over the steps used for each image.
 
-@dataclass(frozen=True, eq=False)
-class _Shares:
-    """The ``values`` (K, B) of the images of each step used, and the images' ``rows`` (K, B); −1 before they are known.
+        All that an interrupted replay needs is in ``folder``.
+        """
+        given, weights = evidence.contributions, list(trained_parameters(model))
+        rows, values = _opened(folder, -(-settings.steps // self.every), settings.batch_size)
+        unmirrored, draws_seed = dataclasses.replace(settings, flip=False), derive_seed(seed, "in-run validation")
 
-    They are written to disk as they are computed. An interrupted replay continues from its checkpoint: all steps before
-    it are there, those after it are computed again with the same result.
+        def look(step: int, batch: Batch, t: Tensor, noise: Tensor) -> None:
+            if step % self.every:
+                return
+            at_once = micro_batch_in_use(model, settings)
+            against = draw(validation, step, unmirrored, draws_seed, model.time_steps)
+            direction = mean_gradient(model, _parts(*against), len(against[0]), weights, at_once=at_once)
+            found = derivatives(model, _parts(batch, t, noise), len(batch), direction, at_once=at_once)
+            if settings.min_snr is not None:
+                found = found * model.noise_schedule.min_snr_weights(t, settings.min_snr).double().cpu().numpy()
+            place = step // self.every
+            values[place] = self.every * learning_rate(settings, step) / len(batch) * found
+            rows[place] = batch.rows.numpy()
+
+        on_image = partial(evidence.progress, "encoding images")
+        train(
+            model,
+            model.encode(given.images, given.captions, mirrored=settings.flip, on_image=on_image),
+            settings,
+            seed=seed,
+            checkpoint=folder / "checkpoint.safetensors",
+            on_step=partial(evidence.progress, "replaying the base model's training"),
+            on_batch=look,
+        )
+        if (rows < 0).any():
+            raise _damaged(folder)
+        return np.bincount(rows.ravel(), values.ravel(), minlength=len(given.images)).astype(np.float64)
+
+
+def _opened(folder: Path, steps: int, batch_size: int) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return the images' rows (K, B) and values (K, B) of each step used, on disk; −1 in a row before it is known.
+
+    An interrupted replay continues from its checkpoint: all steps before it are there, those after it are computed
+    again with the same result.
     """
-
-    rows: NDArray[np.int64]
-    values: FloatArray
-    folder: Path | None
-
-    @classmethod
-    def open(cls, folder: Path | None, steps: int, batch_size: int) -> Self:
-        shape = (steps, batch_size)
-        if folder is None:
-            return cls(np.full(shape, -1, np.int64), np.zeros(shape), None)
-        if not folder.exists():
-            with suppress(AlreadyThere), atomic_folder(folder) as temporary:
-                np.save(temporary / "rows.npy", np.full(shape, -1, np.int64))
-                np.save(temporary / "values.npy", np.zeros(shape))
-        try:
-            rows, values = (np.load(folder / f"{name}.npy", mmap_mode="r+") for name in ("rows", "values"))
-        except (OSError, EOFError, ValueError):
-            raise _damaged(folder) from None
-        return cls(rows, values, folder)
-
-    def summed(self, images: int) -> FloatArray:
-        """Return (m,): the sum over all steps for each image."""
-        if (self.rows < 0).any():
-            raise _damaged(self.folder)
-        return np.bincount(self.rows.ravel(), self.values.ravel(), minlength=images).astype(np.float64)
+    if not folder.exists():
+        with suppress(AlreadyThere), atomic_folder(folder) as temporary:
+            np.save(temporary / "rows.npy", np.full((steps, batch_size), -1, np.int64))
+            np.save(temporary / "values.npy", np.zeros((steps, batch_size)))
+    try:
+        rows, values = (np.load(folder / f"{name}.npy", mmap_mode="r+") for name in ("rows", "values"))
+    except (OSError, EOFError, ValueError):
+        raise _damaged(folder) from None
+    return rows, values
 
 
-def _damaged(folder: Path | None) -> DiffcreditError:
+def _damaged(folder: Path) -> DiffcreditError:
     return DiffcreditError(f"{folder}: damaged; remove it to have the training replayed from its start")
 
 
-class _StepCredits:
-    """Computes the values of the images of each step."""
-
-    def __init__(
-        self, model: "DiffusionModel", validation: "Batch", settings: Training, seed: int, every: int, shares: _Shares
-    ) -> None:
-        self.model, self.validation, self.every, self.shares = model, validation, every, shares
-        self.settings, self.seed = settings, derive_seed(seed, "in-run validation")
-
-    def look(self, step: int, batch: "Batch", t: "Tensor", noise: "Tensor") -> None:
-        from diffcredit.baselines.directional import derivatives, mean_gradient
-        from diffcredit.baselines.gradients.per_image import trained_parameters
-        from diffcredit.diffusion.draws import draw
-        from diffcredit.diffusion.micro_batches import micro_batch_in_use
-        from diffcredit.diffusion.optimizers import learning_rate
-
-        if step % self.every:
-            return
-        model, at_once = self.model, micro_batch_in_use(self.model, self.settings)
-        unmirrored = dataclasses.replace(self.settings, flip=False)
-        against = _Drawn(model, *draw(self.validation, step, unmirrored, self.seed, model.time_steps))
-        direction = mean_gradient(against, list(trained_parameters(model)), at_once=at_once)
-        found = derivatives(_Drawn(model, batch, t, noise), direction, at_once=at_once)
-        if self.settings.min_snr is not None:
-            found = found * model.noise_schedule.min_snr_weights(t, self.settings.min_snr).double().cpu().numpy()
-        place = step // self.every
-        self.shares.values[place] = self.every * learning_rate(self.settings, step) / len(batch) * found
-        self.shares.rows[place] = batch.rows.numpy()
-
-
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    """The samples of one training step."""
-
-    model: "DiffusionModel"
-    batch: "Batch"
-    t: "Tensor"
-    noise: "Tensor"
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def at(self, places: range) -> "tuple[Batch, Tensor, Tensor]":
-
+def _parts(batch: Batch, t: Tensor, noise: Tensor) -> Part:
+    def at(places: range) -> tuple[Batch, Tensor, Tensor]:
         cut = slice(places.start, places.stop)
-        return self.batch.part(places), self.t[cut], self.noise[cut]
+        return batch.part(places), t[cut], noise[cut]
 
-
-def distance(one: "DiffusionModel", other: "DiffusionModel") -> float:
-    """Return ‖θ − θ*‖/‖θ*‖ over the trained weights."""
-    from torch.nn.utils import parameters_to_vector
-
-    from diffcredit.baselines.gradients.per_image import trained_parameters
-
-    ours, theirs = (
-        parameters_to_vector(trained_parameters(each).values()).detach().double().cpu() for each in (one, other)
-    )
-    return float((ours - theirs).norm() / theirs.norm())
+    return at

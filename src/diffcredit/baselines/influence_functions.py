@@ -1,24 +1,21 @@
 """Influence functions: how much a generated image's loss falls as a training image gets a little more weight."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Gt
 from numpy.typing import NDArray
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.queries import comparable_queries, query_captions
+from diffcredit.baselines.curvature import Curvature, curvature
+from diffcredit.baselines.directional import Samples, derivatives, mean_gradient
+from diffcredit.baselines.gradients.per_image import trained_parameters
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import DiffcreditError, located
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.cache import artifact_name, cached_arrays
-
-if TYPE_CHECKING:
-    from diffcredit.baselines.curvature import Curvature
-    from diffcredit.baselines.directional import Samples, Weights
 
 
 @dataclass
@@ -43,49 +40,35 @@ class _Influence(Scoring):
     kronecker: ClassVar[bool]
 
     def scores(self, evidence: Evidence) -> FloatArray:
-        from diffcredit.baselines.directional import Samples, derivatives, mean_gradient
-        from diffcredit.baselines.gradients.per_image import trained_parameters
-
-        generated, given = comparable_queries(evidence, self.name), evidence.contributions
+        generated, given = evidence.comparable_queries(self.name), evidence.contributions
         model, seed = evidence.model(self.name), evidence.seed
-        captions = query_captions(evidence, model, self.name)
+        captions = evidence.query_captions(model, self.name)
         with located(self.name):
             weights = {name: each.detach() for name, each in trained_parameters(model, self.layers).items()}
         training = Samples(model, given.images, given.captions, self.time_steps, seed, evidence.progress)
         queries = Samples(model, generated, captions, self.time_steps, seed, evidence.progress)
         settings = [model.fingerprint, self.kronecker, self.time_steps, self.draws, self.layers, seed]
 
-        def reporting(what: str) -> Callable[[int, int], None]:
-            return partial(evidence.progress, what)
+        def make_curvature() -> dict[str, NDArray[Any]]:
+            return curvature(training, weights, self.draws, self.kronecker, evidence.progress).arrays()
 
         def make() -> dict[str, NDArray[Any]]:
-            curvature = self._curvature(training, weights, settings, evidence)
-            damping = self.damping * curvature.mean_eigenvalue
+            of_training = artifact_name("curvature", [*settings, sorted(training.identity)])  # in whatever order
+            fisher = Curvature.read(cached_arrays(evidence.folder, of_training, make_curvature), training.data.x.device)
+            damping = self.damping * fisher.mean_eigenvalue
             if damping == 0:
                 raise DiffcreditError(f"{self.name}: the loss has no curvature at all; is the model trained?")
-            gradient = mean_gradient(queries, list(weights), reporting("gradient of the generated images"))
-            direction = curvature.solve(gradient, damping)
-            scores = derivatives(training, direction, reporting("influence of the training images"))
-            return {"scores": training.of_images(scores), "lambda": np.array(damping)}
+            report = partial(evidence.progress, "gradient of the generated images")
+            gradient = mean_gradient(model, queries.at, len(queries), list(weights), report)
+            report = partial(evidence.progress, "influence of the training images")
+            direction = fisher.solve(gradient, damping)
+            scores = derivatives(model, training.at, len(training), direction, report)
+            return {"scores": scores.reshape(-1, self.time_steps).mean(axis=1), "lambda": np.array(damping)}
 
         identity = [*settings, self.damping, training.identity, queries.identity]
         found = cached_arrays(evidence.folder, artifact_name("influence", identity), make)
         self.chosen = {"lambda": float(found["lambda"])}
         return found["scores"]
-
-    def _curvature(
-        self, training: "Samples", weights: "Weights", settings: list[Any], evidence: Evidence
-    ) -> "Curvature":
-        from diffcredit.baselines.curvature import Curvature, curvature
-
-        def make() -> dict[str, NDArray[Any]]:
-            found = curvature(training, weights, self.draws, kronecker=self.kronecker, progress=evidence.progress)
-            return found.arrays()
-
-        identity = [*settings, sorted(training.identity)]  # F does not depend on the images' order
-        return Curvature.read(
-            cached_arrays(evidence.folder, artifact_name("curvature", identity), make), training.data.x.device
-        )
 
 
 @dataclass

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,35 +44,16 @@ QUERIES = 256
 """The number of generated images on which λ is chosen."""
 
 
-class Kernel(Protocol):
-    """(ΦᵀΦ + λI)⁻¹ between training and query gradients."""
-
-    def scores(self, queries: Rows, lam: float) -> FloatArray:
-        """Return (m, q): Φ (ΦᵀΦ + λI)⁻¹ g of each query g (q, k)."""
-        ...
-
-    def direction_norms(self, lam: float) -> FloatArray:
-        """Return (m,): ‖(ΦᵀΦ + λI)⁻¹ φ_j‖, how far training image j moves the parameters."""
-        ...
-
-    def cross_validation(self, queries: Rows) -> tuple[FloatArray, FloatArray]:
-        """Return a grid of λ, and GCV at each: the mean over the queries (q, k)."""
-        ...
-
-
-def kernel(rows: Rows, folder: Path | None = None, progress: Progress = silent, dense: int = DENSE) -> Kernel:
+def kernel(rows: Rows, folder: Path | None = None, progress: Progress = silent, dense: int = DENSE) -> "Kernel":
     """Return the kernel of Φ = ``rows`` (m, k); its decomposition is cached in ``folder`` (None: nowhere)."""
     if min(rows.shape) > dense:
         return IterativeKernel(rows, progress)
 
-    def decompose() -> dict[str, FloatArray]:
-        made = DenseKernel.of(rows, progress)
-        return {"values": made.values, "vectors": made.vectors}
-
-    return DenseKernel(rows, **cached_arrays(folder, artifact_name("spectrum", _fingerprint(rows)), decompose))
+    name = artifact_name("spectrum", _fingerprint(rows))
+    return DenseKernel(rows, **cached_arrays(folder, name, lambda: _spectrum(rows, progress)))
 
 
-def chosen_lambda(ridge: Kernel, queries: Rows) -> float:
+def chosen_lambda(ridge: "Kernel", queries: Rows) -> float:
     """Return the λ with the smallest GCV on at most ``QUERIES`` of the queries (q, k), evenly spaced."""
     grid, gcv = ridge.cross_validation(queries[_spread(len(queries), QUERIES)])
     return float(grid[np.argmin(gcv)])
@@ -95,30 +76,13 @@ def products(rows: Rows, columns: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class DenseKernel:
-    """Φ with the eigenvalues ``values`` (s,), s = min(m, k), and eigenvectors ``vectors`` (s, s), in columns, of ΦᵀΦ
-    (k ≤ m) or of ΦΦᵀ (m < k). With λ = 0 inverses are pseudo-inverses, the limit of λ → 0."""
+    """(ΦᵀΦ + λI)⁻¹ between training and query gradients, from eigenvalues ``values`` (s,), s = min(m, k), and
+    eigenvectors ``vectors`` (s, s), in columns, of ΦᵀΦ (k ≤ m) or of ΦΦᵀ (m < k). With λ = 0 inverses are
+    pseudo-inverses, the limit of λ → 0."""
 
     rows: Rows
     values: FloatArray
     vectors: FloatArray
-
-    @classmethod
-    def of(cls, rows: Rows, progress: Progress = silent) -> "DenseKernel":
-        from scipy.linalg import eigh
-
-        m, k = rows.shape
-        gram, total = np.zeros((min(m, k),) * 2), m if k <= m else k
-        done = 0
-        # for few but long rows, blocks of columns, each of which adds to all of ΦΦᵀ
-        for block in _blocks(rows if k <= m else rows.T):
-            gram += block.T @ block
-            done += len(block)
-            progress("products of gradients", done, total)
-        _check(float(np.trace(gram)))
-        progress("eigenvalues of the gradients", 0, 1)
-        values, vectors = eigh(gram, overwrite_a=True, check_finite=False)
-        progress("eigenvalues of the gradients", 1, 1)
-        return cls(rows, np.maximum(values, 0.0), vectors)
 
     @property
     def _tall(self) -> bool:
@@ -135,12 +99,14 @@ class DenseKernel:
         return np.divide(1.0, self.values, out=np.zeros_like(self.values), where=self._nonzero)
 
     def scores(self, queries: Rows, lam: float) -> FloatArray:
+        """Return (m, q): Φ (ΦᵀΦ + λI)⁻¹ g of each query g (q, k)."""
         g, inverses = np.asarray(queries, dtype=np.float64).T, self._inverses(lam)[:, None]
         if self._tall:
             return products(self.rows, self.vectors @ (inverses * (self.vectors.T @ g)))
         return self.vectors @ (inverses * (self.vectors.T @ products(self.rows, g)))
 
     def direction_norms(self, lam: float) -> FloatArray:
+        """Return (m,): ‖(ΦᵀΦ + λI)⁻¹ φ_j‖, how far training image j moves the parameters."""
         inverses = self._inverses(lam)
         if self._tall:
             parts = [np.linalg.norm((block @ self.vectors) * inverses, axis=1) for block in _blocks(self.rows)]
@@ -149,6 +115,7 @@ class DenseKernel:
         return np.sqrt(np.square(self.vectors) @ (self.values * np.square(inverses)))
 
     def cross_validation(self, queries: Rows) -> tuple[FloatArray, FloatArray]:
+        """Return a grid of λ, and GCV at each: the mean over the queries (q, k)."""
         g = np.asarray(queries, dtype=np.float64).T
         if self._tall:
             along = np.square(self.vectors.T @ g).mean(axis=1)
@@ -166,7 +133,7 @@ class DenseKernel:
 
 @dataclass(frozen=True, eq=False)
 class IterativeKernel:
-    """Φ used only through products, each one pass over its rows.
+    """The same as :class:`DenseKernel`, with Φ used only through products, each one pass over its rows.
 
     Systems of equations are solved by conjugate gradients. GCV uses the quadrature of Lanczos' tridiagonal matrices
     (Golub and Meurant 1994), its trace random signs (Hutchinson 1990). λ > 0; where it is chosen, at least ``SMALLEST``
@@ -269,14 +236,32 @@ class IterativeKernel:
         raise DiffcreditError(f"conjugate gradients did not converge in {limit} steps; a larger lam than {lam:g} helps")
 
     def _steps_needed(self, lam: float) -> int:
-        """Return a bound on the steps of conjugate gradients: √κ/2 · ln(2 √κ / tolerance), doubled for rounding.
-
-        κ is bounded by the trace, which no eigenvalue exceeds.
-        """
+        """Bound the steps by √κ/2 · ln(2 √κ / tolerance), doubled for rounding. No eigenvalue exceeds the trace."""
         trace = sum(float(np.square(block).sum()) for block in _blocks(self.rows))
         _check(trace)
         root = math.sqrt(1.0 + trace / lam)
         return min(math.ceil(root * math.log(2 * root / self.TOLERANCE)), 10_000)
+
+
+Kernel = DenseKernel | IterativeKernel
+
+
+def _spectrum(rows: Rows, progress: Progress) -> dict[str, FloatArray]:
+    """Return the eigenvalues and eigenvectors of the smaller of ΦᵀΦ and ΦΦᵀ."""
+    from scipy.linalg import eigh
+
+    m, k = rows.shape
+    gram, done = np.zeros((min(m, k),) * 2), 0
+    # for few but long rows, blocks of columns, each of which adds to all of ΦΦᵀ
+    for block in _blocks(rows if k <= m else rows.T):
+        gram += block.T @ block
+        done += len(block)
+        progress("products of gradients", done, max(m, k))
+    _check(float(np.trace(gram)))
+    progress("eigenvalues of the gradients", 0, 1)
+    values, vectors = eigh(gram, overwrite_a=True, check_finite=False)
+    progress("eigenvalues of the gradients", 1, 1)
+    return {"values": np.maximum(values, 0.0), "vectors": vectors}
 
 
 def _blocks(rows: Rows) -> Iterator[FloatArray]:
@@ -313,7 +298,5 @@ def _generator(what: str) -> np.random.Generator:
 
 def _fingerprint(rows: Rows) -> str:
     digest = hashlib.sha256(f"{rows.dtype.str}\x1f{rows.shape}\x1f".encode())
-    size = max(1, NUMBERS_AT_ONCE // rows.shape[1])
-    for start in range(0, len(rows), size):
-        digest.update(rows[start : start + size].tobytes())
+    digest.update(np.ascontiguousarray(rows).data)
     return digest.hexdigest()

@@ -2,25 +2,31 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
+import torch
 from annotated_types import Ge, Le, Lt, MultipleOf
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.queries import comparable_queries
+from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.features import Images
+from diffcredit.features.torch_features import inference
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.artifacts import fingerprint, fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.util.artifacts import fingerprint_arrays, read_arrays, write_arrays
+from diffcredit.util.cache import artifact_name
 from diffcredit.util.seeds import derive_seed
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 TIME_STEPS = 1000
+NUMBERS = 2**23  # distances in memory at a time: 32 MiB, with a few copies
+KERNELS = 1024  # patches at a time: with few, a convolution spends its time copying the images
 
 
 @dataclass
@@ -66,29 +72,30 @@ class PatchSimilarity(Scoring):
     aggregations = ("sum", "mean", "max")
 
     def scores(self, evidence: Evidence) -> FloatArray:
-        import torch
-
-        from diffcredit.baselines.patch_weights import PatchWeights
-        from diffcredit.features.torch_features import inference
-
-        queries = comparable_queries(evidence, self.name)[: self.images]
+        queries = evidence.comparable_queries(self.name)[: self.images]
         training = self._pixels(evidence, evidence.contributions.images, "the training images")
         generated = self._pixels(evidence, queries, "the base model's images")
-        kept = _Sums.of(self._file(evidence, queries), len(training))
-        if kept.images < len(generated):
+        # the sum of the scores for the first so many generated images is kept in a file after each of them
+        file, total, done = self._file(evidence, queries), np.zeros(len(training)), 0
+        if file is not None and file.exists():
+            kept = read_arrays(file)
+            total, done = kept["total"], int(kept["images"][0])
+        if done < len(generated):
             alpha = signal(self.time_step)
             device = torch.device(evidence.extractors.device)
             scales = ((self.fine_weight, self.patch, 1), (1 - self.fine_weight, self.coarse_patch, 2))
             with inference():
                 known = _as_tensor(training).to(device)
                 parts = [(share, PatchWeights(known, patch, cell, alpha)) for share, patch, cell in scales if share]
-                for image in generated[kept.images :]:
+                for place in range(done, len(generated)):
+                    image = generated[place]
                     noisy = alpha**0.5 * image + (1 - alpha) ** 0.5 * noise_of(image, evidence.seed)
                     query = _as_tensor(noisy[None]).to(device)
-                    found = sum(share * part.mean_weights(query, self.nearest) for share, part in parts)
-                    kept.add(np.asarray(found))
-                    evidence.progress("patches of the generated images", kept.images, len(generated))
-        return kept.total / kept.images
+                    total = total + sum(share * part.mean_weights(query, self.nearest) for share, part in parts)
+                    if file is not None:
+                        write_arrays(file, {"total": total, "images": np.array([place + 1])})
+                    evidence.progress("patches of the generated images", place + 1, len(generated))
+        return total / len(generated)
 
     def _pixels(self, evidence: Evidence, images: Images, what: str) -> NDArray[np.float32]:
         """Return (m, s, s, 3) on the scale −1 to 1."""
@@ -102,28 +109,90 @@ class PatchSimilarity(Scoring):
             return None
         settings = {"options": dataclasses.asdict(self), "seed": evidence.seed}
         images = {"training": evidence.contributions.images, "generated": queries}
-        return evidence.folder / f"patches-{fingerprint([settings, fingerprint_arrays(images)])[:12]}.safetensors"
+        name = artifact_name("patches", [settings, fingerprint_arrays(images)])
+        return evidence.folder / f"{name}.safetensors"
 
 
-@dataclass
-class _Sums:
-    """The sum (m,) of the scores for the first ``images`` generated images, kept in a file after each of them."""
+class PatchWeights:
+    """Training images (m, c, h, w), compared by patches of ``patch`` pixels a side with noisy images
+    √ᾱ x + √(1 − ᾱ) ε; ``signal`` is ᾱ.
 
-    file: Path | None
-    total: FloatArray
-    images: int = 0
+    Patches are compared by their sums over ``cell`` × ``cell`` pixels, divided by ``cell``: an orthonormal projection,
+    which keeps the variance of noise. It is a convolution of the summed images with taps ``cell`` pixels apart. With
+    p = ⌊(patch − 1)/2⌋ pixels around an image, there are h + 2p − patch + 1 patches in a column.
+    """
 
-    @classmethod
-    def of(cls, file: Path | None, count: int) -> "_Sums":
-        if file is None or not file.exists():
-            return cls(file, np.zeros(count))
-        kept = read_arrays(file)
-        return cls(file, kept["total"], int(kept["images"][0]))
+    def __init__(self, training: Tensor, patch: int, cell: int, signal: float) -> None:
+        self._patch, self._cell, self._taps, self._variance = patch, cell, patch // cell, 1 - signal
+        self._numbers = NUMBERS
+        self._images = self._summed(training) * signal**0.5
+        ones = self._images.new_ones(1, 1, self._taps, self._taps)
+        squares = self._images.square().sum(dim=1, keepdim=True)
+        self._squares = functional.conv2d(squares, ones, dilation=cell)[:, 0]
+        self._groups = list(product(_runs(training.shape[2], patch), _runs(training.shape[3], patch)))
 
-    def add(self, scores: FloatArray) -> None:
-        self.total, self.images = self.total + scores, self.images + 1
-        if self.file is not None:
-            write_arrays(self.file, {"total": self.total, "images": np.array([self.images])})
+    def mean_weights(self, noisy: Tensor, nearest: int | None) -> NDArray[np.float64]:
+        """Return (m,): the mean over the patches u of ``noisy`` (1, c, h, w) of Σ_v w_u(j, v).
+
+        v are the ``nearest`` patches of image j, or all of them (None); w_u sums to 1 over all j and v.
+        """
+        query = self._summed(noisy)
+        weights = torch.zeros(len(self._images), dtype=torch.float64, device=query.device)
+        for group in self._groups:
+            window = self._window(group)
+            taps = functional.unfold(query[(..., *window)], self._taps, dilation=self._cell)[0].T
+            for kernels in taps.reshape(len(taps), -1, self._taps, self._taps).split(KERNELS):
+                every, best = self._log_sums(kernels, group, nearest)
+                weights += (best - every.logsumexp(dim=0)).exp().sum(dim=1, dtype=torch.float64)
+        return (weights / self._squares[0].numel()).cpu().numpy()
+
+    def _log_sums(self, kernels: Tensor, group: tuple[slice, slice], nearest: int | None) -> tuple[Tensor, Tensor]:
+        """Return log Σ_v exp(−‖x[u] − y_j[v]‖² / 2σ²), (m, k) for k patches: over all v in the group, and nearest."""
+        compared = len(kernels) * self._squares[(0, *group)].numel()
+        of_one = max(compared, self._images[(0, ..., *self._window(group))].numel())
+        asked = min(len(self._images), max(1, self._numbers // of_one))
+        found = in_smaller_batches(partial(self._compared, kernels, group, nearest), len(self._images), asked)
+        fits = max(piece.shape[1] for piece in found)
+        if fits < asked:  # the memory ran out: use smaller batches from now on
+            self._numbers = fits * of_one
+        every, best = torch.cat(found, dim=1)
+        return every, best
+
+    def _compared(self, kernels: Tensor, group: tuple[slice, slice], nearest: int | None, places: range) -> Tensor:
+        """Return both sums, (2, b, k), for the b images at ``places``."""
+        some = slice(places.start, places.stop)
+        distances = functional.conv2d(self._images[(some, ..., *self._window(group))], kernels, dilation=self._cell)
+        distances.mul_(-2).add_(self._squares[(some, None, *group)])
+        distances.add_(kernels.square().sum(dim=(1, 2, 3))[:, None, None])
+        logs = distances.clamp_(min=0).div_(-2 * self._variance).flatten(2)
+        every = logs.logsumexp(dim=2)
+        if nearest is None or nearest >= logs.shape[2]:
+            return torch.stack([every, every])
+        return torch.stack([every, logs.topk(nearest, dim=2, sorted=False).values.logsumexp(dim=2)])
+
+    def _summed(self, images: Tensor) -> Tensor:
+        """Return the sums over the cell at every place, of images with a border of zeros."""
+        border = (self._patch - 1) // 2
+        padded = functional.pad(images, (border,) * 4)
+        return functional.avg_pool2d(padded, self._cell, stride=1) * self._cell
+
+    def _window(self, group: tuple[slice, slice]) -> tuple[slice, slice]:
+        """Return the part of the summed images that the patches of a group cover."""
+        reach = (self._taps - 1) * self._cell
+        rows, columns = (slice(run.start, run.stop + reach) for run in group)
+        return rows, columns
+
+
+def _runs(length: int, patch: int) -> list[slice]:
+    """Group the patches along one side of an image by how far they reach beyond its two ends."""
+    border = (patch - 1) // 2
+    places = range(length + 2 * border - patch + 1)
+
+    def beyond(place: int) -> tuple[int, int]:
+        return max(0, border - place), max(0, place - border + patch - length)
+
+    runs = [list(run) for _, run in groupby(places, beyond)]
+    return [slice(run[0], run[-1] + 1) for run in runs]
 
 
 def signal(time_step: int) -> float:
@@ -137,8 +206,6 @@ def noise_of(image: NDArray[np.float32], seed: int) -> FloatArray:
     return np.random.Generator(np.random.PCG64(drawn)).standard_normal(image.shape)
 
 
-def _as_tensor(images: NDArray[Any]) -> "Tensor":
+def _as_tensor(images: NDArray[Any]) -> Tensor:
     """Convert (m, h, w, c) to (m, c, h, w), float32."""
-    import torch
-
     return torch.from_numpy(images.astype(np.float32, copy=False)).permute(0, 3, 1, 2).contiguous()

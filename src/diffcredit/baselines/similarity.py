@@ -1,15 +1,17 @@
-"""The similarity of training images to generated ones: of their pixels, or of their features."""
+"""The similarity of training images to generated ones: of their pixels, of their features, to clusters of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.queries import comparable_queries
+from diffcredit.errors import UserError
 from diffcredit.features import FeaturesOption
+from diffcredit.properties.cluster_entropy import cluster_means
 from diffcredit.properties.directions import unit_rows
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.progress import Progress, silent
@@ -27,7 +29,7 @@ class PixelSimilarity(Scoring):
     aggregations = ("mean", "max")
 
     def scores(self, evidence: Evidence) -> FloatArray:
-        return mean_cosines(evidence.contributions.images, comparable_queries(evidence, self.name), evidence.progress)
+        return mean_cosines(evidence.contributions.images, evidence.comparable_queries(self.name), evidence.progress)
 
 
 @dataclass
@@ -46,6 +48,37 @@ class FeatureSimilarity(Scoring):
         generated = extract(self.features, evidence.queries(self.name), "the base model's images")
         training = extract(self.features, evidence.contributions.images, "the training images")
         return mean_cosines(training.vectors, generated.vectors)
+
+
+@dataclass
+class ClusterDistance(Scoring):
+    """Minus the mean over k of the distance ‖x − c_k‖ to the means c_k of ``clusters`` clusters of the generated
+    images, so that nearer images score higher.
+
+    x are the features of the extractor ``features``. Clusters are found by Ward's method, as in ``cluster_entropy``.
+    """
+
+    features: FeaturesOption = "layout"
+    clusters: Annotated[int, Ge(2)] = 20
+
+    name = "cluster_distance"
+    title = "Distance to the clusters of generated images"
+    category = "similarity"
+    aggregations = ("mean", "max")
+
+    def scores(self, evidence: Evidence) -> FloatArray:
+        from scipy.spatial.distance import cdist
+
+        generated = evidence.queries(self.name)
+        if len(generated) < self.clusters:
+            raise UserError(
+                f"cluster_distance.clusters: {self.clusters} clusters of {len(generated)} generated images; at most "
+                "as many as there are images are accepted"
+            )
+        see = evidence.extractors.kept
+        means = cluster_means(see(self.features, generated, "the base model's images"), self.clusters)
+        training = see(self.features, evidence.contributions.images, "the training images")
+        return -cdist(training.vectors.astype(np.float64), means).mean(axis=1)
 
 
 def mean_cosines(training: NDArray[Any], generated: NDArray[Any], progress: Progress = silent) -> FloatArray:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, baseline_credits
-from diffcredit.baselines.aggregating import one_number_each
-from diffcredit.baselines.base import Crediting, Scoring, looks_at_property
+from diffcredit.baselines.base import Crediting, Scoring
+from diffcredit.baselines.registry import one_number_each
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
@@ -26,13 +26,13 @@ from diffcredit.util.plugins import build, settings_of
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
-# of a kept file; one that lacks some is an earlier version's
+# of a kept file; one without some of them is an earlier version's
 KEYS = {"study", "made_from", "method", "options", "title", "category", "property", "higher_is_better", "rows"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StudyBaseline:
-    """One method's credits in a study: of one property, or of all where ``property`` is None, for it looks at none."""
+    """One method's credits in a study, for one property; ``property`` is None for a method that looks at none."""
 
     title: str
     category: str
@@ -42,13 +42,15 @@ class StudyBaseline:
 
     @property
     def helpfulness(self) -> FloatArray:
-        """(n,) the credits, turned round where they measure a property of which less is better: who helps most has the
-        highest."""
+        """(n,) the credits such that who helps most has the highest."""
         return helpfulness(self.found.credits, self.higher_is_better)
 
 
-def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """The methods asked for, as mappings of a name and options; nothing asked: all of ours."""
+def build_baselines(
+    study: "Study", wanted: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, dict[str, Any], Scoring | Crediting]]:
+    """Return the name, the options and the object of each method wanted, a mapping with its name and options. All of
+    ours if none is wanted."""
     built = []
     for section in wanted or [{"name": name} for name in BASELINES]:
         options = {key: value for key, value in section.items() if key != "name"}
@@ -60,8 +62,8 @@ def build_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]]) -> list
 
 
 def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> list[StudyBaseline]:
-    """The credits of every method, computed or found. A method that this study cannot have stops the work where it was
-    asked for by name, and is left out with a warning where all were."""
+    """Return the credits of every method, computed or found. A method that this study cannot have is an error where it
+    was wanted by name, and is left out with a warning where all were."""
     built, results = build_baselines(study, wanted), []
     check(study)  # a mistake in the study itself is no method's
     records, evidence = study.prepared.property_records(), study_evidence(study)
@@ -78,10 +80,7 @@ def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> l
 
 def kept_baselines(study: "Study") -> list[StudyBaseline]:
     """Return the baselines that earlier runs computed for the study as it is now."""
-    results = []
-    for file in sorted(_folder(study).glob("*.json")):
-        content = _kept(file, study)
-        results += _read(content, study) if content else []
+    results = [each for file in sorted((study.folder / "baselines").glob("*.json")) for each in _kept(file, study)[1]]
     order = {name: place for place, name in enumerate(BASELINES)}
     return sorted(results, key=lambda each: (order.get(each.found.method, len(order)), each.found.name))
 
@@ -98,15 +97,14 @@ def _of_method(
     refused: UserError | None = None
     changed = changed_options(baseline, options)
     properties = zip(study.prepared.properties, records, strict=True)
-    looked_at = properties if looks_at_property(baseline) else [(None,) * 2]
-    for prop, record in looked_at:
+    for prop, record in properties if getattr(baseline, "of_property", False) else [(None, None)]:
         # named by what names its rows, so that what is computed anew replaces them and none is there twice
         identity = fingerprint([_identity(study), name, changed, prop.name if prop else None])
-        file = _folder(study) / f"{name.rpartition(':')[2]}-{identity[:12]}.json"
+        file = study.folder / "baselines" / f"{name.rpartition(':')[2]}-{identity[:12]}.json"
         seen = [record.fingerprint, record.higher_is_better] if record else None
         made_from = fingerprint([settings_of(baseline, options), seen])
-        content = _kept(file, study)
-        if content is None or content["made_from"] != made_from:
+        kept_from, kept = _kept(file, study)
+        if kept_from != made_from:
             try:
                 with limited_threads(study.config.threads):
                     found = baseline_credits(baseline, dataclasses.replace(evidence, prop=prop))
@@ -122,10 +120,14 @@ def _of_method(
                 "category": baseline.category,
                 "property": prop.name if prop else None,
                 "higher_is_better": record.higher_is_better if record else True,
-                "rows": [_row(each) for each in found],
+                "rows": [
+                    {"how": each.how, "credits": each.credits.tolist(), "chosen": each.chosen, "seconds": each.seconds}
+                    for each in found
+                ],
             }
             write_text(file, canonical_json(content))
-        results += _read(content, study)
+            kept = _read(content, study)
+        results += kept
     if refused is not None and not results:
         raise refused
     return results
@@ -153,50 +155,36 @@ def study_evidence(study: "Study", prop: Any = None) -> Evidence:
         replicate=None if came_trained else lru_cache(maxsize=1)(prepared.replicate),
         sampling=study.config.sampling,
         training=study.config.model.train,
-        folder=_folder(study),
+        folder=study.folder / "baselines",
         progress=study.progress,
     )
 
 
 def helpfulness(credits: Sequence[float] | FloatArray, higher_is_better: bool) -> FloatArray:
-    """Credits such that who helps most has the highest."""
+    """Return credits such that who helps most has the highest: turned round where less of the property is better."""
     return np.asarray(credits, dtype=np.float64) * (1 if higher_is_better else -1)
-
-
-def _folder(study: "Study") -> Path:
-    return study.folder / "baselines"
 
 
 def _identity(study: "Study") -> str:
     return generated_identity(study.prepared.base_identity, study.config.sampling)
 
 
-def _kept(file: Path, study: "Study") -> dict[str, Any] | None:
-    """Return the content of a method's file; None where it must be computed again.
+def _kept(file: Path, study: "Study") -> tuple[str | None, list[StudyBaseline]]:
+    """Return what a method's file was made from, and its rows; None and no rows where it must be computed again.
 
     That is where the file is missing or damaged, or belongs to another study or an earlier version.
     """
     if not file.exists():
-        return None
+        return None, []
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if not content.keys() >= KEYS or content["study"] != _identity(study):
-            return None
-        _read(content, study)
+            return None, []
+        return content["made_from"], _read(content, study)
     except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
         said = f"{file}: damaged ({type(error).__name__}: {error}); left out, and computed anew when it is asked for"
         warnings.warn(said, DiffcreditWarning, stacklevel=3)
-        return None
-    return content
-
-
-def _row(found: BaselineCredits) -> dict[str, Any]:
-    return {
-        "how": found.how,
-        "credits": found.credits.tolist(),
-        "chosen": dict(found.chosen),
-        "seconds": found.seconds,
-    }
+        return None, []
 
 
 def _read(content: Mapping[str, Any], study: "Study") -> list[StudyBaseline]:

@@ -5,6 +5,7 @@ are means over time steps with fixed noises. With S models, the base model and S
 its own φ, g and λ, and scores are the mean over the models (Park et al. 2023; S = 1 for diffusion models as published).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, ClassVar, Literal
@@ -13,8 +14,9 @@ import numpy as np
 from annotated_types import Ge
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.gradients.settings import DIMENSIONS, GradientSettings, Kind
-from diffcredit.baselines.kernels import Kernel, Rows, chosen_lambda, kernel, mean_row, products, row_norms
+from diffcredit.baselines.gradients import DIMENSIONS, GradientSettings, Kind
+from diffcredit.baselines.gradients.rows import gradient_rows, root_errors
+from diffcredit.baselines.kernels import QUERIES, Kernel, Rows, chosen_lambda, kernel, mean_row, products, row_norms
 from diffcredit.util.arrays import FloatArray
 
 
@@ -33,6 +35,9 @@ class Gradients(Scoring):
     models: Annotated[int, Ge(1)] = 1
     """S, the number of models whose scores are averaged."""
 
+    training_kind: ClassVar[Kind] = "loss"
+    query_kind: ClassVar[Kind] = "loss"
+
     def scores(self, evidence: Evidence) -> FloatArray:
         """Return (m,): the mean of :meth:`scores_of` over the models."""
         if self.models > 1:
@@ -40,29 +45,23 @@ class Gradients(Scoring):
         self.chosen = {}
         return reduce(np.add, (self.scores_of(evidence, replicate) for replicate in range(self.models))) / self.models
 
+    @abstractmethod
     def scores_of(self, evidence: Evidence, replicate: int) -> FloatArray:
         """Return (m,): the scores by one model; 0 is the base model."""
-        raise NotImplementedError
 
-    def settings(self, kind: Kind, evidence: Evidence) -> GradientSettings:
-        layers = None if self.layers is None else tuple(self.layers)
-        return GradientSettings(kind, self.time_steps, self.dimensions, layers, evidence.seed, self.precision)
+    def rows(self, evidence: Evidence, replicate: int) -> tuple[Rows, Rows]:
+        """Return Φ (m, k) of the training images and (q, k) of the generated ones, by one model."""
 
-    def training_rows(self, evidence: Evidence, kind: Kind, replicate: int) -> Rows:
-        """Return Φ (m, k) of one model, in the order of the contributions' images."""
-        return self._rows(evidence, kind, "training", replicate)
+        def of(images: Literal["training", "generated"], kind: Kind) -> Rows:
+            layers = None if self.layers is None else tuple(self.layers)
+            settings = GradientSettings(kind, self.time_steps, self.dimensions, layers, evidence.seed, self.precision)
+            rows = gradient_rows(evidence, settings, images, self.name, replicate)
+            if self.dimensions is None and rows.shape[1] < DIMENSIONS:
+                self.chosen = {**self.chosen, "dimensions": rows.shape[1]}
+            return rows
 
-    def query_rows(self, evidence: Evidence, kind: Kind, replicate: int) -> Rows:
-        """Return (q, k) of one model, a row for each generated image."""
-        return self._rows(evidence, kind, "generated", replicate)
-
-    def _rows(self, evidence: Evidence, kind: Kind, of: Literal["training", "generated"], replicate: int) -> Rows:
-        from diffcredit.baselines.gradients.rows import gradient_rows  # imports torch
-
-        rows = gradient_rows(evidence, self.settings(kind, evidence), of, self.name, replicate)
-        if self.dimensions is None and rows.shape[1] < DIMENSIONS:
-            self.chosen = {**self.chosen, "dimensions": rows.shape[1]}
-        return rows
+        queries = of("generated", self.query_kind)  # first: it may have to be refused
+        return of("training", self.training_kind), queries
 
 
 @dataclass
@@ -76,8 +75,7 @@ class GradientSimilarity(Gradients):
     aggregations = ("mean", "max")
 
     def scores_of(self, evidence: Evidence, replicate: int) -> FloatArray:
-        queries = self.query_rows(evidence, "loss", replicate)
-        phi = self.training_rows(evidence, "loss", replicate)
+        phi, queries = self.rows(evidence, replicate)
         weights = _over(np.ones(len(queries)), row_norms(queries)) / len(queries)
         mean_direction = products(queries.T, weights[:, None])
         return _over(products(phi, mean_direction)[:, 0], row_norms(phi))
@@ -98,12 +96,9 @@ class TRAK(Gradients):
     title = "TRAK"
     category = "gradient"
     aggregations = ("sum", "mean")
-    training_kind: ClassVar[Kind] = "loss"
-    query_kind: ClassVar[Kind] = "loss"
 
     def scores_of(self, evidence: Evidence, replicate: int) -> FloatArray:
-        queries = self.query_rows(evidence, self.query_kind, replicate)
-        phi = self.training_rows(evidence, self.training_kind, replicate)
+        phi, queries = self.rows(evidence, replicate)
         ridge, lam = self.prepared(evidence, phi, queries, replicate)
         # scores are linear in g, so that their mean is the score of the mean
         return self.scaled(ridge.scores(mean_row(queries), lam)[:, 0], phi, ridge, lam)
@@ -165,6 +160,36 @@ class RenormalisedInfluence(TRAK):
 
     def scaled(self, scores: FloatArray, phi: Rows, ridge: Kernel, lam: float) -> FloatArray:
         return _over(scores, row_norms(phi))
+
+
+@dataclass
+class DAS(TRAK):
+    """DAS (Lin et al. 2025): the squared change of the model's output on a generated image when training image j is
+    removed, by one Newton step on the squared error,
+
+        (gᵀ (ΦᵀΦ + λI)⁻¹ φ_j · r_j)², averaged over the generated images.
+
+    As in the authors' published code: φ_j and g are gradients of the mean over dimensions of ε_θ(x_t, t), scaled to
+    length 1 at each time step and then averaged over the time steps; r_j is the mean over time steps of the root mean
+    square error √ℓ_jt of the same predictions, divided by its length over the time steps, (Σ_t ℓ_jt)^½; and the
+    leverage of j, by which Newton's step would be divided, is omitted. So r_j measures how evenly the errors are spread
+    over time steps, from 1/J to 1/√J, and not how large they are. The square hides whether an image helps or harms.
+    """
+
+    name = "das"
+    title = "DAS"
+    training_kind: ClassVar[Kind] = "prediction_mean"
+    query_kind: ClassVar[Kind] = "prediction_mean"
+
+    def scores_of(self, evidence: Evidence, replicate: int) -> FloatArray:
+        phi, queries = self.rows(evidence, replicate)
+        errors = root_errors(evidence, self.time_steps, self.name, replicate)
+        residuals = _over(errors.mean(axis=1), np.linalg.norm(errors, axis=1))
+        ridge, lam = self.prepared(evidence, phi, queries, replicate)
+        squares = np.zeros(len(phi))
+        for start in range(0, len(queries), QUERIES):
+            squares += np.square(ridge.scores(queries[start : start + QUERIES], lam)).sum(axis=1)
+        return squares / len(queries) * np.square(residuals)
 
 
 def _over(numerators: FloatArray, lengths: FloatArray) -> FloatArray:

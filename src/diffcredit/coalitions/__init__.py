@@ -27,7 +27,7 @@ it), `diffcredit.credit.estimate`.
 """
 
 from diffcredit.coalitions.design import BoolArray, Design
-from diffcredit.coalitions.registry import DESIGNS, make_design, size_probabilities
-from diffcredit.coalitions.text import decode, encode
+from diffcredit.coalitions.designs import DESIGNS, make_design, size_probabilities
+from diffcredit.coalitions.members import decode, encode
 
 __all__ = ["DESIGNS", "BoolArray", "Design", "decode", "encode", "make_design", "size_probabilities"]

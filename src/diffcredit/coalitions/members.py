@@ -1,15 +1,57 @@
-"""Random coalitions of a given size, with exclusions, without replacement, and in complement pairs."""
+"""Coalitions as text, and random ones: sizes that follow a distribution at every length, and members of a given size,
+with exclusions and without replacement."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.errors import UserError
-from diffcredit.util.arrays import BoolArray
+from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
+
+BITS = 53
+
+
+def encode(coalition: ArrayLike) -> str:
+    """Return (n,) booleans as "0101…", n characters in the order of the contributors."""
+    row = np.asarray(coalition)
+    if row.ndim != 1 or not np.isin(row, (0, 1)).all():
+        raise UserError(f"coalition of shape {row.shape}: expected one vector of booleans")
+    return "".join("1" if member else "0" for member in row)
+
+
+def decode(text: str) -> BoolArray:
+    """Return (n,) booleans, the inverse of `encode`."""
+    if not text or set(text) - {"0", "1"}:
+        raise UserError(f"coalition {text!r}: expected one 0 or 1 per contributor")
+    return np.array([character == "1" for character in text], dtype=np.bool_)
+
+
+def sizes_at(quantiles: ArrayLike, probabilities: FloatArray) -> list[int]:
+    """Return the size at each quantile in [0, 1): the inverse of the cumulative distribution."""
+    # Rounding may leave the last cumulative probability below a quantile close to 1.
+    largest = np.flatnonzero(probabilities)[-1]
+    below = np.searchsorted(np.cumsum(probabilities), quantiles, side="right")
+    return (1 + np.minimum(below, largest)).tolist()
+
+
+def balanced_sizes(name: str, seed: int, n: int, probabilities: FloatArray, count: int) -> list[int]:
+    """Return the first ``count`` sizes, each distributed as ``probabilities``, balanced at every length.
+
+    Among the first L sizes, the number in any range R of sizes differs from L·p(R) by at most 1 + log₂(L)/3. The sizes
+    are the quantiles at van der Corput's sequence, shifted at random modulo 1, whose discrepancy is at most
+    (1 + log₂(L)/3)/L over intervals (Béjian and Faure 1977), hence over their complements and shifted intervals.
+    """
+    # The binary digits of 0, 1, 2, … mirrored at the point, times 2^BITS: in integers the same on every machine.
+    indices = np.arange(count, dtype=np.int64)
+    points = np.zeros(count, dtype=np.int64)
+    for digit in range(int(count).bit_length()):
+        points |= (indices >> digit & 1) << (BITS - 1 - digit)
+    shift = derive_seed("coalitions", name, seed, n, "sizes") >> (63 - BITS)
+    return sizes_at((points + shift) % 2**BITS / 2**BITS, probabilities)
 
 
 def stream(name: str, seed: int, n: int, *index: int) -> np.random.Generator:
@@ -21,13 +63,6 @@ def random_order(generator: np.random.Generator, n: int) -> np.ndarray:
     """Return (n,): a uniformly random permutation of 0, …, n−1."""
     # Sorting uniforms uses only the most stable part of numpy's random stream, unlike choice or permutation.
     return np.argsort(generator.random(n), kind="stable")
-
-
-def random_coalition(generator: np.random.Generator, n: int, size: int) -> BoolArray:
-    """Return (n,): a uniformly random coalition of ``size`` members."""
-    row = np.zeros(n, dtype=np.bool_)
-    row[random_order(generator, n)[:size]] = True
-    return row
 
 
 def stack(rows: Sequence[BoolArray], n: int) -> BoolArray:
@@ -64,10 +99,11 @@ class Allowed:
     def draw(self, generator: np.random.Generator, size: int) -> BoolArray:
         """Return (n,): a uniformly random coalition of ``size``."""
         self.count(size)
-        row = random_coalition(generator, self.n, size)
-        while row not in self:
-            row = random_coalition(generator, self.n, size)
-        return row
+        while True:
+            row = np.zeros(self.n, dtype=np.bool_)
+            row[random_order(generator, self.n)[:size]] = True
+            if row in self:
+                return row
 
 
 class Urn(Allowed):
@@ -103,28 +139,3 @@ class Urn(Allowed):
     def take(self, row: BoolArray) -> None:
         """Count ``row`` as drawn."""
         self._taken[int(row.sum())].add(row.tobytes())
-
-
-def draw_sizes(
-    name: str, seed: int, n: int, sizes: Sequence[int], start: int, exclude: Iterable[ArrayLike]
-) -> BoolArray:
-    """Return (len(sizes) − start, n): one coalition per size without replacement, without the first ``start``.
-
-    Rows before ``start`` are drawn too, since they must not come again.
-    """
-    urn = Urn(n, exclude)
-    rows = [urn.draw(stream(name, seed, n, index), size) for index, size in enumerate(sizes)]
-    return stack(rows[start:], n)
-
-
-def with_complements(exclude: Iterable[ArrayLike]) -> Iterator[BoolArray]:
-    """Yield each excluded coalition and its complement: what the first row of a pair must not be."""
-    for vector in exclude:
-        row = np.asarray(vector, dtype=np.bool_)
-        yield row
-        yield ~row
-
-
-def paired(firsts: BoolArray) -> BoolArray:
-    """Return (2m, n): each of the (m, n) rows, followed by its complement."""
-    return np.stack([firsts, ~firsts], axis=1).reshape(-1, firsts.shape[1])

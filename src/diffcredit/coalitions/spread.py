@@ -67,8 +67,6 @@ class OverlapDeviations:
         n, latest, table = self._n, self._latest, candidates.astype(np.float32)
         overlaps = (table @ self._rows[:latest].T).astype(np.int64)
         latest_rows = ((n * overlaps - size * self._sizes[:latest]) ** 2).sum(axis=1)
-        if not self._squares:
-            return latest_rows
         pairs = ((table @ self._pairs) * table).sum(axis=1).astype(np.int64)
         weighted = (table @ self._weighted).astype(np.int64)
         return latest_rows + n**2 * pairs - 2 * n * size * weighted + size**2 * self._squares

@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 
 from diffcredit.coalitions import encode
-from diffcredit.coalitions.finite import LARGEST
+from diffcredit.coalitions.designs import LARGEST
 from diffcredit.credit.credits import Credits, endpoint_influence
 from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.coalitions import decode, encode, make_design
-from diffcredit.coalitions.finite import LARGEST
+from diffcredit.coalitions.designs import LARGEST
 from diffcredit.credit import Credits, surrogate_credits
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features

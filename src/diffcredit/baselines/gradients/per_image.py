@@ -1,15 +1,16 @@
 """The gradient of each single image at fixed time steps, with noises derived from its content."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from diffcredit.baselines.gradients.settings import GradientSettings, Kind
+from diffcredit.baselines.gradients import GradientSettings
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
@@ -31,13 +32,15 @@ def digests(images: Images) -> list[str]:
     return [hashlib.sha256(image.tobytes()).hexdigest() for image in images]
 
 
+def normal(shape: Sequence[int], *parts: int | str) -> Tensor:
+    """Return standard normal numbers on the CPU, derived from ``parts``: a seed, an image's digest, a time step, …"""
+    return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(derive_seed(*parts)))
+
+
 def noises(identities: Sequence[str], count: int, shape: Sequence[int], seed: int) -> Tensor:
     """Return (m, J, …) standard normal, on the CPU; entry (i, j) is derived from (seed, digest_i, j)."""
-
-    def one(identity: str, j: int) -> Tensor:
-        return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(derive_seed(seed, identity, j)))
-
-    return torch.stack([torch.stack([one(identity, j) for j in range(count)]) for identity in identities])
+    drawn = [normal(shape, seed, identity, j) for identity in identities for j in range(count)]
+    return torch.stack(drawn).unflatten(0, (-1, count))
 
 
 def trained_parameters(model: DiffusionModel, layers: Sequence[str] | None = None) -> dict[str, nn.Parameter]:
@@ -56,17 +59,7 @@ def trained_parameters(model: DiffusionModel, layers: Sequence[str] | None = Non
     return chosen
 
 
-def objective(model: DiffusionModel, kind: Kind, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
-    """Return (m,): the number that is differentiated, for each sample."""
-    if kind in ("loss", "journey_loss"):
-        return model.loss(batch, t, noise)
-    x_t = model.noise_schedule.add_noise(batch.x, noise, t)
-    prediction = model.predict(x_t, t, batch.condition).float().flatten(1)
-    return prediction.square().mean(1) if kind == "prediction_norm" else prediction.mean(1)
-
-
-@dataclass(frozen=True)
-class Samples:
+class Samples(NamedTuple):
     """u groups of s samples: ``x`` and ``noise`` (u, s, c, h, w), ``t`` (u, s), ``condition`` (u, …) of each group."""
 
     x: Tensor
@@ -74,45 +67,37 @@ class Samples:
     t: Tensor
     condition: Tensor | None = None
 
-    def __len__(self) -> int:
-        return len(self.x)
-
     def one_by_one(self) -> "Samples":
         """Return the same samples as groups of one, (u·s, 1, …)."""
         split = (each.flatten(0, 1)[:, None] for each in (self.x, self.noise, self.t))
-        each_one = self.x.shape[1]
-        return Samples(*split, None if self.condition is None else self.condition.repeat_interleave(each_one, 0))
+        return Samples(*split, None if self.condition is None else self.condition.repeat_interleave(self.x.shape[1], 0))
 
-    def part(self, cut: slice) -> "Samples":
-        return Samples(
-            self.x[cut], self.noise[cut], self.t[cut], None if self.condition is None else self.condition[cut]
-        )
+    def part(self, cut: slice | int) -> "Samples":
+        condition = None if self.condition is None else self.condition[cut]
+        return Samples(self.x[cut], self.noise[cut], self.t[cut], condition)
 
 
-@dataclass
 class PerImage:
     """The gradients of single images with respect to P parameters.
 
     A group of few samples leaves a device idle: several groups are computed together (``torch.func``). Where one group
-    has enough samples, an ordinary backward pass is as fast. Both give the same up to rounding.
+    has enough samples, an ordinary backward pass is as fast. Both give the same up to rounding. ``busy`` is the number
+    of samples that keep the device busy; by default as ``BUSY`` has it.
     """
 
-    model: DiffusionModel
-    settings: GradientSettings
-    samples_at_once: int | None = None
-    busy: int | None = None
-
-    def __post_init__(self) -> None:
-        self.parameters = trained_parameters(self.model, self.settings.layers)
+    def __init__(self, model: DiffusionModel, settings: GradientSettings, busy: int | None = None) -> None:
+        self.model, self.settings = model, settings
+        self.parameters = trained_parameters(model, settings.layers)
         self.size = sum(parameter.numel() for parameter in self.parameters.values())
-        self._samples_at_once = self.samples_at_once or _of(SAMPLES_AT_ONCE, self.model)
-        self._scaled = self.settings.kind == "prediction_mean"
-        in_a_group = 1 if self._scaled else self.settings.time_steps
-        self._groups_at_once = max(1, (self.busy or _of(BUSY, self.model)) // in_a_group)
+        self._samples_at_once = by_device(SAMPLES_AT_ONCE, model.device)
+        self._scaled = settings.kind == "prediction_mean"
+        self._bf16 = settings.precision == "bf16" and model.device.type == "cuda"
+        in_a_group = 1 if self._scaled else settings.time_steps
+        self._groups_at_once = max(1, (busy or by_device(BUSY, model.device)) // in_a_group)
         if self._bf16:  # torch.func cannot differentiate through autocast's mixed types
             self._groups_at_once = 1
         self.images_at_once = 1 if self._scaled else self._groups_at_once
-        self.model.network.eval()
+        model.network.eval()
 
     def gradients(self, images: Samples) -> Tensor:
         """Return (m, P) in float32 on the model's device: each image's gradient of the mean over J time steps.
@@ -121,9 +106,9 @@ class PerImage:
         length 1 before the mean is taken. It is fastest with about ``images_at_once`` images.
         """
         groups = images.one_by_one() if self._scaled else images
-        per_image = len(groups) // max(1, len(images))
-        total = torch.zeros(len(images), self.size, device=self.model.device)
-        image = torch.arange(len(groups), device=total.device) // per_image
+        count, per_image = len(groups.x), len(groups.x) // max(1, len(images.x))
+        total = torch.zeros(len(images.x), self.size, device=self.model.device)
+        image = torch.arange(count, device=total.device) // per_image
 
         def add(places: range) -> int:
             cut = slice(places.start, places.stop)
@@ -133,44 +118,36 @@ class PerImage:
             total.index_add_(0, image[cut], found)
             return len(places)
 
-        pieces = in_smaller_batches(add, len(groups), self._groups_at_once)
-        if len(groups) >= self._groups_at_once:  # the next batches fit too
+        pieces = in_smaller_batches(add, count, self._groups_at_once)
+        if count >= self._groups_at_once:  # the next batches fit too
             self._groups_at_once = max(pieces)
         return total
 
     def _of_groups(self, groups: Samples) -> Tensor:
         """Return (u, P): the gradient of each group's mean."""
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bf16):
-            named = self._of_several(groups) if len(groups) > 1 else self._of_one(groups)
+            named = self._of_several(groups) if len(groups.x) > 1 else self._of_one(*groups.part(0))
         return torch.cat([gradient.flatten(1).float() for gradient in named], dim=1)
-
-    @property
-    def _bf16(self) -> bool:
-        return self.settings.precision == "bf16" and self.model.device.type == "cuda"
 
     def _of_several(self, groups: Samples) -> list[Tensor]:
         conditioned = None if groups.condition is None else 0
 
-        def mean(
-            parameters: dict[str, Tensor], x: Tensor, noise: Tensor, t: Tensor, condition: Tensor | None
-        ) -> Tensor:
-            return functional_call(_Mean(self.model, self.settings.kind), parameters, (x, noise, t, condition))
+        def mean(parameters: dict[str, Tensor], *group: Tensor | None) -> Tensor:
+            return with_weights(self.model, self._mean, parameters, *group)
 
         of_each = vmap(grad(mean), in_dims=(None, 0, 0, 0, conditioned))
-        parameters = {f"network.{name}": parameter.detach() for name, parameter in self.parameters.items()}
+        parameters = {name: parameter.detach() for name, parameter in self.parameters.items()}
         # grad builds the graph it needs; fused attention would be computed group by group
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-            return list(of_each(parameters, groups.x, groups.noise, groups.t, groups.condition).values())
+            return list(of_each(parameters, *groups).values())
 
-    def _of_one(self, group: Samples) -> list[Tensor]:
-        x, noise, t = group.x[0], group.noise[0], group.t[0]
-        condition = None if group.condition is None else group.condition[0]
-        weights, mean = list(self.parameters.values()), _Mean(self.model, self.settings.kind)
+    def _of_one(self, x: Tensor, noise: Tensor, t: Tensor, condition: Tensor | None) -> list[Tensor]:
+        weights = list(self.parameters.values())
         total = [torch.zeros_like(weight, dtype=torch.float32) for weight in weights]
 
         def add(places: range) -> int:
             cut = slice(places.start, places.stop)
-            share = mean(x[cut], noise[cut], t[cut], condition) * (len(places) / len(x))
+            share = self._mean(x[cut], noise[cut], t[cut], condition) * (len(places) / len(x))
             for sum_, gradient in zip(total, torch.autograd.grad(share, weights, materialize_grads=True), strict=True):
                 sum_ += gradient
             return len(places)
@@ -178,24 +155,38 @@ class PerImage:
         self._samples_at_once = max(in_smaller_batches(add, len(x), self._samples_at_once))
         return [sum_[None] for sum_ in total]
 
+    def _mean(self, x: Tensor, noise: Tensor, t: Tensor, condition: Tensor | None) -> Tensor:
+        """Return the number that is differentiated: the mean over the samples of one group."""
+        model, kind, batch = self.model, self.settings.kind, Batch(x, x, torch.arange(len(x)))
+        if condition is not None:
+            of_all = torch.zeros(len(x), dtype=torch.long, device=x.device)
+            batch = replace(batch, conditions=condition[None], condition_of=of_all)
+        if kind in ("loss", "journey_loss"):
+            return model.loss(batch, t, noise).mean()
+        x_t = model.noise_schedule.add_noise(x, noise, t)
+        prediction = model.predict(x_t, t, batch.condition).float().flatten(1)
+        return (prediction.square() if kind == "prediction_norm" else prediction).mean(1).mean()
 
-def _of(by_device: Mapping[str, int], model: DiffusionModel) -> int:
-    return by_device.get(model.device.type, by_device["cpu"])
+
+def by_device(table: Mapping[str, int], device: torch.device) -> int:
+    """Return the entry of the device's kind; that of a CPU where there is none."""
+    return table.get(device.type, table["cpu"])
 
 
-class _Mean(nn.Module):
-    """The mean of the objective over the samples of one group, as a module, so that torch can replace the network's
-    parameters."""
+def with_weights(
+    model: DiffusionModel, function: Callable[..., Tensor], weights: Mapping[str, Tensor], *arguments: Any
+) -> Tensor:
+    """Call a ``function`` of the model, such as its loss, with these weights in its network."""
+    named = {f"network.{name}": weight for name, weight in weights.items()}
+    return functional_call(_OfNetwork(model.network, function), named, arguments)
 
-    def __init__(self, model: DiffusionModel, kind: Kind) -> None:
+
+class _OfNetwork(nn.Module):
+    """A function that calls a network, as a module, so that torch can replace the network's weights."""
+
+    def __init__(self, network: nn.Module, function: Callable[..., Tensor]) -> None:
         super().__init__()
-        self.network = model.network
-        self.of = lambda batch, t, noise: objective(model, kind, batch, t, noise)
+        self.network, self.function = network, function
 
-    def forward(self, x: Tensor, noise: Tensor, t: Tensor, condition: Tensor | None) -> Tensor:
-        which = torch.arange(len(x))
-        if condition is None:
-            batch = Batch(x, x, which)
-        else:
-            batch = Batch(x, x, which, condition[None], torch.zeros(len(x), dtype=torch.long, device=x.device))
-        return self.of(batch, t, noise).mean()
+    def forward(self, *arguments: Any) -> Tensor:
+        return self.function(*arguments)

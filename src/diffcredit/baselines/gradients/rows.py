@@ -1,13 +1,13 @@
-"""The rows of Φ: each image's gradient, randomly projected, cached on disk row by row."""
+"""The rows of Φ, each image's gradient, randomly projected, and the errors of training images, cached on disk."""
 
 import dataclasses
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, Self
 
 import numpy as np
@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diffcredit.baselines.base import Evidence
-from diffcredit.baselines.gradients.journey import predicted_on_path
-from diffcredit.baselines.gradients.per_image import PerImage, Samples, digests, noises, time_steps
-from diffcredit.baselines.gradients.projection import check_dimensions, project
-from diffcredit.baselines.gradients.settings import DIMENSIONS, GradientSettings
-from diffcredit.baselines.queries import comparable_queries, query_captions, query_sampling
+from diffcredit.baselines.gradients import DIMENSIONS, GradientSettings
+from diffcredit.baselines.gradients.per_image import PerImage, Samples, by_device, digests, noises, time_steps
+from diffcredit.baselines.gradients.projection import project
+from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import DiffusionModel, Images
 from diffcredit.diffusion.settings import Sampling
+from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import DiffcreditError, UserError, located
+from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint
+from diffcredit.util.cache import cached_arrays
 
 Rows = NDArray[np.float32]
 
@@ -32,6 +34,8 @@ Rows = NDArray[np.float32]
 TOGETHER = 256
 CPU_BYTES = 2**30
 GPU_SHARE = 4  # a quarter of the free memory
+# Images that go through the network at once where only their losses are taken.
+IMAGES_AT_ONCE = {"cpu": 16, "cuda": 256}
 
 
 def gradient_rows(
@@ -48,23 +52,27 @@ def gradient_rows(
     together. Rows are cached in the evidence's folder as they are computed, and an interrupted run continues from
     there. Without a folder they are in a temporary file.
     """
-    if of == "training" and settings.kind == "journey_loss":
-        settings = dataclasses.replace(settings, kind="loss")  # a training image has no journey
     if of == "generated":
-        evidence.queries(method)
+        evidence.queries(method)  # a refusal comes before any work
     model = evidence.model(method, replicate)
     with located(method):
         per_image = PerImage(model, settings)
         dimensions = settings.dimensions or min(DIMENSIONS, per_image.size)
-        check_dimensions(dimensions, per_image.size)
+        if dimensions > per_image.size:
+            raise UserError(
+                f"dimensions: {dimensions}, but gradients have {per_image.size} entries, one for each parameter; fewer "
+                "dimensions are accepted"
+            )
     settings = dataclasses.replace(settings, dimensions=dimensions)  # so that chosen and default dimensions share rows
-    subjects = Subjects.of_training(evidence) if of == "training" else Subjects.of_queries(evidence, settings, method)
+    subjects = _subjects(evidence, settings, of, method)
     identity = fingerprint(
         ["rows", model.fingerprint, list(per_image.parameters), dataclasses.asdict(settings), subjects.identity(model)]
     )
-    with _place(evidence.folder, f"gradients-{identity[:16]}") as folder, located(method):
+    # a temporary folder's files exist as long as they are mapped
+    with TemporaryDirectory(ignore_cleanup_errors=True) as temporary, located(method):
+        folder = (evidence.folder or Path(temporary)) / f"gradients-{identity[:16]}"
         kept = Kept.open(folder, len(subjects.images), dimensions)
-        missing = kept.missing()
+        missing = np.flatnonzero(kept.done == 0)
         done = len(subjects.images) - len(missing)
 
         def on_image() -> None:
@@ -72,16 +80,16 @@ def gradient_rows(
             done += 1
             evidence.progress(f"{method}: gradients of {of} images", done, len(subjects.images))
 
-        def on_projected(images: int) -> None:
+        def on_part(parameters: int, total: int) -> None:
+            images = done - len(places) + len(places) * parameters // total
             evidence.progress(f"{method}: projecting gradients of {of} images", images, len(subjects.images))
 
         for places in _chunks(missing, per_image):
             gradients = _gradients(per_image, subjects, places, on_image)
-            on_part = _in_images(on_projected, done - len(places), len(places))
             rows = project(gradients, dimensions, settings.seed, on_part=on_part).cpu().numpy()
             if not np.isfinite(rows).all():
                 worst = places[int(np.argmin(np.isfinite(rows).all(axis=1)))]
-                raise DiffcreditError(f"the gradient of {subjects.name(worst)} is not a finite number")
+                raise DiffcreditError(f"the gradient of {subjects.names[worst]} is not a finite number")
             kept.write(places, rows)
         return kept.rows
 
@@ -95,20 +103,9 @@ class Subjects:
 
     images: Images
     captions: tuple[str, ...] | None
-    names: tuple[str, ...] | None
+    names: Sequence[str]
     digests: list[str]
     journey: tuple[DiffusionModel, Sampling] | None
-
-    @classmethod
-    def of_training(cls, evidence: Evidence) -> Self:
-        given = evidence.contributions
-        return cls(given.images, given.captions, given.names, digests(given.images), None)
-
-    @classmethod
-    def of_queries(cls, evidence: Evidence, settings: GradientSettings, method: str) -> Self:
-        images, base = comparable_queries(evidence, method), evidence.model(method)
-        journey = (base, query_sampling(evidence, method)) if settings.kind == "journey_loss" else None
-        return cls(images, query_captions(evidence, base, method), None, digests(images), journey)
 
     def identity(self, model: DiffusionModel) -> list[object]:
         """Return what identifies these images in the rows of ``model``."""
@@ -120,8 +117,15 @@ class Subjects:
                 journey.append(base.fingerprint)
         return [self.digests, self.captions, journey]
 
-    def name(self, place: int) -> str:
-        return self.names[place] if self.names is not None else f"generated image {place}"
+
+def _subjects(evidence: Evidence, settings: GradientSettings, of: str, method: str) -> Subjects:
+    if of == "training":
+        given = evidence.contributions
+        return Subjects(given.images, given.captions, given.names, digests(given.images), None)
+    images, base = evidence.comparable_queries(method), evidence.model(method)
+    journey = (base, evidence.query_sampling(method)) if settings.kind == "journey_loss" else None
+    names = [f"generated image {place}" for place in range(len(images))]
+    return Subjects(images, evidence.query_captions(base, method), names, digests(images), journey)
 
 
 def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], on_image: Callable[[], None]) -> Tensor:
@@ -152,9 +156,31 @@ def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], o
     return found
 
 
-def _in_images(report: Callable[[int], None], before: int, images: int) -> Callable[[int, int], None]:
-    """Return a function that reports done parts as a number of images, after ``before`` others."""
-    return lambda done, parts: report(before + images * done // parts)
+def predicted_on_path(model: DiffusionModel, seeds: Sequence[int], sampling: Sampling, t: Tensor) -> Tensor:
+    """Return x̂₀(x̃_t) (m, J, c, h, w): the clean image that the model predicts from the noisy x̃_t on its sampling path.
+
+    One for each seed, at each of the time steps ``t`` (J,), or the nearest one on the path.
+    """
+    if not isinstance(model, UNetModel):
+        raise UserError(f"journey_loss: {type(model).__name__} has no sampling path to look at; a UNetModel is needed")
+    wanted = t.tolist()
+
+    def of(places: range) -> Tensor:
+        some = seeds[places.start : places.stop]
+        path = model.noise_schedule.sampler(sampling.scheduler, sampling.steps).timesteps.tolist()
+        nearest = [min(range(len(path)), key=lambda place, at=at: (abs(path[place] - at), place)) for at in wanted]
+        kept: dict[int, Tensor] = {}
+
+        def keep(place: int, predicted: Tensor) -> None:
+            if place in nearest:
+                kept[place] = predicted
+
+        model.denoise(some, sampling.steps, sampling.scheduler, sampling.guidance, on_step=keep)
+        return torch.stack([kept[place] for place in nearest], dim=1)
+
+    with torch.no_grad():
+        model.network.eval()
+        return torch.cat(in_smaller_batches(of, len(seeds), sampling.batch_size))
 
 
 def _chunks(places: NDArray[np.int64], per_image: PerImage) -> Iterator[list[int]]:
@@ -201,9 +227,6 @@ class Kept:
             raise UserError(f"{folder}: damaged; remove it to have its gradients computed again")
         return cls(mapped, done, file)
 
-    def missing(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self.done == 0)
-
     def write(self, places: Sequence[int], rows: Rows) -> None:
         """Write the rows (b, k) of the ``places`` (b,)."""
         # not through the memory map, where a full disk would kill the process
@@ -217,11 +240,27 @@ class Kept:
         self.done.flush()
 
 
-@contextmanager
-def _place(folder: Path | None, name: str) -> Generator[Path]:
-    """Yield ``name`` in the folder, or in a temporary one, whose files exist as long as they are mapped."""
-    if folder is not None:
-        yield folder / name
-    else:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
-            yield Path(temporary) / name
+def root_errors(evidence: Evidence, count: int, method: str, replicate: int = 0) -> FloatArray:
+    """Return (m, J): √ℓ of each training image at each of J = ``count`` time steps in one model, with the noises of its
+    gradient. They are cached in the evidence's folder."""
+    model, given = evidence.model(method, replicate), evidence.contributions
+    identities = digests(given.images)
+    name = fingerprint(["root errors", model.fingerprint, count, evidence.seed, identities, given.captions])
+    t = time_steps(model, count)
+    model.network.eval()
+
+    def of(places: range) -> FloatArray:
+        cut = slice(places.start, places.stop)
+        captions = None if given.captions is None else given.captions[cut]
+        batch = model.encode(given.images[cut], captions, mirrored=False)
+        noise = noises(identities[cut], len(t), batch.x.shape[1:], evidence.seed).to(batch.x)
+        with torch.no_grad():
+            losses = [model.loss(batch, t[j].expand(len(batch)), noise[:, j]) for j in range(len(t))]
+        evidence.progress(f"{method}: errors of training images", places.stop, len(identities))
+        return torch.stack(losses, dim=1).sqrt().double().cpu().numpy()
+
+    def compute() -> dict[str, FloatArray]:
+        at_once = by_device(IMAGES_AT_ONCE, model.device)
+        return {"errors": np.concatenate(in_smaller_batches(of, len(identities), at_once))}
+
+    return cached_arrays(evidence.folder, f"errors-{name[:16]}", compute)["errors"]

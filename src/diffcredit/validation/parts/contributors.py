@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.baselines.application import ApplicationScores
-from diffcredit.baselines.clusters import ClusterDistance
+from diffcredit.baselines.controls import ApplicationScores
+from diffcredit.baselines.similarity import ClusterDistance
 from diffcredit.baselines.study import study_evidence
 from diffcredit.errors import UserError
 from diffcredit.properties.base import has_value_of_each

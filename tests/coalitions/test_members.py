@@ -2,10 +2,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
 
-from diffcredit.coalitions import make_design, size_probabilities
-from diffcredit.coalitions.sizes import balanced_sizes, sizes_at
+from diffcredit.coalitions import decode, encode, make_design, size_probabilities
+from diffcredit.coalitions.members import balanced_sizes, sizes_at
+from diffcredit.errors import UserError
+
+
+def test_a_coalition_as_text_has_one_character_a_contributor():
+    assert encode(np.array([False, True, False, True])) == "0101"
+    assert encode([1, 0]) == "10"
+    assert decode("0101").tolist() == [False, True, False, True]
+    assert decode("0101").dtype == np.bool_
+
+
+@pytest.mark.parametrize("text", ["", "01 1", "012", "0b1"])
+def test_other_text_is_refused(text):
+    with pytest.raises(UserError, match="0 or 1"):
+        decode(text)
+
+
+@pytest.mark.parametrize("coalition", [[[True]], [2, 0], [0.5]])
+def test_other_vectors_are_refused(coalition):
+    with pytest.raises(UserError, match="booleans"):
+        encode(coalition)
 
 
 def imbalance(sizes, probabilities):
@@ -21,15 +40,14 @@ def bound(length):
     return 1 + np.log2(np.arange(1, length + 1)) / 3 + 1e-9
 
 
-@pytest.mark.parametrize("n", [2, 3, 20, 258])
+@pytest.mark.parametrize("n", [2, 3, 20])
 @pytest.mark.parametrize("name", ["half", "mix"])
 def test_every_prefix_keeps_the_quota_of_every_range_of_sizes(name, n):
-    for seed in range(2):
-        sizes = make_design(name, seed).draw(n, 0, 300).sum(axis=1)
-        assert (imbalance(sizes, size_probabilities(name, n)) <= bound(300)).all()
+    sizes = make_design(name, seed=1).draw(n, 0, 200).sum(axis=1)
+    assert (imbalance(sizes, size_probabilities(name, n)) <= bound(200)).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**40),
     weights=st.lists(st.floats(0, 1), min_size=1, max_size=30).filter(lambda weights: sum(weights) > 0.01),
@@ -42,17 +60,6 @@ def test_any_distribution_is_balanced(seed, weights):
     # After 2^k points the unit interval holds one in each of 2^k equal parts.
     assert (deviation[2 ** np.arange(11) - 1] <= 1 + 1e-9).all()
     assert p[np.array(sizes) - 1].min() > 0
-
-
-def test_independent_sizes_would_not_keep_the_quota():
-    p = size_probabilities("mix", 20)
-    sizes = np.random.default_rng(0).choice(np.arange(1, 20), size=3000, p=p)
-    assert (imbalance(sizes, p) > bound(3000)).mean() > 0.9
-
-
-def test_half_is_binomial_for_many_contributors():
-    sizes = np.arange(1, 2000)
-    np.testing.assert_allclose(size_probabilities("half", 2000), binom.pmf(sizes, 2000, 0.5), rtol=1e-9, atol=1e-300)
 
 
 def test_quantiles_close_to_one_never_give_an_impossible_size():

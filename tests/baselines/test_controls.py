@@ -7,8 +7,8 @@ import torch
 from scipy.stats import entropy
 from sklearn.metrics.pairwise import cosine_similarity
 
-from diffcredit.baselines import Evidence, aggregate, application
-from diffcredit.baselines.application import ApplicationScores
+from diffcredit.baselines import Evidence, controls
+from diffcredit.baselines.controls import ApplicationScores, ImageCount, RandomRanking, TrainingProperty
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Context
@@ -21,7 +21,28 @@ from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.properties.inception_score import InceptionScore
 from properties.fake_features import FAKE, text_vector
 
-from .made_up import contributions, generated, permuted
+from .made_up import COUNTS, contributions, generated
+
+
+def test_image_count():
+    np.testing.assert_array_equal(ImageCount().credits(Evidence(contributions(), generated())), COUNTS)
+
+
+def test_random_ranking_is_a_ranking_that_the_seed_chooses():
+    given = contributions()
+    rankings = [tuple(RandomRanking().credits(Evidence(given, generated(), seed=seed))) for seed in range(300)]
+    assert {tuple(sorted(ranking)) for ranking in rankings} == {(1, 2, 3, 4)}
+    assert len(set(rankings)) == 24
+    assert rankings[0] == tuple(RandomRanking().credits(Evidence(given, generated(seed=9), seed=0)))
+
+
+def test_training_property_is_that_of_the_own_images():
+    given, prop = contributions(), Colourfulness()
+    given.images[given.owner == 2] = 99  # grey images have no colour
+    credits = TrainingProperty().credits(Evidence(given, generated(), prop=prop))
+    assert credits[2] == 0
+    for i in (0, 1, 3):
+        assert credits[i] == prop.measure(given.images[given.owner == i]) > 0
 
 
 def fitted(prop, prompts=None):
@@ -45,10 +66,9 @@ def by_hand_colourfulness(image):
     return spread + 0.3 * math.hypot(sum(rg) / len(rg), sum(yb) / len(yb))
 
 
-@pytest.mark.parametrize("block", [1024, 7])
-@pytest.mark.parametrize("percentile", [None, 90])
+@pytest.mark.parametrize(("block", "percentile"), [(1024, None), (7, 90)])
 def test_colourfulness_of_each(block, percentile, monkeypatch):
-    monkeypatch.setattr(application, "BLOCK", block)
+    monkeypatch.setattr(controls, "BLOCK", block)
     expected = [by_hand_colourfulness(image) for image in contributions().images]
     np.testing.assert_allclose(scores(Colourfulness(percentile)), expected, rtol=1e-9)
 
@@ -87,22 +107,6 @@ def test_match_of_each_with_the_prompt():
         scores(fitted(ClipSimilarity(features=FAKE), prompts=("a cat",) * 20))
 
 
-def test_who_gave_colour_comes_first():
-    given = contributions()
-    grey = given.images.mean(axis=-1, keepdims=True).astype(np.uint8)
-    given.images[given.owner != 2] = grey[given.owner != 2]
-    for how in ApplicationScores.aggregations:
-        credits = aggregate(scores(Colourfulness(), given), given, how)
-        assert credits[2] > 0
-        assert (np.delete(credits, 2) == 0).all()
-
-
-def test_the_order_of_the_training_images_is_that_of_the_scores():
-    given, order = contributions(), np.random.default_rng(1).permutation(20)
-    found = scores(Colourfulness(), given)
-    np.testing.assert_allclose(scores(Colourfulness(), permuted(given, order)), found[order], rtol=1e-12)
-
-
 @dataclass
 class Scribbling:
     """A plug-in that writes into what it is given, and returns what it is told to."""
@@ -126,8 +130,6 @@ def test_refusals_say_what_is_accepted():
     accepted = r"accepted: colourfulness, inception_score, class_share, aesthetic, clip_similarity, or a plug-in"
     with pytest.raises(UserError, match=rf"'cluster_entropy' cannot be measured on a single image; {accepted}"):
         scores(ClusterEntropy())
-    with pytest.raises(UserError, match="needs the property that contributors are credited for"):
-        scores(None)
     for shape in ((), (19,), (20, 1)):
         with pytest.raises(UserError, match=r"'scribbling': of_each returned the shape .* for 20 images; one number"):
             scores(Scribbling(shape))
