@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from diffcredit.baselines import Evidence, aggregate
 from diffcredit.baselines.clusters import ClusterDistance
 from diffcredit.errors import UserError
-from diffcredit.features.layout import pixel_features
+from diffcredit.features.pixels import pixel_features
 from diffcredit.properties import Context
 from diffcredit.properties.cluster_entropy import ClusterEntropy
 

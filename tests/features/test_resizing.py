@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from diffcredit.features.pillow import by_matrices, resized
-from diffcredit.features.resizing import as_pillow, tensorflow_bilinear
+from diffcredit.features.resizing import as_pillow, by_matrices, resized, tensorflow_bilinear
 from features.inception_reference import RESIZES, images, summary, uniform
 
 REFERENCE = json.loads(Path(__file__).with_name("inception_reference.json").read_text(encoding="utf-8"))["resized"]
@@ -69,7 +68,7 @@ def test_images_of_the_size_are_left_alone():
 
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("length", [1, 2, 5, 31, 32, 100, 299, 512])
+@pytest.mark.parametrize("length", [1, 5, 32, 100, 299])
 @pytest.mark.parametrize("size", [1, 33, 224])
 def test_matrices_give_pillow_s_very_numbers(method, length, size):
     stack = images("matrices", 2, length, length)

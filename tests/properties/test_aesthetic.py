@@ -9,9 +9,8 @@ from torch import nn
 
 from diffcredit.errors import UserError
 from diffcredit.features import Features
-from diffcredit.properties import aesthetic_heads
-from diffcredit.properties.aesthetic import Aesthetic
-from diffcredit.properties.aesthetic_heads import BUNDLED
+from diffcredit.properties import aesthetic as heads
+from diffcredit.properties.aesthetic import BUNDLED, Aesthetic
 from diffcredit.util.artifacts import write_arrays
 from properties.fake_features import FAKE, context, fitted
 
@@ -53,7 +52,7 @@ def test_the_bundled_head_is_laions():
     assert "https://github.com/LAION-AI/aesthetic-predictor" in licence
 
 
-@pytest.mark.parametrize("percentile", [None, 0, 50, 90, 100])
+@pytest.mark.parametrize("percentile", [None, 90])
 def test_the_linear_head_is_its_closed_form(percentile):
     """w·x/‖x‖ + b with the published weights, which torch reads here on its own."""
     published = torch.load(BUNDLED, weights_only=True)
@@ -64,11 +63,8 @@ def test_the_linear_head_is_its_closed_form(percentile):
     expected = scores.mean() if percentile is None else np.percentile(scores, percentile)
     assert scores.std() > 0.1
     assert aesthetic(percentile=percentile).measure_features(features) == pytest.approx(expected, rel=1e-12)
-
-
-def test_an_embedding_without_direction_scores_the_bias():
-    bias = torch.load(BUNDLED, weights_only=True)["bias"].item()
-    assert aesthetic().measure_features(Features(np.zeros((2, 768), np.float32))) == bias
+    nowhere = Features(np.zeros((2, 768), np.float32))  # embeddings without direction score the bias
+    assert aesthetic(percentile=percentile).measure_features(nowhere) == b
 
 
 def test_the_mlp_is_the_published_network(tmp_path):
@@ -92,9 +88,9 @@ def test_the_published_mlp_is_found_in_torchs_cache_and_verified(tmp_path, monke
     with pytest.raises(UserError, match=r"aesthetic\.weights: .* has the SHA-256 .*, the published sac\+logos"):
         Aesthetic("mlp").check(context().contributions, 6)
 
-    published = aesthetic_heads.PUBLISHED["mlp"]
+    published = heads.PUBLISHED["mlp"]
     stand_in = replace(published, sha256=hashlib.sha256(cached.read_bytes()).hexdigest())
-    monkeypatch.setitem(aesthetic_heads.PUBLISHED, "mlp", stand_in)
+    monkeypatch.setitem(heads.PUBLISHED, "mlp", stand_in)
     Aesthetic("mlp").check(context().contributions, 6)
     state = Aesthetic("mlp", features=CLIP).fit(context())
     np.testing.assert_array_equal(state["layers.0.weight"], network[0].weight.detach().numpy())
@@ -105,7 +101,7 @@ def test_a_broken_copy_of_the_bundled_head_is_refused(tmp_path, monkeypatch):
     broken = bytearray(BUNDLED.read_bytes())
     broken[len(broken) // 2] ^= 1
     (tmp_path / "head.pth").write_bytes(broken)
-    monkeypatch.setattr(aesthetic_heads, "BUNDLED", tmp_path / "head.pth")
+    monkeypatch.setattr(heads, "BUNDLED", tmp_path / "head.pth")
     with pytest.raises(UserError, match=r"aesthetic\.weights: .*head\.pth has the SHA-256"):
         aesthetic()
 
@@ -130,7 +126,6 @@ def test_a_head_of_ones_own(tmp_path):
         ({"weight": (1, 768)}, "holds weight; the linear head has weight, bias"),
         ({"weight": (1, 768), "bias": (1,), "scale": (1,)}, "holds bias, scale, weight; the linear head has"),
         ({"weight": (2, 768), "bias": (2,)}, r"weight of shape \(2, 768\) .* \(1, …\) and \(1,\) are expected"),
-        ({"weight": (768,), "bias": (1,)}, r"weight of shape \(768,\)"),
     ],
 )
 def test_a_file_that_holds_no_such_head_is_refused(arrays, message, tmp_path):
@@ -138,14 +133,6 @@ def test_a_file_that_holds_no_such_head_is_refused(arrays, message, tmp_path):
     write_arrays(file, {name: np.ones(shape, np.float32) for name, shape in arrays.items()})
     with pytest.raises(UserError, match=rf"aesthetic\.weights: .*own\.safetensors.*{message}"):
         Aesthetic(weights=str(file)).check(context().contributions, 6)
-
-
-def test_layers_that_do_not_fit_each_other_are_refused(tmp_path):
-    network = reference_mlp()
-    network[2] = nn.Linear(1000, 128)
-    file = save_mlp(network, tmp_path / "mlp.pth")
-    with pytest.raises(UserError, match=r"layers\.0\.weight of shape \(1024, 768\) .*\(1000, …\)"):
-        Aesthetic("mlp", weights=file).check(context().contributions, 6)
 
 
 def test_other_extractors_are_refused():

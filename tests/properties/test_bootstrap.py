@@ -28,7 +28,7 @@ def test_the_error_of_a_mean_is_that_of_its_resamples():
     assert mean_error(np.full(5, 3.0)) == 0
 
 
-@pytest.mark.parametrize(("images", "count"), [(2, 2), (3, 2), (9, 4), (39, 19), (40, 20), (1000, 20)])
+@pytest.mark.parametrize(("images", "count"), [(3, 2), (9, 4), (39, 19), (1000, 20)])
 def test_groups_are_even_and_interleaved(images, count):
     group = groups(images)
     assert group[: count + 1].tolist() == [*range(count), 0][:images]
@@ -69,7 +69,7 @@ def share_of(images: int, rng: np.random.Generator, shared: bool) -> np.ndarray:
 def test_the_error_from_halves_is_the_spread_of_the_whole(shared):
     """Whether the coverage of reference images varies together, less with more images, or each by itself, as much."""
     rng = np.random.default_rng(1)
-    spread = np.std([share_of(80, rng, shared).mean() for _ in range(2000)])
-    pairs = [(share_of(40, rng, shared), share_of(40, rng, shared)) for _ in range(2000)]
+    spread = np.std([share_of(80, rng, shared).mean() for _ in range(1000)])
+    pairs = [(share_of(40, rng, shared), share_of(40, rng, shared)) for _ in range(1000)]
     error = halves_error(np.array([one for one, _ in pairs]), np.array([other for _, other in pairs]))
-    assert error == pytest.approx(spread, rel=0.08)
+    assert error == pytest.approx(spread, rel=0.12)

@@ -43,31 +43,15 @@ def test_images_that_show_their_texts_reach_the_bounds():
     prop = similarity(prompts=PROMPTS)
     assert prop.measure_features(Features(5 * shown)) == pytest.approx(1, abs=1e-9)
     assert prop.measure_features(Features(-shown)) == pytest.approx(-1, abs=1e-9)
+    assert prop._texts.shape == (3, 16)  # equal prompts are embedded once
+    assert prop.ordered
+    assert not ClipSimilarity("a cat").ordered
 
 
-def test_equal_prompts_are_embedded_once():
-    state = ClipSimilarity(features=FAKE).fit(context(prompts=PROMPTS))
-    assert state["texts"].shape == (3, 16)
-    assert state["followed"].shape == (6,)
-
-
-def test_the_order_matters_only_where_prompts_differ_by_image():
-    assert ClipSimilarity().ordered is True
-    assert ClipSimilarity("a cat").ordered is False
-
-
-def test_another_number_of_images_than_prompts_is_refused():
+def test_what_it_needs():
     with pytest.raises(UserError, match="clip_similarity: 5 images for 6 prompts"):
         similarity(prompts=PROMPTS).measure_features(embeddings(5))
-    five = embeddings(5)
-    assert similarity("a cat", PROMPTS).measure_features(five) == similarity("a cat").measure_features(five)
-
-
-def test_a_model_without_prompts_needs_a_text():
     with pytest.raises(UserError, match=r"clip_similarity\.prompt: missing, and the model follows no prompts"):
         similarity()
-
-
-def test_an_extractor_without_texts_is_refused():
     with pytest.raises(UserError, match=r"clip_similarity\.features: 'pixels' embeds no texts; accepted: clip"):
         ClipSimilarity("a cat", features="pixels").fit(context())

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diffcredit.baselines.base import Evidence, Scoring
 from diffcredit.baselines.queries import comparable_queries
 from diffcredit.features import FeaturesOption
-from diffcredit.properties.directions import unit_rows
+from diffcredit.features.base import unit_rows
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.progress import Progress, silent
 

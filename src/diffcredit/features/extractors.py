@@ -1,7 +1,6 @@
 """The extractors of a study: each is loaded once, and the features of images that are asked for often are cached."""
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,17 @@ from diffcredit.util.artifacts import canonical_json, fingerprint_arrays
 from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.plugins import build, code_of, in_plugin
 from diffcredit.util.progress import Progress, silent
+
+LABELS = {
+    "layout": "layout, edges and colours",
+    "efficientnet_lite0": "EfficientNet-Lite0",
+    "inception_v3": "Inception-v3",
+    "clip": "CLIP",
+    "blip_vqa": "BLIP-VQA",
+    "transformers": "transformers model",
+    "timm": "timm model",
+}
+"""The extractors' names for readers, where they are others than in a study file."""
 
 
 class Extractors:
@@ -91,12 +101,9 @@ def make_extractor(option: FeaturesOption, beside: Path = Path()) -> Extractor:
 
 
 def label_of(option: FeaturesOption) -> str:
-    """Return an extractor's name for readers: the label of one of ours, the class name of a plug-in."""
+    """Return an extractor's name for readers; of a plug-in, the name of its class."""
     name = option_name(option)
-    if name not in EXTRACTORS:
-        return name.rpartition(":")[2]
-    module, _, attribute = EXTRACTORS[name].partition(":")
-    return getattr(import_module(module), attribute).label
+    return LABELS.get(name, name.rpartition(":")[2])
 
 
 def check_images(images: Any) -> None:

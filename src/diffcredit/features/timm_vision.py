@@ -5,21 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import numpy as np
-from annotated_types import Ge
+import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import Images, Precision
-from diffcredit.features.network import NetworkExtractor
+from diffcredit.features.base import Images
+from diffcredit.features.torch_features import NetworkExtractor
 from diffcredit.features.weights import load_state, read_state
 from diffcredit.util.artifacts import fingerprint_arrays
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 KEY = "features.model"
 
@@ -36,14 +34,8 @@ class TimmVision(NetworkExtractor):
 
     model: str
     weights: str | None = None
-    batch_size: Annotated[int, Ge(1)] = 32
-    precision: Precision = "float32"
-
-    label = "timm model"
 
     def load(self, device: str) -> None:
-        import torch
-
         timm, data = _package("timm"), _package("timm.data")
         if not timm.is_model(self.model):
             raise UserError(f"{KEY}: {self.model!r} is unknown; names that timm.list_models() lists are accepted")
@@ -53,9 +45,19 @@ class TimmVision(NetworkExtractor):
             file = Path(self.weights).expanduser()
             load_state(network, read_state(file, "features.weights"), file, "features.weights")
         network = network.float().eval().requires_grad_(False)
-        self._hash = fingerprint_arrays({name: tensor.numpy() for name, tensor in network.state_dict().items()})
-        self._config = _accepted(data.resolve_model_data_config(network), self.model)
-        self._network, self._device = network.to(device), device
+        self._config = config = _accepted(data.resolve_model_data_config(network), self.model)
+        side = "a side" if config["crop_mode"] == "squash" else "shortest side"
+        self._use(
+            network.to(device),
+            device,
+            weights=fingerprint_arrays({name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}),
+            architecture=self.model.partition(".")[0],
+            resize=f"{_enlarged(config)} px {side}, {config['interpolation']}, antialiased, "
+            f"centre crop {config['input_size'][1]} px",
+            mean=list(config["mean"]),
+            deviation=list(config["std"]),
+            layer="what the classifier is given",
+        )
 
     def _made(self, timm: Any) -> Any:
         """Make the network, with its published weights unless a file has others."""
@@ -71,21 +73,6 @@ class TimmVision(NetworkExtractor):
                 f"{KEY}: {self.model!r} cannot be made ({reason}){remedy if self.weights is None else ''}"
             ) from error
 
-    def _described(self) -> dict[str, Any]:
-        return {
-            "weights": self._hash,
-            "architecture": self.model.partition(".")[0],
-            "resize": f"{_enlarged(self._config)} px {'a side' if self._squashes else 'shortest side'}, "
-            f"{self._config['interpolation']}, antialiased, centre crop {self._config['input_size'][1]} px",
-            "mean": list(self._config["mean"]),
-            "deviation": list(self._config["std"]),
-            "layer": "what the classifier is given",
-        }
-
-    @property
-    def _squashes(self) -> bool:
-        return self._config["crop_mode"] == "squash"
-
     @property
     def dimensions(self) -> int:
         return self._network.head_hidden_size
@@ -94,9 +81,7 @@ class TimmVision(NetworkExtractor):
     def classes(self) -> int | None:
         return self._network.num_classes or None
 
-    def _forward(self, images: Images) -> "tuple[Tensor, Tensor | None]":
-        import torch
-
+    def _forward(self, images: Images) -> tuple[Tensor, Tensor | None]:
         features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
         vectors = self._network.forward_head(features, pre_logits=True)
         return vectors, self._network.forward_head(features) if self.classes else None

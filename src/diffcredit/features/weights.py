@@ -5,14 +5,14 @@
 
 import hashlib
 import socket
-import zipfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import atomic_file
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-BLOCK = 1 << 20
 SILENCE = 30.0  # seconds after which a server that sends nothing is given up
 
 
@@ -35,8 +34,6 @@ class PublishedWeights:
 
     @property
     def name(self) -> str:
-        from urllib.parse import unquote
-
         return unquote(self.url.rpartition("/")[2])
 
     @property
@@ -57,7 +54,6 @@ class PublishedWeights:
         """Raise a UserError unless ``file`` is the published one; ``remedy`` is advice besides downloading it again."""
         found = file_hash(file, key)
         if not found.startswith(self.sha256):
-            _refuse_program(file, key)
             raise UserError(
                 f"{key}: {file} has the SHA-256 {found[:16]}…, the published {self.name} {self.sha256[:16]}…; "
                 f"download it again from {self.url}{remedy}"
@@ -89,14 +85,11 @@ def _time_limit() -> Generator[None]:
 
 def file_hash(file: Path, key: str) -> str:
     """Return the SHA-256 of a file's content."""
-    digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
-            while block := opened.read(BLOCK):
-                digest.update(block)
+            return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{key}: {file}: {error.strerror}; a file of weights is expected") from None
-    return digest.hexdigest()
 
 
 def folder_hash(folder: Path, key: str) -> str:
@@ -119,14 +112,13 @@ def read_state(file: Path, key: str) -> "dict[str, Tensor]":
     import torch
     from safetensors.torch import load_file
 
-    _refuse_program(file, key)
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
         state: Any = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{key}: {file}: no such file; a file of weights is expected") from None
-    except UnpicklingError as error:  # its message advises to run what is in the file
+    except (UnpicklingError, RuntimeError) as error:  # their messages advise to run what is in the file
         raise UserError(f"{key}: {file} is damaged or holds more than tensors; named tensors are accepted") from error
     except Exception as error:  # both libraries raise whatever a broken file leads them to
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -141,35 +133,14 @@ def load_state(network: "Module", state: "Mapping[str, Tensor]", file: Path, key
 
     Raise a UserError if they are of another architecture.
     """
-    own = network.state_dict()
-    problems = {
-        # old checkpoints have no counts of batches, and nothing here needs them
-        "misses": [name for name in own if name not in state and not name.endswith(".num_batches_tracked")],
-        "has unknown": [name for name in state if name not in own],
-        "has other shapes:": [
-            f"{name} {tuple(state[name].shape)} for {tuple(tensor.shape)}"
-            for name, tensor in own.items()
-            if name in state and state[name].shape != tensor.shape
-        ],
-    }
-    if found := [f"{what} {_first(names)}" for what, names in problems.items() if names]:
-        raise UserError(f"{key}: {file} is of another network than {type(network).__name__}: it {'; '.join(found)}")
-    network.load_state_dict(dict(state), assign=True)
-
-
-def _first(names: Sequence[str], shown: int = 3) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
-
-
-def _refuse_program(file: Path, key: str) -> None:
-    """Raise a UserError if ``file`` is a TorchScript archive, which holds code beside its tensors."""
-    if not zipfile.is_zipfile(file):
-        return
     try:
-        with zipfile.ZipFile(file) as archive:
-            program = any(name.endswith("/constants.pkl") for name in archive.namelist())
-    except zipfile.BadZipFile as error:
-        raise UserError(f"{key}: {file} cannot be read as weights ({error})") from error
-    if program:
-        raise UserError(f"{key}: {file} is a TorchScript program, which would be run; named tensors are accepted")
+        report = network.load_state_dict(dict(state), strict=False, assign=True)
+    except RuntimeError as error:  # other shapes
+        reason = " ".join(str(error).partition(":\n")[2].split())
+    else:
+        # old checkpoints have no counts of batches, and nothing here needs them
+        missing = [name for name in report.missing_keys if not name.endswith(".num_batches_tracked")]
+        found = {"it misses": missing, "it has unknown": report.unexpected_keys}
+        reason = "; ".join(f"{what} {', '.join(names)}" for what, names in found.items() if names)
+    if reason:
+        raise UserError(f"{key}: {file} is of another network than {type(network).__name__}: {reason[:300]}")

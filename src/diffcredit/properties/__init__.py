@@ -4,7 +4,7 @@
 plain function of the images. :class:`Property` has the contract.
 """
 
-from diffcredit.features import Features, FeaturesOption, Images
+from diffcredit.features import Images
 from diffcredit.properties.adapting import as_property, named_property
 from diffcredit.properties.base import Context, Property, State
 
@@ -12,9 +12,9 @@ PROPERTIES = {
     "colourfulness": "diffcredit.properties.colourfulness:Colourfulness",
     "cluster_entropy": "diffcredit.properties.cluster_entropy:ClusterEntropy",
     "heldout_loss": "diffcredit.properties.heldout_loss:HeldoutLoss",
-    "inception_score": "diffcredit.properties.inception_score:InceptionScore",
-    "fid": "diffcredit.properties.frechet:FrechetDistance",
-    "kid": "diffcredit.properties.kernel_distance:KernelDistance",
+    "inception_score": "diffcredit.properties.classes:InceptionScore",
+    "fid": "diffcredit.properties.distances:FrechetDistance",
+    "kid": "diffcredit.properties.distances:KernelDistance",
     "precision": "diffcredit.properties.manifolds:Precision",
     "recall": "diffcredit.properties.manifolds:Recall",
     "density": "diffcredit.properties.manifolds:Density",
@@ -27,14 +27,4 @@ PROPERTIES = {
     "memorised_share": "diffcredit.properties.memorisation:MemorisedShare",
 }
 
-__all__ = [
-    "PROPERTIES",
-    "Context",
-    "Features",
-    "FeaturesOption",
-    "Images",
-    "Property",
-    "State",
-    "as_property",
-    "named_property",
-]
+__all__ = ["PROPERTIES", "Context", "Images", "Property", "State", "as_property", "named_property"]

@@ -1,7 +1,9 @@
 """Aesthetic scores of the generated images, by the LAION aesthetic predictors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -10,11 +12,36 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS, Extractor, Features, FeaturesOption
-from diffcredit.features.base import option_name
-from diffcredit.properties.aesthetic_heads import Head, affine_map, read_head
+from diffcredit.features.base import option_name, unit_rows
+from diffcredit.features.weights import PublishedWeights, read_state
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.directions import unit_rows
 from diffcredit.properties.kinds import PercentileProperty
+
+KEY = "aesthetic.weights"
+PARTS = ("weight", "bias")
+Head = Literal["linear", "mlp"]
+
+# prefixes of each head's layers in its file; weight (out, in) and bias (out,) follow; scoring ignores dropout between
+LAYERS: dict[Head, tuple[str, ...]] = {
+    "linear": ("",),
+    "mlp": ("layers.0.", "layers.2.", "layers.4.", "layers.6.", "layers.7."),
+}
+
+PUBLISHED: dict[Head, PublishedWeights] = {
+    "linear": PublishedWeights(
+        "https://github.com/LAION-AI/aesthetic-predictor/raw/main/sa_0_4_vit_l_14_linear.pth",
+        "2cd4e60f4f24ae3bcd57b847b13c1f3ba27edc28cc1a7f9ce74ee9f421243cba",
+        "MIT",
+    ),
+    "mlp": PublishedWeights(
+        "https://github.com/christophschuhmann/improved-aesthetic-predictor/raw/main/"
+        "sac%2Blogos%2Bava1-l14-linearMSE.pth",
+        "21dd590f3ccdc646f0d53120778b296013b096a035a2718c9cb0d511bff0f1e0",
+        "Apache-2.0",
+    ),
+}
+
+BUNDLED = Path(__file__).parent / "laion" / PUBLISHED["linear"].name
 
 
 @dataclass
@@ -41,9 +68,8 @@ class Aesthetic(PercentileProperty):
 
     @property
     def explanation(self) -> str:
-        if self.percentile is None:
-            which = "This is their mean."
-        else:
+        which = "This is their mean."
+        if self.percentile is not None:
             which = f"{self.percentile:g} % of them score lower than this."
         return f"How much people would like the generated images, as a model of ratings from 1 to 10 predicts. {which}"
 
@@ -71,7 +97,7 @@ class Aesthetic(PercentileProperty):
                 f"aesthetic.features: the published heads are not for {extractor!r}; accepted: clip, a plug-in of "
                 "CLIP ViT-L/14, or any extractor with a head of your own in aesthetic.weights"
             )
-        return read_head(self.head, self.weights, "aesthetic.weights")
+        return read_head(self.head, self.weights)
 
     def restore(self, state: State) -> None:
         self._weight, self._bias = affine_map(self.head, state)
@@ -82,3 +108,45 @@ class Aesthetic(PercentileProperty):
 
     def measure_features(self, features: Features) -> float:
         return self._summary(features)
+
+
+def read_head(head: Head, weights: str | None) -> dict[str, NDArray[np.float32]]:
+    """Read the arrays of a head's layers from the file ``weights``, or (None) from the published one, verified.
+
+    Raise a UserError unless they are a chain of affine maps to one number.
+    """
+    if weights is not None:
+        file = Path(weights)
+    elif head == "linear":
+        file = BUNDLED
+        PUBLISHED[head].verify(file, KEY)
+    else:
+        file = PUBLISHED[head].file(KEY)
+    needed = [f"{prefix}{kind}" for prefix in LAYERS[head] for kind in PARTS]
+    layers = {name: tensor.float().numpy() for name, tensor in read_state(file, KEY).items()}
+    if set(layers) != set(needed):
+        raise UserError(f"{KEY}: {file} holds {', '.join(sorted(layers))}; the {head} head has {', '.join(needed)}")
+    outputs = 1
+    for prefix in reversed(LAYERS[head]):
+        weight, bias = (layers[f"{prefix}{kind}"].shape for kind in PARTS)
+        if len(weight) != 2 or weight[0] != outputs or bias != (outputs,):
+            raise UserError(
+                f"{KEY}: {file}: {prefix}weight of shape {weight} and {prefix}bias of shape {bias}; "
+                f"({outputs}, …) and ({outputs},) are expected"
+            )
+        outputs = weight[1]
+    return layers
+
+
+def affine_map(head: Head, layers: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.float64], float]:
+    """Return w (d,) and b of the score w·x + b.
+
+    Neither head has activations between its layers, so that W_L (… (W_1 x + b_1) …) + b_L is one affine map.
+    """
+    first, *others = LAYERS[head]
+    weight = layers[f"{first}weight"].astype(np.float64)
+    bias = layers[f"{first}bias"].astype(np.float64)
+    for prefix in others:
+        step = layers[f"{prefix}weight"].astype(np.float64)
+        weight, bias = step @ weight, step @ bias + layers[f"{prefix}bias"]
+    return weight[0], float(bias[0])

@@ -71,32 +71,23 @@ class Property:
 
     name: str = ""
     """Identifies it in the study. A study file's ``as`` replaces it."""
-
     higher_is_better: bool = True
     """Whether a higher value is better, which orders ranks."""
-
     range: tuple[float, float] = (-inf, inf)
     """Bounds of the value; a value outside is an error."""
-
     title: str = ""
     """Its name for readers; empty: ``name``."""
-
     unit: str = ""
     explanation: str = ""
     """One or two sentences for readers."""
-
     bias: str = ""
     """How the expected value depends on the number of images, for readers."""
-
     title_of_each: str | None = None
     """The name for readers of :meth:`of_each`, where it is something else than the property."""
-
     features: FeaturesOption
     """The extractor, which a property with :meth:`measure_features` must name."""
-
     classifier: bool = False
     """Whether ``features`` must give class probabilities."""
-
     ordered: bool = False
     """Whether image j must be that of seed j. Images put together from several models then cannot stand in."""
 
@@ -107,17 +98,14 @@ class Property:
         raise NotImplementedError
 
     def measure_features(self, features: Features) -> float:
-        """Return the value of what the extractor ``features`` extracted from the images; in order of their seeds.
-
-        Features are extracted once for all properties that name the same extractor.
-        """
+        """Return the value of what the extractor ``features`` extracted from the images, in order of their seeds."""
         raise NotImplementedError
 
     def measure_model(self, model: "DiffusionModel") -> float:
         """Return the value of the model itself, whose weights must stay as they are."""
         raise NotImplementedError
 
-    # What it learns from the study: both or neither.
+    # Both or neither.
 
     def fit(self, context: Context) -> State:
         """Learn from the study, once; return what was learnt. It is kept with the study and identifies the property."""

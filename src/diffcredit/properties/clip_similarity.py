@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
-from diffcredit.features.base import embeds_texts
+from diffcredit.features.base import embeds_texts, unit_rows
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.directions import unit_rows
 from diffcredit.properties.kinds import MeanProperty
 
 

@@ -16,12 +16,11 @@ import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from diffcredit.contributions import Contributions
-from diffcredit.features import Features, FeaturesOption
+from diffcredit.features import Features
 from diffcredit.properties.base import Context, State
 from diffcredit.properties.bootstrap import groups, halves, halves_error, jackknife_error
-from diffcredit.properties.kinds import FeatureProperty, MeanProperty
-from diffcredit.properties.reference import CONTRIBUTIONS, MOST, check_reference, reference_features
+from diffcredit.properties.kinds import MeanProperty
+from diffcredit.properties.reference import ReferenceProperty
 
 PAIRS = 1 << 23  # distances held at once: 64 MiB
 SAME = 1e-6  # squared distances that differ relatively by less are equal
@@ -31,11 +30,9 @@ Vectors = NDArray[np.floating]
 
 
 @dataclass
-class _Manifold(FeatureProperty):
+class _Manifold(ReferenceProperty):
     """The options and the reference of all four; at most 10,000 ``reference`` images count."""
 
-    features: FeaturesOption = "efficientnet_lite0"
-    reference: str = CONTRIBUTIONS
     neighbours: Annotated[int, Ge(1)] = 3
 
     range = (0.0, 1.0)
@@ -43,12 +40,12 @@ class _Manifold(FeatureProperty):
     def least(self, dimensions: int) -> int:
         return self.neighbours + 1
 
-    def check(self, contributions: Contributions, images: int) -> None:
-        check_reference(contributions, self.reference, least=self.neighbours + 1)
+    @property
+    def least_reference(self) -> int:
+        return self.neighbours + 1
 
     def fit(self, context: Context) -> State:
-        self.check(context.contributions, len(context.generated))
-        vectors = reference_features(context, self.features, self.reference, MOST).vectors
+        vectors = self.reference_vectors(context)
         return {"vectors": vectors, "radii": squared_radii(vectors, self.neighbours)}
 
     def restore(self, state: State) -> None:
@@ -118,8 +115,7 @@ class Recall(_Manifold):
         return 2 * (self.neighbours + 1)
 
     def fit(self, context: Context) -> State:
-        self.check(context.contributions, len(context.generated))
-        return {"vectors": reference_features(context, self.features, self.reference, MOST).vectors}
+        return {"vectors": self.reference_vectors(context)}
 
     def restore(self, state: State) -> None:
         self.vectors = state["vectors"]

@@ -95,14 +95,7 @@ class MemorisedShare(_NearestTraining):
     )
 
     def check(self, contributions: Contributions, images: int) -> None:
-        self._check_training(len(contributions.images))
-
-    def fit(self, context: Context) -> State:
-        state = super().fit(context)
-        self._check_training(len(state["training"]))
-        return state
-
-    def _check_training(self, distinct: int) -> None:
+        distinct = len(distinct_images(contributions.images))
         if distinct < 2:
             raise UserError(f"memorised_share: {distinct} distinct training images; at least 2 are needed")
 

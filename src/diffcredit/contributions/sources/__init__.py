@@ -1,14 +1,17 @@
-"""Sources of contributions: one file each, with a class whose fields are its options.
+"""Sources of contributions: a class each, whose fields are its options, that returns a record for each image.
 
 ``SOURCES`` maps the name in a study file to the class. A plug-in ``package.module:Class`` works as well.
 """
 
 import dataclasses
 import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from diffcredit.contributions.sources.record import Record, Source
+from PIL import Image
+
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import shortened
 
@@ -19,17 +22,43 @@ AUTO = "auto"
 
 SOURCES = {
     "folders": "diffcredit.contributions.sources.folders:Folders",
-    "imagefolder": "diffcredit.contributions.sources.imagefolder:ImageFolder",
+    "imagefolder": "diffcredit.contributions.sources.folders:ImageFolder",
     "npz": "diffcredit.contributions.sources.npz:Npz",
     "huggingface": "diffcredit.contributions.sources.huggingface:HuggingFace",
-    "cifar100": "diffcredit.contributions.sources.cifar100:Cifar100",
-    "celebahq": "diffcredit.contributions.sources.celebahq:CelebAHQ",
-    "artbench": "diffcredit.contributions.sources.artbench:ArtBench",
-    "openmoji": "diffcredit.contributions.sources.openmoji:OpenMoji",
+    "cifar100": "diffcredit.contributions.sources.published:Cifar100",
+    "celebahq": "diffcredit.contributions.sources.published:CelebAHQ",
+    "artbench": "diffcredit.contributions.sources.published:ArtBench",
+    "openmoji": "diffcredit.contributions.sources.folders:OpenMoji",
 }
 
 METADATA = ("metadata.jsonl", "metadata.csv")
 """The files that make a folder an ``imagefolder``."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One image before it is decoded."""
+
+    name: str
+    """The image's identity within its source: unique, the same on every machine."""
+    contributor: str | None
+    """None only for held-out images."""
+    open: Callable[[], Image.Image]
+    """Opens the image lazily, so that its size can be checked before it is decoded; called from threads."""
+    caption: str | None = None
+    heldout: bool = False
+    """Whether the source itself keeps this image out of training."""
+
+
+class Source(Protocol):
+    """A way to read contributions. Its fields, if it has any, are its options in a study file.
+
+    Called with the study file's ``path``, None where it names none; a source that needs one refuses None.
+    ``contributor`` names the column or array of the contributors. The sources that ``auto`` finds also take None, where
+    nobody needs to be named, as for held-out images. The records may come in any order.
+    """
+
+    def __call__(self, path: Path | None, contributor: str | None) -> list[Record]: ...
 
 
 def detect(path: Path) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 from PIL import Image
 
 from diffcredit.contributions.images import UnreadableImage, open_bytes, open_image
+from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.files import existing
-from diffcredit.contributions.sources.record import Record
 from diffcredit.contributions.sources.tables import caption_of, contributor_of
 from diffcredit.errors import UserError
 
