@@ -8,13 +8,13 @@ from annotated_types import Ge
 
 from diffcredit.errors import UserError
 from diffcredit.properties import Property, as_property, named_property
-from diffcredit.properties.adapting import property_of
 from diffcredit.properties.base import (
     has_standard_error,
     has_value_of_each,
     needs_features,
     needs_fitting,
     needs_model,
+    property_of,
 )
 from diffcredit.util.plugins import build, settings_of
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from diffcredit.properties.bootstrap import (
+from diffcredit.properties.kinds import (
     groups,
     halves,
     halves_error,

@@ -57,9 +57,7 @@ def load_contributions(
         contributor's images does not depend on the others.
     """
     if resolution not in RESOLUTIONS:
-        raise UserError(
-            f"resolution: {resolution!r}; {RESOLUTIONS.start} to {RESOLUTIONS.stop - 1} pixels are accepted"
-        )
+        raise UserError(f"resolution: {resolution!r}; {RESOLUTIONS[0]} to {RESOLUTIONS[-1]} pixels are accepted")
     if unreadable not in ("stop", "skip"):
         raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
     root = None if path is None else Path(path)
@@ -90,14 +88,10 @@ def load_contributions(
         names=tuple(record.name for record in training),
         heldout=heldout,
         skipped=tuple(skipped),
-        captions=_captions(training) if captioned else None,
-        heldout_captions=_captions(kept_out) if captioned else None,
+        captions=tuple(record.caption or "" for record in training) if captioned else None,
+        heldout_captions=tuple(record.caption or "" for record in kept_out) if captioned else None,
         left_out=left_out,
     )
-
-
-def _captions(records: Sequence[Record]) -> tuple[str, ...]:
-    return tuple(record.caption or "" for record in records)
 
 
 def _source(source: str | Source, path: Path | None) -> Source:
@@ -131,16 +125,12 @@ def select(records: list[Record], at_least: int, draw: int | None, seed: int) ->
     named = {record.contributor for record in records if record.contributor}
     enough = [name for name in named if counts[name] >= at_least]
     if draw is not None and draw > len(enough):
-        raise UserError(
-            f"draw: {draw}, but there are {len(enough)} contributors with at least {at_least} images; "
-            "at most as many are accepted"
-        )
+        found = f"there are {len(enough)} contributors with at least {at_least} images"
+        raise UserError(f"draw: {draw}, but {found}; at most as many are accepted")
     if len(enough) < 2:
         most = max(counts.values(), default=0)
-        raise UserError(
-            f"at_least: {at_least} leaves {len(enough)} of {len(counts)} contributors, who gave up to {most} images; "
-            "a number that leaves 2 or more is accepted"
-        )
+        left = f"{len(enough)} of {len(counts)} contributors, who gave up to {most} images"
+        raise UserError(f"at_least: {at_least} leaves {left}; a number that leaves 2 or more is accepted")
     kept = set(sorted(enough, key=lambda name: derive_seed(seed, "draw", name))[:draw])
     left_out = tuple(f"{name} ({counts[name]} image{'s' * (counts[name] != 1)})" for name in sorted(named - kept))
     return [record for record in records if not record.contributor or record.contributor in kept], left_out
@@ -203,9 +193,8 @@ def decode(
     try:
         pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
     except MemoryError:
-        raise UserError(
-            f"resolution: {len(records):,} images of {resolution} x {resolution} pixels do not fit into the memory"
-        ) from None
+        size = f"{len(records):,} images of {resolution} x {resolution} pixels"
+        raise UserError(f"resolution: {size} do not fit into the memory") from None
 
     large = Lock()
 

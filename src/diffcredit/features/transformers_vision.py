@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.pretrained import loading, quiet
 from diffcredit.errors import UserError, located
-from diffcredit.features.base import Images
+from diffcredit.features.base import Images, package
 from diffcredit.features.checkpoints import KEY, Checkpoint, resizing
 from diffcredit.features.torch_features import NetworkExtractor, as_array, inference
 from diffcredit.features.weights import file_hash
@@ -33,12 +33,7 @@ class _CheckpointExtractor(NetworkExtractor):
 
     def _open(self, extractor: str, model_type: str | None = None) -> Any:
         """Find the checkpoint and its processor; return the package transformers."""
-        try:
-            import transformers
-        except ImportError:
-            raise UserError(
-                f"features: {extractor} needs the package transformers; pip install 'diffcredit[vision]'"
-            ) from None
+        transformers = package("transformers", extractor, "vision")
         self._checkpoint = Checkpoint.find(self.model, model_type)
         return transformers
 
@@ -226,8 +221,7 @@ class TransformersVision(_CheckpointExtractor):
             raise UserError(f"{whose} cannot be given images alone ({reason})") from error
         if not np.allclose(first, again, rtol=0, atol=1e-3 * np.abs(first).max()):
             raise UserError(
-                f"{whose} has other features for the same image again, as masked autoencoders do; accepted: models "
-                "without random draws"
+                f"{whose} has other features for the same image again; models without random draws are accepted"
             )
         return first.shape[1]
 

@@ -45,8 +45,17 @@ class PublishedWeights:
 
     def file(self, key: str) -> Path:
         """Return the verified file from torch's cache; download it if it is not there."""
-        if not self.cached.exists():
-            self._download(key)
+        import torch
+
+        try:
+            if not self.cached.exists():
+                with _time_limit(), atomic_file(self.cached) as temporary:
+                    torch.hub.download_url_to_file(self.url, str(temporary), hash_prefix=self.sha256, progress=False)
+        except (OSError, RuntimeError, HTTPException) as error:
+            raise UserError(
+                f"{key}: {self.name} is not here and cannot be downloaded ({error}); download {self.url} and put it at "
+                f"{self.cached}, or name the file with {key}"
+            ) from error
         self.verify(self.cached, key)
         return self.cached
 
@@ -58,18 +67,6 @@ class PublishedWeights:
                 f"{key}: {file} has the SHA-256 {found[:16]}…, the published {self.name} {self.sha256[:16]}…; "
                 f"download it again from {self.url}{remedy}"
             )
-
-    def _download(self, key: str) -> None:
-        import torch
-
-        try:
-            with _time_limit(), atomic_file(self.cached) as temporary:
-                torch.hub.download_url_to_file(self.url, str(temporary), hash_prefix=self.sha256, progress=False)
-        except (OSError, RuntimeError, HTTPException) as error:
-            raise UserError(
-                f"{key}: {self.name} is not here and cannot be downloaded ({error}); download {self.url} and put it at "
-                f"{self.cached}, or name the file with {key}"
-            ) from error
 
 
 @contextmanager

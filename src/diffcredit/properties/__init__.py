@@ -5,8 +5,7 @@ plain function of the images. :class:`Property` has the contract.
 """
 
 from diffcredit.features import Images
-from diffcredit.properties.adapting import as_property, named_property
-from diffcredit.properties.base import Context, Property, State
+from diffcredit.properties.base import Context, Property, State, as_property, named_property
 
 PROPERTIES = {
     "colourfulness": "diffcredit.properties.colourfulness:Colourfulness",

@@ -80,10 +80,8 @@ class Aesthetic(PercentileProperty):
         needed = len(affine_map(self.head, self._layers())[0])
         if extractor.dimensions != needed:
             hint = ", those of CLIP ViT-L/14" if self.weights is None else ""
-            raise UserError(
-                f"aesthetic.features: {self.features!r} has {extractor.dimensions} dimensions; the head needs "
-                f"{needed}{hint}"
-            )
+            found = f"{self.features!r} has {extractor.dimensions} dimensions"
+            raise UserError(f"aesthetic.features: {found}; the head needs {needed}{hint}")
 
     def fit(self, context: Context) -> State:
         self.check_extractor(context.extractors.get(self.features), context.contributions)
@@ -130,10 +128,8 @@ def read_head(head: Head, weights: str | None) -> dict[str, NDArray[np.float32]]
     for prefix in reversed(LAYERS[head]):
         weight, bias = (layers[f"{prefix}{kind}"].shape for kind in PARTS)
         if len(weight) != 2 or weight[0] != outputs or bias != (outputs,):
-            raise UserError(
-                f"{KEY}: {file}: {prefix}weight of shape {weight} and {prefix}bias of shape {bias}; "
-                f"({outputs}, …) and ({outputs},) are expected"
-            )
+            found = f"{prefix}weight of shape {weight} and {prefix}bias of shape {bias}"
+            raise UserError(f"{KEY}: {file}: {found}; ({outputs}, …) and ({outputs},) are expected")
         outputs = weight[1]
     return layers
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, MinLen
@@ -15,8 +15,7 @@ from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
 from diffcredit.features.extractors import label_of
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.bootstrap import jackknife_error, resampled_counts
-from diffcredit.properties.kinds import FeatureProperty, MeanProperty
+from diffcredit.properties.kinds import FeatureProperty, MeanProperty, jackknife_error, resampled_counts
 
 ClassName = Annotated[int, Strict()] | str
 """A class by its index, from 0, or by the extractor's label. Strict: YAML reads an unquoted ``yes`` as true, which
@@ -124,16 +123,24 @@ class _Classes(FeatureProperty):
     classifier = True
     range = (0.0, 1.0)
 
-    def _chosen(self) -> list[ClassName] | None:
-        """Return the chosen classes; None: all."""
-        raise NotImplementedError
+    classes: Any  # one or a list of the chosen; None: all
 
     def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
-        _indices(self._chosen(), extractor, self.features, self.name)
+        self._indices(extractor)
 
     def fit(self, context: Context) -> State:
         self.check(context.contributions, len(context.generated))
-        return _indices(self._chosen(), context.extractors.get(self.features), self.features, self.name)
+        return self._indices(context.extractors.get(self.features))
+
+    def _indices(self, extractor: Extractor) -> State:
+        """Return the sorted indices of the classes and, as ``known``, the number of the extractor's classes."""
+        known, labels, where = extractor.classes, extractor.labels, f"{self.name}.classes"
+        if known is None:
+            needed = "an extractor with classes is needed"
+            raise UserError(f"{self.name}.features: {self.features!r} is no classifier; {needed}")
+        chosen = self.classes if isinstance(self.classes, list) else [self.classes]
+        indices = range(known) if self.classes is None else {index_of(each, known, labels, where) for each in chosen}
+        return {"classes": np.array(sorted(indices), np.int64), "known": np.array([known], np.int64)}
 
     def restore(self, state: State) -> None:
         self._classes, self._known = state["classes"], int(state["known"][0])
@@ -159,15 +166,10 @@ class ClassCoverage(_Classes):
     )
     bias = "Rises with the number of images, since rare classes turn up in time; only values of equally many compare."
 
-    def _chosen(self) -> list[ClassName] | None:
-        return self.classes
-
     def check(self, contributions: Contributions, images: int) -> None:
         if images < self.images:
-            raise UserError(
-                f"class_coverage.images: {self.images} of each class among {images} generated images; accepted: at "
-                "most sampling.images"
-            )
+            found = f"{self.images} of each class among {images} generated images"
+            raise UserError(f"class_coverage.images: {found}; accepted: at most sampling.images")
 
     def measure_features(self, features: Features) -> float:
         counts = np.bincount(assigned(features, self._known), minlength=self._known)
@@ -201,13 +203,11 @@ class ClassShare(_Classes, MeanProperty):
 
     @property
     def title(self) -> str:
-        names = [name if isinstance(name, str) else f"class {name}" for name in self._chosen()]
+        chosen = self.classes if isinstance(self.classes, list) else [self.classes]
+        names = [name if isinstance(name, str) else f"class {name}" for name in chosen]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         what = "Mean probability" if self.probability else "Share"
         return f"{what} of {', '.join(names[:SHOWN])}{more} ({label_of(self.features)})"
-
-    def _chosen(self) -> list[ClassName]:
-        return self.classes if isinstance(self.classes, list) else [self.classes]
 
     def of_each(self, features: Features) -> NDArray[np.float64]:
         """Return 1 for an image that shows one of the classes, else 0, or their probability, (m,)."""
@@ -225,16 +225,6 @@ def assigned(features: Features, known: int) -> NDArray[np.int64]:
         found = "none" if features.logits is None else str(features.logits.shape[1])
         raise UserError(f"features: the scores of {known} classes are needed; the extractor gives {found}")
     return features.logits.argmax(axis=1)
-
-
-def _indices(classes: list[ClassName] | None, extractor: Extractor, option: FeaturesOption, name: str) -> State:
-    """Return the sorted indices of ``classes`` (None: all) and, as ``known``, the number of the extractor's classes."""
-    known = extractor.classes
-    if known is None:
-        raise UserError(f"{name}.features: {option!r} is no classifier; an extractor with classes is needed")
-    where, labels = f"{name}.classes", extractor.labels
-    indices = range(known) if classes is None else {index_of(each, known, labels, where) for each in classes}
-    return {"classes": np.array(sorted(indices), np.int64), "known": np.array([known], np.int64)}
 
 
 def index_of(chosen: ClassName, known: int, labels: Sequence[str] | None, where: str) -> int:

@@ -48,32 +48,22 @@ class ClipSimilarity(MeanProperty):
 
     def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
         if not embeds_texts(extractor):
-            raise UserError(
-                f"clip_similarity.features: {self.features!r} embeds no texts; accepted: clip, or a plug-in "
-                "with embed_texts"
-            )
+            accepted = "clip, or a plug-in with embed_texts"
+            raise UserError(f"clip_similarity.features: {self.features!r} embeds no texts; accepted: {accepted}")
 
     def check_prompts(self, prompts: Sequence[str] | None) -> None:
         if self.prompt is None and prompts is None:
-            raise UserError(
-                "clip_similarity.prompt: missing, and the model follows no prompts; give the text that the "
-                "images are to match"
-            )
+            raise UserError("clip_similarity.prompt: missing, and the model follows no prompts; give the text to match")
 
     def fit(self, context: Context) -> State:
         extractor = context.extractors.get(self.features)
         self.check_extractor(extractor, context.contributions)
         self.check_prompts(context.prompts)
-        embed = extractor.embed_texts
         if self.prompt is not None:
-            return {"texts": unit_rows(embed([self.prompt]))}
-        assert context.prompts is not None  # as checked
-        distinct = sorted(set(context.prompts))
-        position = {prompt: index for index, prompt in enumerate(distinct)}
-        return {
-            "texts": unit_rows(embed(distinct)),
-            "followed": np.array([position[prompt] for prompt in context.prompts], np.int64),
-        }
+            return {"texts": unit_rows(extractor.embed_texts([self.prompt]))}
+        distinct = sorted(set(context.prompts or ()))
+        followed = [distinct.index(prompt) for prompt in context.prompts or ()]
+        return {"texts": unit_rows(extractor.embed_texts(distinct)), "followed": np.array(followed, np.int64)}
 
     def restore(self, state: State) -> None:
         self._texts: NDArray[np.float64] = state["texts"]
@@ -85,8 +75,8 @@ class ClipSimilarity(MeanProperty):
             return unit_rows(features.vectors) @ self._texts[0]
         if len(features) != len(self._followed):
             raise UserError(
-                f"clip_similarity: {len(features)} images for {len(self._followed)} prompts; each image must be there, "
-                "in the order of the seeds, unless clip_similarity.prompt gives one text for all"
+                f"clip_similarity: {len(features)} images for {len(self._followed)} prompts; one image each, in the "
+                "order of the seeds, is expected, unless clip_similarity.prompt is one text for all"
             )
         return (unit_rows(features.vectors) * self._texts[self._followed]).sum(axis=1)
 
@@ -94,7 +84,6 @@ class ClipSimilarity(MeanProperty):
         """Return the cosine of each image with ``prompt``, (m,), for any images."""
         if self.prompt is None:
             raise UserError(
-                "clip_similarity.prompt: missing; images that were not generated for a prompt are compared with one "
-                "text for all"
+                "clip_similarity.prompt: missing; images without a prompt are compared with one text for all"
             )
         return self._each(features)

@@ -12,8 +12,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Features, FeaturesOption
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.bootstrap import resampled_counts
-from diffcredit.properties.kinds import FeatureProperty
+from diffcredit.properties.kinds import FeatureProperty, resampled_counts
 
 
 @dataclass
@@ -48,10 +47,8 @@ class ClusterEntropy(FeatureProperty):
 
     def check(self, contributions: Contributions, images: int) -> None:
         if images < self.clusters:
-            raise UserError(
-                f"cluster_entropy.clusters: {self.clusters} clusters of {images} generated images; "
-                "accepted: at most sampling.images"
-            )
+            found = f"{self.clusters} clusters of {images} generated images"
+            raise UserError(f"cluster_entropy.clusters: {found}; accepted: at most sampling.images")
 
     def fit(self, context: Context) -> State:
         self.check(context.contributions, len(context.generated))

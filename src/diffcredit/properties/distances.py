@@ -10,7 +10,7 @@ from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features
 from diffcredit.features.base import option_name
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.bootstrap import mean_error
+from diffcredit.properties.kinds import mean_error
 from diffcredit.properties.reference import ReferenceProperty, reference_count
 
 BLOCK = 4096  # vectors held in double precision at once
@@ -53,10 +53,8 @@ class FrechetDistance(ReferenceProperty):
     def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
         images, dimensions = reference_count(contributions, self.reference), extractor.dimensions
         if images < self.least(dimensions):
-            raise UserError(
-                f"reference: {images} images in {self.reference!r} for features of {dimensions} dimensions; "
-                f"{self.name} needs at least {self.least(dimensions)}, the property kid does with fewer"
-            )
+            found = f"{images} images in {self.reference!r} for features of {dimensions} dimensions"
+            raise UserError(f"reference: {found}; fid needs at least {self.least(dimensions)}, kid does with fewer")
 
     def fit(self, context: Context) -> State:
         self.check_extractor(context.extractors.get(self.features), context.contributions)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from diffcredit.features import Features
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.bootstrap import groups, halves, halves_error, jackknife_error
-from diffcredit.properties.kinds import MeanProperty
+from diffcredit.properties.kinds import MeanProperty, groups, halves, halves_error, jackknife_error
 from diffcredit.properties.reference import ReferenceProperty
 
 PAIRS = 1 << 23  # distances held at once: 64 MiB
@@ -197,19 +196,11 @@ def distances(x: Vectors, y: Vectors) -> Iterator[tuple[slice, NDArray[np.float6
         squared *= -2
         squared += scale
         scale *= NEAR
-        _compare_directly(squared, z, y, squared < scale)
+        # the product form loses the digits of small distances: these are computed as Σ (x − y)²
+        i, j = np.nonzero(squared < scale)
+        for some in np.array_split(np.arange(len(i)), 1 + len(i) * z.shape[1] // PAIRS):
+            squared[i[some], j[some]] = np.square(z[i[some]] - y[j[some]]).sum(axis=1)
         yield rows, squared
-
-
-def _compare_directly(
-    squared: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64], where: NDArray[np.bool_]
-) -> None:
-    """Write Σ (x − y)² into ``squared``: the product form loses the digits of small distances."""
-    rows, columns = np.nonzero(where)
-    step = max(1, PAIRS // x.shape[1])
-    for start in range(0, len(rows), step):
-        i, j = rows[start : start + step], columns[start : start + step]
-        squared[i, j] = np.square(x[i] - y[j]).sum(axis=1)
 
 
 def squared_radii(x: Vectors, k: int) -> NDArray[np.float64]:

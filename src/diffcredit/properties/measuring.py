@@ -19,8 +19,7 @@ import numpy as np
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.features import Features, FeaturesOption, Images
 from diffcredit.features.extractors import Extractors, check_images
-from diffcredit.properties.adapting import as_property
-from diffcredit.properties.base import Property, has_standard_error, needs_features, needs_model
+from diffcredit.properties.base import Property, as_property, has_standard_error, needs_features, needs_model
 from diffcredit.util.artifacts import fingerprint
 
 SLACK = 1e-6  # how far rounding may exceed a range, relative to its larger bound

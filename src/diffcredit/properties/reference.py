@@ -18,6 +18,9 @@ from diffcredit.properties.kinds import FeatureProperty
 
 CONTRIBUTIONS = "contributions"
 HELDOUT = "heldout"
+NO_HELDOUT = (
+    "the study keeps no images out of training; give contributions.holdout a share such as 0.1 or a folder of images"
+)
 MOST = 10_000
 """The most reference images where each is compared with each generated one."""
 
@@ -35,9 +38,8 @@ class ReferenceProperty(FeatureProperty):
         """Refuse a reference that cannot be read or has too few images; none is decoded."""
         found = reference_count(contributions, self.reference)
         if found < self.least_reference:
-            raise UserError(
-                f"reference: {found} images in {self.reference!r}; at least {self.least_reference} are needed"
-            )
+            needed = f"at least {self.least_reference} are needed"
+            raise UserError(f"reference: {found} images in {self.reference!r}; {needed}")
 
     def reference_vectors(self, context: Context, most: int | None = MOST) -> NDArray[np.float32]:
         """Extract features of the reference images or, if there are more than ``most``, of a fixed random sample."""
@@ -77,10 +79,7 @@ def _found(contributions: Contributions, reference: str) -> Images | list[Record
         return contributions.images
     if reference == HELDOUT:
         if not len(contributions.heldout):
-            raise UserError(
-                "reference: 'heldout', but the study keeps no images out of training; give contributions.holdout a "
-                "share such as 0.1 or a folder of images"
-            )
+            raise UserError(f"reference: 'heldout', but {NO_HELDOUT}")
         return contributions.heldout
     path = Path(reference)
     with located("reference"):
@@ -89,10 +88,8 @@ def _found(contributions: Contributions, reference: str) -> Images | list[Record
         elif path.is_file() and path.suffix.lower() == ".npz":
             records = Npz()(path, None)
         else:
-            raise UserError(
-                f"{reference!r} is neither {CONTRIBUTIONS} nor {HELDOUT} nor the path of a folder of images or of an "
-                ".npz; these are accepted"
-            )
+            accepted = f"{CONTRIBUTIONS} nor {HELDOUT} nor the path of a folder of images or of an .npz"
+            raise UserError(f"{reference!r} is neither {accepted}; these are accepted")
         if not records:
             raise UserError(f"no images in {reference!r}")
     return sorted(records, key=lambda record: record.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from diffcredit.contributions.records import contributor_name
 from diffcredit.contributions.sources import METADATA, Record
 from diffcredit.contributions.sources.files import existing, files_below, image_record, is_image
-from diffcredit.contributions.sources.tables import Row, caption_of, contributor_of, path_within, rows, value
+from diffcredit.contributions.sources.tables import caption_of, contributor_of, path_within, rows, value
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import shortened
 
@@ -79,19 +79,16 @@ class ImageFolder:
             giver = None
             if contributor is not None:
                 giver = contributor_of(value(row, contributor, where), contributor, name, where)
-            records.append(image_record(name, giver, files[name], folder, caption=self._caption(row, where)))
+            caption = None
+            if self.caption != TEXT or TEXT in row:
+                caption = caption_of(value(row, self.caption, where), self.caption, where)
+            records.append(image_record(name, giver, files[name], folder, caption=caption))
         unnamed = sorted(name for name, file in files.items() if name not in lines and is_image(file))
         if unnamed:
             more = f" (nor for {len(unnamed) - 1} more)" if len(unnamed) > 1 else ""
-            raise UserError(
-                f"{folder / unnamed[0]}: an image without contributor: {metadata.name} has no row for it{more}"
-            )
+            what = "an image without contributor"
+            raise UserError(f"{folder / unnamed[0]}: {what}: {metadata.name} has no row for it{more}")
         return records
-
-    def _caption(self, row: Row, where: str) -> str | None:
-        if self.caption == TEXT and TEXT not in row:
-            return None
-        return caption_of(value(row, self.caption, where), self.caption, where)
 
 
 def _metadata_file(path: Path) -> Path:

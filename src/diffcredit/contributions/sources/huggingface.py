@@ -18,7 +18,7 @@ from PIL import Image
 from diffcredit.contributions.images import UnreadableImage, open_bytes, open_image
 from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.files import existing
-from diffcredit.contributions.sources.tables import caption_of, contributor_of
+from diffcredit.contributions.sources.tables import caption_of, contributor_of, reason_of
 from diffcredit.errors import UserError
 
 
@@ -42,7 +42,10 @@ class HuggingFace:
 
         The column ``contributor`` has texts, integers or class labels, whose names are used.
         """
-        package = _package()
+        try:
+            import datasets as package
+        except ImportError:
+            raise UserError('source: huggingface needs a package: pip install "diffcredit[datasets]"') from None
         if (path is None) == (self.dataset is None):
             raise UserError("path and dataset: one of them is accepted, a folder or the hub's user/name")
         if self.dataset is None:
@@ -69,7 +72,7 @@ class HuggingFace:
         try:
             found = package.load_from_disk(str(path))
         except Exception as error:  # reading a stranger's files may raise anything
-            raise UserError(f"{path}: not a dataset that save_to_disk wrote ({_reason(error)})") from error
+            raise UserError(f"{path}: not a dataset that save_to_disk wrote ({reason_of(error)})") from error
         if not isinstance(found, package.DatasetDict):
             return found
         if self.split not in found:
@@ -82,19 +85,7 @@ class HuggingFace:
         try:
             return package.load_dataset(name, split=self.split, revision=self.revision)
         except Exception as error:  # networks, permissions, splits, formats: each has its own errors
-            raise UserError(f"dataset: {name!r} cannot be loaded from the hub ({_reason(error)})") from error
-
-
-def _package() -> ModuleType:
-    try:
-        import datasets
-    except ImportError:
-        raise UserError('source: huggingface needs a package: pip install "diffcredit[datasets]"') from None
-    return datasets
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+            raise UserError(f"dataset: {name!r} cannot be loaded from the hub ({reason_of(error)})") from error
 
 
 def _caches(package: ModuleType, name: str) -> list[Path]:

@@ -1,6 +1,6 @@
 """The sets of the published studies, read as their owners distribute them; the contributors follow from the set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,17 +46,24 @@ class Cifar100:
         ``path`` is the folder or the one above.
         """
         folder = _cifar_folder(existing(path))
-        coarse, fine = (_label_names(folder / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
+        tables = (folder / f"{kind}_label_names.txt" for kind in ("coarse", "fine"))
+        coarse, fine = ([contributor_name(n, f"{file}:{line}") for line, (n,) in words(file, 1)] for file in tables)
         if not self.superclasses:
             raise UserError("superclasses: an empty list; at least one name is accepted")
-        wanted = [_label(name, coarse, folder) for name in self.superclasses]
+        wanted = []
+        for name in self.superclasses:
+            spelled = "_".join(name.split()).lower()
+            if spelled not in coarse:
+                raise UserError(f"superclasses: {name!r} is not in {folder}; there are: {', '.join(coarse)}")
+            wanted.append(coarse.index(spelled))
         records = []
         for part in ("train", "test"):
             content = _cifar_records(folder / f"{part}.bin", len(coarse), len(fine))
             rows = np.flatnonzero(np.isin(content[:, 0], wanted))
             for row, (_, label), planes in zip(rows, content[rows, :2], content[rows, 2:], strict=True):
-                image = partial(_cifar_image, planes)
-                records.append(Record(f"{part}/{row:08d}", fine[label], image, heldout=part == "test"))
+                image = planes.reshape(3, CIFAR_SIDE, CIFAR_SIDE).transpose(1, 2, 0)
+                opened = partial(Image.fromarray, np.ascontiguousarray(image))
+                records.append(Record(f"{part}/{row:08d}", fine[label], opened, heldout=part == "test"))
         return records
 
 
@@ -64,22 +71,9 @@ def _cifar_folder(path: Path) -> Path:
     if not any((place / "train.bin").exists() for place in (path, path / CIFAR)):
         for place in (path, path / CIFAR_PICKLED):
             if (place / "meta").exists():
-                raise UserError(
-                    f"{place}: the pickled version of CIFAR-100, and a pickle can run any code; "
-                    f"the binary version ({CIFAR}) is accepted"
-                )
+                found = "the pickled version of CIFAR-100, and a pickle can run any code"
+                raise UserError(f"{place}: {found}; the binary version ({CIFAR}) is accepted")
     return folder_with(path, CIFAR, "train.bin")
-
-
-def _label_names(file: Path) -> list[str]:
-    return [contributor_name(name, f"{file}:{line}") for line, (name,) in words(file, 1)]
-
-
-def _label(name: str, known: Sequence[str], folder: Path) -> int:
-    spelled = "_".join(name.split()).lower()
-    if spelled not in known:
-        raise UserError(f"superclasses: {name!r} is not in {folder}; there are: {', '.join(known)}")
-    return known.index(spelled)
 
 
 def _cifar_records(file: Path, coarse: int, fine: int) -> NDArray[np.uint8]:
@@ -90,14 +84,9 @@ def _cifar_records(file: Path, coarse: int, fine: int) -> NDArray[np.uint8]:
     content = np.fromfile(file, np.uint8).reshape(-1, CIFAR_RECORD)
     labels = content[:, :2].max(axis=0)
     if labels[0] >= coarse or labels[1] >= fine:
-        raise UserError(
-            f"{file}: labels up to {labels[0]} and {labels[1]}, but names for {coarse} superclasses and {fine} classes"
-        )
+        named = f"names for {coarse} superclasses and {fine} classes"
+        raise UserError(f"{file}: labels up to {labels[0]} and {labels[1]}, but {named}")
     return content
-
-
-def _cifar_image(planes: NDArray[np.uint8]) -> Image.Image:
-    return Image.fromarray(np.ascontiguousarray(planes.reshape(3, CIFAR_SIDE, CIFAR_SIDE).transpose(1, 2, 0)))
 
 
 @dataclass(frozen=True)
@@ -116,8 +105,10 @@ class CelebAHQ:
         of the mapping must have its image.
         """
         folder = folder_with(existing(path), CELEBA, CELEBA_IMAGES)
-        originals = _originals(folder / CELEBA_MAPPING)
-        identities = _identities(_here_or_above(folder, CELEBA_IDENTITIES, "it comes with CelebA"))
+        mapping = _distinct(folder / CELEBA_MAPPING, len(CELEBA_HEADER))
+        originals = {f"{row[0]}.jpg": row[2] for _, row in mapping if row != CELEBA_HEADER}
+        table = _here_or_above(folder, CELEBA_IDENTITIES, "it comes with CelebA")
+        identities = {row[0]: contributor_name(row[1], f"{table}:{line}") for line, row in _distinct(table, 2)}
         images = folder / CELEBA_IMAGES
         records = []
         for name, file in files_below(images).items():
@@ -127,36 +118,21 @@ class CelebAHQ:
                 raise UserError(f"{file}: an image without contributor: {CELEBA_MAPPING} has no row for it")
             original = originals.pop(name)
             if original not in identities:
-                raise UserError(
-                    f"{file}: an image without contributor: {CELEBA_IDENTITIES} has no row for {original}, its original"
-                )
+                raise UserError(f"{file}: an image without contributor: {CELEBA_IDENTITIES} has no row for {original}")
             records.append(image_record(name, identities[original], file, images))
         if originals:
             raise UserError(f"{images / min(originals)}: does not exist, but is listed in {CELEBA_MAPPING}")
         return records
 
 
-def _originals(mapping: Path) -> dict[str, str]:
-    """Return the name of CelebA's file by that of CelebA-HQ, ``"0.jpg": "119613.jpg"``."""
-    originals: dict[str, str] = {}
-    for line, row in words(mapping, len(CELEBA_HEADER)):
-        if row == CELEBA_HEADER:
-            continue
-        name = f"{row[0]}.jpg"
-        if name in originals:
-            raise UserError(f"{mapping}:{line}: {row[0]} is in an earlier line already")
-        originals[name] = row[2]
-    return originals
-
-
-def _identities(table: Path) -> dict[str, str]:
-    """Return the identity on each of CelebA's files."""
-    identities: dict[str, str] = {}
-    for line, (name, identity) in words(table, 2):
-        if name in identities:
-            raise UserError(f"{table}:{line}: {name} is in an earlier line already")
-        identities[name] = contributor_name(identity, f"{table}:{line}")
-    return identities
+def _distinct(table: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of a table and their words; refuse a first word that comes again."""
+    seen = set()
+    for line, row in words(table, columns):
+        if row[0] in seen:
+            raise UserError(f"{table}:{line}: {row[0]} is in an earlier line already")
+        seen.add(row[0])
+        yield line, row
 
 
 def _here_or_above(folder: Path, name: str, why: str) -> Path:

@@ -83,6 +83,11 @@ def listed(names: Iterable[object]) -> str:
     return (", ".join(shown[:MOST_NAMES]) or "none") + more
 
 
+def reason_of(error: Exception) -> str:
+    """Return an error of another library in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
 @contextmanager
 def _readable(table: Path) -> Generator[None]:
     try:
