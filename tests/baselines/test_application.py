@@ -12,9 +12,8 @@ from diffcredit.baselines.application import ApplicationScores
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Context
-from diffcredit.properties.aesthetic import BUNDLED, Aesthetic
 from diffcredit.properties.classes import ClassShare, InceptionScore
-from diffcredit.properties.clip_similarity import ClipSimilarity
+from diffcredit.properties.clip import BUNDLED, Aesthetic, ClipSimilarity
 from diffcredit.properties.cluster_entropy import ClusterEntropy
 from diffcredit.properties.colourfulness import Colourfulness
 from properties.fake_features import FAKE, text_vector

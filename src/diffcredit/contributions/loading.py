@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions.images import UnreadableImage, square_pixels, without_pillows_warnings
 from diffcredit.contributions.records import Contributions
-from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_named
+from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_class
 from diffcredit.contributions.sources.files import existing
 from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
@@ -95,10 +95,8 @@ def load_contributions(
 
 
 def _source(source: str | Source, path: Path | None) -> Source:
-    if source == AUTO:
-        return source_named(detect(existing(path)))
     if isinstance(source, str):
-        return source_named(source)
+        return source_class(detect(existing(path)) if source == AUTO else source)()
     if not callable(source):
         raise UserError(f"source: {source!r} cannot be called; a Source, called with a path and a column, is accepted")
     return source
@@ -156,10 +154,7 @@ def _overlap(one: Path, other: Path) -> bool:
 
 
 def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:
-    """Mark ``fraction`` of each contributor's images, rounded half up, as held out.
-
-    The draw ranks images by a hash of seed, contributor and name: it does not change when others join or leave.
-    """
+    """Mark ``fraction`` of each contributor's images, rounded half up, as held out, by the hash of seed and names."""
     by_contributor: dict[str, list[Record]] = {}
     for record in training:
         by_contributor.setdefault(_contributor(record), []).append(record)

@@ -118,11 +118,7 @@ class Contributions:
 
 
 def contributor_name(value: str, where: str) -> str:
-    """Return ``value`` stripped and NFC-normalised; any printable Unicode is accepted.
-
-    :param where: the file, line or row that a ``UserError`` names where the name is blank, too long or contains a
-        control or invisible character.
-    """
+    """Return ``value`` stripped and NFC-normalised; refuse, naming ``where``, what is blank, long or not printable."""
     name = unicodedata.normalize("NFC", value.strip())
     if not name:
         raise UserError(f"{where}: an image without contributor: the contributor's name is blank")

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.errors import UserError
-from diffcredit.util.adapting import Adapted, missing_members, overridden
 from diffcredit.util.artifacts import canonical_json
 
 Images = NDArray[np.uint8]
@@ -87,10 +86,7 @@ class Extractor:
         """Read the weights, verified where their hash is published, onto a torch device such as ``cuda:0``."""
 
     def identity(self) -> dict[str, Any]:
-        """Return all that fixes its numbers, as JSON: ``weights`` (a hash), ``resize`` (size and method), the layer.
-
-        Never a path: a file is identified by its content.
-        """
+        """Return all that fixes its numbers, as JSON: the weights' hash (never a path), the resizing, the layer."""
         raise NotImplementedError
 
     def extract(self, images: Images) -> Features:
@@ -106,17 +102,6 @@ class Extractor:
         raise NotImplementedError
 
 
-class AdaptedExtractor(Adapted, Extractor):
-    """A user's extractor that does not inherit from :class:`Extractor`."""
-
-
-def as_extractor(component: Any, name: str) -> Extractor:
-    """Return ``component`` as an :class:`Extractor`; raise a UserError about ``name`` if members are missing."""
-    for member in missing_members(component, Extractor, ("batch_size", "dimensions", "identity", "extract")):
-        raise UserError(f"features: {name!r} has no {member}; an Extractor is expected")
-    return component if isinstance(component, Extractor) else AdaptedExtractor(component)
-
-
 def package(module: str, extractor: str, extra: str) -> Any:
     """Import what an extractor needs; raise a UserError that names the package and our extra if it is not installed."""
     try:
@@ -124,11 +109,6 @@ def package(module: str, extractor: str, extra: str) -> Any:
     except ImportError:
         name = module.partition(".")[0].replace("_", "-")
         raise UserError(f"features: {extractor} needs the package {name}; pip install 'diffcredit[{extra}]'") from None
-
-
-def embeds_texts(extractor: Extractor) -> bool:
-    """Whether the extractor has ``embed_texts``."""
-    return overridden(extractor.embed_texts, Extractor.embed_texts)
 
 
 def option_name(option: FeaturesOption) -> str:

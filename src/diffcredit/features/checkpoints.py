@@ -18,10 +18,10 @@ from diffcredit.features.weights import file_hash
 from diffcredit.util.artifacts import canonical_json, fingerprint
 
 KEY = "features.model"
+SAFE = {"local_files_only": True, "trust_remote_code": False}
 # files to download from the hub: descriptions, tokenizers and safe weights, not the weights in other formats
 DOWNLOADED = ("*.json", "*.txt", "model.safetensors", "model-*.safetensors")
 DESCRIPTIONS = ("config.json", "preprocessor_config.json", "processor_config.json")
-# keys of a description that change no number
 WRITERS = ("_name_or_path", "_commit_hash", "transformers_version")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -32,43 +32,18 @@ class Checkpoint:
 
     folder: Path
 
-    @classmethod
-    def find(cls, reference: str, model_type: str | None = None) -> "Checkpoint":
-        """Find a checkpoint of ``model_type`` (None: of any) in a folder or on the hub, which is downloaded once."""
-        checkpoint = cls(_folder_of(reference))
-        found = checkpoint.config.get("model_type")
-        if model_type is not None and found != model_type:
-            file = checkpoint.folder / "config.json"
-            raise UserError(f"{KEY}: {file}: model_type {found!r}; accepted: {model_type!r}")
-        return checkpoint
-
-    @property
-    def config(self) -> dict[str, Any]:
-        if not (self.folder / "config.json").is_file():
-            raise UserError(f"{KEY}: {self.folder}: no config.json; a folder of transformers' save_pretrained has it")
-        return self._description("config.json")
-
     def identity(self) -> dict[str, Any]:
         """Return the hash of the weights, and of the settings of the model and its image processor."""
         hashes = [file_hash(file, KEY) for file in self._weights()]
-        settings = {name: self._description(name) for name in DESCRIPTIONS if (self.folder / name).is_file()}
+        settings = {name: self.description(name) for name in DESCRIPTIONS if (self.folder / name).is_file()}
         return {"weights": hashes[0] if len(hashes) == 1 else fingerprint(hashes), "settings": fingerprint(settings)}
 
     def load(self, kind: Any, optional: str | None = None) -> tuple[Any, bool]:
-        """Load the network by transformers' class ``kind``, on the CPU in float32, frozen, and say if it is complete.
-
-        Weights whose names start with ``optional`` may be missing, and are then random.
-        """
+        """Load the network by transformers' class ``kind``, in float32; say if it has the ``optional`` weights too."""
         self._weights()
         random_numbers = torch.random.fork_rng(devices=[])  # missing weights are drawn
         with located(KEY), loading(kind, self.folder), quiet(), random_numbers:
-            network, report = kind.from_pretrained(
-                self.folder,
-                local_files_only=True,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
+            network, report = kind.from_pretrained(self.folder, **SAFE, use_safetensors=True, output_loading_info=True)
         missing = sorted(report["missing_keys"])
         if needed := [name for name in missing if optional is None or not name.startswith(optional)]:
             missed = f"{len(needed)} tensors of {type(network).__name__} are missing, such as {needed[0]!r}"
@@ -80,13 +55,11 @@ class Checkpoint:
         from transformers import AutoImageProcessor
 
         # Pillow resizes even if torchvision is installed, which rounds differently; transformers 4 knows only use_fast
-        pillow = {"backend": "pil", "use_fast": False}
         with located(KEY), loading(AutoImageProcessor, self.folder), quiet():
-            return AutoImageProcessor.from_pretrained(
-                self.folder, local_files_only=True, trust_remote_code=False, **pillow
-            )
+            return AutoImageProcessor.from_pretrained(self.folder, **SAFE, backend="pil", use_fast=False)
 
-    def _description(self, name: str) -> dict[str, Any]:
+    def description(self, name: str) -> dict[str, Any]:
+        """Return what a JSON file of the folder says, but for keys that change no number."""
         with located(KEY):
             return {key: value for key, value in read_json(self.folder / name).items() if key not in WRITERS}
 
@@ -121,7 +94,7 @@ def _size(size: Any) -> str:
     return canonical_json(size)
 
 
-def _folder_of(reference: str) -> Path:
+def find_folder(reference: str) -> Path:
     """Return the folder that ``reference`` names: a path, or a model on the hub, which is downloaded once."""
     with suppress(OSError):  # a name that no folder can have
         if Path(reference).expanduser().is_dir():

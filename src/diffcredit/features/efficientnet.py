@@ -23,8 +23,7 @@ MEAN, SCALE = 127.0, 128.0  # of pixels 0 to 255, for all channels, as the netwo
 class EfficientNetLite0(NetworkExtractor):
     """The 1280 numbers of the last pooling, and the logits of the 1000 classes of ImageNet.
 
-    Whole images are resized to 224 × 224. The network's authors crop the margins of photographs; generated images keep
-    theirs.
+    Whole images are resized to 224 × 224, while the network's authors crop the margins of photographs.
     """
 
     batch_size: Annotated[int, Ge(1)] = 64

@@ -156,9 +156,8 @@ BLOCKS: dict[str, Branches] = {
 class InceptionNetwork(nn.Module):
     """Images (m, 3, 299, 299) on the scale −1 to 1 → the pooled features (m, 2048) and the logits (m, classes).
 
-    ``fid`` is the network of December 2015 that FID and the Inception Score are defined with. It differs from
-    ``torchvision`` in its classes (1008, of which 1000 have a meaning), in averages without the padding, in a maximum
-    where the last block should average, and in its logits: without bias, as the Inception Score takes them.
+    ``fid`` differs from ``torchvision`` in its classes (1008, of which 1000 have a meaning), in averages without the
+    padding, in a maximum where the last block should average, and in its logits, which are without bias.
     """
 
     def __init__(self, variant: Variant) -> None:

@@ -52,10 +52,7 @@ class Layout(Extractor):
 
 def pixel_features(images: Images) -> NDArray[np.float64]:
     """(m, h, w, 3) uint8 → (m, 4·4·3 + 4·4·4): mean colour of each cell of a 4 × 4 grid, and the strength of
-    edges in four orientations in each cell, both on the scale 0 to 1.
-
-    Raises a UserError unless h and w are multiples of 4.
-    """
+    edges in four orientations in each cell, both on the scale 0 to 1. h and w must be multiples of 4."""
     if images.shape[1] % GRID or images.shape[2] % GRID:
         found = f"images of {images.shape[1]} × {images.shape[2]} px do not divide into {GRID} × {GRID} cells"
         raise UserError(f"contributions.resolution: {found}; accepted: multiples of {GRID}")

@@ -25,10 +25,8 @@ KEY = "features.model"
 class TimmVision(NetworkExtractor):
     """The vector that a timm model hands to its classifier, and the logits where it has a classifier.
 
-    Images are resized and cropped as the model's own data config says.
-
-    ``model`` is a name such as ``resnet50.a1_in1k``, whose published weights are downloaded once; ``weights`` is a file
-    (safetensors) in their place.
+    Images are resized and cropped as the model's own data config says. ``model`` is a name such as ``resnet50.a1_in1k``
+    whose published weights are downloaded once; ``weights`` is a file (safetensors) in their place.
     """
 
     model: str
@@ -41,8 +39,15 @@ class TimmVision(NetworkExtractor):
             raise UserError(f"features: the package timm cannot be imported ({error})") from error
         if not timm.is_model(self.model):
             raise UserError(f"{KEY}: {self.model!r} is unknown; names that timm.list_models() lists are accepted")
-        with torch.random.fork_rng(devices=[]):  # timm draws weights, which the trained ones replace
-            network = self._made(timm)
+        try:
+            with torch.random.fork_rng(devices=[]):  # timm draws weights, which the trained ones replace
+                network = timm.create_model(self.model, pretrained=self.weights is None)
+        except Exception as error:  # timm, the hub and the network each raise their own
+            reason = " ".join(str(error).split())[:300]
+            remedy = (
+                "" if self.weights else "; name its model.safetensors, downloaded from the hub, with features.weights"
+            )
+            raise UserError(f"{KEY}: {self.model!r} cannot be made ({reason}){remedy}") from error
         if self.weights is not None:
             file = Path(self.weights).expanduser()
             load_state(network, read_state(file, "features.weights"), file, "features.weights")
@@ -60,16 +65,6 @@ class TimmVision(NetworkExtractor):
             deviation=list(config["std"]),
             layer="what the classifier is given",
         )
-
-    def _made(self, timm: Any) -> Any:
-        """Make the network, with its published weights unless a file has others."""
-        try:
-            return timm.create_model(self.model, pretrained=self.weights is None)
-        except Exception as error:  # timm, the hub and the network each raise their own
-            reason = " ".join(str(error).split())[:300]
-            remedy = "; name its model.safetensors, downloaded from the hub, with features.weights"
-            remedy = remedy if self.weights is None else ""
-            raise UserError(f"{KEY}: {self.model!r} cannot be made ({reason}){remedy}") from error
 
     @property
     def dimensions(self) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from diffcredit.diffusion.pretrained import loading, quiet
 from diffcredit.errors import UserError, located
 from diffcredit.features.base import Images, package
-from diffcredit.features.checkpoints import KEY, Checkpoint, resizing
+from diffcredit.features.checkpoints import KEY, Checkpoint, find_folder, resizing
 from diffcredit.features.torch_features import NetworkExtractor, as_array, inference
 from diffcredit.features.weights import file_hash
 from diffcredit.util.artifacts import fingerprint
@@ -31,10 +31,10 @@ class _CheckpointExtractor(NetworkExtractor):
 
     model: str
 
-    def _open(self, extractor: str, model_type: str | None = None) -> Any:
-        """Find the checkpoint and its processor; return the package transformers."""
+    def _open(self, extractor: str) -> Any:
+        """Find the checkpoint; return the package transformers."""
         transformers = package("transformers", extractor, "vision")
-        self._checkpoint = Checkpoint.find(self.model, model_type)
+        self._checkpoint = Checkpoint(find_folder(self.model))
         return transformers
 
     def _use(self, network: Any, device: str, **described: Any) -> None:
@@ -60,7 +60,7 @@ class CLIP(_CheckpointExtractor):
         return self._network.config.projection_dim
 
     def load(self, device: str) -> None:
-        kind = self._open("clip", "clip").CLIPModel
+        kind = self._open("clip").CLIPModel
         folder = self._checkpoint.folder
         tokenizer = {name: file_hash(folder / name, KEY) for name in TOKENIZER if (folder / name).is_file()}
         network, _ = self._checkpoint.load(kind)
@@ -118,7 +118,7 @@ class BLIPVQA(_CheckpointExtractor):
         return self._network.config.hidden_size
 
     def load(self, device: str) -> None:
-        kind = self._open("blip_vqa", "blip").BlipForQuestionAnswering
+        kind = self._open("blip_vqa").BlipForQuestionAnswering
         network, _ = self._checkpoint.load(kind)
         self._use(network.vision_model, device, layer="pooled output of the image encoder")
 
@@ -143,7 +143,7 @@ class TransformersVision(_CheckpointExtractor):
 
     def load(self, device: str) -> None:
         package = self._open("transformers")
-        architectures = self._checkpoint.config.get("architectures") or [""]
+        architectures = self._checkpoint.description("config.json").get("architectures") or [""]
         self._classifies = str(architectures[0]).endswith("ForImageClassification")
         kind = package.AutoModelForImageClassification if self._classifies else package.AutoModel
         # many are published without the pooling that transformers would put on top
@@ -179,21 +179,18 @@ class TransformersVision(_CheckpointExtractor):
     def _classified(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the vectors (m, d) that ``pooling`` chooses, and the logits (m, k)."""
         if self.pooling != "auto":
-            with _seen(self._network.base_model, outputs=True) as outputs:
+            with _calls_of(self._network.base_model) as calls:
                 logits = self._network(pixels).logits
-            return self._states(outputs[0]), logits
+            return self._states(calls[0][1]), logits
         head = getattr(self._network, "classifier", None)
         if head is None:
             raise self._refusal("has no head named classifier; accepted: 'cls' and 'mean'")
-        with _seen(head, outputs=False) as inputs:
+        with _calls_of(head) as calls:
             logits = self._network(pixels).logits
-        return inputs[0].flatten(1), logits
+        return calls[0][0].flatten(1), logits
 
     def _states(self, found: Any) -> Tensor:
-        """Return the class token of the last hidden states, or their mean; for ``auto`` the token if there is one.
-
-        States are of tokens, (m, tokens, d), or of positions, (m, d, h, w).
-        """
+        """Return the class token, or the mean, of the last hidden states (m, tokens, d) or (m, d, h, w)."""
         states = getattr(found, "last_hidden_state", None)
         if states is None:
             raise self._refusal("returns no last hidden states; accepted: 'auto'")
@@ -227,13 +224,10 @@ class TransformersVision(_CheckpointExtractor):
 
 
 @contextmanager
-def _seen(module: nn.Module, *, outputs: bool) -> Generator[list[Any]]:
-    """Record what ``module`` returns within the context, or (not ``outputs``) what it is given."""
-    seen: list[Any] = []
-    if outputs:
-        handle = module.register_forward_hook(lambda _module, _given, returned: seen.append(returned))
-    else:
-        handle = module.register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
+def _calls_of(module: nn.Module) -> Generator[list[tuple[Any, Any]]]:
+    """Record what ``module`` is given and returns, each time it is called within the context."""
+    seen: list[tuple[Any, Any]] = []
+    handle = module.register_forward_hook(lambda _module, given, returned: seen.append((given[0], returned)))
     try:
         yield seen
     finally:

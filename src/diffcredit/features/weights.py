@@ -4,15 +4,15 @@
 """
 
 import hashlib
-import socket
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+from urllib.request import urlopen
 
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import atomic_file
@@ -45,13 +45,14 @@ class PublishedWeights:
 
     def file(self, key: str) -> Path:
         """Return the verified file from torch's cache; download it if it is not there."""
-        import torch
-
         try:
             if not self.cached.exists():
-                with _time_limit(), atomic_file(self.cached) as temporary:
-                    torch.hub.download_url_to_file(self.url, str(temporary), hash_prefix=self.sha256, progress=False)
-        except (OSError, RuntimeError, HTTPException) as error:
+                with atomic_file(self.cached) as temporary:
+                    with urlopen(self.url, timeout=SILENCE) as source, temporary.open("wb") as target:
+                        shutil.copyfileobj(source, target)
+                    if not file_hash(temporary, key).startswith(self.sha256):
+                        raise OSError("the file arrived damaged")
+        except (OSError, HTTPException) as error:
             raise UserError(
                 f"{key}: {self.name} is not here and cannot be downloaded ({error}); download {self.url} and put it at "
                 f"{self.cached}, or name the file with {key}"
@@ -69,17 +70,6 @@ class PublishedWeights:
             )
 
 
-@contextmanager
-def _time_limit() -> Generator[None]:
-    """Give up a server that sends nothing for half a minute; torch would wait forever."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SILENCE)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
 def file_hash(file: Path, key: str) -> str:
     """Return the SHA-256 of a file's content."""
     try:
@@ -90,10 +80,7 @@ def file_hash(file: Path, key: str) -> str:
 
 
 def folder_hash(folder: Path, key: str) -> str:
-    """Return the SHA-256 of the names and contents of a folder's files, in the order of their names.
-
-    Hidden files do not count: downloads leave times and locks in them.
-    """
+    """Return the SHA-256 of a folder's file names and contents but for hidden ones, where downloads leave locks."""
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     visible = [name for name in sorted(files) if not any(part.startswith(".") for part in name.split("/"))]
     if not visible:
@@ -126,10 +113,7 @@ def read_state(file: Path, key: str) -> "dict[str, Tensor]":
 
 
 def load_state(network: "Module", state: "Mapping[str, Tensor]", file: Path, key: str) -> None:
-    """Replace the tensors of ``network``, which may be on the meta device, by those of ``file``.
-
-    Raise a UserError if they are of another architecture.
-    """
+    """Replace the tensors of ``network``, which may be on the meta device; refuse those of another architecture."""
     try:
         report = network.load_state_dict(dict(state), strict=False, assign=True)
     except RuntimeError as error:  # other shapes

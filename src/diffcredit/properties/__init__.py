@@ -20,8 +20,8 @@ PROPERTIES = {
     "coverage": "diffcredit.properties.manifolds:Coverage",
     "class_coverage": "diffcredit.properties.classes:ClassCoverage",
     "class_share": "diffcredit.properties.classes:ClassShare",
-    "aesthetic": "diffcredit.properties.aesthetic:Aesthetic",
-    "clip_similarity": "diffcredit.properties.clip_similarity:ClipSimilarity",
+    "aesthetic": "diffcredit.properties.clip:Aesthetic",
+    "clip_similarity": "diffcredit.properties.clip:ClipSimilarity",
     "nearest_distance": "diffcredit.properties.memorisation:NearestDistance",
     "memorised_share": "diffcredit.properties.memorisation:MemorisedShare",
 }

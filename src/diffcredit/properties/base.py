@@ -138,10 +138,7 @@ class Property:
     # What else it can say of images or, with measure_features, of features.
 
     def standard_error(self, observed: Any, /) -> float:
-        """Return the standard deviation of the value over fresh sets of as many generated images, in its unit.
-
-        Called with at least 2 images. ``diffcredit plan`` splits a budget between images and evaluations by it.
-        """
+        """Return the standard deviation of the value over fresh sets of as many generated images, at least 2."""
         raise NotImplementedError
 
     def of_each(self, observed: Any, /) -> NDArray[np.float64]:
@@ -220,8 +217,8 @@ def as_property(component: Any) -> Property:
 def named_property(component: Any, reference: str, label: str | None = None) -> Property:
     """Return what a study file names as a :class:`Property`; raise a UserError if it has not the members it needs.
 
-    ``reference`` is how the study file refers to it, which errors begin with. An object without a name of its own gets
-    its name from there. ``label``, the study file's ``as``, replaces its name.
+    ``reference`` is how the study file refers to it, and its name where it has none. ``label``, the study file's
+    ``as``, replaces its name.
     """
     prop = as_property(component)
     if not (needs_model(prop) or needs_features(prop) or overridden(prop.measure, Property.measure)):

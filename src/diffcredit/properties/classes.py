@@ -148,10 +148,7 @@ class _Classes(FeatureProperty):
 
 @dataclass
 class ClassCoverage(_Classes):
-    """The share of the ``classes`` (default: all of the classifier's) that at least ``images`` generated images show.
-
-    An image shows the likeliest of all k classes.
-    """
+    """The share of ``classes`` (default: all) that are the likeliest for at least ``images`` generated images."""
 
     features: FeaturesOption = "efficientnet_lite0"
     classes: Annotated[list[ClassName], MinLen(1)] | None = None
@@ -187,10 +184,9 @@ class ClassCoverage(_Classes):
 
 @dataclass
 class ClassShare(_Classes, MeanProperty):
-    """The share of the generated images that show one of ``classes``.
+    """The share of the generated images whose likeliest class is one of ``classes``.
 
-    An image shows the likeliest of all k classes. With ``probability`` it is the mean probability of these classes
-    together.
+    With ``probability`` it is the mean probability of these classes together.
     """
 
     classes: ClassName | Annotated[list[ClassName], MinLen(1)]

@@ -11,7 +11,7 @@ from diffcredit.features import Extractor, Features
 from diffcredit.features.base import option_name
 from diffcredit.properties.base import Context, State
 from diffcredit.properties.kinds import mean_error
-from diffcredit.properties.reference import ReferenceProperty, reference_count
+from diffcredit.properties.reference import ReferenceProperty, named_images
 
 BLOCK = 4096  # vectors held in double precision at once
 PAIRED = 2048  # rows and columns of the blocks in which pairs are compared
@@ -51,7 +51,7 @@ class FrechetDistance(ReferenceProperty):
         return dimensions + 1
 
     def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
-        images, dimensions = reference_count(contributions, self.reference), extractor.dimensions
+        images, dimensions = len(named_images(contributions, self.reference)), extractor.dimensions
         if images < self.least(dimensions):
             found = f"{images} images in {self.reference!r} for features of {dimensions} dimensions"
             raise UserError(f"reference: {found}; fid needs at least {self.least(dimensions)}, kid does with fewer")
@@ -171,10 +171,7 @@ class KernelDistance(ReferenceProperty):
 
 
 def pairs(x: NDArray[np.floating], c: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return each image's mean, (m,), and the variance over all pairs i ≠ j of h = k(xᵢ, xⱼ) − cᵢ − cⱼ.
-
-    x is (m, d), c is (m,).
-    """
+    """Return each image's mean, (m,), and the variance over all pairs i ≠ j of h = k(xᵢ, xⱼ) − cᵢ − cⱼ, c (m,)."""
     m = len(x)
     sums, squares = np.zeros(m), 0.0
     for one in range(0, m, PAIRED):

@@ -135,10 +135,7 @@ class Recall(_Manifold):
         return halves_error(*np.split(self._covered(features, both), 2))
 
     def _covered(self, features: Features, radii: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which reference images are in balls of each row of squared ``radii``: (r, m) → (r, n).
-
-        An image with a negative radius is left out.
-        """
+        """Return which reference images are in balls of each row of squared ``radii``, none if negative, (r, n)."""
         reach = radii * (1 + SAME)
         covered = np.empty((len(radii), len(self.vectors)), dtype=np.bool_)
         for rows, squared in distances(self.vectors, features.vectors):
@@ -209,10 +206,7 @@ def squared_radii(x: Vectors, k: int) -> NDArray[np.float64]:
 
 
 def squared_radii_in_parts(x: Vectors, k: int, splits: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the same among the vectors on its own side of each split, (s, m).
-
-    A split halves the vectors at random, or has all on one side.
-    """
+    """Return the same among the vectors on its own side of each split (random halves, or all on one side), (s, m)."""
     candidates = min(len(x) - 1, 8 * k + 64)  # fewer than k of them in the same half: practically impossible
     radii = np.empty(splits.shape)
     for rows, squared in distances(x, x):

@@ -22,8 +22,8 @@ MOST_CACHED = 200_000  # images whose nearest distances are cached
 class _NearestTraining(MeanProperty):
     """A mean over generated images of something about their nearest training images.
 
-    The training images are those of all contributors, whichever coalition's model is measured. Distances take long to
-    find, and images come again: for a value and its error, and in the pools of many coalitions. So they are cached.
+    The training images are those of all contributors. Distances are cached, because they take long to find and images
+    come again: for a value and its error, and in the pools of many coalitions.
     """
 
     def fit(self, context: Context) -> State:
@@ -38,16 +38,15 @@ class _NearestTraining(MeanProperty):
     def _nearest(self, vectors: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return (m, 2) as :func:`nearest_distances`, or (m, 1) where there is one training image."""
         keys = [hashlib.sha256(vector.tobytes()).digest() for vector in vectors]
-        found = {key: self._cached[key] for key in keys if key in self._cached}
-        missing = list({key: row for row, key in enumerate(keys) if key not in found}.values())
+        if len(self._cached) > MOST_CACHED:
+            self._cached.clear()
+        missing = {key: row for row, key in enumerate(keys) if key not in self._cached}
         if missing:
-            nearest = nearest_distances(vectors[missing], self._training, min(2, len(self._training)))
-            new = {keys[row]: distances for row, distances in zip(missing, nearest, strict=True)}
-            if len(self._cached) + len(new) > MOST_CACHED:
-                self._cached.clear()
-            self._cached.update(new)
-            found |= new
-        return np.array([found[key] for key in keys])
+            new = vectors[list(missing.values())]
+            self._cached |= zip(
+                missing, nearest_distances(new, self._training, min(2, len(self._training))), strict=True
+            )
+        return np.array([self._cached[key] for key in keys])
 
 
 @dataclass
@@ -114,10 +113,7 @@ def distinct_images(images: Images) -> NDArray[np.int64]:
 
 
 def nearest_distances(vectors: NDArray[np.float32], training: NDArray[np.float32], count: int) -> NDArray[np.float64]:
-    """Return the Euclidean distances of ``vectors`` (m, d) to the ``count`` nearest of ``training`` (n, d).
-
-    The result is (m, count), ascending.
-    """
+    """Return the distances of ``vectors`` (m, d) to the ``count`` nearest of ``training`` (n, d), sorted (m, count)."""
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(training)

@@ -36,7 +36,7 @@ class ReferenceProperty(FeatureProperty):
 
     def check(self, contributions: Contributions, images: int) -> None:
         """Refuse a reference that cannot be read or has too few images; none is decoded."""
-        found = reference_count(contributions, self.reference)
+        found = len(named_images(contributions, self.reference))
         if found < self.least_reference:
             needed = f"at least {self.least_reference} are needed"
             raise UserError(f"reference: {found} images in {self.reference!r}; {needed}")
@@ -49,11 +49,6 @@ class ReferenceProperty(FeatureProperty):
         return context.extractors.kept(self.features, images, whose.get(self.reference, "the reference images")).vectors
 
 
-def reference_count(contributions: Contributions, reference: str) -> int:
-    """Count the images that ``reference`` names; none is decoded."""
-    return len(_found(contributions, reference))
-
-
 def reference_images(contributions: Contributions, reference: str, most: int | None = None) -> Images:
     """Return at most ``most`` reference images, (n, h, w, 3) uint8 at the contributions' resolution.
 
@@ -64,16 +59,17 @@ def reference_images(contributions: Contributions, reference: str, most: int | N
     - the path of a folder of images at any depth, or of an ``.npz`` with uint8 ``images`` (m, h, w, 3); their central
       squares are resized. For a folder with the name of one of these words write ``./heldout``.
     """
-    found = _found(contributions, reference)
-    rows = _drawn(len(found), most)
+    found = named_images(contributions, reference)
+    if most is not None and len(found) > most:
+        uniform = np.random.Generator(np.random.PCG64(0)).random(len(found))
+        rows = np.sort(np.argsort(uniform, kind="stable")[:most])
+        found = found[rows] if isinstance(found, np.ndarray) else [found[row] for row in rows]
     if isinstance(found, np.ndarray):
-        return found[rows]
-    chosen = [found[row] for row in np.arange(len(found))[rows]]
-    _, pixels = decode(chosen, contributions.images.shape[1], f"reference: {reference}")
-    return pixels
+        return found
+    return decode(found, contributions.images.shape[1], f"reference: {reference}")[1]
 
 
-def _found(contributions: Contributions, reference: str) -> Images | list[Record]:
+def named_images(contributions: Contributions, reference: str) -> Images | list[Record]:
     """Return the images that ``reference`` names; from a path undecoded, in the order of names."""
     if reference == CONTRIBUTIONS:
         return contributions.images
@@ -93,11 +89,3 @@ def _found(contributions: Contributions, reference: str) -> Images | list[Record
         if not records:
             raise UserError(f"no images in {reference!r}")
     return sorted(records, key=lambda record: record.name)
-
-
-def _drawn(count: int, most: int | None) -> NDArray[np.int64] | slice:
-    """Choose all of ``count`` images, or ``most`` at random, in their order."""
-    if most is None or count <= most:
-        return slice(None)
-    uniform = np.random.Generator(np.random.PCG64(0)).random(count)
-    return np.sort(np.argsort(uniform, kind="stable")[:most])

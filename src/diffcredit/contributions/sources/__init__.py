@@ -15,7 +15,7 @@ from PIL import Image
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import shortened
 
-__all__ = ["AUTO", "SOURCES", "Record", "Source", "detect", "source_named", "source_options"]
+__all__ = ["AUTO", "SOURCES", "Record", "Source", "detect", "source_class", "source_options"]
 
 AUTO = "auto"
 """The name for: choose the source by what is at the path."""
@@ -72,20 +72,15 @@ def detect(path: Path) -> str:
     raise UserError(f"{path}: a folder, {', '.join(METADATA)} or an .npz file is accepted")
 
 
-def source_named(name: str) -> Source:
-    """Return the source of that name with its default options."""
-    return _class(name)()
-
-
 def source_options(name: str) -> list[str]:
     """Return the options of the source of that name; ``auto`` takes none."""
-    return [] if name == AUTO else [field.name for field in dataclasses.fields(_class(name))]
+    return [] if name == AUTO else [field.name for field in dataclasses.fields(source_class(name))]
 
 
-def _class(name: str) -> Any:
+def source_class(name: str) -> Any:
+    """Return the class of the source of that name."""
     if name not in SOURCES:
-        raise UserError(
-            f"source: {shortened(name)}; {', '.join((AUTO, *SOURCES))} are accepted, or a source of your own"
-        )
+        accepted = ", ".join((AUTO, *SOURCES))
+        raise UserError(f"source: {shortened(name)}; {accepted} are accepted, or a source of your own")
     module, _, attribute = SOURCES[name].partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -23,8 +23,7 @@ class Folders:
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
         """Return the images below ``path``; the top folder is the contributor unless ``contributor`` is None.
 
-        Hidden files and files without an image's ending are ignored. A contributor's folder without any image is an
-        error: somebody would be left out silently.
+        A contributor's folder without any image is an error: somebody would be left out silently.
         """
         path = existing(path)
         records = []
@@ -59,10 +58,7 @@ class ImageFolder:
     """The column of the captions."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return one record for each row of the metadata at ``path``, the folder or its metadata file.
-
-        Every row's image must be in the folder, and every image in the folder must have a row.
-        """
+        """Return one record for each row; every row must have its image in the folder, and every image its row."""
         metadata = _metadata_file(existing(path))
         folder = metadata.parent
         files = files_below(folder)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,12 +39,9 @@ class HuggingFace:
     """The column of the captions."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return one record for each row; the row's number is its identity.
-
-        The column ``contributor`` has texts, integers or class labels, whose names are used.
-        """
+        """Return one record for each row, named by its number; ``contributor`` has texts, integers or class labels."""
         try:
-            import datasets as package
+            package: Any = import_module("datasets")
         except ImportError:
             raise UserError('source: huggingface needs a package: pip install "diffcredit[datasets]"') from None
         if (path is None) == (self.dataset is None):
@@ -52,8 +50,19 @@ class HuggingFace:
             folder = existing(path)
             where, dataset, folders = str(folder), self._from_disk(package, folder), [folder]
         else:
-            where, dataset = f"dataset {self.dataset}", self._from_hub(package, self.dataset)
-            folders = _caches(package, self.dataset)
+            from huggingface_hub.constants import HF_HUB_CACHE
+
+            if not re.fullmatch(r"[\w.-]+/[\w.-]+", self.dataset):  # anything else might be a local file
+                raise UserError(f"dataset: {self.dataset!r}; user/name of a dataset on the hub is accepted")
+            try:
+                dataset = package.load_dataset(self.dataset, split=self.split, revision=self.revision)
+            except Exception as error:  # networks, permissions, splits, formats: each has its own errors
+                why = f"cannot be loaded from the hub ({reason_of(error)})"
+                raise UserError(f"dataset: {self.dataset!r} {why}") from error
+            where = f"dataset {self.dataset}"
+            # the package's own cache: the dataset's files, and the archives it unpacked
+            files = Path(HF_HUB_CACHE) / f"datasets--{self.dataset.replace('/', '--')}"
+            folders = [files, Path(package.config.DOWNLOADED_DATASETS_PATH)]
         dataset = dataset.with_format(None)
         if not isinstance(_feature(dataset, self.image, where), package.Image):
             raise UserError(f"{where}: column {self.image!r} is {dataset.features[self.image]}; an Image is accepted")
@@ -78,24 +87,6 @@ class HuggingFace:
         if self.split not in found:
             raise UserError(f"split: {self.split!r} is not in {path}; there are: {', '.join(found)}")
         return found[self.split]
-
-    def _from_hub(self, package: ModuleType, name: str) -> Any:
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):  # anything else might be a local file
-            raise UserError(f"dataset: {name!r}; user/name of a dataset on the hub is accepted")
-        try:
-            return package.load_dataset(name, split=self.split, revision=self.revision)
-        except Exception as error:  # networks, permissions, splits, formats: each has its own errors
-            raise UserError(f"dataset: {name!r} cannot be loaded from the hub ({reason_of(error)})") from error
-
-
-def _caches(package: ModuleType, name: str) -> list[Path]:
-    """Return where the package caches a dataset of the hub: its files, and the archives it unpacked."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    return [
-        Path(HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}",
-        Path(package.config.DOWNLOADED_DATASETS_PATH),
-    ]
 
 
 def _feature(dataset: Any, column: str, where: str) -> Any:

@@ -33,10 +33,9 @@ class Npz:
     """The array of m integers or booleans, not zero where an image is held out."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return one record for each row of ``images``; the row's number is its identity.
+        """Return one record for each row of ``images``, uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3).
 
-        ``images`` is uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3). The array named ``contributor`` has m texts or
-        integers.
+        Its number is its identity. The array named ``contributor`` has m texts or integers.
         """
         path = existing(path)
         wanted = {"images", contributor, self.caption, self.heldout} - {None}
@@ -89,10 +88,7 @@ def _read(path: Path, wanted: list[str]) -> dict[str, NDArray[Any]]:
 
 
 def _check_size(path: Path, wanted: list[str]) -> None:
-    """Refuse arrays that would fill the memory, by the sizes in the archive and in the arrays' headers.
-
-    Whatever else the archive contains is never unpacked.
-    """
+    """Refuse arrays that would fill the memory, by the sizes in the archive and in the arrays' headers."""
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         members = [archive.getinfo(name if name in names else f"{name}.npy") for name in wanted]

@@ -1,4 +1,7 @@
-"""The sets of the published studies, read as their owners distribute them; the contributors follow from the set."""
+"""The sets of the published studies, read as their owners distribute them; the contributors follow from the set.
+
+``path`` is the folder that the owners' archive unpacks to, or the one above.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,10 +44,7 @@ class Cifar100:
     """Their names, with spaces or underscores; by default the four of the published study, 20 labelers."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return the training images by their classes, and the test images of the same classes as held out.
-
-        ``path`` is the folder or the one above.
-        """
+        """Return the training images by their classes, and the test images of the same classes as held out."""
         folder = _cifar_folder(existing(path))
         tables = (folder / f"{kind}_label_names.txt" for kind in ("coarse", "fine"))
         coarse, fine = ([contributor_name(n, f"{file}:{line}") for line, (n,) in words(file, 1)] for file in tables)
@@ -99,11 +99,7 @@ class CelebAHQ:
     """
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return the images by the numbers of their identities.
-
-        ``path`` is the folder or the one above. Every image must be in the mapping and have an identity, and every row
-        of the mapping must have its image.
-        """
+        """Return the images by the numbers of their identities; every image must have one, and every row its image."""
         folder = folder_with(existing(path), CELEBA, CELEBA_IMAGES)
         mapping = _distinct(folder / CELEBA_MAPPING, len(CELEBA_HEADER))
         originals = {f"{row[0]}.jpg": row[2] for _, row in mapping if row != CELEBA_HEADER}
@@ -157,11 +153,7 @@ class ArtBench:
     style: str = "post_impressionism"
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return the training images by their artists, and the test images as held out.
-
-        ``path`` is the folder of the images or the one above. Every image of the style must have a row, and every row
-        of the style its image.
-        """
+        """Return the training images by their artists, and the test images as held out; each must have a row."""
         path = existing(path)
         images = next((path / name for name in ARTBENCH if (path / name).is_dir()), path)
         metadata = _here_or_above(images, ARTBENCH_TABLE, "it lists the artists")
