@@ -77,12 +77,6 @@ def test_downscaling_is_antialiased(tmp_path):
     assert np.abs(small.astype(int) - 127.5).max() < 4
 
 
-def test_sizes_at_the_extremes(tmp_path):
-    noise = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
-    assert np.array_equal(pixels(saved(Image.fromarray(noise), tmp_path / "a.png"), 16), noise)
-    assert pixels(paint(tmp_path / "a.png", RED, (1, 20000)), 64).shape == (64, 64, 3)
-
-
 def test_transparency_becomes_white(tmp_path):
     half_red = saved(Image.new("RGBA", (8, 8), (255, 0, 0, 51)), tmp_path / "rgba.png")
     assert (pixels(half_red) == (255, 204, 204)).all()

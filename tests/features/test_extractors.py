@@ -123,19 +123,6 @@ def test_what_was_kept_is_not_extracted_again(plug_in, tmp_path):
         assert again.arrays()[name].dtype == np.float32
 
 
-def test_what_was_kept_of_others_is_not_found(plug_in, tmp_path):
-    extractors = Extractors(folder=tmp_path / "kept")
-    images = tiny.some_images(4)
-    bright = extractors.kept(BRIGHTNESS, images, "images").vectors
-    np.testing.assert_allclose(extractors.kept(BRIGHTNESS, images[::-1].copy(), "images").vectors, bright[::-1])
-    twice = extractors.kept({"name": BRIGHTNESS, "scale": 2.0}, images, "images").vectors
-    np.testing.assert_allclose(twice, 2 * bright)
-    before = len(plug_in.SEEN)
-    extractors.kept({"name": BRIGHTNESS, "batch_size": 1}, images, "images")
-    assert len(plug_in.SEEN) == before, "the size of batches changes no features"
-    assert len(list((tmp_path / "kept").iterdir())) == 3
-
-
 IMAGES = np.zeros((2, 4, 4, 3), np.uint8)
 
 
@@ -223,15 +210,6 @@ def test_labels():
     assert label_of({"name": "clip"}) == label_of("clip") == "CLIP"
     assert label_of("pixels") == "pixels"
     assert label_of("package.module:Warmth") == "Warmth"  # a plug-in's is its class
-
-
-def test_features_of_some_images():
-    features = Features(np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(3, dtype=np.float32)[:, None])
-    some = features.select(np.array([2, 0]))
-    assert some.vectors.tolist() == [[4, 5], [0, 1]]
-    assert some.logits.tolist() == [[2], [0]]
-    assert len(some) == 2
-    assert Features.joined([features, some]).vectors.tolist() == [[0, 1], [2, 3], [4, 5], [4, 5], [0, 1]]
 
 
 def test_probabilities_are_the_softmax():

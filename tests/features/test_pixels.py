@@ -20,24 +20,6 @@ def test_are_the_pixels_in_the_order_of_rows_columns_and_channels():
                 np.testing.assert_allclose(found[:, (i * 4 + j) * 3 + channel], expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("factor", [2, 4])
-def test_are_the_triangle_filters_means_where_images_shrink(factor):
-    """Antialiased bilinear: weights fall linearly from an output pixel's centre to 0 at twice its half width."""
-    size = 4
-    images = np.random.default_rng(0).integers(0, 256, (2, size * factor, size * factor, 3), dtype=np.uint8)
-    places = np.arange(size * factor) + 0.5
-    weights = np.array([np.maximum(0, 1 - abs(places / factor - (k + 0.5))) for k in range(size)])
-    weights /= weights.sum(axis=1, keepdims=True)
-    expected = np.einsum("ai,mijc,bj->mabc", weights, images / 255, weights).reshape(2, -1)
-    np.testing.assert_allclose(
-        Pixels(size=size).extract(images).vectors, expected, atol=1.01 / 255
-    )  # Pillow rounds twice
-
-
-def test_size_is_part_of_the_identity():
-    assert Pixels(8).identity() != Pixels(16).identity()
-
-
 def layout_by_loops(image: np.ndarray) -> list[float]:
     """The 48 mean colours and the 64 strengths of edges of one image, pixel by pixel."""
     height, width, _ = image.shape
@@ -107,13 +89,3 @@ def test_colours_are_the_loops_over_pixels(bins, shape):
     np.testing.assert_allclose(
         Colours(bins).extract(images).vectors, [colours_by_loops(image, bins) for image in images], atol=1e-7
     )
-
-
-def test_a_red_image_is_red():
-    red = np.zeros((1, 2, 2, 3), np.uint8)
-    red[..., 0] = 255
-    extractor = Colours(bins=2)
-    found = extractor.extract(red).vectors
-    assert found.dtype == np.float32
-    assert found.tolist() == [[0, 0, 0, 0, 1, 0, 0, 0]]
-    assert extractor.dimensions == 8

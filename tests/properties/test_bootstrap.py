@@ -3,10 +3,8 @@ import pytest
 
 from diffcredit.properties.kinds import (
     groups,
-    halves,
     halves_error,
     jackknife_error,
-    mean_error,
     resamples,
 )
 
@@ -20,12 +18,6 @@ def test_resamples_draw_every_image_equally_often():
     # each resample leaves out (1 − 1/50)^50 = 36 % of the images
     missing = 1 - np.mean([len(set(row)) for row in drawn.tolist()]) / 50
     assert missing == pytest.approx((1 - 1 / 50) ** 50, abs=0.02)
-
-
-def test_the_error_of_a_mean_is_that_of_its_resamples():
-    values = np.random.default_rng(0).gamma(2, size=400)
-    assert mean_error(values) == pytest.approx(values[resamples(400)].mean(axis=1).std(), rel=0.15)
-    assert mean_error(np.full(5, 3.0)) == 0
 
 
 @pytest.mark.parametrize(("images", "count"), [(3, 2), (9, 4), (39, 19), (1000, 20)])
@@ -46,16 +38,6 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
     means = np.array([values[group == g].mean() for g in range(20)])
     without = np.array([values[group != g].mean() for g in range(20)])
     assert jackknife_error(without) == pytest.approx(means.std(ddof=1) / np.sqrt(20))
-
-
-@pytest.mark.parametrize("images", [15, 40])
-def test_halves_are_random_halves(images):
-    splits = halves(images)
-    assert splits.shape == (32, images)
-    assert (splits.sum(axis=1) == images // 2).all()
-    assert len({row.tobytes() for row in splits}) > 20
-    # each image is in the first half in about half of the splits
-    assert np.abs(splits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(32)
 
 
 def share_of(images: int, rng: np.random.Generator, shared: bool) -> np.ndarray:

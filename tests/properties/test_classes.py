@@ -1,10 +1,7 @@
-import warnings
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import logsumexp, softmax
 from scipy.stats import binom
 
@@ -14,7 +11,7 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.properties import PROPERTIES, classes
 from diffcredit.properties.classes import ClassCoverage, ClassShare, InceptionScore
 from diffcredit.util.plugins import build
-from properties.fake_features import FAKE, context, fitted, pictures
+from properties.fake_features import FAKE, context, fitted
 
 KINDS = 5
 FEATURES = {"name": FAKE, "kinds": KINDS}
@@ -63,31 +60,6 @@ def test_probability_is_that_of_the_softmax():
     prop = share([4, 1], probability=True)
     assert prop.measure_features(features) == pytest.approx(expected.mean(), rel=1e-12)
     assert prop.standard_error(features) == pytest.approx(np.sqrt(expected.var() / 20), rel=1e-12)
-
-
-def test_images_are_classified_by_the_extractor():
-    """By the extractor's own maps, computed anew."""
-    images, rng = pictures(40, seed=5), np.random.default_rng(3)
-    pixels_to_vectors, vectors_to_scores = rng.normal(size=(192, 16)), rng.normal(size=(16, KINDS))
-    scores = (images.reshape(40, -1) / 255 - 0.5) @ pixels_to_vectors @ vectors_to_scores
-    counts = Counter(scores.argmax(axis=1).tolist())
-    features = Extractors().extract(FEATURES, images)
-    assert len(counts) > 2
-    assert coverage(images=6).measure_features(features) == sum(n >= 6 for n in counts.values()) / KINDS
-    assert share([0, 2]).measure_features(features) == (counts[0] + counts[2]) / 40
-
-
-def test_the_standard_error_of_coverage_is_about_the_spread_over_other_images():
-    """Classes of very different frequencies; the bootstrap knows the spread of such a count to about a third."""
-    kinds, m, rng = 40, 200, np.random.default_rng(0)
-    shares = 1 / np.arange(1, kinds + 1)
-    sets = [showing(*rng.choice(kinds, m, p=shares / shares.sum()), kinds=kinds) for _ in range(300)]
-    prop = fitted(ClassCoverage(features={"name": FAKE, "kinds": kinds}, images=3))
-    spread = np.std([prop.measure_features(features) for features in sets])
-    errors = [prop.standard_error(features) for features in sets[:40]]
-    assert np.mean(errors) == pytest.approx(spread, rel=0.35)
-    assert prop.standard_error(sets[0]) == errors[0]
-    assert prop.standard_error(showing(*[3] * 20, kinds=kinds)) == 0
 
 
 @pytest.mark.parametrize("images", [1, 2, 3])
@@ -166,12 +138,6 @@ def test_a_study_files_mistakes_are_refused(name, options, message, tmp_path):
         build(name, options, PROPERTIES, where="p", beside=tmp_path)
 
 
-def test_a_study_file_names_classes_by_index_or_label(tmp_path):
-    for chosen in (3, "tabby cat", [3, "tabby cat"]):
-        built = build("class_share", {"classes": chosen}, PROPERTIES, where="p", beside=tmp_path)
-        assert built == ClassShare(chosen)
-
-
 def test_titles_name_the_classes_and_the_extractor():
     assert share(["red fox", 3]).title == "Share of red fox, class 3 (FakeFeatures)"
     assert share([0, 1, 2, 3, 4], probability=True).title == (
@@ -196,26 +162,6 @@ def by_definition(logits: np.ndarray) -> float:
     log_p = logits.astype(float) - logsumexp(logits.astype(float), axis=1, keepdims=True)
     marginal = np.exp(log_p).mean(axis=0)
     return float(np.exp(np.mean([(np.exp(row) * (row - np.log(marginal))).sum() for row in log_p])))
-
-
-def torchmetrics_score(logits: np.ndarray, splits: int, order: np.ndarray, monkeypatch) -> float:
-    from torchmetrics.image.inception import InceptionScore as Theirs
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = Theirs(feature=torch.nn.Identity(), splits=splits)
-        theirs.update(torch.from_numpy(logits.astype(np.float64)))
-        monkeypatch.setattr(torch, "randperm", lambda count: torch.from_numpy(order))
-        return float(theirs.compute()[0])
-
-
-@pytest.mark.slow  # torchmetrics takes seconds to import
-@pytest.mark.parametrize("splits", [1, 4])
-def test_the_score_is_that_of_torchmetrics(splits, monkeypatch):
-    features = drawn(np.random.default_rng(1), 600, 11, 4)  # more than a block
-    order = np.concatenate([np.arange(600)[start::splits] for start in range(splits)])
-    expected = torchmetrics_score(features.logits, splits, order, monkeypatch)
-    assert InceptionScore(splits=splits).measure_features(features) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_bounds_of_the_score_are_reached():

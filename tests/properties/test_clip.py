@@ -98,15 +98,6 @@ def test_the_published_mlp_is_found_in_torchs_cache_and_verified(tmp_path, monke
     assert len(state) == 10
 
 
-def test_a_broken_copy_of_the_bundled_head_is_refused(tmp_path, monkeypatch):
-    broken = bytearray(BUNDLED.read_bytes())
-    broken[len(broken) // 2] ^= 1
-    (tmp_path / "head.pth").write_bytes(broken)
-    monkeypatch.setattr(heads, "BUNDLED", tmp_path / "head.pth")
-    with pytest.raises(UserError, match=r"aesthetic\.weights: .*head\.pth has the SHA-256"):
-        aesthetic()
-
-
 def test_a_head_of_ones_own(tmp_path):
     """For another extractor of 16 dimensions."""
     w, b = np.random.default_rng(1).normal(size=(1, 16)), np.array([2.5])

@@ -76,11 +76,6 @@ def test_more_clusters_than_images_are_refused():
         clusters_of(images(4, seed=0), clusters=5)
 
 
-def test_images_that_cannot_be_divided_are_refused():
-    with pytest.raises(UserError, match="multiples of 4"):
-        ClusterEntropy(2).fit(context(np.zeros((8, 6, 6, 3), dtype=np.uint8)))
-
-
 def test_the_standard_error_is_the_spread_over_other_images():
     """Images of four kinds in known shares: the spread of the entropy over many sets, and its delta-method limit."""
     reference = solid()

@@ -79,15 +79,6 @@ def test_distances_keep_their_digits(offset):
     assert (found[np.arange(10), np.arange(20, 30)] == 0).all()
 
 
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("dimensions", [2, 50])
-def test_the_reference_itself_scores_one(kind, dimensions):
-    y = drawn(np.random.default_rng(1), 80, dimensions)
-    assert value(kind, y, y) == 1
-    assert value(kind, y[np.random.default_rng(2).permutation(80)] + np.float32(0), y) == 1
-
-
 def modes(rng: np.random.Generator, counts: tuple[int, ...]) -> np.ndarray:
     """Images of kinds that are far from each other."""
     return np.concatenate([drawn(rng, count, shift=50 * kind) for kind, count in enumerate(counts)])
@@ -145,16 +136,6 @@ def test_copies_make_balls_without_extent():
     assert value(Recall, y, y) == 1
 
 
-@pytest.mark.parametrize("kind", [Precision, Density])
-def test_the_standard_error_of_a_mean_over_images(kind):
-    rng = np.random.default_rng(7)
-    prop = fitted(kind, drawn(rng, 200))
-    sets = [Features(drawn(rng, 150, shift=1)) for _ in range(150)]
-    spread = np.std([prop.measure_features(features) for features in sets])
-    errors = [prop.standard_error(features) for features in sets[:30]]
-    assert np.mean(errors) == pytest.approx(spread, rel=0.2)
-
-
 @pytest.mark.parametrize(
     ("kind", "images", "shift", "dimensions"),
     [(Recall, 100, 0, 2), (Recall, 100, 0, 16), (Coverage, 100, 0.4, 2)],
@@ -197,20 +178,6 @@ def test_is_fitted_to_the_reference(kind):
     seen, real = (Extractors().extract(PIXELS, images) for images in (pictures(15, seed=2), y))
     expected = by_definition(kind, seen.vectors, real.vectors, prop.neighbours)
     assert prop.measure_features(seen) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_the_fewest_images_can_be_measured(kind):
-    rng, k = np.random.default_rng(10), kind().neighbours
-    least = kind().least(3)
-    assert least >= k + 1
-    prop = fitted(kind, drawn(rng, k + 1))
-    features = Features(drawn(rng, least))
-    assert prop.measure_features(features) >= 0
-    assert math.isfinite(prop.standard_error(features))
-    collapsed = Features(np.ones((least, 3), np.float32))
-    assert 0 <= prop.measure_features(collapsed) <= k + 1
-    assert math.isfinite(prop.standard_error(collapsed))
 
 
 def test_says_what_it_needs():

@@ -55,15 +55,6 @@ def test_is_the_brute_force_share(ratio):
     assert 0 < np.mean(expected) < 1
 
 
-def test_blocks_change_nothing(monkeypatch):
-    rng = np.random.default_rng(0)
-    vectors, training = (rng.normal(size=(m, 12)).astype(np.float32) for m in (53, 31))
-    expected = np.sort(np.linalg.norm(vectors[:, None].astype(float) - training, axis=2), axis=1)[:, :2]
-    np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
-    monkeypatch.setattr(memorisation, "BLOCK", 100)  # four images at a time, the last one alone
-    np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
-
-
 def test_images_are_looked_for_once(monkeypatch):
     searched, search = [], nearest_distances
     monkeypatch.setattr(

@@ -43,18 +43,15 @@ def load_contributions(
     """Read, check and decode a set of images with their contributors.
 
     :param path: what the source reads; None for the bundled ``openmoji`` and for datasets of the hub.
-    :param source: a source such as ``Npz(heldout="split")``; or the name of one in ``SOURCES``, with its default
-        options; or ``auto``: ``folders``, ``imagefolder`` or ``npz``, by what is at ``path``.
+    :param source: a source such as ``Npz(heldout="split")``, the name of one, or ``auto``: by what is at ``path``.
     :param contributor: the metadata column or array that names the contributors.
     :param resolution: side of the decoded images in pixels, 4 to 1024.
-    :param at_least: leave out contributors with fewer images, counted before ``holdout`` and with unreadable ones;
-        ``left_out`` lists them.
+    :param at_least: leave out contributors with fewer images, counted before ``holdout`` and with unreadable ones.
     :param draw: how many of the remaining contributors to draw at random; by default all of them.
     :param holdout: the fraction of each contributor's images to keep out of training, or the path of images that are
         all kept out and need no contributor. By default what the source itself keeps out, if anything.
     :param unreadable: whether an image that cannot be read stops the import or is listed in ``skipped``.
-    :param seed: determines which contributors are drawn and which images are kept out. What is kept out of one
-        contributor's images does not depend on the others.
+    :param seed: determines which contributors are drawn and which of each contributor's images are kept out.
     """
     if resolution not in RESOLUTIONS:
         raise UserError(f"resolution: {resolution!r}; {RESOLUTIONS[0]} to {RESOLUTIONS[-1]} pixels are accepted")

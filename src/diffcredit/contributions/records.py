@@ -29,10 +29,7 @@ class Duplicate:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """m training images of n contributors, and k held-out images of nobody.
-
-    Two sets are the same if their ``fingerprint`` is the same.
-    """
+    """m training images of n contributors, and k held-out images of nobody; the same if the ``fingerprint`` is."""
 
     images: NDArray[np.uint8]
     """(m, h, w, 3) RGB with h = w = the resolution, in an order determined by ``names`` alone."""

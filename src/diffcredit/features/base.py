@@ -90,10 +90,9 @@ class Extractor:
         raise NotImplementedError
 
     def extract(self, images: Images) -> Features:
-        """Return the features of 1 to ``batch_size`` images (m, h, w, 3), finite and float32.
+        """Return the features of 1 to ``batch_size`` images (m, h, w, 3), finite and float32, each by itself.
 
-        Each image counts by itself: other images of the batch may change its features by rounding only. Where a GPU's
-        memory does not suffice, torch's OutOfMemoryError has the caller try again with half of the images.
+        Where a GPU's memory does not suffice, torch's OutOfMemoryError has the caller try again with half of them.
         """
         raise NotImplementedError
 

@@ -29,10 +29,9 @@ LABELS = {
 
 
 class Extractors:
-    """Makes extractors and loads them on ``device``, each at its first use.
+    """Makes extractors, plug-ins also from ``beside``, and loads them on ``device``, each at its first use.
 
-    Plug-ins are imported from ``beside`` as well as from the installed packages. :meth:`kept` caches features in
-    ``folder`` (None: not at all).
+    :meth:`kept` caches features in ``folder`` (None: not at all).
     """
 
     def __init__(
@@ -79,10 +78,7 @@ class Extractors:
         return Features.joined(parts)
 
     def kept(self, option: FeaturesOption, images: Images, what: str) -> Features:
-        """Return the features of images that several properties ask for, from the cache where they are there.
-
-        The cache's key is the extractor's identity and the images. Progress calls the images ``what``.
-        """
+        """Return features from the cache, by the extractor's identity and the images, which progress calls ``what``."""
         name = artifact_name("features", [self.identity(option), fingerprint_arrays({"images": images})])
 
         report = partial(self._progress, f"features of {what} ({option_name(option)})")

@@ -37,12 +37,9 @@ AUXILIARY = "AuxLogits."  # torchvision's second classifier, which only training
 class InceptionV3(NetworkExtractor):
     """The 2048 numbers of the last pooling, and logits.
 
-    ``fid`` is the network of the original FID and Inception Score (TensorFlow, December 2015) with its resizing, as
-    torch-fidelity computes it; use it to compare with published numbers. Its logits omit the bias, as that Inception
-    Score does. ``torchvision`` is torchvision's ImageNet classifier, on whole images resized to 299 pixels a side (its
-    own preset enlarges them to 342 and crops the margins).
-
-    ``weights`` is a file to use in place of the published one; ``published: false`` says that its weights are others.
+    ``fid`` is the network of the original FID and Inception Score (TensorFlow, December 2015) with its resizing; use it
+    to compare with published numbers. ``torchvision`` is torchvision's ImageNet classifier, on whole images resized to
+    299 pixels a side. ``weights`` is a file in place of the published one; ``published: false``: it has others.
     """
 
     variant: Variant = "fid"

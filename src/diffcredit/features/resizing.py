@@ -88,9 +88,8 @@ def _filter(x: NDArray[np.float64], method: Method) -> NDArray[np.float64]:
 def tensorflow_bilinear(x: "Tensor", size: int) -> "Tensor":
     """Resize (m, c, h, w) → (m, c, size, size), floating point, as TensorFlow 1 did for the first Inception features.
 
-    Output pixel i lies at position p = i · h / size of the input, so that the grids share their first corner and not
-    their centres, and is (1 − p + ⌊p⌋) x[⌊p⌋] + (p − ⌊p⌋) x[min(⌊p⌋ + 1, h − 1)], whatever the scale: without
-    antialiasing. The same for columns.
+    Output pixel i lies at position p = i · h / size of the input and is (1 − p + ⌊p⌋) x[⌊p⌋] + (p − ⌊p⌋)
+    x[min(⌊p⌋ + 1, h − 1)], whatever the scale: without antialiasing. The same for columns.
     """
     import torch
 

@@ -19,10 +19,7 @@ Precision = Literal["float32", "bf16"]
 
 @contextmanager
 def inference(precision: Precision = "float32", device: str = "cpu") -> Generator[None]:
-    """Run inference deterministically, in float32 or with products in bf16 on ``device``.
-
-    By default CUDA convolutions would round float32 inputs to TF32.
-    """
+    """Run inference deterministically, in float32 (not TF32, as CUDA convolutions would) or with products in bf16."""
     cudnn = torch.backends.cudnn
     flags = cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False)
     rounding = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")

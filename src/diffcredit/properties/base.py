@@ -1,7 +1,6 @@
 """Properties: functions from a model's generated images, or from the model itself, to a number F.
 
-A property need not be a class: a function of the images is one. Where it has options, or is to do more, it is a class
-that inherits from :class:`Property`, or any class with members of the same names::
+A function of the images is one; so is a class that inherits from :class:`Property`, or has members of the same names::
 
     @dataclass
     class Brightness(Property):
@@ -17,8 +16,6 @@ that inherits from :class:`Property`, or any class with members of the same name
 Pitfalls: a value that depends on the order of the images, on other calls or on unseeded random numbers is refused by
 ``diffcredit.testing.check_property``; so is one that changes its input. A value whose expectation depends on the number
 of images should say so in ``bias``.
-
-See also: :mod:`diffcredit.properties.measuring`, which calls properties, and ``docs/own-property.md``.
 """
 
 import functools

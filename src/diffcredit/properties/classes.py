@@ -29,9 +29,8 @@ BLOCK = 128  # images whose class probabilities are held at once, in a processor
 class InceptionScore(FeatureProperty):
     """exp(E KL(p(y|x) ‖ p(y))) of Salimans et al. (2016).
 
-    p(y|x) are a classifier's probabilities for an image, p(y) their mean over all images. With ``splits`` > 1 it is the
-    mean score of that many parts of the images (image j in part j mod splits); many published numbers use ten. Each
-    part has fewer images, so that the score is lower.
+    p(y|x) are a classifier's probabilities for an image, p(y) their mean over images. With ``splits`` it is the mean of
+    the lower scores of that many parts (image j in part j mod splits); many published numbers use ten.
     """
 
     features: FeaturesOption = "efficientnet_lite0"
@@ -68,9 +67,8 @@ class InceptionScore(FeatureProperty):
     def standard_error(self, features: Features) -> float:
         """Estimate it by the jackknife, √Σ_s SE_s² / splits.
 
-        In simulations with few images for the classes (200 images, 1,000 classes) it is 1.1 to 1.4 times the spread
-        over fresh sets. The bootstrap would be a third too small: in its resamples a class that is seen once is seen
-        never or twice.
+        In simulations with 200 images and 1,000 classes it is 1.1 to 1.4 times the spread over fresh sets. The
+        bootstrap would be a third too small: in its resamples a class that is seen once is seen never or twice.
         """
         errors = [jackknife_error(scores_without_each(part)) for part in self._parts(features)]
         return float(np.sqrt(np.square(errors).sum()) / self.splits)

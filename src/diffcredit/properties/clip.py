@@ -51,8 +51,7 @@ class Aesthetic(PercentileProperty):
 
     The score of an image with CLIP embedding x is head(x/‖x‖), about 1 to 10. Heads: ``linear``, of
     LAION-AI/aesthetic-predictor, or ``mlp``, of christophschuhmann/improved-aesthetic-predictor; both are for the 768
-    dimensions of CLIP ViT-L/14. ``weights`` names a file with a head of your own, of the same layers, which may be for
-    another extractor.
+    dimensions of CLIP ViT-L/14. ``weights`` names a file with a head of your own, of the same layers.
     """
 
     head: Head = "linear"
@@ -146,9 +145,8 @@ def affine_map(head: Head, layers: Mapping[str, NDArray[Any]]) -> tuple[NDArray[
 class ClipSimilarity(MeanProperty):
     """The mean cosine x·t / (‖x‖‖t‖) between the embeddings x of images and t of a text.
 
-    The text is ``prompt`` or, with None, the prompt that each image was generated for. torchmetrics' CLIPScore is 100
-    times this mean, or 0 where it is negative. Where prompts differ, the standard error is rather too large: part
-    of the spread is between prompts, which other images would share.
+    The text is ``prompt`` or, with None, the prompt that each image was generated for. Where prompts differ, the
+    standard error is rather too large: part of the spread is between prompts, which other images would share.
     """
 
     prompt: str | None = None

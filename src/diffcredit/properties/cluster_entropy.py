@@ -19,8 +19,7 @@ from diffcredit.properties.kinds import FeatureProperty, resampled_counts
 class ClusterEntropy(FeatureProperty):
     """The entropy −Σ p_k log p_k, in nats, of the images' shares p_k in ``clusters`` reference clusters.
 
-    The clusters are Ward's, of the features of the base model's images; a new image belongs to the cluster with the
-    nearest mean. At most log(clusters).
+    The clusters are Ward's, of the base model's images; a new image belongs to the cluster with the nearest mean.
     """
 
     clusters: Annotated[int, Ge(2)] = 20

@@ -119,12 +119,8 @@ def square_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
 class KernelDistance(ReferenceProperty):
     """The kernel distance of Bińkowski et al. (2018) between generated images x and ``reference`` images y.
 
-    It is the squared maximum mean discrepancy with k(x, y) = (xᵀy/d + 1)³:
-
-    mean_{i≠j} k(xᵢ, xⱼ) + mean_{i≠j} k(yᵢ, yⱼ) − 2 mean_{i,j} k(xᵢ, yⱼ),
-
-    over all pairs at once, with at most 10,000 reference images. Published numbers are often means over subsets of
-    1,000, which estimate the same with more noise.
+    It is mean_{i≠j} k(xᵢ, xⱼ) + mean_{i≠j} k(yᵢ, yⱼ) − 2 mean_{i,j} k(xᵢ, yⱼ) with k(x, y) = (xᵀy/d + 1)³, over all
+    pairs, with at most 10,000 reference images. Published numbers are often noisier means over subsets of 1,000.
     """
 
     name = "kid"

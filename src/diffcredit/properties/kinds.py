@@ -83,18 +83,13 @@ def mean_error(values: NDArray[np.float64]) -> float:
 
 
 def groups(images: int) -> NDArray[np.int64]:
-    """Return each image's group for the jackknife, (images,): 20 groups or, below 40 images, groups of 2 or 3.
-
-    Images of successive seeds are in different groups, so that prompts that come in turn are spread over all groups.
-    """
+    """Return each image's group for the jackknife, (images,): 20 groups or, below 40 images, groups of 2 or 3."""
+    # images of successive seeds are in different groups, so that prompts that come in turn are spread over all
     return np.arange(images) % max(2, min(GROUPS, images // 2))
 
 
 def jackknife_error(left_out: NDArray[np.float64]) -> float:
-    """Return the jackknife's standard error √((g − 1)/g Σ (θ_(j) − θ̄)²) (Efron and Stein 1981).
-
-    θ_(j), (g,), are the values without each of g equal groups of images, or without each image.
-    """
+    """Return √((g − 1)/g Σ (θ_(j) − θ̄)²) of the values θ_(j), (g,), without each of g groups (Efron and Stein 1981)."""
     return float(np.sqrt((len(left_out) - 1) * left_out.var()))
 
 

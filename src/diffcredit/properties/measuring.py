@@ -97,9 +97,8 @@ def check_enough(prop: Property, images: int, dimensions: int) -> None:
     """Raise a UserError if there are fewer images than the property needs."""
     least = prop.least(dimensions)
     if images < least:
-        raise UserError(
-            f"{prop.name}: {images} images for features of {dimensions} dimensions; at least {least} are needed"
-        )
+        found = f"{images} images for features of {dimensions} dimensions"
+        raise UserError(f"{prop.name}: {found}; at least {least} are needed")
 
 
 def _measure(prop: Property, observation: Observation) -> Measurement:

@@ -43,18 +43,14 @@ class _NearestTraining(MeanProperty):
         missing = {key: row for row, key in enumerate(keys) if key not in self._cached}
         if missing:
             new = vectors[list(missing.values())]
-            self._cached |= zip(
-                missing, nearest_distances(new, self._training, min(2, len(self._training))), strict=True
-            )
+            nearest = nearest_distances(new, self._training, min(2, len(self._training)))
+            self._cached |= zip(missing, nearest, strict=True)
         return np.array([self._cached[key] for key in keys])
 
 
 @dataclass
 class NearestDistance(_NearestTraining):
-    """The mean over generated images x of the distance min_y ‖x − y‖/√d to the nearest training image y.
-
-    It is the root mean square difference of their d numbers, for ``pixels`` on the scale 0 to 1.
-    """
+    """The mean over generated images x of the distance min_y ‖x − y‖/√d to the nearest training image y."""
 
     features: FeaturesOption = "pixels"
 

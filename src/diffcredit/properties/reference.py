@@ -18,9 +18,7 @@ from diffcredit.properties.kinds import FeatureProperty
 
 CONTRIBUTIONS = "contributions"
 HELDOUT = "heldout"
-NO_HELDOUT = (
-    "the study keeps no images out of training; give contributions.holdout a share such as 0.1 or a folder of images"
-)
+NO_HELDOUT = "the study keeps no images out of training; give contributions.holdout a share or a folder of images"
 MOST = 10_000
 """The most reference images where each is compared with each generated one."""
 

@@ -6,7 +6,6 @@ import re
 import sys
 import unicodedata
 
-import numpy as np
 import pytest
 
 from diffcredit.contributions import load_contributions
@@ -76,12 +75,6 @@ def test_two_forms_of_one_name(root):
         load_contributions(root)
 
 
-def test_control_characters_in_a_folder_name(root):
-    paint(root / "e\x1bve/1.png")
-    with pytest.raises(UserError, match=r"1\.png: contributor .*U\+001B"):
-        load_contributions(root)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names themselves")
 def test_a_file_name_that_is_not_utf8(root):
     path = os.fsencode(root / "ada") + b"/\xff.png"
@@ -104,12 +97,6 @@ def test_links(root, tmp_path):
         load_contributions(root)
 
 
-def test_a_broken_link_names_itself(root):
-    (root / "ada/gone.png").symlink_to(root / "ada/nothing.png")
-    with pytest.raises(UserError, match=r"ada/gone\.png: not a regular file"):
-        load_contributions(root)
-
-
 def test_a_folder_that_may_not_be_read(root, monkeypatch):
     scandir = os.scandir
 
@@ -121,11 +108,6 @@ def test_a_folder_that_may_not_be_read(root, monkeypatch):
     monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(UserError, match="bob/deep: Permission denied"):
         load_contributions(root)
-
-
-def test_a_file_is_no_folder(root):
-    with pytest.raises(UserError, match=r"1\.png: not a folder"):
-        load_contributions(root / "ada/1.png", source="folders")
 
 
 ROWS = [
@@ -181,11 +163,6 @@ def test_captions_in_another_column(listed):
         load_contributions(listed, source=ImageFolder(caption="prompt"), contributor="artist")
 
 
-def test_integers_name_contributors(listed):
-    jsonl(listed / "metadata.jsonl", [row | {"artist": number} for number, row in enumerate(ROWS)])
-    assert load_listed(listed).contributors == ("0", "1", "2")
-
-
 def test_byte_order_mark_blank_lines_and_line_ends(listed):
     text = "\r\n\r\n".join(json.dumps(row) for row in ROWS)
     (listed / "metadata.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode())
@@ -207,36 +184,27 @@ def without(line, column):
             changed(2, artist=""),
             "metadata.jsonl:2: sub/a.png is an image without contributor: 'artist' is empty",
         ),
-        (changed(2, artist="  "), "metadata.jsonl:2: sub/a.png is an image without contributor"),
         (changed(3, artist=None), "metadata.jsonl:3: a.png is an image without contributor"),
         (without(2, "artist"), "metadata.jsonl:2: no column 'artist'; there are: file_name, text"),
         (without(1, "file_name"), "metadata.jsonl:1: no column 'file_name'; there are: artist, text"),
         (changed(2, artist=["Ada"]), "metadata.jsonl:2: artist ['Ada']; a text or an integer"),
-        (changed(2, artist=True), "metadata.jsonl:2: artist True; a text or an integer"),
-        (changed(2, artist="a\x07b"), "metadata.jsonl:2: contributor"),
         (changed(2, text=5), "metadata.jsonl:2: text 5; a text is accepted"),
         (changed(2, file_name=7), "metadata.jsonl:2: file_name 7"),
-        (changed(2, file_name=" "), "metadata.jsonl:2: file_name ' '"),
         (changed(2, file_name="gone.png"), "metadata.jsonl:2: 'gone.png' does not exist"),
-        (changed(2, file_name="a\0.png"), "metadata.jsonl:2: 'a\\x00.png' does not exist"),
-        (changed(2, file_name="x" * 5000), "metadata.jsonl:2: 'xxx"),
-        (changed(2, file_name="sub"), "metadata.jsonl:2: 'sub' does not exist"),
         (changed(2, file_name="../outside.png"), "metadata.jsonl:2: file_name '../outside.png' leads out"),
-        (changed(2, file_name="sub/../a.png"), "metadata.jsonl:2: file_name 'sub/../a.png' leads out"),
         (changed(2, file_name="/etc/passwd"), "metadata.jsonl:2: file_name '/etc/passwd' leads out"),
-        (changed(2, file_name="C:\\x.png"), "metadata.jsonl:2: file_name"),
         (changed(2, file_name="..\\x.png"), "metadata.jsonl:2: file_name"),
         ([*ROWS, ROWS[1]], "metadata.jsonl:4: sub/a.png is in line 2 already"),
         (
             [*ROWS, ROWS[1] | {"file_name": "./sub//a.png"}],
             "metadata.jsonl:4: sub/a.png is in line 2 already",
         ),
-        (ROWS[:2], "a.png: an image without contributor: metadata.jsonl has no row for it"),
-        (ROWS[:1], "a.png: an image without contributor: metadata.jsonl has no row for it (nor for 1 more)"),
+        (changed(2, file_name="leak.png"), "leak.png: a link that leads out"),
+        (ROWS[:1], "a.png: an image without contributor: metadata.jsonl has no row for it (nor for 2 more)"),
     ],
 )
 def test_mistakes_name_file_and_line(listed, rows, message):
-    paint(listed.parent / "outside.png")
+    (listed / "leak.png").symlink_to(paint(listed.parent / "outside.png"))
     jsonl(listed / "metadata.jsonl", rows)
     with pytest.raises(UserError, match=re.escape(f"{listed}/{message}")):
         load_listed(listed)
@@ -246,13 +214,10 @@ def test_mistakes_name_file_and_line(listed, rows, message):
     ("text", "message"),
     [
         ('{"file_name": "a.png", "artist": "Ada"}\n{"file_name": "b.png", ', ":2: not valid JSON"),
-        ('{"file_name": "a.png", "artist": "Ada"}\n\nnonsense', ":3: not valid JSON"),
         ('["a.png", "Ada"]', ":1: list; a JSON object a line is accepted"),
         ("[" * 100_000, ":1: not valid JSON"),
         (b'{"file_name": "\xff.png"}', ": not UTF-8 text"),
-        ('{"file_name": ' + "1" * 5000 + "}", ":1: not valid JSON"),
         ('{"file_name": "' + "x" * 1_000_000 + '"}', ":1: over 1,000,000 characters in a line"),
-        ('{"file_name": "../' + "x" * 1000 + '"}', ":1: file_name '../xxx"),
         ('{"file_name": "a.png", "artist": "' + "x" * 256 + '"}', ":1: contributor 'xxxxxxxxxxxxxxxxxxxx'… has 256 ch"),
         ('{"file_name": "a.png", "artist": "A", "text": "\\ud800"}', ":1: text '\\ud800' is not valid Unicode"),
     ],
@@ -269,12 +234,9 @@ def test_malformed_jsonl(listed, text, message):
     [
         ("file_name;artist\na.png;Ada\n", ":2: no column 'file_name'; there are: file_name;artist"),
         ("file_name,author\na.png,Ada\n", ":2: no column 'artist'; there are: file_name, author"),
-        ("file_name,artist\na.png,Ada\nb.png\n", ":3: 1 values for 2 columns"),
         ("file_name,artist\na.png,Ada,Bob\n", ":2: 3 values for 2 columns"),
         ("file_name,artist,artist\na.png,Ada,Bob\n", ":1: a column is there twice"),
         ('file_name,artist\na.png,"Ada\n', ": not valid CSV"),
-        ("file_name,artist\na.png,\n", ":2: a.png is an image without contributor"),
-        (b"file_name,artist\na.png,\xff\n", ": not UTF-8 text"),
         ("file_name,artist\na.png," + "x" * 1_000_000, ":2: over 1,000,000 characters in a line"),
         ("file_name,artist\na.png," + "x" * 200_000, ":2: not valid CSV: field larger than field limit"),
         ('file_name,artist\na.png,"' + "x\n" * 100_000, ": not valid CSV: field larger than field limit"),
@@ -289,22 +251,6 @@ def test_malformed_csv(listed, text, message):
     assert message in str(caught.value)
 
 
-def test_one_metadata_file(listed):
-    with pytest.raises(UserError, match=f"{listed}: no metadata.jsonl or metadata.csv there"):
-        load_listed(listed)
-    jsonl(listed / "metadata.jsonl", ROWS)
-    write_csv(listed / "metadata.csv", ROWS)
-    with pytest.raises(UserError, match=f"{listed}: has both"):
-        load_listed(listed)
-    assert len(load_listed(listed / "metadata.csv").names) == 3
-
-
-def test_no_rows(listed):
-    (listed / "metadata.csv").write_text("")
-    with pytest.raises(UserError, match=f"{listed}/a.png: an image without contributor"):
-        load_listed(listed)
-
-
 def test_a_metadata_row_names_a_file_without_an_ending(listed):
     (listed / "b.png").rename(listed / "b")
     jsonl(listed / "metadata.jsonl", changed(1, file_name="b"))
@@ -316,13 +262,6 @@ def test_a_table_that_is_too_large(listed, monkeypatch):
     jsonl(listed / "metadata.jsonl", ROWS)
     with pytest.raises(UserError, match=r"metadata\.jsonl: \d+ bytes; at most 100 are accepted"):
         load_listed(listed)
-
-
-def test_no_message_is_longer_than_a_screen(listed):
-    jsonl(listed / "metadata.jsonl", [{"x" * 900_000: 1}])
-    with pytest.raises(UserError) as caught:
-        load_listed(listed)
-    assert len(str(caught.value)) < 500
 
 
 @pytest.fixture(scope="module")
@@ -349,17 +288,6 @@ def test_training_and_held_out_emoji_are_disjoint(emoji):
     assert len(set(digests)) == len(digests)
     training, held_out = ({row["hexcode"] for row in metadata(part)} for part in ("images", "heldout"))
     assert not training & held_out
-
-
-def test_designers_differ_in_colourfulness(emoji):
-    """Hasler and Süsstrunk (2003), M = σ_rgyb + 0.3 μ_rgyb, averaged over each designer's images."""
-    red, green, blue = np.moveaxis(emoji.images.reshape(len(emoji.images), -1, 3).astype(float), -1, 0)
-    rg, yb = red - green, (red + green) / 2 - blue
-    colourfulness = np.hypot(rg.std(1), yb.std(1)) + 0.3 * np.hypot(rg.mean(1), yb.mean(1))
-    means = {name: colourfulness[emoji.owner == index].mean() for index, name in enumerate(emoji.contributors)}
-    assert min(means, key=means.__getitem__) == "Rana Cakir"  # clocks
-    assert max(means, key=means.__getitem__) == "Emily Jäger"  # smileys
-    assert max(means.values()) > 8 * min(means.values())
 
 
 def test_licence_and_attribution_travel_with_the_images(emoji):

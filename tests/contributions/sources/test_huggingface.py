@@ -52,15 +52,6 @@ def test_class_labels_give_their_names(tmp_path):
     assert found.captions is None
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "names"), [(["x", "é", "x"], "string", ("x", "é")), ([7, 7, 12], "int32", ("12", "7"))]
-)
-def test_texts_and_integers_name_contributors(tmp_path, values, kind, names):
-    found = load(save(table(artist=(datasets.Value(kind), values)), tmp_path / "set"))
-    assert found.contributors == names
-    assert [found.contributors[index] for index in found.owner] == [str(value) for value in values]
-
-
 def test_captions(tmp_path):
     path = save(owned(words=(datasets.Value("string"), ["red", None, "blue"])), tmp_path / "set")
     assert load(path, HuggingFace(caption="words")).captions == ("red", "", "blue")
@@ -145,16 +136,6 @@ def test_unreadable_images_name_themselves(tmp_path, image, why):
     kept = load(path, unreadable="skip")
     assert flat(kept.images) == [GREEN, BLUE]
     assert kept.skipped[0].startswith("00000000: ")
-
-
-def test_what_is_no_dataset(tmp_path):
-    (tmp_path / "empty").mkdir()
-    path = save(owned(), tmp_path / "set")
-    (path / "dataset_info.json").write_text("[")
-    for place in (tmp_path / "empty", path):
-        with pytest.raises(UserError, match=f"{place}: not a dataset that save_to_disk wrote") as caught:
-            load(place)
-        assert "\n" not in str(caught.value)
 
 
 def test_either_a_path_or_the_hub(tmp_path):

@@ -63,13 +63,6 @@ def test_other_superclasses_in_both_spellings(cifar, names):
     assert len(found.heldout) == 2
 
 
-def test_held_out_images_of_a_class_leave_with_it(cifar):
-    found = load_contributions(cifar, source=Cifar100(("flowers", "large_carnivores", "fish")), draw=2, seed=3)
-    kept = {FINE.index(name) for name in found.contributors}
-    expected = [row for row, (_, fine) in enumerate(CIFAR_TEST) if fine in kept]
-    assert np.array_equal(found.heldout, pixels(len(CIFAR_TEST), 1)[expected])
-
-
 def test_a_superclass_that_is_not_there(cifar):
     with pytest.raises(UserError, match=r"superclasses: 'birds' is not in .*; there are: fish, flowers, large_"):
         load_contributions(cifar, source=Cifar100(("flowers", "birds")))
@@ -82,22 +75,6 @@ def test_a_truncated_file(cifar, cut):
     file = cifar / "cifar-100-binary/train.bin"
     file.write_bytes(file.read_bytes()[:-cut])
     with pytest.raises(UserError, match=rf"train\.bin: {3074 * len(CIFAR_TRAIN) - cut} bytes, .* truncated"):
-        load_contributions(cifar, source="cifar100")
-
-
-@pytest.mark.parametrize("labels", [(5, 0), (2, 6)])
-def test_labels_without_a_name(cifar, labels):
-    (cifar / "cifar-100-binary/test.bin").write_bytes(binary([labels], pixels(1, 2)))
-    with pytest.raises(
-        UserError, match=rf"test\.bin: labels up to {labels[0]} and {labels[1]}, but names for 5 .* and 6"
-    ):
-        load_contributions(cifar, source="cifar100")
-
-
-@pytest.mark.parametrize("name", ["test.bin", "fine_label_names.txt", "coarse_label_names.txt"])
-def test_a_missing_file(cifar, name):
-    (cifar / "cifar-100-binary" / name).unlink()
-    with pytest.raises(UserError, match=name):
         load_contributions(cifar, source="cifar100")
 
 
@@ -264,11 +241,6 @@ def test_artists_are_the_contributors(artbench, place):
     check(load_art(artbench / place))
 
 
-def test_metadata_among_the_images(artbench):
-    (artbench / "ArtBench-10.csv").rename(artbench / "artbench-10-imagefolder-split/ArtBench-10.csv")
-    check(load_art(artbench))
-
-
 def test_without_split_folders_the_table_decides(artbench, tmp_path):
     whole = make(tmp_path / "whole", "artbench-10-imagefolder", split=False)
     check(load_art(whole))
@@ -306,10 +278,4 @@ def test_mistakes_name_file_and_line(artbench, table, message):
     paint(artbench / "artbench-10-imagefolder-split/train/x.jpg")
     write_table(artbench / "ArtBench-10.csv", table)
     with pytest.raises(UserError, match=re.escape(message)):
-        load_art(artbench)
-
-
-def test_a_table_with_other_columns(artbench):
-    (artbench / "ArtBench-10.csv").write_text("file,artist\nx.jpg,Ada\n")
-    with pytest.raises(UserError, match=r"ArtBench-10\.csv:2: no column 'label'; there are: file, artist"):
         load_art(artbench)

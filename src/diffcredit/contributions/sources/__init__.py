@@ -53,9 +53,8 @@ class Record:
 class Source(Protocol):
     """A way to read contributions. Its fields, if it has any, are its options in a study file.
 
-    Called with the study file's ``path``, None where it names none; a source that needs one refuses None.
-    ``contributor`` names the column or array of the contributors. The sources that ``auto`` finds also take None, where
-    nobody needs to be named, as for held-out images. The records may come in any order.
+    Called with the study file's ``path``, None where it names none. ``contributor`` names the column or array of the
+    contributors; sources that ``auto`` finds also take None, as for held-out images, where nobody needs to be named.
     """
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]: ...

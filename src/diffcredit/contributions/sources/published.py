@@ -146,8 +146,8 @@ class ArtBench:
 
     It is read as https://github.com/liaopeiyuan/artbench distributes it: the 256 × 256 images in
     ``artbench-10-imagefolder-split/SPLIT/STYLE/NAME`` or, without split, ``artbench-10-imagefolder/STYLE/NAME``, and
-    the metadata ``ArtBench-10.csv`` beside that folder or in it. Four columns of the metadata are used: ``name`` (the
-    file's), ``artist``, ``label`` (the style) and ``split`` (train or test). Files and rows are matched by name.
+    the metadata ``ArtBench-10.csv`` beside that folder or in it, of which four columns are used: ``name`` (the file's),
+    ``artist``, ``label`` (the style) and ``split`` (train or test).
     """
 
     style: str = "post_impressionism"
