@@ -17,6 +17,15 @@ from diffcredit.errors import UserError
 from .pictures import BLUE, GREEN, RED, colour_of, flat, jsonl, paint, paint_many
 
 NAMES = [f"{who}/{index:02d}.png" for who in ("ada", "bob", "cyd") for index in range(10)]
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("painted")
+    paint_many(folder, NAMES)
+    return folder
+
+
 ENDINGS = ("png", "jpg", "gif", "webp", "tiff", "bmp")
 
 
@@ -69,10 +78,9 @@ def test_auto_finds_the_source(tmp_path):
         ({"holdout": 0.96}, r"holdout: 0\.96 leaves contributor 'ada', who gave 10, no training image"),
     ],
 )
-def test_what_cannot_be_followed(tmp_path, options, message):
-    paint_many(tmp_path, NAMES)
+def test_what_cannot_be_followed(painted, options, message):
     with pytest.raises(UserError, match=message):
-        load_contributions(**({"path": tmp_path} | options))
+        load_contributions(**({"path": painted} | options))
 
 
 def test_one_contributor_makes_no_game(tmp_path):

@@ -16,20 +16,16 @@ transformers = pytest.importorskip("transformers")
 SIZED = {"image_size": tiny.SIDE}
 SWIN = {**SIZED, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 2}
 RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}
-CONVNEXT = {"hidden_sizes": [8, 8, 12, 16], "depths": [1, 1, 1, 1]}
 
 # name: the model's class, its config's settings, image processor
 MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     "vit": ("ViTModel", tiny.VIT, "ViTImageProcessor"),
     "dinov2": ("Dinov2Model", tiny.VIT, "BitImageProcessor"),
-    "clip_vision": ("CLIPVisionModel", tiny.VIT, "CLIPImageProcessor"),
     "swin": ("SwinModel", SWIN, "ViTImageProcessor"),
     "resnet": ("ResNetModel", RESNET, "ConvNextImageProcessor"),
-    "convnext": ("ConvNextModel", CONVNEXT, "ConvNextImageProcessor"),
     "mae": ("ViTMAEModel", tiny.VIT, "ViTImageProcessor"),
     "vit_classifier": ("ViTForImageClassification", tiny.VIT, "ViTImageProcessor"),
     "dinov2_classifier": ("Dinov2ForImageClassification", tiny.VIT, "BitImageProcessor"),
-    "swin_classifier": ("SwinForImageClassification", SWIN, "ViTImageProcessor"),
     "resnet_classifier": ("ResNetForImageClassification", RESNET, "ConvNextImageProcessor"),
 }
 
@@ -74,7 +70,7 @@ def is_seen(extractor: Any, images: Any, vectors: Any) -> None:
     np.testing.assert_allclose(found, vectors, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["vit", "dinov2", "clip_vision", "swin", "resnet", "convnext"])
+@pytest.mark.parametrize("name", ["vit", "dinov2", "swin", "resnet"])
 def test_is_the_pooled_output(folder_of, name):
     images = tiny.some_images(3, 24, 40)
     _, output = directly(folder_of(name), name, images)
@@ -141,9 +137,8 @@ def test_a_classifier_may_be_pooled_otherwise(folder_of):
     assert extractor.extract(images).logits is not None
 
 
-@pytest.mark.parametrize(("height", "width"), [(20, 44), (3, 9), (1, 1)])
-def test_clip_is_the_projected_embedding(clip_folder, height, width):
-    images = tiny.some_images(4, height, width)
+def test_clip_is_the_projected_embedding(clip_folder):
+    images = tiny.some_images(4, 3, 9)  # not to be mistaken for channels
     model = transformers.CLIPModel.from_pretrained(clip_folder).eval()
     with torch.no_grad():
         output = model.vision_model(tiny.reference(clip_folder, images))

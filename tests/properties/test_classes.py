@@ -179,7 +179,7 @@ def test_the_bounds_of_the_score_are_reached():
 def test_the_standard_error_of_the_score_is_the_spread_over_other_images(images, classes, splits, largest):
     """Where classes are more than images it may be too large, as the property says, but not too small."""
     rng, prop = np.random.default_rng(4), InceptionScore(splits=splits)
-    sets = [drawn(rng, images, classes, 5 + classes / 100) for _ in range(200)]
+    sets = [drawn(rng, images, classes, 5 + classes / 100) for _ in range(120)]
     spread = np.std([prop.measure_features(features) for features in sets])
     error = np.mean([prop.standard_error(features) for features in sets[:40]])
     assert 0.88 < error / spread < largest

@@ -41,6 +41,9 @@ class Checkpoint:
     def load(self, kind: Any, optional: str | None = None) -> tuple[Any, bool]:
         """Load the network by transformers' class ``kind``, in float32; say if it has the ``optional`` weights too."""
         self._weights()
+        found, wanted = self.description("config.json").get("model_type"), getattr(kind, "config_class", None)
+        if wanted is not None and found != wanted.model_type:  # transformers would make a network of random weights
+            raise UserError(f"{KEY}: {self.folder}: model_type {found!r}; accepted: {wanted.model_type!r}")
         random_numbers = torch.random.fork_rng(devices=[])  # missing weights are drawn
         with located(KEY), loading(kind, self.folder), quiet(), random_numbers:
             network, report = kind.from_pretrained(self.folder, **SAFE, use_safetensors=True, output_loading_info=True)

@@ -266,7 +266,7 @@ def test_a_table_that_is_too_large(listed, monkeypatch):
 
 @pytest.fixture(scope="module")
 def emoji():
-    return load_contributions(source="openmoji", resolution=64)
+    return load_contributions(source="openmoji", resolution=32)
 
 
 def metadata(part):
@@ -277,7 +277,7 @@ def metadata(part):
 def test_twelve_designers_of_like_size(emoji):
     assert emoji.n == 12
     assert 35 <= emoji.counts.min() <= emoji.counts.max() <= 70
-    assert emoji.heldout.shape == (96, 64, 64, 3)
+    assert emoji.heldout.shape == (96, 32, 32, 3)
     held_out = [row["contributor"] for row in metadata("heldout")]
     assert {name: held_out.count(name) for name in held_out} == dict.fromkeys(emoji.contributors, 8)
 

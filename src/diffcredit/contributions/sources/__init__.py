@@ -17,8 +17,7 @@ from diffcredit.util.sanitize import shortened
 
 __all__ = ["AUTO", "SOURCES", "Record", "Source", "detect", "source_class", "source_options"]
 
-AUTO = "auto"
-"""The name for: choose the source by what is at the path."""
+AUTO = "auto"  # choose the source by what is at the path
 
 SOURCES = {
     "folders": "diffcredit.contributions.sources.folders:Folders",
@@ -31,8 +30,7 @@ SOURCES = {
     "openmoji": "diffcredit.contributions.sources.folders:OpenMoji",
 }
 
-METADATA = ("metadata.jsonl", "metadata.csv")
-"""The files that make a folder an ``imagefolder``."""
+METADATA = ("metadata.jsonl", "metadata.csv")  # each makes a folder an imagefolder
 
 
 @dataclass(frozen=True)
