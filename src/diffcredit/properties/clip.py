@@ -210,6 +210,6 @@ class ClipSimilarity(MeanProperty):
         """Return the cosine of each image with ``prompt``, (m,), for any images."""
         if self.prompt is None:
             raise UserError(
-                "clip_similarity.prompt: missing; images without a prompt are compared with one text for all"
+                "clip_similarity.prompt: missing; images that were not generated for one need a text for all"
             )
         return self._each(features)
