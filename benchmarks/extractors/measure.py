@@ -27,9 +27,8 @@ from diffcredit.features import Features, FeaturesOption
 from diffcredit.features.extractors import Extractors
 from diffcredit.features.resizing import as_pillow
 from diffcredit.properties import Context
-from diffcredit.properties.frechet import FrechetDistance
-from diffcredit.properties.inception_score import InceptionScore
-from diffcredit.properties.kernel_distance import KernelDistance
+from diffcredit.properties.classes import InceptionScore
+from diffcredit.properties.distances import FrechetDistance, KernelDistance
 from diffcredit.properties.manifolds import Coverage, Density, Precision, Recall
 
 RESULTS = Path(__file__).parent / "results.json"

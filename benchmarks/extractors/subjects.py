@@ -26,7 +26,7 @@ def subjects(folder: Path) -> dict[str, FeaturesOption]:
 def _inception(folder: Path) -> str:
     from safetensors.torch import save_file
 
-    from diffcredit.features.inception_network import InceptionNetwork
+    from diffcredit.features.inception import InceptionNetwork
 
     file = folder / "inception.safetensors"
     save_file(InceptionNetwork("fid").state_dict(), file)

@@ -24,9 +24,9 @@ from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.training import train
 from diffcredit.features import Features, Images
+from diffcredit.properties.classes import inception_score
 from diffcredit.properties.colourfulness import colourfulness
-from diffcredit.properties.frechet import frechet_distance, moments, square_root
-from diffcredit.properties.inception_score import inception_score
+from diffcredit.properties.distances import frechet_distance, moments, square_root
 from diffcredit.study.study import Study
 
 STUDY = Path(__file__).with_name("study.yaml")

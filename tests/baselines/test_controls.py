@@ -12,13 +12,10 @@ from diffcredit.baselines.controls import ApplicationScores, ImageCount, RandomR
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Context
-from diffcredit.properties.aesthetic import Aesthetic
-from diffcredit.properties.aesthetic_heads import BUNDLED
-from diffcredit.properties.classes import ClassShare
-from diffcredit.properties.clip_similarity import ClipSimilarity
+from diffcredit.properties.classes import ClassShare, InceptionScore
+from diffcredit.properties.clip import BUNDLED, Aesthetic, ClipSimilarity
 from diffcredit.properties.cluster_entropy import ClusterEntropy
 from diffcredit.properties.colourfulness import Colourfulness
-from diffcredit.properties.inception_score import InceptionScore
 from properties.fake_features import FAKE, text_vector
 
 from .made_up import COUNTS, contributions, generated

@@ -7,8 +7,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from diffcredit.baselines import Evidence, aggregate, similarity
 from diffcredit.baselines.similarity import ClusterDistance, FeatureSimilarity, PixelSimilarity
 from diffcredit.errors import UserError
-from diffcredit.features.colours import colour_shares
-from diffcredit.features.layout import pixel_features
+from diffcredit.features.pixels import Colours, pixel_features
 
 from .made_up import contributions, generated, near_copies, permuted
 
@@ -37,7 +36,7 @@ def test_pixel_similarity_is_the_mean_of_all_cosines(numbers_a_block, monkeypatc
 def test_feature_similarity_is_the_mean_of_all_cosines_of_what_the_extractor_sees():
     given, made = contributions(), generated()
     scores = FeatureSimilarity({"name": "colours", "bins": 3}).scores(Evidence(given, made))
-    seen = [colour_shares(images, 3) for images in (given.images, made)]
+    seen = [Colours(3).extract(images).vectors for images in (given.images, made)]
     np.testing.assert_allclose(scores, mean_cosines(*seen), rtol=1e-6)  # features are of float32
 
 

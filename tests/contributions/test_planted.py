@@ -61,20 +61,6 @@ def test_copies(base):
     assert grown.duplicates()[0] == Duplicate(("a", "bob/a"), ("bob", "zoe"))
 
 
-def test_several_planted_contributors(base):
-    grown = with_copies(with_noise(with_noise(base, "n1", count=2), "n2", count=2), of="n1", name="n3")
-    assert grown.contributors == ("ada", "mia", "n1", "n2", "n3", "zoe")
-    assert grown.counts.tolist() == [2, 1, 2, 2, 2, 3]
-    images = {name: grown.images[grown.owner == i].tobytes() for i, name in enumerate(grown.contributors)}
-    assert images["n1"] == images["n3"] != images["n2"]
-
-
-def test_names_stay_unique(base):
-    taken = Contributions(base.images, base.owner, base.contributors, ("bob/b", *"bcdef"), base.heldout)
-    grown = with_copies(taken, of="ada", name="bob")
-    assert len(set(grown.names)) == 8
-
-
 @pytest.mark.parametrize(
     ("plant", "message"),
     [

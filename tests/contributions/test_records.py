@@ -1,4 +1,3 @@
-import dataclasses
 import hashlib
 import json
 
@@ -6,6 +5,8 @@ import numpy as np
 import pytest
 
 from diffcredit.contributions import Contributions, Duplicate
+from diffcredit.contributions.records import contributor_name
+from diffcredit.errors import UserError
 
 
 def build(**changes) -> Contributions:
@@ -21,26 +22,15 @@ def build(**changes) -> Contributions:
     return Contributions(**(fields | changes))
 
 
-def test_counts():
-    assert build().n == 3
-    assert build().counts.tolist() == [2, 1, 2]
+def test_images_of_a_coalition():
     assert build(contributors=("ada", "bob", "cyd", "dan")).counts.tolist() == [2, 1, 2, 0]
-
-
-@pytest.mark.parametrize(
-    ("coalition", "indices"),
-    [([0, 0, 0], []), ([1, 0, 0], [0, 4]), ([0, 1, 1], [1, 2, 3]), ([1, 1, 1], [0, 1, 2, 3, 4])],
-)
-def test_images_of_a_coalition(coalition, indices):
-    found = build().of(np.array(coalition, dtype=bool))
-    assert found.tolist() == indices
-    assert found.dtype == np.int64
-
-
-@pytest.mark.parametrize("wrong", [np.ones(2, bool), np.ones((1, 3), bool), np.array([0, 1, 2])])
-def test_what_is_no_coalition(wrong):
-    with pytest.raises(ValueError, match=r"expected booleans of shape \(3,\)"):
-        build().of(wrong)
+    for coalition, indices in ([0, 0, 0], []), ([1, 0, 0], [0, 4]), ([0, 1, 1], [1, 2, 3]):
+        found = build().of(np.array(coalition, dtype=bool))
+        assert found.tolist() == indices
+        assert found.dtype == np.int64
+    for wrong in (np.ones(2, bool), np.ones((1, 3), bool), np.array([0, 1, 2])):
+        with pytest.raises(ValueError, match=r"expected booleans of shape \(3,\)"):
+            build().of(wrong)
 
 
 def test_fingerprint_is_the_contents():
@@ -87,11 +77,6 @@ def test_fingerprints_without_held_out_captions_stay_what_they_were():
         assert base.fingerprint == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_it_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        build().names = ()  # ty: ignore[invalid-assignment]
-
-
 def test_duplicates_across_contributors_only():
     base = build()
     assert base.duplicates() == []
@@ -126,3 +111,31 @@ def test_duplicates_across_contributors_only():
 def test_records_that_contradict_themselves(change, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         build(**change)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("  Ada\t", "Ada"),
+        ("Jose\u0301", "José"),
+        ("李小龍", "李小龍"),
+        ("نیم\u200cفاصله", "نیم\u200cفاصله"),
+        ("👩\u200d🎨", "👩\u200d🎨"),
+        ("Ada Lovelace & Co. #1", "Ada Lovelace & Co. #1"),
+    ],
+)
+def test_one_spelling_for_one_contributor(given, name):
+    assert contributor_name(given, "here") == name
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t\n", "\u00a0"])
+def test_blank_is_no_contributor(blank):
+    with pytest.raises(UserError, match="here: an image without contributor"):
+        contributor_name(blank, "here")
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1b", "\n", "\u202e", "\u200b", "\u2028", "\ud800"])
+def test_control_and_invisible_characters_are_refused(character):
+    with pytest.raises(UserError, match=f"here: .*U\\+{ord(character):04X}") as caught:
+        contributor_name(f"a{character}b", "here")
+    assert character not in str(caught.value)

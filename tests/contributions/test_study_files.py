@@ -7,8 +7,6 @@ from diffcredit.errors import UserError
 from diffcredit.study.study import Study
 from tiny_study import write_study
 
-from .pictures import paint_many
-
 PLUGIN = """
 from dataclasses import dataclass
 from functools import partial
@@ -59,13 +57,6 @@ def test_options_of_a_source(tmp_path):
     assert found.contributors == ("a", "b", "c")
     assert found.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4]
     assert found.heldout[:, 0, 0, 0].tolist() == [5]
-
-
-def test_keys_of_every_source(tmp_path):
-    found = study(tmp_path, {**arrays(tmp_path), "heldout": "split", "at_least": 2}).contributions
-    assert found.left_out == ("c (1 image)",)
-    paint_many(tmp_path / "images", [f"{who}/{i}.png" for who in "abcd" for i in range(2)])
-    assert study(tmp_path, {"path": "images", "draw": 3}).contributions.n == 3
 
 
 COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable"

@@ -99,23 +99,6 @@ def test_sees_what_timm_sees_through_its_own_transform(timm, published, name, sh
     np.testing.assert_allclose(found.logits, logits, rtol=0, atol=spread / 100)
 
 
-def test_squashes_where_the_model_does(timm):
-    from timm.data import create_transform
-
-    config: dict[str, Any] = {
-        "input_size": (3, 16, 16),
-        "crop_pct": 0.9,
-        "crop_mode": "squash",
-        "interpolation": "bilinear",
-        "mean": (0.5, 0.4, 0.3),
-        "std": (0.2, 0.3, 0.4),
-    }
-    images = tiny.some_images(2, 24, 60)
-    transform = create_transform(**config, is_training=False)
-    expected = torch.stack([transform(Image.fromarray(image)) for image in images])
-    np.testing.assert_allclose(prepared(images, config), expected, atol=1e-6)
-
-
 def test_identity_is_of_the_weights_wherever_they_come_from(timm, published, monkeypatch):
     model, file = published("test_resnet")
     identity = loaded("test_resnet", file).identity()
@@ -143,13 +126,6 @@ def test_what_cannot_be_had_is_named(timm, published, tmp_path, monkeypatch):
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(UserError, match=r"'test_vit' cannot be made \(no connection\); .*with features\.weights"):
         TimmVision("test_vit").load("cpu")
-
-
-def test_the_worlds_random_numbers_are_left_alone(published):
-    _, file = published("test_resnet")
-    before = torch.random.get_rng_state()
-    loaded("test_resnet", file)
-    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 @pytest.mark.gpu

@@ -54,14 +54,6 @@ def test_a_missing_file_says_what_to_put_where(cache, tmp_path):
     assert list(cache.iterdir()) == []
 
 
-def test_a_broken_download_leaves_nothing_behind(cache, online):
-    whole = sha256(online)
-    online.write_bytes(online.read_bytes()[:-10])
-    with pytest.raises(UserError, match="cannot be downloaded"):
-        PublishedWeights(online.as_uri(), whole, "CC0-1.0").file(KEY)
-    assert list(cache.iterdir()) == []
-
-
 def test_a_server_that_says_nothing_is_given_up(cache, monkeypatch):
     monkeypatch.setattr("diffcredit.features.weights.SILENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -111,20 +103,13 @@ def test_hashes_of_folders(tmp_path):
             folder_hash(tmp_path / missing, KEY)
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-def test_reads_torch_checkpoints(tmp_path, legacy):
-    file = tmp_path / "weights.pth"
-    network = nn.Linear(2, 3)
-    torch.save(network.state_dict(), file, _use_new_zipfile_serialization=not legacy)
-    state = read_state(file, KEY)
-    assert torch.equal(state["weight"], network.weight)
-    assert torch.equal(state["bias"], network.bias)
-
-
-def test_reads_safetensors(tmp_path):
-    file = tmp_path / "weights.safetensors"
-    save_file({"a": torch.arange(4)}, file)
-    assert read_state(file, KEY)["a"].tolist() == [0, 1, 2, 3]
+def test_reads_torch_checkpoints_and_safetensors(tmp_path):
+    state = {"a": torch.arange(4)}
+    save_file(state, tmp_path / "a.safetensors")
+    torch.save(state, tmp_path / "a.pth")
+    torch.save(state, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    for file in tmp_path.iterdir():
+        assert read_state(file, KEY)["a"].tolist() == [0, 1, 2, 3]
 
 
 class Trap:
@@ -150,17 +135,8 @@ def test_a_pickle_with_code_is_refused_and_not_run(tmp_path, legacy):
     assert sprung.exists()
 
 
-def test_a_torchscript_program_is_refused(tmp_path):
-    file = tmp_path / "inception.pt"
-    torch.jit.save(torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)), file)
-    with pytest.raises(UserError, match="TorchScript"):
-        read_state(file, KEY)
-    with pytest.raises(UserError, match="TorchScript"):
-        PublishedWeights("https://example.org/inception.pth", "0123abcd", "CC0-1.0").verify(file, KEY)
-
-
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-@pytest.mark.parametrize("kept", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("kept", [0.0, 0.9])
 def test_truncated_files_are_named(tmp_path, suffix, kept):
     file = tmp_path / f"weights{suffix}"
     tensors = {"a": torch.randn(1000), "b": torch.randn(10)}
@@ -170,15 +146,6 @@ def test_truncated_files_are_named(tmp_path, suffix, kept):
     with pytest.raises(UserError, match=rf"features\.weights: .*weights\{suffix} ") as error:
         read_state(file, KEY)
     assert "\n" not in str(error.value)
-
-
-def test_a_damaged_archive_is_named(tmp_path):
-    file = tmp_path / "weights.pth"
-    torch.save({"weight": torch.ones(3)}, file)
-    content = file.read_bytes()
-    file.write_bytes(content.replace(b"PK\x01\x02", b"XXXX"))  # the entries of its directory
-    with pytest.raises(UserError, match=f"^{KEY}: {file} cannot be read as weights"):
-        read_state(file, KEY)
 
 
 def test_only_named_tensors_are_weights(tmp_path):
@@ -204,10 +171,10 @@ def test_a_network_gets_its_weights():
 
 def test_another_architecture_is_named():
     network = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
-    state = {f"{i}.weight": torch.ones(1) for i in range(1, 6)}
-    with pytest.raises(UserError) as error:
-        load_state(network, state, Path("some.pth"), KEY)
-    assert str(error.value) == (
-        "features.weights: some.pth is of another network than Sequential: it misses 0.weight, 0.bias, 1.bias; "
-        "has unknown 2.weight, 3.weight, 4.weight and 1 more; has other shapes: 1.weight (1,) for (1, 3)"
-    )
+    others = {f"{i}.weight": torch.ones(1, 3) for i in range(1, 4)}
+    for state, why in (
+        (others, "it misses 0.weight, 0.bias, 1.bias; it has unknown 2.weight, 3.weight"),
+        ({"1.weight": torch.ones(1)}, "size mismatch for 1.weight: "),
+    ):
+        with pytest.raises(UserError, match=rf"^{KEY}: some.pth is of another network than Sequential: {why}"):
+            load_state(network, state, Path("some.pth"), KEY)

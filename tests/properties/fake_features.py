@@ -22,7 +22,6 @@ class FakeFeatures:
     width: int = 16
     kinds: int = 5
 
-    label: ClassVar[str] = "fake"
     batch_size: ClassVar[int] = 7
 
     @property

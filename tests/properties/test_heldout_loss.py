@@ -1,19 +1,15 @@
 import json
-import math
 
 import numpy as np
 import pytest
 import torch
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.first_stage import first_stage
 from diffcredit.diffusion.latent import LatentDiffusion
-from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
-from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.properties import Context, heldout_loss
 from diffcredit.properties.heldout_loss import HeldoutLoss
@@ -85,35 +81,14 @@ def test_is_the_mean_of_the_denoising_error(model, monkeypatch):
 
 
 def test_only_models_differ(model):
-    prop = fitted(pictures(6), time_steps=3)
+    prop = fitted(pictures(4), time_steps=2)
     value = prop.measure_model(model)
     torch.manual_seed(77)
     torch.rand(5)
-    assert prop.measure_model(model) == value
-    assert fitted(pictures(6), time_steps=3).measure_model(model.clone()) == value
-    assert fitted(pictures(6), time_steps=3, batch_size=4).measure_model(model) == pytest.approx(value, rel=1e-5)
-    assert fitted(pictures(6), time_steps=3, seed=1).measure_model(model) != value
+    assert prop.measure_model(model.clone()) == value
+    assert fitted(pictures(4), time_steps=2, batch_size=3).measure_model(model) == pytest.approx(value, rel=1e-5)
+    assert fitted(pictures(4), time_steps=2, seed=1).measure_model(model) != value
     assert prop.measure_model(model.untrained(4)) != value
-
-
-def test_a_model_of_noise_itself_has_a_loss_near_one(model):
-    silent = model.clone()
-    with torch.no_grad():
-        silent.network.conv_out.weight.zero_()
-        silent.network.conv_out.bias.zero_()
-    # it predicts 0, so the loss is the mean square of the noises
-    value = fitted(pictures(6), time_steps=3, seed=5).measure_model(silent)
-    generator = torch.Generator().manual_seed(5)
-    noises = [torch.randn(6, 3, 8, 8, generator=generator) for _ in range(3)]
-    assert value == pytest.approx(torch.stack(noises).double().square().mean().item(), rel=1e-6)
-    assert value == pytest.approx(1, abs=0.05)
-
-
-def test_is_lower_for_a_model_trained_on_these_images(model):
-    heldout = pictures(4)
-    prop, trained = fitted(heldout, time_steps=4), model.clone()
-    train(trained, trained.encode(heldout), Training(steps=20, batch_size=4, learning_rate=2e-3), seed=0)
-    assert prop.measure_model(trained) < 0.8 * prop.measure_model(model)
 
 
 def test_a_study_without_heldout_images_is_refused():
@@ -190,64 +165,11 @@ class Drawn:
         monkeypatch.setattr(torch, "randn", counted)
 
 
-@pytest.mark.parametrize(("most", "draws"), [(2**30, 3), (4 * 3 * 6 * 3 * 8 * 8, 3), (4 * 3 * 6 * 3 * 8 * 8 - 1, 9)])
-def test_noises_that_wait_for_the_next_model_change_no_value(model, monkeypatch, most, draws):
-    monkeypatch.setattr(heldout_loss, "MOST_KEPT", most)
+@pytest.mark.parametrize("fits", [True, False])
+def test_noises_that_wait_for_the_next_model_change_no_value(model, monkeypatch, fits):
+    monkeypatch.setattr(heldout_loss, "MOST_KEPT", 4 * 2 * 3 * 3 * 8 * 8 - (not fits))
     models = [model, model.untrained(4), model]
-    alone = [fitted(pictures(6), time_steps=3).measure_model(each) for each in models]
-    prop, drawn = fitted(pictures(6), time_steps=3), Drawn(monkeypatch)
+    alone = [fitted(pictures(3), time_steps=2).measure_model(each) for each in models]
+    prop, drawn = fitted(pictures(3), time_steps=2), Drawn(monkeypatch)
     assert [prop.measure_model(each) for each in models] == alone
-    assert drawn.count == draws
-
-
-def test_noises_wait_for_models_of_the_same_shape_and_device(latent, monkeypatch):
-    pixels = DDPM.create("tiny", 16, 0)
-    prop, drawn = fitted(pictures(4, 16), time_steps=2), Drawn(monkeypatch)
-    values = [prop.measure_model(each) for each in (latent, pixels)]
-    assert drawn.count == 4
-    assert [prop.measure_model(each) for each in (latent, pixels)] == values
-    assert drawn.count == 4
-    list(prop._noises(torch.Size([4, 3, 16, 16]), torch.device("meta")))
-    assert drawn.count == 6
-    assert {device for device, _ in prop._kept} == {"cpu", "meta"}
-
-
-def test_noises_that_do_not_fit_beside_others_are_drawn_again(latent, monkeypatch):
-    pixels = DDPM.create("tiny", 16, 0)
-    floats = sum(4 * 2 * math.prod(each.shape) for each in (latent, pixels))  # of four images, at two time steps
-    monkeypatch.setattr(heldout_loss, "MOST_KEPT", 4 * floats - 1)
-    prop = fitted(pictures(4, 16), time_steps=2)
-    first = [prop.measure_model(each) for each in (latent, pixels)]
-    drawn = Drawn(monkeypatch)
-    assert [prop.measure_model(each) for each in (latent, pixels)] == first
-    assert drawn.count == 2
-
-
-class OnGpu:
-    """A model that says that it is on a GPU, and how many images it is given at once."""
-
-    device, encoding, time_steps = torch.device("cuda"), "", 1000
-
-    def __init__(self, side: int) -> None:
-        self.network, self.x, self.given = torch.nn.Identity(), torch.zeros(3000, 1, side, side), []
-
-    def encode(self, images, captions, *, mirrored):
-        return Batch(self.x, self.x, torch.arange(len(self.x)))
-
-    def loss(self, batch, t, noise):
-        self.given.append(len(batch))
-        return torch.ones(len(batch))
-
-
-@pytest.mark.parametrize(
-    ("side", "batch_size", "given"),
-    [(32, 256, [1024, 1024, 952]), (64, 100, 11 * [256] + [184]), (64, 300, 10 * [300]), (32, 5000, [3000])],
-)
-def test_a_gpu_is_given_many_small_images_at_once(monkeypatch, side, batch_size, given):
-    here = OnGpu(side)
-    for name in ("full", "arange"):
-        on_device = getattr(torch, name)
-        monkeypatch.setattr(torch, name, lambda *a, made=on_device, device=None, **o: made(*a, **o))
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: tensor)
-    assert fitted(pictures(1), time_steps=1, batch_size=batch_size).measure_model(here) == 1
-    assert here.given == given
+    assert drawn.count == (2 if fits else 6)

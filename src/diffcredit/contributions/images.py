@@ -83,9 +83,8 @@ def _opened(file: Path | BytesIO) -> Image.Image:
 def square_pixels(image: Image.Image, resolution: int) -> NDArray[np.uint8]:
     """Return the central square of ``image`` as (resolution, resolution, 3) uint8 RGB, resized with antialiasing.
 
-    The shorter side is resized to ``resolution``, the longer one cropped around its centre. EXIF orientation is
-    applied, transparency becomes white, CMYK is converted without its colour profile, and only the first frame of an
-    animation is used.
+    EXIF orientation is applied, transparency becomes white, CMYK is converted without its colour profile, and only the
+    first frame of an animation is used.
     """
     width, height = image.size
     if width * height > MAX_PIXELS:

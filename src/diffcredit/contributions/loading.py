@@ -1,6 +1,7 @@
 """Loading contributions: a source's records are selected, held out, decoded and put together."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -15,14 +16,14 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions.images import UnreadableImage, square_pixels, without_pillows_warnings
 from diffcredit.contributions.records import Contributions
-from diffcredit.contributions.selecting import select
-from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_named
+from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_class
 from diffcredit.contributions.sources.files import existing
 from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
 
 RESOLUTIONS = range(4, 1025)
 AT_A_TIME = 8  # images that a thread is given at once: handing over small ones one by one is slower than decoding them
+REMEDY = "repair or remove it, or say unreadable: skip"
 LARGE = 8_000_000
 """Pixels from which images are decoded one after the other: the largest need over 1 GB each."""
 
@@ -42,20 +43,20 @@ def load_contributions(
     """Read, check and decode a set of images with their contributors.
 
     :param path: what the source reads; None for the bundled ``openmoji`` and for datasets of the hub.
-    :param source: a source such as ``Npz(heldout="split")``; or the name of one in ``SOURCES``, with its default
-        options; or ``auto``: ``folders``, ``imagefolder`` or ``npz``, by what is at ``path``.
+    :param source: a source such as ``Npz(heldout="split")``, the name of one, or ``auto``: by what is at ``path``.
     :param contributor: the metadata column or array that names the contributors.
     :param resolution: side of the decoded images in pixels, 4 to 1024.
-    :param at_least: leave out contributors with fewer images, counted before ``holdout`` and with unreadable ones;
-        ``left_out`` lists them.
+    :param at_least: leave out contributors with fewer images, counted before ``holdout`` and with unreadable ones.
     :param draw: how many of the remaining contributors to draw at random; by default all of them.
     :param holdout: the fraction of each contributor's images to keep out of training, or the path of images that are
         all kept out and need no contributor. By default what the source itself keeps out, if anything.
     :param unreadable: whether an image that cannot be read stops the import or is listed in ``skipped``.
-    :param seed: determines which contributors are drawn and which images are kept out. What is kept out of one
-        contributor's images does not depend on the others.
+    :param seed: determines which contributors are drawn and which of each contributor's images are kept out.
     """
-    _check_options(resolution, unreadable)
+    if resolution not in RESOLUTIONS:
+        raise UserError(f"resolution: {resolution!r}; {RESOLUTIONS[0]} to {RESOLUTIONS[-1]} pixels are accepted")
+    if unreadable not in ("stop", "skip"):
+        raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
     root = None if path is None else Path(path)
     reader = _source(source, root)
     where = reader if root is None else root
@@ -67,12 +68,15 @@ def load_contributions(
     contributors = sorted({_contributor(record) for record in records if not record.heldout})
 
     skipped: list[str] = []
-    stop = unreadable == "stop"
-    training, images = _decode([r for r in records if not r.heldout], resolution, where, stop, skipped)
-    kept_out, heldout = _decode([r for r in records if r.heldout], resolution, where, stop, skipped)
+    add_to = None if unreadable == "stop" else skipped
+    training, images = decode([r for r in records if not r.heldout], resolution, where, REMEDY, add_to)
+    kept_out, heldout = decode([r for r in records if r.heldout], resolution, where, REMEDY, add_to)
     owners = [_contributor(record) for record in training]
     index = {name: i for i, name in enumerate(contributors)}
-    _check_contributors(contributors, owners, where)
+    if len(contributors) < 2:
+        raise UserError(f"{where}: one contributor, {contributors[0]!r}; at least 2 are accepted")
+    for unread in sorted(set(contributors) - set(owners)):
+        raise UserError(f"{where}: no training image of contributor {unread!r} can be read")
     captioned = any(record.caption is not None for record in training)
     return Contributions(
         images=images,
@@ -81,30 +85,15 @@ def load_contributions(
         names=tuple(record.name for record in training),
         heldout=heldout,
         skipped=tuple(skipped),
-        captions=_captions(training) if captioned else None,
-        heldout_captions=_captions(kept_out) if captioned else None,
+        captions=tuple(record.caption or "" for record in training) if captioned else None,
+        heldout_captions=tuple(record.caption or "" for record in kept_out) if captioned else None,
         left_out=left_out,
     )
 
 
-def _check_options(resolution: int, unreadable: str) -> None:
-    if isinstance(resolution, bool) or not isinstance(resolution, int) or resolution not in RESOLUTIONS:
-        raise UserError(
-            f"resolution: {resolution!r}; {RESOLUTIONS.start} to {RESOLUTIONS.stop - 1} pixels are accepted"
-        )
-    if unreadable not in ("stop", "skip"):
-        raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
-
-
-def _captions(records: Sequence[Record]) -> tuple[str, ...]:
-    return tuple(record.caption or "" for record in records)
-
-
 def _source(source: str | Source, path: Path | None) -> Source:
-    if source == AUTO:
-        return source_named(detect(existing(path)))
     if isinstance(source, str):
-        return source_named(source)
+        return source_class(detect(existing(path)) if source == AUTO else source)()
     if not callable(source):
         raise UserError(f"source: {source!r} cannot be called; a Source, called with a path and a column, is accepted")
     return source
@@ -113,6 +102,33 @@ def _source(source: str | Source, path: Path | None) -> Source:
 def _records(source: Source, path: Path | None, contributor: str | None) -> list[Record]:
     """Return a source's records, sorted by name."""
     return sorted(source(path, contributor), key=lambda record: record.name)
+
+
+def select(records: list[Record], at_least: int, draw: int | None, seed: int) -> tuple[list[Record], tuple[str, ...]]:
+    """Keep contributors with ``at_least`` training images or, with ``draw``, that many of them drawn at random.
+
+    Return their records, and ``name (k images)`` for everybody else, whose held-out images are left out too. The draw
+    ranks contributors by a hash of seed and name: it does not depend on what they gave.
+    """
+    if at_least < 1:
+        raise UserError(f"at_least: {at_least!r}; a number of images from 1 is accepted")
+    if draw is not None and draw < 2:
+        raise UserError(f"draw: {draw!r}; a number of contributors from 2, or null for all, is accepted")
+    if at_least == 1 and draw is None:
+        return records, ()
+    counts = Counter(record.contributor for record in records if record.contributor and not record.heldout)
+    named = {record.contributor for record in records if record.contributor}
+    enough = [name for name in named if counts[name] >= at_least]
+    if draw is not None and draw > len(enough):
+        found = f"there are {len(enough)} contributors with at least {at_least} images"
+        raise UserError(f"draw: {draw}, but {found}; at most as many are accepted")
+    if len(enough) < 2:
+        most = max(counts.values(), default=0)
+        left = f"{len(enough)} of {len(counts)} contributors, who gave up to {most} images"
+        raise UserError(f"at_least: {at_least} leaves {left}; a number that leaves 2 or more is accepted")
+    kept = set(sorted(enough, key=lambda name: derive_seed(seed, "draw", name))[:draw])
+    left_out = tuple(f"{name} ({counts[name]} image{'s' * (counts[name] != 1)})" for name in sorted(named - kept))
+    return [record for record in records if not record.contributor or record.contributor in kept], left_out
 
 
 def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | None, seed: int) -> list[Record]:
@@ -125,7 +141,7 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | N
         if not kept_out:
             raise UserError(f"holdout: no images at {place}")
         return training + kept_out
-    if isinstance(holdout, bool) or not isinstance(holdout, int | float) or not 0 <= holdout < 1:
+    if not 0 <= holdout < 1:
         raise UserError(f"holdout: {holdout!r}; a fraction from 0 to below 1, or a path, is accepted")
     return _stratified(training, holdout, seed)
 
@@ -135,10 +151,7 @@ def _overlap(one: Path, other: Path) -> bool:
 
 
 def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:
-    """Mark ``fraction`` of each contributor's images, rounded half up, as held out.
-
-    The draw ranks images by a hash of seed, contributor and name: it does not change when others join or leave.
-    """
+    """Mark ``fraction`` of each contributor's images, rounded half up, as held out, by the hash of seed and names."""
     by_contributor: dict[str, list[Record]] = {}
     for record in training:
         by_contributor.setdefault(_contributor(record), []).append(record)
@@ -158,16 +171,22 @@ def _contributor(record: Record) -> str:
     return record.contributor
 
 
-def _decode(
-    records: Sequence[Record], resolution: int, where: object, stop: bool, skipped: list[str]
+def decode(
+    records: Sequence[Record],
+    resolution: int,
+    where: object,
+    remedy: str = "repair or remove it",
+    skipped: list[str] | None = None,
 ) -> tuple[list[Record], NDArray[np.uint8]]:
-    """Return the records that could be read and their (count, resolution, resolution, 3) pixels, in the same order."""
+    """Return the records that can be read and their (count, resolution, resolution, 3) pixels, in the same order.
+
+    The others are added to ``skipped``; where that is None, the first of them is a UserError that ends with ``remedy``.
+    """
     try:
         pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
     except MemoryError:
-        raise UserError(
-            f"resolution: {len(records):,} images of {resolution} x {resolution} pixels do not fit into the memory"
-        ) from None
+        size = f"{len(records):,} images of {resolution} x {resolution} pixels"
+        raise UserError(f"resolution: {size} do not fit into the memory") from None
 
     large = Lock()
 
@@ -191,19 +210,9 @@ def _decode(
         for row, why in enumerate(problems):
             if why is None:
                 kept.append(row)
-            elif stop:
+            elif skipped is None:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise UserError(f"{where}: {records[row].name}: {why}; repair or remove it, or say unreadable: skip")
+                raise UserError(f"{where}: {records[row].name}: {why}; {remedy}")
             else:
                 skipped.append(f"{records[row].name}: {why}")
-    if len(kept) < len(records):
-        pixels = pixels[kept]
-    return [records[row] for row in kept], pixels
-
-
-def _check_contributors(contributors: Sequence[str], owners: Sequence[str], where: object) -> None:
-    if len(contributors) < 2:
-        raise UserError(f"{where}: one contributor, {contributors[0]!r}; at least 2 are accepted")
-    left_out = sorted(set(contributors) - set(owners))
-    if left_out:
-        raise UserError(f"{where}: no training image of contributor {left_out[0]!r} can be read")
+    return [records[row] for row in kept], pixels if len(kept) == len(records) else pixels[kept]

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.contributions.names import contributor_name
-from diffcredit.contributions.records import Contributions
+from diffcredit.contributions.records import Contributions, contributor_name
 from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
 
@@ -14,10 +13,7 @@ from diffcredit.util.seeds import derive_seed
 def with_noise(
     contributions: Contributions, name: str = "noise", *, count: int | None = None, seed: int = 0
 ) -> Contributions:
-    """Add a contributor of ``count`` images of independent uniform pixels, by default as many as the others' mean.
-
-    Such a contributor deserves no credit, or a negative one.
-    """
+    """Add a contributor of ``count`` images (default: the others' mean) of noise, who deserves no credit, or less."""
     if count is None:
         count = round(float(contributions.counts.mean()))
     if count < 1:
@@ -28,21 +24,13 @@ def with_noise(
 
 
 def with_copies(contributions: Contributions, *, of: str, name: str) -> Contributions:
-    """Add a contributor with copies of all training images of contributor ``of``.
-
-    By symmetry the two deserve the same credit.
-    """
+    """Add a contributor with copies of all training images of contributor ``of``, who deserves the same credit."""
     if of not in contributions.contributors:
         raise UserError(f"of: {of!r} is no contributor; there are: {', '.join(contributions.contributors)}")
     copied = np.flatnonzero(contributions.owner == contributions.contributors.index(of))
     captions = contributions.captions or ("",) * len(contributions.names)
-    return _join(
-        contributions,
-        name,
-        contributions.images[copied],
-        [contributions.names[index] for index in copied],
-        [captions[index] for index in copied],
-    )
+    names = [contributions.names[index] for index in copied]
+    return _join(contributions, name, contributions.images[copied], names, [captions[index] for index in copied])
 
 
 def _join(

@@ -1,13 +1,20 @@
-"""The class :class:`Contributions`: images and who gave them."""
+"""The class :class:`Contributions`: images and who gave them; and the spelling of contributors' names."""
 
 import hashlib
+import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.errors import UserError
 from diffcredit.util import artifacts
+
+# invisible or direction-changing characters let two names look alike; the joiners are part of real spellings
+_REFUSED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = {"\u200c", "\u200d"}
+LONGEST = 255  # characters, like a file's name
 
 
 @dataclass(frozen=True)
@@ -22,10 +29,7 @@ class Duplicate:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """m training images of n contributors, and k held-out images of nobody.
-
-    Two sets are the same if their ``fingerprint`` is the same.
-    """
+    """m training images of n contributors, and k held-out images of nobody; the same if the ``fingerprint`` is."""
 
     images: NDArray[np.uint8]
     """(m, h, w, 3) RGB with h = w = the resolution, in an order determined by ``names`` alone."""
@@ -47,13 +51,9 @@ class Contributions:
     """``name (k images)`` for every contributor left out for too few images, or not drawn."""
 
     def __post_init__(self) -> None:
-        m = len(self.names)
-        side = self.images.shape[1] if self.images.ndim == 4 else -1
-        for name, array, shape in (
-            ("images", self.images, (m, side, side, 3)),
-            ("heldout", self.heldout, (len(self.heldout), side, side, 3)),
-        ):
-            if array.dtype != np.uint8 or array.shape != shape:
+        m, side = len(self.names), self.images.shape[1:2]
+        for name, array, count in (("images", self.images, m), ("heldout", self.heldout, len(self.heldout))):
+            if array.dtype != np.uint8 or array.shape != (count, *side, *side, 3):
                 raise ValueError(f"{name}: {array.dtype} {array.shape}; expected uint8 of (count, h, h, 3)")
         if self.owner.shape != (m,) or not np.issubdtype(self.owner.dtype, np.integer):
             raise ValueError(f"owner: {self.owner.dtype} {self.owner.shape}; expected integers of shape ({m},)")
@@ -112,3 +112,19 @@ class Contributions:
             if len(givers) > 1:
                 found.append(Duplicate(tuple(self.names[index] for index in indices), tuple(givers)))
         return found
+
+
+def contributor_name(value: str, where: str) -> str:
+    """Return ``value`` stripped and NFC-normalised; refuse, naming ``where``, what is blank, long or not printable."""
+    name = unicodedata.normalize("NFC", value.strip())
+    if not name:
+        raise UserError(f"{where}: an image without contributor: the contributor's name is blank")
+    if len(name) > LONGEST:
+        raise UserError(
+            f"{where}: contributor {name[:20]!a}… has {len(name):,} characters; at most {LONGEST} are accepted"
+        )
+    for character in name:
+        if unicodedata.category(character) in _REFUSED and character not in _JOINERS:
+            found = f"contributor {name!a} contains the control character U+{ord(character):04X}"
+            raise UserError(f"{where}: {found}; printable characters are accepted")
+    return name

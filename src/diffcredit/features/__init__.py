@@ -7,12 +7,12 @@ from diffcredit.features.base import Extractor, Features, FeaturesOption, Images
 
 EXTRACTORS = {
     "pixels": "diffcredit.features.pixels:Pixels",
-    "layout": "diffcredit.features.layout:Layout",
-    "colours": "diffcredit.features.colours:Colours",
+    "layout": "diffcredit.features.pixels:Layout",
+    "colours": "diffcredit.features.pixels:Colours",
     "efficientnet_lite0": "diffcredit.features.efficientnet:EfficientNetLite0",
     "inception_v3": "diffcredit.features.inception:InceptionV3",
-    "clip": "diffcredit.features.clip:CLIP",
-    "blip_vqa": "diffcredit.features.blip:BLIPVQA",
+    "clip": "diffcredit.features.transformers_vision:CLIP",
+    "blip_vqa": "diffcredit.features.transformers_vision:BLIPVQA",
     "transformers": "diffcredit.features.transformers_vision:TransformersVision",
     "timm": "diffcredit.features.timm_vision:TimmVision",
 }

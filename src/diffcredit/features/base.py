@@ -9,25 +9,19 @@ A study file names an extractor, with its options where it has any::
 To write one, inherit from :class:`Extractor`, or write any class with the members that it must have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from importlib import import_module
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.errors import UserError
-from diffcredit.util.adapting import Adapted, missing_members, overridden
 from diffcredit.util.artifacts import canonical_json
-
-if TYPE_CHECKING:
-    pass
 
 Images = NDArray[np.uint8]
 """(m, h, w, 3) uint8."""
-
-Precision = Literal["float32", "bf16"]
-"""Precision of a network's products. bf16 is several times faster on a GPU and rounds features to 2 or 3 digits."""
 
 FeaturesOption = str | dict[str, Any]
 """How a study file names an extractor: ``efficientnet_lite0``, or a mapping with its ``name`` and options."""
@@ -70,49 +64,35 @@ class Features:
 class Extractor:
     """Base class of feature extractors.
 
-    One must have ``label``, ``batch_size``, ``dimensions``, :meth:`identity` and :meth:`extract`. The rest has
-    defaults. The fields of a dataclass are the options of the study file. Making one must be cheap: weights are read by
-    :meth:`load`, which is called once, before ``dimensions``, ``classes``, ``labels`` or any other method.
+    One must have ``batch_size``, ``dimensions``, :meth:`identity` and :meth:`extract`. The rest has defaults. The
+    fields of a dataclass are the options of the study file. Making one must be cheap: weights are read by :meth:`load`,
+    which is called once, before ``dimensions``, ``classes``, ``labels`` or any other method.
 
     An extractor is used by one thread at a time.
     """
 
-    label: ClassVar[str]
-    """Its name for readers, such as ``Inception-v3``."""
-
     batch_size: int
     """The most images that :meth:`extract` is given at once."""
-
     dimensions: int
     """d, the length of a vector."""
-
     classes: int | None = None
     """k, the number of logits; None: it is no classifier."""
-
     labels: Sequence[str] | None = None
     """The names of the k classes, where they have some."""
-
     cpu_batch: int | None = None
     """The most images at once on a CPU, where that is less than ``batch_size``."""
 
     def load(self, device: str) -> None:
-        """Read the weights, verified where their hash is published, onto a torch device such as ``cuda:0``.
-
-        By default nothing, for an extractor without weights.
-        """
+        """Read the weights, verified where their hash is published, onto a torch device such as ``cuda:0``."""
 
     def identity(self) -> dict[str, Any]:
-        """Return all that fixes its numbers, as JSON: ``weights`` (a hash), ``resize`` (size and method), the layer.
-
-        Never a path: a file is identified by its content.
-        """
+        """Return all that fixes its numbers, as JSON: the weights' hash (never a path), the resizing, the layer."""
         raise NotImplementedError
 
     def extract(self, images: Images) -> Features:
-        """Return the features of 1 to ``batch_size`` images (m, h, w, 3), finite and float32.
+        """Return the features of 1 to ``batch_size`` images (m, h, w, 3), finite and float32, each by itself.
 
-        Each image counts by itself: other images of the batch may change its features by rounding only. Where a GPU's
-        memory does not suffice, torch's OutOfMemoryError has the caller try again with half of the images.
+        Where a GPU's memory does not suffice, torch's OutOfMemoryError has the caller try again with half of them.
         """
         raise NotImplementedError
 
@@ -121,20 +101,13 @@ class Extractor:
         raise NotImplementedError
 
 
-class AdaptedExtractor(Adapted, Extractor):
-    """A user's extractor that does not inherit from :class:`Extractor`."""
-
-
-def as_extractor(component: Any, name: str) -> Extractor:
-    """Return ``component`` as an :class:`Extractor`; raise a UserError about ``name`` if members are missing."""
-    for member in missing_members(component, Extractor, ("label", "batch_size", "dimensions", "identity", "extract")):
-        raise UserError(f"features: {name!r} has no {member}; an Extractor is expected")
-    return component if isinstance(component, Extractor) else AdaptedExtractor(component)
-
-
-def embeds_texts(extractor: Extractor) -> bool:
-    """Whether the extractor has ``embed_texts``."""
-    return overridden(extractor.embed_texts, Extractor.embed_texts)
+def package(module: str, extractor: str, extra: str) -> Any:
+    """Import what an extractor needs; raise a UserError that names the package and our extra if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        name = module.partition(".")[0].replace("_", "-")
+        raise UserError(f"features: {extractor} needs the package {name}; pip install 'diffcredit[{extra}]'") from None
 
 
 def option_name(option: FeaturesOption) -> str:
@@ -147,8 +120,14 @@ def option_name(option: FeaturesOption) -> str:
 
 def option_key(option: FeaturesOption) -> str:
     """Return one text for one option: a plain name and a mapping with only a name are the same."""
-    settings: Mapping[str, Any] = option if isinstance(option, dict) else {"name": option_name(option)}
     try:
-        return canonical_json(settings)
+        return canonical_json(option if isinstance(option, dict) else {"name": option_name(option)})
     except (TypeError, ValueError):
         raise UserError(f"features: {option!r} is not accepted; texts and finite numbers are") from None
+
+
+def unit_rows(vectors: ArrayLike) -> NDArray[np.float64]:
+    """Divide each row of vectors (m, d) by its Euclidean length; a row of zeros stays."""
+    rows: NDArray[Any] = np.asarray(vectors, np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)

@@ -1,7 +1,7 @@
 """The extractors of a study: each is loaded once, and the features of images that are asked for often are cached."""
 
 from collections.abc import Callable
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +9,33 @@ import numpy as np
 
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS
-from diffcredit.features.base import Extractor, Features, FeaturesOption, Images, as_extractor, option_key, option_name
+from diffcredit.features.base import Extractor, Features, FeaturesOption, Images, option_key, option_name
+from diffcredit.util.adapting import Adapted, missing_members
 from diffcredit.util.artifacts import canonical_json, fingerprint_arrays
 from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.plugins import build, code_of, in_plugin
 from diffcredit.util.progress import Progress, silent
 
+LABELS = {
+    "layout": "layout, edges and colours",
+    "efficientnet_lite0": "EfficientNet-Lite0",
+    "inception_v3": "Inception-v3",
+    "clip": "CLIP",
+    "blip_vqa": "BLIP-VQA",
+    "transformers": "transformers model",
+    "timm": "timm model",
+}
+"""The extractors' names for readers, where they are others than in a study file."""
+
 
 class Extractors:
-    """Makes extractors and loads them on ``device``, each at its first use.
+    """Makes extractors, plug-ins also from ``beside``, and loads them on ``device``, each at its first use.
 
-    Plug-ins are imported from ``beside`` as well as from the installed packages. :meth:`kept` caches features in
-    ``folder`` (None: not at all).
+    :meth:`kept` caches features in ``folder`` (None: not at all).
     """
 
     def __init__(
-        self,
-        device: str = "cpu",
-        beside: Path = Path(),
-        folder: Path | None = None,
-        progress: Progress = silent,
+        self, device: str = "cpu", beside: Path = Path(), folder: Path | None = None, progress: Progress = silent
     ) -> None:
         self.device, self._beside, self._folder, self._progress = device, beside, folder, progress
         self._loaded: dict[str, Extractor] = {}
@@ -71,40 +78,38 @@ class Extractors:
         return Features.joined(parts)
 
     def kept(self, option: FeaturesOption, images: Images, what: str) -> Features:
-        """Return the features of images that several properties ask for, from the cache where they are there.
-
-        The cache's key is the extractor's identity and the images. Progress calls the images ``what``.
-        """
+        """Return features from the cache, by the extractor's identity and the images, which progress calls ``what``."""
         name = artifact_name("features", [self.identity(option), fingerprint_arrays({"images": images})])
 
-        def report(done: int, total: int) -> None:
-            self._progress(f"features of {what} ({option_name(option)})", done, total)
-
+        report = partial(self._progress, f"features of {what} ({option_name(option)})")
         return Features(**cached_arrays(self._folder, name, lambda: self.extract(option, images, report).arrays()))
+
+
+class AdaptedExtractor(Adapted, Extractor):
+    """A user's extractor that does not inherit from :class:`Extractor`."""
 
 
 def make_extractor(option: FeaturesOption, beside: Path = Path()) -> Extractor:
     """Make the extractor that ``option`` names, without loading it."""
     name = option_name(option)
     options = {} if isinstance(option, str) else {key: value for key, value in option.items() if key != "name"}
-    return as_extractor(build(name, options, EXTRACTORS, where="features", beside=beside), name)
+    component = build(name, options, EXTRACTORS, where="features", beside=beside)
+    for member in missing_members(component, Extractor, ("batch_size", "dimensions", "identity", "extract")):
+        raise UserError(f"features: {name!r} has no {member}; an Extractor is expected")
+    return component if isinstance(component, Extractor) else AdaptedExtractor(component)
 
 
 def label_of(option: FeaturesOption) -> str:
-    """Return an extractor's name for readers: the label of one of ours, the class name of a plug-in."""
+    """Return an extractor's name for readers; of a plug-in, the name of its class."""
     name = option_name(option)
-    if name not in EXTRACTORS:
-        return name.rpartition(":")[2]
-    module, _, attribute = EXTRACTORS[name].partition(":")
-    return getattr(import_module(module), attribute).label
+    return LABELS.get(name, name.rpartition(":")[2])
 
 
 def check_images(images: Any) -> None:
     """Raise a UserError unless ``images`` is a stack of RGB images, (m, h, w, 3) uint8, none of the sizes 0."""
-    if not isinstance(images, np.ndarray):
-        raise UserError(f"images: {type(images).__name__}; uint8 of shape (m, height, width, 3) is accepted")
-    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-        found = f"{images.dtype} of shape {images.shape}"
+    array = isinstance(images, np.ndarray)
+    if not array or images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+        found = f"{images.dtype} of shape {images.shape}" if array else type(images).__name__
         raise UserError(f"images: {found}; uint8 of shape (m, height, width, 3) is accepted")
     if not images.size:
         raise UserError(f"images: of shape {images.shape}; at least one image with at least one pixel is needed")

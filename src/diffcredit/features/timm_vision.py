@@ -3,23 +3,20 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import numpy as np
-from annotated_types import Ge
+import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from diffcredit.errors import UserError
-from diffcredit.features.base import Images, Precision
-from diffcredit.features.network import NetworkExtractor
+from diffcredit.features.base import Images, package
+from diffcredit.features.torch_features import NetworkExtractor
 from diffcredit.features.weights import load_state, read_state
 from diffcredit.util.artifacts import fingerprint_arrays
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 KEY = "features.model"
 
@@ -28,63 +25,46 @@ KEY = "features.model"
 class TimmVision(NetworkExtractor):
     """The vector that a timm model hands to its classifier, and the logits where it has a classifier.
 
-    Images are resized and cropped as the model's own data config says.
-
-    ``model`` is a name such as ``resnet50.a1_in1k``, whose published weights are downloaded once; ``weights`` is a file
-    (safetensors) in their place.
+    Images are resized and cropped as the model's own data config says. ``model`` is a name such as ``resnet50.a1_in1k``
+    whose published weights are downloaded once; ``weights`` is a file (safetensors) in their place.
     """
 
     model: str
     weights: str | None = None
-    batch_size: Annotated[int, Ge(1)] = 32
-    precision: Precision = "float32"
-
-    label = "timm model"
 
     def load(self, device: str) -> None:
-        import torch
-
-        timm, data = _package("timm"), _package("timm.data")
+        try:
+            timm, data = (package(name, "timm", "timm") for name in ("timm", "timm.data"))
+        except RuntimeError as error:  # torchvision, which timm imports, may be built for another torch
+            raise UserError(f"features: the package timm cannot be imported ({error})") from error
         if not timm.is_model(self.model):
             raise UserError(f"{KEY}: {self.model!r} is unknown; names that timm.list_models() lists are accepted")
-        with torch.random.fork_rng(devices=[]):  # timm draws weights, which the trained ones replace
-            network = self._made(timm)
+        try:
+            with torch.random.fork_rng(devices=[]):  # timm draws weights, which the trained ones replace
+                network = timm.create_model(self.model, pretrained=self.weights is None)
+        except Exception as error:  # timm, the hub and the network each raise their own
+            reason = " ".join(str(error).split())[:300]
+            remedy = (
+                "" if self.weights else "; name its model.safetensors, downloaded from the hub, with features.weights"
+            )
+            raise UserError(f"{KEY}: {self.model!r} cannot be made ({reason}){remedy}") from error
         if self.weights is not None:
             file = Path(self.weights).expanduser()
             load_state(network, read_state(file, "features.weights"), file, "features.weights")
         network = network.float().eval().requires_grad_(False)
-        self._hash = fingerprint_arrays({name: tensor.numpy() for name, tensor in network.state_dict().items()})
-        self._config = _accepted(data.resolve_model_data_config(network), self.model)
-        self._network, self._device = network.to(device), device
-
-    def _made(self, timm: Any) -> Any:
-        """Make the network, with its published weights unless a file has others."""
-        try:
-            return timm.create_model(self.model, pretrained=self.weights is None)
-        except Exception as error:  # timm, the hub and the network each raise their own
-            reason = " ".join(str(error).split())[:300]
-            remedy = (
-                "; where its weights cannot be downloaded, name a file with them (model.safetensors of that name from "
-                "the hub's organisation timm) with features.weights"
-            )
-            raise UserError(
-                f"{KEY}: {self.model!r} cannot be made ({reason}){remedy if self.weights is None else ''}"
-            ) from error
-
-    def _described(self) -> dict[str, Any]:
-        return {
-            "weights": self._hash,
-            "architecture": self.model.partition(".")[0],
-            "resize": f"{_enlarged(self._config)} px {'a side' if self._squashes else 'shortest side'}, "
-            f"{self._config['interpolation']}, antialiased, centre crop {self._config['input_size'][1]} px",
-            "mean": list(self._config["mean"]),
-            "deviation": list(self._config["std"]),
-            "layer": "what the classifier is given",
-        }
-
-    @property
-    def _squashes(self) -> bool:
-        return self._config["crop_mode"] == "squash"
+        self._config = config = _accepted(data.resolve_model_data_config(network), self.model)
+        side = "a side" if config["crop_mode"] == "squash" else "shortest side"
+        self._use(
+            network.to(device),
+            device,
+            weights=fingerprint_arrays({name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}),
+            architecture=self.model.partition(".")[0],
+            resize=f"{_enlarged(config)} px {side}, {config['interpolation']}, antialiased, "
+            f"centre crop {config['input_size'][1]} px",
+            mean=list(config["mean"]),
+            deviation=list(config["std"]),
+            layer="what the classifier is given",
+        )
 
     @property
     def dimensions(self) -> int:
@@ -94,21 +74,10 @@ class TimmVision(NetworkExtractor):
     def classes(self) -> int | None:
         return self._network.num_classes or None
 
-    def _forward(self, images: Images) -> "tuple[Tensor, Tensor | None]":
-        import torch
-
+    def _forward(self, images: Images) -> tuple[Tensor, Tensor | None]:
         features = self._network.forward_features(torch.tensor(prepared(images, self._config), device=self._device))
         vectors = self._network.forward_head(features, pre_logits=True)
         return vectors, self._network.forward_head(features) if self.classes else None
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise UserError("features: timm needs the package timm; pip install 'diffcredit[timm]'") from None
-    except RuntimeError as error:  # torchvision, which timm imports, may be built for another torch
-        raise UserError(f"features: the package timm cannot be imported ({error})") from error
 
 
 def prepared(images: Images, config: Mapping[str, Any]) -> NDArray[np.float32]:
@@ -139,8 +108,6 @@ def _accepted(config: dict[str, Any], model: str) -> dict[str, Any]:
     """Return a model's data config; raise a UserError if :func:`prepared` cannot follow it."""
     channels, height, width = config["input_size"]
     if channels != 3 or height != width or config["crop_mode"] not in ("center", "squash"):
-        raise UserError(
-            f"{KEY}: {model!r} takes {channels} channels of {height} × {width} px, crop mode {config['crop_mode']!r}; "
-            "accepted: 3 channels, squares, 'center' and 'squash'"
-        )
+        found = f"{channels} channels of {height} × {width} px, crop mode {config['crop_mode']!r}"
+        raise UserError(f"{KEY}: {model!r} takes {found}; accepted: 3 channels, squares, 'center' and 'squash'")
     return config

@@ -1,42 +1,25 @@
-"""Shared by extractors that are torch networks: inference, and the checkpoints of Hugging Face's transformers.
+"""Extractors that are torch networks, and how inference runs in them."""
 
-Checkpoints come from strangers: weights are read from safetensors alone, and no code of theirs is run.
-"""
-
-import re
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from annotated_types import Ge
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
-from diffcredit.diffusion.pretrained import loading, quiet, read_json
-from diffcredit.errors import UserError, located
-from diffcredit.features.base import Images, Precision
-from diffcredit.features.weights import file_hash
-from diffcredit.util.artifacts import canonical_json, fingerprint
+from diffcredit.features.base import Extractor, Features, Images
 
-KEY = "features.model"
-# files to download from the hub: descriptions, tokenizers and safe weights, not the weights in other formats
-DOWNLOADED = ("*.json", "*.txt", "model.safetensors", "model-*.safetensors")
-DESCRIPTIONS = ("config.json", "preprocessor_config.json", "processor_config.json")
-# keys of a description that change no number
-WRITERS = ("_name_or_path", "_commit_hash", "transformers_version")
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+Precision = Literal["float32", "bf16"]
+"""Precision of a network's products. bf16 is several times faster on a GPU and rounds features to 2 or 3 digits."""
 
 
 @contextmanager
 def inference(precision: Precision = "float32", device: str = "cpu") -> Generator[None]:
-    """Run inference deterministically, in float32 or with products in bf16 on ``device``.
-
-    By default CUDA convolutions would round float32 inputs to TF32.
-    """
+    """Run inference deterministically, in float32 (not TF32, as CUDA convolutions would) or with products in bf16."""
     cudnn = torch.backends.cudnn
     flags = cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False)
     rounding = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
@@ -48,153 +31,27 @@ def as_array(tensor: Tensor) -> NDArray[np.float32]:
     return tensor.float().cpu().numpy()
 
 
-def transformers_package(extractor: str) -> Any:
-    """Import transformers; raise a UserError that ``extractor`` needs it if it is not installed."""
-    try:
-        import transformers
-    except ImportError:
-        raise UserError(
-            f"features: {extractor} needs the package transformers; pip install 'diffcredit[vision]'"
-        ) from None
-    return transformers
+@dataclass(kw_only=True)
+class NetworkExtractor(Extractor):
+    """An extractor that is a torch network, which ``load`` hands to :meth:`_use`."""
 
+    batch_size: Annotated[int, Ge(1)] = 32
+    precision: Precision = "float32"
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A model of transformers in ``folder``: its config.json, weights, and image processor."""
+    cpu_batch = 4  # larger batches take half as long again on a CPU, because of memory traffic
 
-    folder: Path
-
-    @classmethod
-    def find(cls, reference: str, model_type: str | None = None) -> "Checkpoint":
-        """Find a checkpoint of ``model_type`` (None: of any) in a folder or on the hub, which is downloaded once."""
-        checkpoint = cls(_folder_of(reference))
-        found = checkpoint.config.get("model_type")
-        if model_type is not None and found != model_type:
-            file = checkpoint.folder / "config.json"
-            raise UserError(f"{KEY}: {file}: model_type {found!r}; accepted: {model_type!r}")
-        return checkpoint
-
-    @property
-    def config(self) -> dict[str, Any]:
-        file = self.folder / "config.json"
-        if not file.is_file():
-            raise UserError(f"{KEY}: {self.folder}: no config.json; a folder of transformers' save_pretrained has it")
-        with located(KEY):
-            return read_json(file)
-
-    def weights(self) -> list[Path]:
-        """Return the files of weights: one, or its shards. Raise a UserError if there are none."""
-        one = self.folder / "model.safetensors"
-        files = [one] if one.is_file() else sorted(self.folder.glob("model-*.safetensors"))
-        if not files:
-            raise UserError(f"{KEY}: {self.folder}: no model.safetensors; other forms of weights are not accepted")
-        return files
+    def _use(self, network: Any, device: str, **described: Any) -> None:
+        """Keep the network, which is on ``device``, and its identity but for the precision."""
+        self._network, self._device, self._described = network, device, described
 
     def identity(self) -> dict[str, Any]:
-        """Return the hash of the weights, and that of the settings of the model and its image processor."""
-        hashes = [file_hash(file, KEY) for file in self.weights()]
-        settings = {name: self._description(name) for name in DESCRIPTIONS if (self.folder / name).is_file()}
-        return {"weights": hashes[0] if len(hashes) == 1 else fingerprint(hashes), "settings": fingerprint(settings)}
+        return {**self._described, **({} if self.precision == "float32" else {"precision": self.precision})}
 
-    def _description(self, name: str) -> dict[str, Any]:
-        with located(KEY):
-            return {key: value for key, value in read_json(self.folder / name).items() if key not in WRITERS}
+    def extract(self, images: Images) -> Features:
+        with inference(self.precision, self._device):
+            vectors, logits = self._forward(images)
+        return Features(as_array(vectors), None if logits is None else as_array(logits))
 
-    def load(self, kind: Any, optional: str | None = None) -> tuple[Any, bool]:
-        """Load the network by transformers' class ``kind``, on the CPU in float32, frozen, and say if it is complete.
-
-        Weights whose names start with ``optional`` may be missing, and are then random.
-        """
-        self.weights()
-        random_numbers = torch.random.fork_rng(devices=[])  # missing weights are drawn
-        with located(KEY), loading(kind, self.folder), quiet(), random_numbers:
-            network, report = kind.from_pretrained(
-                self.folder,
-                local_files_only=True,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        missing = sorted(report["missing_keys"])
-        if needed := [name for name in missing if optional is None or not name.startswith(optional)]:
-            raise UserError(
-                f"{KEY}: {self.folder}: {len(needed)} tensors of {type(network).__name__} are missing, such as "
-                f"{needed[0]!r}"
-            )
-        return network.float().eval().requires_grad_(False), not missing
-
-    def image_processor(self) -> "ImageProcessor":
-        from transformers import AutoImageProcessor
-
-        with located(KEY), loading(AutoImageProcessor, self.folder), quiet():
-            return ImageProcessor(
-                AutoImageProcessor.from_pretrained(
-                    self.folder,
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    # Pillow resizes even if torchvision is installed, which rounds differently; transformers 4 knows
-                    # only the second of these words
-                    backend="pil",
-                    use_fast=False,
-                )
-            )
-
-
-@dataclass(frozen=True)
-class ImageProcessor:
-    """A checkpoint's own preprocessing of images."""
-
-    processor: Any
-
-    def __call__(self, images: Images, device: str) -> Tensor:
-        """Preprocess images: (m, h, w, 3) uint8 → (m, 3, height, width) float32."""
-        # an image 3 pixels high would otherwise pass for one with its channels first
-        given = self.processor(images=list(images), return_tensors="pt", input_data_format="channels_last")
-        return given["pixel_values"].to(device, torch.float32)
-
-    def described(self) -> str:
-        """Describe it, such as ``224 px shortest side, bicubic, antialiased, centre crop 224 × 224``."""
-        config = self.processor.to_dict()
-        parts = []
-        if config.get("do_resize"):
-            method = Image.Resampling(config.get("resample", Image.Resampling.BILINEAR)).name.lower()
-            parts += [_size(config["size"]), method, "not antialiased" if method == "nearest" else "antialiased"]
-            if config.get("crop_pct") is not None:
-                parts += [f"centre crop of {config['crop_pct']:g}"]
-        if config.get("do_center_crop"):
-            parts += [f"centre crop {_size(config['crop_size']).removesuffix(' px')}"]
-        return ", ".join(parts) or "none"
-
-
-def _size(size: Any) -> str:
-    match size:
-        case {"height": int(height), "width": int(width)}:
-            return f"{height} × {width} px"
-        case {"shortest_edge": int(edge)}:
-            return f"{edge} px shortest side"
-    return canonical_json(size)
-
-
-def _folder_of(reference: str) -> Path:
-    """Return the folder that ``reference`` names: a path, or a model on the hub, which is downloaded once."""
-    with suppress(OSError):  # a name that no folder can have
-        if Path(reference).expanduser().is_dir():
-            return Path(reference).expanduser().resolve()
-    if not _HUB_ID.fullmatch(reference):
-        raise UserError(
-            f"{KEY}: {reference!r} is no folder, and no hub id such as 'openai/clip-vit-large-patch14'; either is "
-            "accepted"
-        )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        with quiet():
-            return Path(snapshot_download(reference, allow_patterns=list(DOWNLOADED)))
-    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"{KEY}: {reference!r} is no folder, and cannot be downloaded from the hub ({reason}); where the hub "
-            f"can be reached, run 'hf download {reference} --local-dir FOLDER', and say {KEY}: FOLDER"
-        ) from None
+    def _forward(self, images: Images) -> tuple[Tensor, Tensor | None]:
+        """Return vectors (m, d) and logits (m, k), or None, of images."""
+        raise NotImplementedError

@@ -1,29 +1,136 @@
-"""Any vision model of Hugging Face's transformers."""
+"""Vision models of Hugging Face's transformers: CLIP, BLIP, and any other. Each resizes images as its processor does.
 
-from collections.abc import Generator
+``model`` is a folder or a hub id.
+"""
+
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from annotated_types import Ge
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from diffcredit.errors import UserError
-from diffcredit.features.base import Images, Precision
-from diffcredit.features.network import NetworkExtractor
+from diffcredit.diffusion.pretrained import loading, quiet
+from diffcredit.errors import UserError, located
+from diffcredit.features.base import Images, package
+from diffcredit.features.checkpoints import KEY, Checkpoint, find_folder, resizing
+from diffcredit.features.torch_features import NetworkExtractor, as_array, inference
+from diffcredit.features.weights import file_hash
+from diffcredit.util.artifacts import fingerprint
 
-if TYPE_CHECKING:
-    from torch import Tensor
-    from torch.nn import Module
-
+TOKENIZER = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json")
 CLASS_TOKENS = ("cls_token", "class_embedding")  # how the models name its parameter
 
 
+class _CheckpointExtractor(NetworkExtractor):
+    """An extractor of a checkpoint, with its own image processor."""
+
+    model: str
+
+    def _open(self, extractor: str) -> Any:
+        """Find the checkpoint; return the package transformers."""
+        transformers = package("transformers", extractor, "vision")
+        self._checkpoint = Checkpoint(find_folder(self.model))
+        return transformers
+
+    def _use(self, network: Any, device: str, **described: Any) -> None:
+        self._processor = self._checkpoint.image_processor()
+        identity = {**self._checkpoint.identity(), "resize": resizing(self._processor), **described}
+        super()._use(network.to(device), device, **identity)
+
+    def _pixels(self, images: Images) -> Tensor:
+        """Preprocess images: (m, h, w, 3) uint8 → (m, 3, height, width) float32."""
+        # an image 3 pixels high would otherwise pass for one with its channels first
+        given = self._processor(images=list(images), return_tensors="pt", input_data_format="channels_last")
+        return given["pixel_values"].to(self._device, torch.float32)
+
+
 @dataclass
-class TransformersVision(NetworkExtractor):
+class CLIP(_CheckpointExtractor):
+    """The projected embedding of images, not normalised (Radford et al., 2021); texts are in the same space."""
+
+    model: str = "openai/clip-vit-large-patch14"
+
+    @property
+    def dimensions(self) -> int:
+        return self._network.config.projection_dim
+
+    def load(self, device: str) -> None:
+        kind = self._open("clip").CLIPModel
+        folder = self._checkpoint.folder
+        tokenizer = {name: file_hash(folder / name, KEY) for name in TOKENIZER if (folder / name).is_file()}
+        network, _ = self._checkpoint.load(kind)
+        self._use(network, device, layer="projected embedding", tokenizer=fingerprint(tokenizer))
+
+    def _forward(self, images: Images) -> tuple[Tensor, None]:
+        return _pooled(self._network.get_image_features(self._pixels(images))), None
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return projected embeddings (len(texts), d), not normalised; texts longer than the model takes are cut."""
+        tokenizer = self._tokenizer()
+        parts = []
+        for start in range(0, len(texts), self.batch_size):
+            tokens = tokenizer(
+                list(texts[start : start + self.batch_size]),
+                padding="max_length",
+                max_length=self._network.config.text_config.max_position_embeddings,
+                truncation=True,
+                return_tensors="pt",
+            ).to(self._device)
+            with inference(self.precision, self._device):
+                found = self._network.get_text_features(tokens["input_ids"], tokens["attention_mask"])
+            parts.append(as_array(_pooled(found)))
+        return np.concatenate(parts)
+
+    def _tokenizer(self) -> Any:
+        """Load the tokenizer, which only texts need."""
+        from transformers import CLIPTokenizer
+
+        folder = self._checkpoint.folder
+        there = {file.name for file in folder.iterdir()}
+        if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # it would know no word
+            raise UserError(f"{KEY}: {folder}: has neither tokenizer.json nor vocab.json and merges.txt")
+        with located(KEY), loading(CLIPTokenizer, folder), quiet():
+            return CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def _pooled(found: Any) -> Tensor:
+    """Return the embeddings (m, d), which transformers 4 returned directly."""
+    return getattr(found, "pooler_output", found)
+
+
+@dataclass(kw_only=True)
+class BLIPVQA(_CheckpointExtractor):
+    """The pooled output of the image encoder of BLIP (Li et al., 2022), trained to answer questions about images.
+
+    It is the class token after the last layer, normalised twice. ``model`` is one for question answering.
+    """
+
+    model: str = "Salesforce/blip-vqa-base"
+    batch_size: Annotated[int, Ge(1)] = 16
+
+    @property
+    def dimensions(self) -> int:
+        return self._network.config.hidden_size
+
+    def load(self, device: str) -> None:
+        kind = self._open("blip_vqa").BlipForQuestionAnswering
+        network, _ = self._checkpoint.load(kind)
+        self._use(network.vision_model, device, layer="pooled output of the image encoder")
+
+    def _forward(self, images: Images) -> tuple[Tensor, None]:
+        return self._network(self._pixels(images)).pooler_output, None
+
+
+@dataclass
+class TransformersVision(_CheckpointExtractor):
     """A vision model's summary of an image and, from an image classifier (…ForImageClassification), the logits.
 
-    The model's own image processor resizes images. ``model`` is a folder or a hub id. ``pooling`` chooses the vector:
+    ``pooling`` chooses the vector:
 
     - ``cls``: the class token after the last layer;
     - ``mean``: the mean of all tokens or positions after it;
@@ -33,33 +140,16 @@ class TransformersVision(NetworkExtractor):
 
     model: str
     pooling: Literal["auto", "cls", "mean"] = "auto"
-    batch_size: Annotated[int, Ge(1)] = 32
-    precision: Precision = "float32"
-
-    label = "transformers model"
 
     def load(self, device: str) -> None:
-        from diffcredit.features.torch_features import Checkpoint, transformers_package
-
-        package = transformers_package("transformers")
-        self._checkpoint = Checkpoint.find(self.model)
-        architectures = self._checkpoint.config.get("architectures") or [""]
+        package = self._open("transformers")
+        architectures = self._checkpoint.description("config.json").get("architectures") or [""]
         self._classifies = str(architectures[0]).endswith("ForImageClassification")
         kind = package.AutoModelForImageClassification if self._classifies else package.AutoModel
         # many are published without the pooling that transformers would put on top
         network, self._whole = self._checkpoint.load(kind, optional="pooler.")
-        self._network = network.to(device)
-        self._processor = self._checkpoint.image_processor()
-        self._device = device
-        self._identity: dict[str, Any] = {**self._checkpoint.identity(), "resize": self._processor.described()}
-        self._try()
-
-    def _described(self) -> dict[str, Any]:
-        return {**self._identity, "pooling": self.pooling}
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
+        self._use(network, device, pooling=self.pooling)
+        self.dimensions = self._tried()
 
     @property
     def classes(self) -> int | None:
@@ -72,62 +162,51 @@ class TransformersVision(NetworkExtractor):
             return None
         return tuple(self._network.config.id2label[index] for index in range(self._network.config.num_labels))
 
-    def _forward(self, images: Images) -> "tuple[Tensor, Tensor | None]":
-        pixels = self._processor(images, self._device)
+    def _forward(self, images: Images) -> tuple[Tensor, Tensor | None]:
+        pixels = self._pixels(images)
         return self._classified(pixels) if self._classifies else (self._summary(pixels), None)
 
-    def _summary(self, pixels: "Tensor") -> "Tensor":
+    def _summary(self, pixels: Tensor) -> Tensor:
         """Return the vectors (m, d) that ``pooling`` chooses."""
         embed = getattr(self._network, "get_image_features", None)
         found = embed(pixels) if embed is not None else self._network(pixels)
         if self.pooling == "auto":
             pooled = getattr(found, "pooler_output", found if embed is not None else None)
             if pooled is not None and self._whole:
-                return _vectors(pooled)
+                return pooled.flatten(1)  # convolutional networks have (m, d, 1, 1)
         return self._states(found)
 
-    def _classified(self, pixels: "Tensor") -> "tuple[Tensor, Tensor]":
+    def _classified(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the vectors (m, d) that ``pooling`` chooses, and the logits (m, k)."""
         if self.pooling != "auto":
-            with _seen(self._network.base_model, outputs=True) as outputs:
+            with _calls_of(self._network.base_model) as calls:
                 logits = self._network(pixels).logits
-            return self._states(outputs[0]), logits
+            return self._states(calls[0][1]), logits
         head = getattr(self._network, "classifier", None)
         if head is None:
-            raise UserError(
-                f"features.pooling: 'auto'; {type(self._network).__name__} has no head named classifier; accepted: "
-                "'cls' and 'mean'"
-            )
-        with _seen(head, outputs=False) as inputs:
+            raise self._refusal("has no head named classifier; accepted: 'cls' and 'mean'")
+        with _calls_of(head) as calls:
             logits = self._network(pixels).logits
-        return _vectors(inputs[0]), logits
+        return calls[0][0].flatten(1), logits
 
-    def _states(self, found: Any) -> "Tensor":
-        """Return the class token of the last hidden states, or their mean; for ``auto`` the token if there is one.
-
-        States are of tokens, (m, tokens, d), or of positions, (m, d, h, w).
-        """
+    def _states(self, found: Any) -> Tensor:
+        """Return the class token, or the mean, of the last hidden states (m, tokens, d) or (m, d, h, w)."""
         states = getattr(found, "last_hidden_state", None)
         if states is None:
-            raise UserError(
-                f"features.pooling: {self.pooling!r}; {type(self._network).__name__} returns no last hidden states; "
-                "accepted: 'auto'"
-            )
+            raise self._refusal("returns no last hidden states; accepted: 'auto'")
         names = (name for name, _ in self._network.named_parameters())
         has_token = states.ndim == 3 and any(name.endswith(CLASS_TOKENS) for name in names)
         if self.pooling == "cls" and not has_token:
-            raise UserError(
-                f"features.pooling: 'cls'; {type(self._network).__name__} has no class token; accepted: 'auto' and "
-                "'mean'"
-            )
+            raise self._refusal("has no class token; accepted: 'auto' and 'mean'")
         if has_token and self.pooling != "mean":
             return states[:, 0]
         return states.mean(dim=1 if states.ndim == 3 else (2, 3))
 
-    def _try(self) -> None:
-        """Extract one image twice, to refuse a model that is no extractor before anything is trained."""
-        from diffcredit.features.torch_features import KEY
+    def _refusal(self, why: str) -> UserError:
+        return UserError(f"features.pooling: {self.pooling!r}; {type(self._network).__name__} {why}")
 
+    def _tried(self) -> int:
+        """Extract one image twice, to refuse a model that is no extractor before anything is trained; return d."""
         whose = f"{KEY}: {self._checkpoint.folder}: {type(self._network).__name__}"
         image = np.arange(64 * 64 * 3).reshape(1, 64, 64, 3).astype(np.uint8)
         try:
@@ -139,25 +218,16 @@ class TransformersVision(NetworkExtractor):
             raise UserError(f"{whose} cannot be given images alone ({reason})") from error
         if not np.allclose(first, again, rtol=0, atol=1e-3 * np.abs(first).max()):
             raise UserError(
-                f"{whose} has other features for the same image again, as masked autoencoders do; accepted: models "
-                "without random draws"
+                f"{whose} has other features for the same image again; models without random draws are accepted"
             )
-        self._dimensions = first.shape[1]
-
-
-def _vectors(pooled: "Tensor") -> "Tensor":
-    """Flatten (m, d) or, from convolutional networks, (m, d, 1, 1) to (m, d)."""
-    return pooled.flatten(1)
+        return first.shape[1]
 
 
 @contextmanager
-def _seen(module: "Module", *, outputs: bool) -> "Generator[list[Any]]":
-    """Record what ``module`` returns within the context, or (not ``outputs``) what it is given."""
-    seen: list[Any] = []
-    if outputs:
-        handle = module.register_forward_hook(lambda _module, _given, returned: seen.append(returned))
-    else:
-        handle = module.register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
+def _calls_of(module: nn.Module) -> Generator[list[tuple[Any, Any]]]:
+    """Record what ``module`` is given and returns, each time it is called within the context."""
+    seen: list[tuple[Any, Any]] = []
+    handle = module.register_forward_hook(lambda _module, given, returned: seen.append((given[0], returned)))
     try:
         yield seen
     finally:

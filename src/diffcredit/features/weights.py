@@ -4,15 +4,15 @@
 """
 
 import hashlib
-import socket
-import zipfile
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+from urllib.request import urlopen
 
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import atomic_file
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-BLOCK = 1 << 20
 SILENCE = 30.0  # seconds after which a server that sends nothing is given up
 
 
@@ -35,8 +34,6 @@ class PublishedWeights:
 
     @property
     def name(self) -> str:
-        from urllib.parse import unquote
-
         return unquote(self.url.rpartition("/")[2])
 
     @property
@@ -48,8 +45,18 @@ class PublishedWeights:
 
     def file(self, key: str) -> Path:
         """Return the verified file from torch's cache; download it if it is not there."""
-        if not self.cached.exists():
-            self._download(key)
+        try:
+            if not self.cached.exists():
+                with atomic_file(self.cached) as temporary:
+                    with urlopen(self.url, timeout=SILENCE) as source, temporary.open("wb") as target:
+                        shutil.copyfileobj(source, target)
+                    if not file_hash(temporary, key).startswith(self.sha256):
+                        raise OSError("the file arrived damaged")
+        except (OSError, HTTPException) as error:
+            raise UserError(
+                f"{key}: {self.name} is not here and cannot be downloaded ({error}); download {self.url} and put it at "
+                f"{self.cached}, or name the file with {key}"
+            ) from error
         self.verify(self.cached, key)
         return self.cached
 
@@ -57,53 +64,23 @@ class PublishedWeights:
         """Raise a UserError unless ``file`` is the published one; ``remedy`` is advice besides downloading it again."""
         found = file_hash(file, key)
         if not found.startswith(self.sha256):
-            _refuse_program(file, key)
             raise UserError(
                 f"{key}: {file} has the SHA-256 {found[:16]}…, the published {self.name} {self.sha256[:16]}…; "
                 f"download it again from {self.url}{remedy}"
             )
 
-    def _download(self, key: str) -> None:
-        import torch
-
-        try:
-            with _time_limit(), atomic_file(self.cached) as temporary:
-                torch.hub.download_url_to_file(self.url, str(temporary), hash_prefix=self.sha256, progress=False)
-        except (OSError, RuntimeError, HTTPException) as error:
-            raise UserError(
-                f"{key}: {self.name} is not here and cannot be downloaded ({error}); download {self.url} and put it at "
-                f"{self.cached}, or name the file with {key}"
-            ) from error
-
-
-@contextmanager
-def _time_limit() -> Generator[None]:
-    """Give up a server that sends nothing for half a minute; torch would wait forever."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SILENCE)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
 
 def file_hash(file: Path, key: str) -> str:
     """Return the SHA-256 of a file's content."""
-    digest = hashlib.sha256()
     try:
         with file.open("rb") as opened:
-            while block := opened.read(BLOCK):
-                digest.update(block)
+            return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{key}: {file}: {error.strerror}; a file of weights is expected") from None
-    return digest.hexdigest()
 
 
 def folder_hash(folder: Path, key: str) -> str:
-    """Return the SHA-256 of the names and contents of a folder's files, in the order of their names.
-
-    Hidden files do not count: downloads leave times and locks in them.
-    """
+    """Return the SHA-256 of a folder's file names and contents but for hidden ones, where downloads leave locks."""
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     visible = [name for name in sorted(files) if not any(part.startswith(".") for part in name.split("/"))]
     if not visible:
@@ -119,14 +96,13 @@ def read_state(file: Path, key: str) -> "dict[str, Tensor]":
     import torch
     from safetensors.torch import load_file
 
-    _refuse_program(file, key)
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
         state: Any = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{key}: {file}: no such file; a file of weights is expected") from None
-    except UnpicklingError as error:  # its message advises to run what is in the file
+    except (UnpicklingError, RuntimeError) as error:  # their messages advise to run what is in the file
         raise UserError(f"{key}: {file} is damaged or holds more than tensors; named tensors are accepted") from error
     except Exception as error:  # both libraries raise whatever a broken file leads them to
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -137,39 +113,15 @@ def read_state(file: Path, key: str) -> "dict[str, Tensor]":
 
 
 def load_state(network: "Module", state: "Mapping[str, Tensor]", file: Path, key: str) -> None:
-    """Replace the tensors of ``network``, which may be on the meta device, by those of ``file``.
-
-    Raise a UserError if they are of another architecture.
-    """
-    own = network.state_dict()
-    problems = {
-        # old checkpoints have no counts of batches, and nothing here needs them
-        "misses": [name for name in own if name not in state and not name.endswith(".num_batches_tracked")],
-        "has unknown": [name for name in state if name not in own],
-        "has other shapes:": [
-            f"{name} {tuple(state[name].shape)} for {tuple(tensor.shape)}"
-            for name, tensor in own.items()
-            if name in state and state[name].shape != tensor.shape
-        ],
-    }
-    if found := [f"{what} {_first(names)}" for what, names in problems.items() if names]:
-        raise UserError(f"{key}: {file} is of another network than {type(network).__name__}: it {'; '.join(found)}")
-    network.load_state_dict(dict(state), assign=True)
-
-
-def _first(names: Sequence[str], shown: int = 3) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
-
-
-def _refuse_program(file: Path, key: str) -> None:
-    """Raise a UserError if ``file`` is a TorchScript archive, which holds code beside its tensors."""
-    if not zipfile.is_zipfile(file):
-        return
+    """Replace the tensors of ``network``, which may be on the meta device; refuse those of another architecture."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            program = any(name.endswith("/constants.pkl") for name in archive.namelist())
-    except zipfile.BadZipFile as error:
-        raise UserError(f"{key}: {file} cannot be read as weights ({error})") from error
-    if program:
-        raise UserError(f"{key}: {file} is a TorchScript program, which would be run; named tensors are accepted")
+        report = network.load_state_dict(dict(state), strict=False, assign=True)
+    except RuntimeError as error:  # other shapes
+        reason = " ".join(str(error).partition(":\n")[2].split())
+    else:
+        # old checkpoints have no counts of batches, and nothing here needs them
+        missing = [name for name in report.missing_keys if not name.endswith(".num_batches_tracked")]
+        found = {"it misses": missing, "it has unknown": report.unexpected_keys}
+        reason = "; ".join(f"{what} {', '.join(names)}" for what, names in found.items() if names)
+    if reason:
+        raise UserError(f"{key}: {file} is of another network than {type(network).__name__}: {reason[:300]}")

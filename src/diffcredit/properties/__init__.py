@@ -4,37 +4,26 @@
 plain function of the images. :class:`Property` has the contract.
 """
 
-from diffcredit.features import Features, FeaturesOption, Images
-from diffcredit.properties.adapting import as_property, named_property
-from diffcredit.properties.base import Context, Property, State
+from diffcredit.features import Images
+from diffcredit.properties.base import Context, Property, State, as_property, named_property
 
 PROPERTIES = {
     "colourfulness": "diffcredit.properties.colourfulness:Colourfulness",
     "cluster_entropy": "diffcredit.properties.cluster_entropy:ClusterEntropy",
     "heldout_loss": "diffcredit.properties.heldout_loss:HeldoutLoss",
-    "inception_score": "diffcredit.properties.inception_score:InceptionScore",
-    "fid": "diffcredit.properties.frechet:FrechetDistance",
-    "kid": "diffcredit.properties.kernel_distance:KernelDistance",
+    "inception_score": "diffcredit.properties.classes:InceptionScore",
+    "fid": "diffcredit.properties.distances:FrechetDistance",
+    "kid": "diffcredit.properties.distances:KernelDistance",
     "precision": "diffcredit.properties.manifolds:Precision",
     "recall": "diffcredit.properties.manifolds:Recall",
     "density": "diffcredit.properties.manifolds:Density",
     "coverage": "diffcredit.properties.manifolds:Coverage",
     "class_coverage": "diffcredit.properties.classes:ClassCoverage",
     "class_share": "diffcredit.properties.classes:ClassShare",
-    "aesthetic": "diffcredit.properties.aesthetic:Aesthetic",
-    "clip_similarity": "diffcredit.properties.clip_similarity:ClipSimilarity",
+    "aesthetic": "diffcredit.properties.clip:Aesthetic",
+    "clip_similarity": "diffcredit.properties.clip:ClipSimilarity",
     "nearest_distance": "diffcredit.properties.memorisation:NearestDistance",
     "memorised_share": "diffcredit.properties.memorisation:MemorisedShare",
 }
 
-__all__ = [
-    "PROPERTIES",
-    "Context",
-    "Features",
-    "FeaturesOption",
-    "Images",
-    "Property",
-    "State",
-    "as_property",
-    "named_property",
-]
+__all__ = ["PROPERTIES", "Context", "Images", "Property", "State", "as_property", "named_property"]

@@ -1,9 +1,9 @@
-"""Classes of the generated images: how many there are, and how many images have certain ones."""
+"""Classes of the generated images: the Inception Score, how many there are, and how many images show certain ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, MinLen
@@ -15,14 +15,104 @@ from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption
 from diffcredit.features.extractors import label_of
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.bootstrap import resampled_counts
-from diffcredit.properties.kinds import FeatureProperty, MeanProperty
+from diffcredit.properties.kinds import FeatureProperty, MeanProperty, jackknife_error, resampled_counts
 
 ClassName = Annotated[int, Strict()] | str
 """A class by its index, from 0, or by the extractor's label. Strict: YAML reads an unquoted ``yes`` as true, which
 must not pass for class 1."""
 
 SHOWN = 3  # names in a title or an error
+BLOCK = 128  # images whose class probabilities are held at once, in a processor's cache
+
+
+@dataclass
+class InceptionScore(FeatureProperty):
+    """exp(E KL(p(y|x) ‖ p(y))) of Salimans et al. (2016).
+
+    p(y|x) are a classifier's probabilities for an image, p(y) their mean over images. With ``splits`` it is the mean of
+    the lower scores of that many parts (image j in part j mod splits); many published numbers use ten.
+    """
+
+    features: FeaturesOption = "efficientnet_lite0"
+    splits: Annotated[int, Ge(1)] = 1
+
+    name = "inception_score"
+    heading = "Inception Score"
+    classifier = True
+    unit = "classes"
+    explanation = (
+        "How clearly the generated images show something, and how many different things: 1 when all look alike to a "
+        "classifier, at most the number of its classes."
+    )
+    bias = (
+        "Too low when images are few for the classes they show, and the lower the fewer they are: compare equal "
+        "numbers of images only."
+    )
+    range = (1.0, float("inf"))
+
+    @property
+    def title_of_each(self) -> str:
+        return f"Certainty of an image's class, −entropy ({label_of(self.features)})"
+
+    def least(self, dimensions: int) -> int:
+        return self.splits
+
+    def measure_features(self, features: Features) -> float:
+        return float(np.mean([inception_score(part) for part in self._parts(features)]))
+
+    def of_each(self, features: Features) -> NDArray[np.float64]:
+        """Return −H(p(y|x)) in nats for each image, (m,): how sure the classifier is, at most 0."""
+        return _sums(features)[1]
+
+    def standard_error(self, features: Features) -> float:
+        """Estimate it by the jackknife, √Σ_s SE_s² / splits.
+
+        In simulations with 200 images and 1,000 classes it is 1.1 to 1.4 times the spread over fresh sets. The
+        bootstrap would be a third too small: in its resamples a class that is seen once is seen never or twice.
+        """
+        errors = [jackknife_error(scores_without_each(part)) for part in self._parts(features)]
+        return float(np.sqrt(np.square(errors).sum()) / self.splits)
+
+    def _parts(self, features: Features) -> list[Features]:
+        return [features.select(slice(start, None, self.splits)) for start in range(self.splits)]
+
+
+def inception_score(features: Features) -> float:
+    """Return exp(H(p̄) − mean_i H(p_i)), the exponential of the mean KL(p_i ‖ p̄); H is the entropy in nats."""
+    total, certainties = _sums(features)
+    return float(np.exp(certainties.mean() - _negative_entropy(total / len(features))))
+
+
+def scores_without_each(features: Features) -> NDArray[np.float64]:
+    """Return the Inception Scores without each one of the images, (m,)."""
+    total, certainties = _sums(features)
+    others = len(features) - 1
+    if not others:
+        return np.ones(1)
+    scores = np.empty(len(features))
+    for start in range(0, len(features), BLOCK):
+        rows = slice(start, start + BLOCK)
+        # rounding may leave less than 0 for a class of one image
+        rest = np.maximum(total - features.select(rows).probabilities(), 0) / others
+        scores[rows] = np.exp((certainties.sum() - certainties[rows]) / others - _negative_entropy(rest))
+    return scores
+
+
+def _sums(features: Features) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return Σ_i p_i, (k,), and −H(p_i) of each image, (m,)."""
+    total, certainties = 0.0, []
+    for start in range(0, len(features), BLOCK):
+        probabilities = features.select(slice(start, start + BLOCK)).probabilities()
+        total = total + probabilities.sum(axis=0)
+        certainties.append(_negative_entropy(probabilities))
+    return np.asarray(total), np.concatenate(certainties)
+
+
+def _negative_entropy(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Σ p log p over the last axis, with 0 log 0 = 0."""
+    from scipy.special import xlogy
+
+    return xlogy(probabilities, probabilities).sum(axis=-1)
 
 
 class _Classes(FeatureProperty):
@@ -31,16 +121,24 @@ class _Classes(FeatureProperty):
     classifier = True
     range = (0.0, 1.0)
 
-    def _chosen(self) -> list[ClassName] | None:
-        """Return the chosen classes; None: all."""
-        raise NotImplementedError
+    classes: Any  # one or a list of the chosen; None: all
 
     def check_extractor(self, extractor: Extractor, contributions: Contributions) -> None:
-        _indices(self._chosen(), extractor, self.features, self.name)
+        self._indices(extractor)
 
     def fit(self, context: Context) -> State:
         self.check(context.contributions, len(context.generated))
-        return _indices(self._chosen(), context.extractors.get(self.features), self.features, self.name)
+        return self._indices(context.extractors.get(self.features))
+
+    def _indices(self, extractor: Extractor) -> State:
+        """Return the sorted indices of the classes and, as ``known``, the number of the extractor's classes."""
+        known, labels, where = extractor.classes, extractor.labels, f"{self.name}.classes"
+        if known is None:
+            needed = "an extractor with classes is needed"
+            raise UserError(f"{self.name}.features: {self.features!r} is no classifier; {needed}")
+        chosen = self.classes if isinstance(self.classes, list) else [self.classes]
+        indices = range(known) if self.classes is None else {index_of(each, known, labels, where) for each in chosen}
+        return {"classes": np.array(sorted(indices), np.int64), "known": np.array([known], np.int64)}
 
     def restore(self, state: State) -> None:
         self._classes, self._known = state["classes"], int(state["known"][0])
@@ -48,10 +146,7 @@ class _Classes(FeatureProperty):
 
 @dataclass
 class ClassCoverage(_Classes):
-    """The share of the ``classes`` (default: all of the classifier's) that at least ``images`` generated images show.
-
-    An image shows the likeliest of all k classes.
-    """
+    """The share of ``classes`` (default: all) that are the likeliest for at least ``images`` generated images."""
 
     features: FeaturesOption = "efficientnet_lite0"
     classes: Annotated[list[ClassName], MinLen(1)] | None = None
@@ -66,15 +161,10 @@ class ClassCoverage(_Classes):
     )
     bias = "Rises with the number of images, since rare classes turn up in time; only values of equally many compare."
 
-    def _chosen(self) -> list[ClassName] | None:
-        return self.classes
-
     def check(self, contributions: Contributions, images: int) -> None:
         if images < self.images:
-            raise UserError(
-                f"class_coverage.images: {self.images} of each class among {images} generated images; accepted: at "
-                "most sampling.images"
-            )
+            found = f"{self.images} of each class among {images} generated images"
+            raise UserError(f"class_coverage.images: {found}; accepted: at most sampling.images")
 
     def measure_features(self, features: Features) -> float:
         counts = np.bincount(assigned(features, self._known), minlength=self._known)
@@ -92,10 +182,9 @@ class ClassCoverage(_Classes):
 
 @dataclass
 class ClassShare(_Classes, MeanProperty):
-    """The share of the generated images that show one of ``classes``.
+    """The share of the generated images whose likeliest class is one of ``classes``.
 
-    An image shows the likeliest of all k classes. With ``probability`` it is the mean probability of these classes
-    together.
+    With ``probability`` it is the mean probability of these classes together.
     """
 
     classes: ClassName | Annotated[list[ClassName], MinLen(1)]
@@ -108,13 +197,11 @@ class ClassShare(_Classes, MeanProperty):
 
     @property
     def title(self) -> str:
-        names = [name if isinstance(name, str) else f"class {name}" for name in self._chosen()]
+        chosen = self.classes if isinstance(self.classes, list) else [self.classes]
+        names = [name if isinstance(name, str) else f"class {name}" for name in chosen]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         what = "Mean probability" if self.probability else "Share"
         return f"{what} of {', '.join(names[:SHOWN])}{more} ({label_of(self.features)})"
-
-    def _chosen(self) -> list[ClassName]:
-        return self.classes if isinstance(self.classes, list) else [self.classes]
 
     def of_each(self, features: Features) -> NDArray[np.float64]:
         """Return 1 for an image that shows one of the classes, else 0, or their probability, (m,)."""
@@ -132,16 +219,6 @@ def assigned(features: Features, known: int) -> NDArray[np.int64]:
         found = "none" if features.logits is None else str(features.logits.shape[1])
         raise UserError(f"features: the scores of {known} classes are needed; the extractor gives {found}")
     return features.logits.argmax(axis=1)
-
-
-def _indices(classes: list[ClassName] | None, extractor: Extractor, option: FeaturesOption, name: str) -> State:
-    """Return the sorted indices of ``classes`` (None: all) and, as ``known``, the number of the extractor's classes."""
-    known = extractor.classes
-    if known is None:
-        raise UserError(f"{name}.features: {option!r} is no classifier; an extractor with classes is needed")
-    where, labels = f"{name}.classes", extractor.labels
-    indices = range(known) if classes is None else {index_of(each, known, labels, where) for each in classes}
-    return {"classes": np.array(sorted(indices), np.int64), "known": np.array([known], np.int64)}
 
 
 def index_of(chosen: ClassName, known: int, labels: Sequence[str] | None, where: str) -> int:

@@ -12,16 +12,14 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Features, FeaturesOption
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.bootstrap import resampled_counts
-from diffcredit.properties.kinds import FeatureProperty
+from diffcredit.properties.kinds import FeatureProperty, resampled_counts
 
 
 @dataclass
 class ClusterEntropy(FeatureProperty):
     """The entropy −Σ p_k log p_k, in nats, of the images' shares p_k in ``clusters`` reference clusters.
 
-    The clusters are Ward's, of the features of the base model's images; a new image belongs to the cluster with the
-    nearest mean. At most log(clusters).
+    The clusters are Ward's, of the base model's images; a new image belongs to the cluster with the nearest mean.
     """
 
     clusters: Annotated[int, Ge(2)] = 20
@@ -48,10 +46,8 @@ class ClusterEntropy(FeatureProperty):
 
     def check(self, contributions: Contributions, images: int) -> None:
         if images < self.clusters:
-            raise UserError(
-                f"cluster_entropy.clusters: {self.clusters} clusters of {images} generated images; "
-                "accepted: at most sampling.images"
-            )
+            found = f"{self.clusters} clusters of {images} generated images"
+            raise UserError(f"cluster_entropy.clusters: {found}; accepted: at most sampling.images")
 
     def fit(self, context: Context) -> State:
         self.check(context.contributions, len(context.generated))

@@ -16,6 +16,7 @@ from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.properties.base import Context, Property, State
+from diffcredit.properties.reference import NO_HELDOUT
 
 MOST_KEPT = 2**30  # bytes of noises kept for the next model
 AT_ONCE = 2**20  # pixels that a GPU gets at once, so that it does not wait for the host
@@ -42,10 +43,7 @@ class HeldoutLoss(Property):
 
     def check(self, contributions: Contributions, images: int) -> None:
         if not len(contributions.heldout):
-            raise UserError(
-                "heldout_loss: the study keeps no images out of training; give contributions.holdout a share "
-                "such as 0.1 or a folder of images"
-            )
+            raise UserError(f"heldout_loss: {NO_HELDOUT}")
 
     def fit(self, context: Context) -> State:
         self.check(context.contributions, len(context.generated))

@@ -16,12 +16,10 @@ import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from diffcredit.contributions import Contributions
-from diffcredit.features import Features, FeaturesOption
+from diffcredit.features import Features
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.bootstrap import groups, halves, halves_error, jackknife_error
-from diffcredit.properties.kinds import FeatureProperty, MeanProperty
-from diffcredit.properties.reference import CONTRIBUTIONS, MOST, check_reference, reference_features
+from diffcredit.properties.kinds import MeanProperty, groups, halves, halves_error, jackknife_error
+from diffcredit.properties.reference import ReferenceProperty
 
 PAIRS = 1 << 23  # distances held at once: 64 MiB
 SAME = 1e-6  # squared distances that differ relatively by less are equal
@@ -31,11 +29,9 @@ Vectors = NDArray[np.floating]
 
 
 @dataclass
-class _Manifold(FeatureProperty):
+class _Manifold(ReferenceProperty):
     """The options and the reference of all four; at most 10,000 ``reference`` images count."""
 
-    features: FeaturesOption = "efficientnet_lite0"
-    reference: str = CONTRIBUTIONS
     neighbours: Annotated[int, Ge(1)] = 3
 
     range = (0.0, 1.0)
@@ -43,12 +39,12 @@ class _Manifold(FeatureProperty):
     def least(self, dimensions: int) -> int:
         return self.neighbours + 1
 
-    def check(self, contributions: Contributions, images: int) -> None:
-        check_reference(contributions, self.reference, least=self.neighbours + 1)
+    @property
+    def least_reference(self) -> int:
+        return self.neighbours + 1
 
     def fit(self, context: Context) -> State:
-        self.check(context.contributions, len(context.generated))
-        vectors = reference_features(context, self.features, self.reference, MOST).vectors
+        vectors = self.reference_vectors(context)
         return {"vectors": vectors, "radii": squared_radii(vectors, self.neighbours)}
 
     def restore(self, state: State) -> None:
@@ -118,8 +114,7 @@ class Recall(_Manifold):
         return 2 * (self.neighbours + 1)
 
     def fit(self, context: Context) -> State:
-        self.check(context.contributions, len(context.generated))
-        return {"vectors": reference_features(context, self.features, self.reference, MOST).vectors}
+        return {"vectors": self.reference_vectors(context)}
 
     def restore(self, state: State) -> None:
         self.vectors = state["vectors"]
@@ -140,10 +135,7 @@ class Recall(_Manifold):
         return halves_error(*np.split(self._covered(features, both), 2))
 
     def _covered(self, features: Features, radii: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which reference images are in balls of each row of squared ``radii``: (r, m) → (r, n).
-
-        An image with a negative radius is left out.
-        """
+        """Return which reference images are in balls of each row of squared ``radii``, none if negative, (r, n)."""
         reach = radii * (1 + SAME)
         covered = np.empty((len(radii), len(self.vectors)), dtype=np.bool_)
         for rows, squared in distances(self.vectors, features.vectors):
@@ -201,19 +193,11 @@ def distances(x: Vectors, y: Vectors) -> Iterator[tuple[slice, NDArray[np.float6
         squared *= -2
         squared += scale
         scale *= NEAR
-        _compare_directly(squared, z, y, squared < scale)
+        # the product form loses the digits of small distances: these are computed as Σ (x − y)²
+        i, j = np.nonzero(squared < scale)
+        for some in np.array_split(np.arange(len(i)), 1 + len(i) * z.shape[1] // PAIRS):
+            squared[i[some], j[some]] = np.square(z[i[some]] - y[j[some]]).sum(axis=1)
         yield rows, squared
-
-
-def _compare_directly(
-    squared: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64], where: NDArray[np.bool_]
-) -> None:
-    """Write Σ (x − y)² into ``squared``: the product form loses the digits of small distances."""
-    rows, columns = np.nonzero(where)
-    step = max(1, PAIRS // x.shape[1])
-    for start in range(0, len(rows), step):
-        i, j = rows[start : start + step], columns[start : start + step]
-        squared[i, j] = np.square(x[i] - y[j]).sum(axis=1)
 
 
 def squared_radii(x: Vectors, k: int) -> NDArray[np.float64]:
@@ -222,10 +206,7 @@ def squared_radii(x: Vectors, k: int) -> NDArray[np.float64]:
 
 
 def squared_radii_in_parts(x: Vectors, k: int, splits: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the same among the vectors on its own side of each split, (s, m).
-
-    A split halves the vectors at random, or has all on one side.
-    """
+    """Return the same among the vectors on its own side of each split (random halves, or all on one side), (s, m)."""
     candidates = min(len(x) - 1, 8 * k + 64)  # fewer than k of them in the same half: practically impossible
     radii = np.empty(splits.shape)
     for rows, squared in distances(x, x):

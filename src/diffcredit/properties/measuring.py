@@ -19,8 +19,7 @@ import numpy as np
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.features import Features, FeaturesOption, Images
 from diffcredit.features.extractors import Extractors, check_images
-from diffcredit.properties.adapting import as_property
-from diffcredit.properties.base import Property, has_standard_error, needs_features, needs_model
+from diffcredit.properties.base import Property, as_property, has_standard_error, needs_features, needs_model
 from diffcredit.util.artifacts import fingerprint
 
 SLACK = 1e-6  # how far rounding may exceed a range, relative to its larger bound
@@ -98,9 +97,8 @@ def check_enough(prop: Property, images: int, dimensions: int) -> None:
     """Raise a UserError if there are fewer images than the property needs."""
     least = prop.least(dimensions)
     if images < least:
-        raise UserError(
-            f"{prop.name}: {images} images for features of {dimensions} dimensions; at least {least} are needed"
-        )
+        found = f"{images} images for features of {dimensions} dimensions"
+        raise UserError(f"{prop.name}: {found}; at least {least} are needed")
 
 
 def _measure(prop: Property, observation: Observation) -> Measurement:

@@ -22,8 +22,8 @@ MOST_CACHED = 200_000  # images whose nearest distances are cached
 class _NearestTraining(MeanProperty):
     """A mean over generated images of something about their nearest training images.
 
-    The training images are those of all contributors, whichever coalition's model is measured. Distances take long to
-    find, and images come again: for a value and its error, and in the pools of many coalitions. So they are cached.
+    The training images are those of all contributors. Distances are cached, because they take long to find and images
+    come again: for a value and its error, and in the pools of many coalitions.
     """
 
     def fit(self, context: Context) -> State:
@@ -38,24 +38,19 @@ class _NearestTraining(MeanProperty):
     def _nearest(self, vectors: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return (m, 2) as :func:`nearest_distances`, or (m, 1) where there is one training image."""
         keys = [hashlib.sha256(vector.tobytes()).digest() for vector in vectors]
-        found = {key: self._cached[key] for key in keys if key in self._cached}
-        missing = list({key: row for row, key in enumerate(keys) if key not in found}.values())
+        if len(self._cached) > MOST_CACHED:
+            self._cached.clear()
+        missing = {key: row for row, key in enumerate(keys) if key not in self._cached}
         if missing:
-            nearest = nearest_distances(vectors[missing], self._training, min(2, len(self._training)))
-            new = {keys[row]: distances for row, distances in zip(missing, nearest, strict=True)}
-            if len(self._cached) + len(new) > MOST_CACHED:
-                self._cached.clear()
-            self._cached.update(new)
-            found |= new
-        return np.array([found[key] for key in keys])
+            new = vectors[list(missing.values())]
+            nearest = nearest_distances(new, self._training, min(2, len(self._training)))
+            self._cached |= zip(missing, nearest, strict=True)
+        return np.array([self._cached[key] for key in keys])
 
 
 @dataclass
 class NearestDistance(_NearestTraining):
-    """The mean over generated images x of the distance min_y ‖x − y‖/√d to the nearest training image y.
-
-    It is the root mean square difference of their d numbers, for ``pixels`` on the scale 0 to 1.
-    """
+    """The mean over generated images x of the distance min_y ‖x − y‖/√d to the nearest training image y."""
 
     features: FeaturesOption = "pixels"
 
@@ -95,14 +90,7 @@ class MemorisedShare(_NearestTraining):
     )
 
     def check(self, contributions: Contributions, images: int) -> None:
-        self._check_training(len(contributions.images))
-
-    def fit(self, context: Context) -> State:
-        state = super().fit(context)
-        self._check_training(len(state["training"]))
-        return state
-
-    def _check_training(self, distinct: int) -> None:
+        distinct = len(distinct_images(contributions.images))
         if distinct < 2:
             raise UserError(f"memorised_share: {distinct} distinct training images; at least 2 are needed")
 
@@ -121,10 +109,7 @@ def distinct_images(images: Images) -> NDArray[np.int64]:
 
 
 def nearest_distances(vectors: NDArray[np.float32], training: NDArray[np.float32], count: int) -> NDArray[np.float64]:
-    """Return the Euclidean distances of ``vectors`` (m, d) to the ``count`` nearest of ``training`` (n, d).
-
-    The result is (m, count), ascending.
-    """
+    """Return the distances of ``vectors`` (m, d) to the ``count`` nearest of ``training`` (n, d), sorted (m, count)."""
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(training)

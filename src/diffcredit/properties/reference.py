@@ -1,42 +1,50 @@
 """Reference images: the real images that generated ones are compared with."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.contributions.images import UnreadableImage, square_pixels
+from diffcredit.contributions.loading import decode
 from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.folders import Folders
 from diffcredit.contributions.sources.npz import Npz
 from diffcredit.errors import UserError, located
-from diffcredit.features import Features, FeaturesOption, Images
+from diffcredit.features import FeaturesOption, Images
 from diffcredit.properties.base import Context
+from diffcredit.properties.kinds import FeatureProperty
 
 CONTRIBUTIONS = "contributions"
 HELDOUT = "heldout"
+NO_HELDOUT = "the study keeps no images out of training; give contributions.holdout a share or a folder of images"
 MOST = 10_000
 """The most reference images where each is compared with each generated one."""
 
 
-def check_reference(contributions: Contributions, reference: str, least: int = 1) -> None:
-    """Raise a UserError if ``reference`` cannot be read or has fewer than ``least`` images; none is decoded."""
-    found = reference_count(contributions, reference)
-    if found < least:
-        raise UserError(f"reference: {found} images in {reference!r}; at least {least} are needed")
+@dataclass
+class ReferenceProperty(FeatureProperty):
+    """A property that compares generated images with ``reference`` images, which :func:`reference_images` explains."""
 
+    features: FeaturesOption = "efficientnet_lite0"
+    reference: str = CONTRIBUTIONS
 
-def reference_count(contributions: Contributions, reference: str) -> int:
-    """Count the images that ``reference`` names; none is decoded."""
-    return len(_found(contributions, reference))
+    least_reference = 1  # images
 
+    def check(self, contributions: Contributions, images: int) -> None:
+        """Refuse a reference that cannot be read or has too few images; none is decoded."""
+        found = len(named_images(contributions, self.reference))
+        if found < self.least_reference:
+            needed = f"at least {self.least_reference} are needed"
+            raise UserError(f"reference: {found} images in {self.reference!r}; {needed}")
 
-def reference_features(context: Context, option: FeaturesOption, reference: str, most: int | None = None) -> Features:
-    """Extract features of the reference images or, if there are more than ``most``, of a fixed random sample."""
-    whose = {CONTRIBUTIONS: "the training images", HELDOUT: "the held-out images"}
-    images = reference_images(context.contributions, reference, most)
-    return context.extractors.kept(option, images, whose.get(reference, "the reference images"))
+    def reference_vectors(self, context: Context, most: int | None = MOST) -> NDArray[np.float32]:
+        """Extract features of the reference images or, if there are more than ``most``, of a fixed random sample."""
+        self.check(context.contributions, len(context.generated))
+        whose = {CONTRIBUTIONS: "the training images", HELDOUT: "the held-out images"}
+        images = reference_images(context.contributions, self.reference, most)
+        return context.extractors.kept(self.features, images, whose.get(self.reference, "the reference images")).vectors
 
 
 def reference_images(contributions: Contributions, reference: str, most: int | None = None) -> Images:
@@ -49,24 +57,23 @@ def reference_images(contributions: Contributions, reference: str, most: int | N
     - the path of a folder of images at any depth, or of an ``.npz`` with uint8 ``images`` (m, h, w, 3); their central
       squares are resized. For a folder with the name of one of these words write ``./heldout``.
     """
-    found = _found(contributions, reference)
-    rows = _drawn(len(found), most)
+    found = named_images(contributions, reference)
+    if most is not None and len(found) > most:
+        uniform = np.random.Generator(np.random.PCG64(0)).random(len(found))
+        rows = np.sort(np.argsort(uniform, kind="stable")[:most])
+        found = found[rows] if isinstance(found, np.ndarray) else [found[row] for row in rows]
     if isinstance(found, np.ndarray):
-        return found[rows]
-    side = contributions.images.shape[1]
-    return np.stack([_pixels(found[row], side, reference) for row in np.arange(len(found))[rows]])
+        return found
+    return decode(found, contributions.images.shape[1], f"reference: {reference}")[1]
 
 
-def _found(contributions: Contributions, reference: str) -> Images | list[Record]:
+def named_images(contributions: Contributions, reference: str) -> Images | list[Record]:
     """Return the images that ``reference`` names; from a path undecoded, in the order of names."""
     if reference == CONTRIBUTIONS:
         return contributions.images
     if reference == HELDOUT:
         if not len(contributions.heldout):
-            raise UserError(
-                "reference: 'heldout', but the study keeps no images out of training; give contributions.holdout a "
-                "share such as 0.1 or a folder of images"
-            )
+            raise UserError(f"reference: 'heldout', but {NO_HELDOUT}")
         return contributions.heldout
     path = Path(reference)
     with located("reference"):
@@ -75,30 +82,8 @@ def _found(contributions: Contributions, reference: str) -> Images | list[Record
         elif path.is_file() and path.suffix.lower() == ".npz":
             records = Npz()(path, None)
         else:
-            raise UserError(
-                f"{reference!r} is neither {CONTRIBUTIONS} nor {HELDOUT} nor the path of a folder of images or of an "
-                ".npz; these are accepted"
-            )
+            accepted = f"{CONTRIBUTIONS} nor {HELDOUT} nor the path of a folder of images or of an .npz"
+            raise UserError(f"{reference!r} is neither {accepted}; these are accepted")
         if not records:
             raise UserError(f"no images in {reference!r}")
     return sorted(records, key=lambda record: record.name)
-
-
-def _pixels(record: Record, side: int, reference: str) -> NDArray[np.uint8]:
-    try:
-        with record.open() as image:
-            return square_pixels(image, side)
-    except UnreadableImage as error:
-        why = str(error)
-    # on hostile files Pillow's decoders raise more than OSError: SyntaxError, struct.error, IndexError…
-    except Exception as error:
-        why = f"cannot be decoded ({type(error).__name__}: {error})"
-    raise UserError(f"reference: {reference}: {record.name}: {why}; repair or remove it")
-
-
-def _drawn(count: int, most: int | None) -> NDArray[np.int64] | slice:
-    """Choose all of ``count`` images, or ``most`` at random, in their order."""
-    if most is None or count <= most:
-        return slice(None)
-    uniform = np.random.Generator(np.random.PCG64(0)).random(count)
-    return np.sort(np.argsort(uniform, kind="stable")[:most])

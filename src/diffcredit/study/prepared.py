@@ -21,8 +21,7 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import PropertyRecord
 from diffcredit.properties import PROPERTIES, Context, Property, named_property
-from diffcredit.properties.adapting import property_of
-from diffcredit.properties.base import State, needs_features, needs_fitting
+from diffcredit.properties.base import State, needs_features, needs_fitting, property_of
 from diffcredit.study import identity
 from diffcredit.study.config import StudyConfig
 from diffcredit.util.artifacts import fingerprint_arrays, read_arrays, write_arrays

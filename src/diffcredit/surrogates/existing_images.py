@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count
-from diffcredit.features.layout import pixel_features
+from diffcredit.features.pixels import pixel_features
 from diffcredit.properties import Images
 from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.util.arrays import BoolArray

@@ -17,8 +17,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
 from diffcredit.properties import Context, Images, Property, as_property
-from diffcredit.properties.adapting import property_of
-from diffcredit.properties.base import has_standard_error, needs_features, needs_fitting, needs_model
+from diffcredit.properties.base import has_standard_error, needs_features, needs_fitting, needs_model, property_of
 from diffcredit.properties.measuring import checked, copied
 from diffcredit.testing.designs import ConformanceError, attempt, require
 from diffcredit.util.adapting import overridden

@@ -29,16 +29,6 @@ def test_grey_and_colour_arrays(tmp_path, images):
     assert found.names == ("00000000", "00000001", "00000002", "00000003")
 
 
-def test_colours_keep_their_channels(tmp_path):
-    images = np.zeros((2, 4, 4, 3), np.uint8)
-    images[0, :, :, 0], images[1, 1, 2] = 200, (1, 2, 3)
-    assert np.array_equal(load(tmp_path, images=images, artist=np.array(["a", "b"])).images, images)
-
-
-def test_integer_contributors(tmp_path):
-    assert load(tmp_path, images=IMAGES, artist=np.array([3, 11, 3, 11])).contributors == ("11", "3")
-
-
 def options(path, arrays, **options):
     np.savez(path / "a.npz", images=IMAGES, artist=ARTISTS, **arrays)
     return load_contributions(path / "a.npz", source=Npz(**options), contributor="artist", resolution=4)
@@ -113,14 +103,6 @@ def truncated(path):
     path.write_bytes(path.read_bytes()[:300])
 
 
-def claims_an_exabyte(path):
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (2**20,) * 3})
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("images.npy", header.getvalue())
-        archive.writestr("artist.npy", header.getvalue())
-
-
 def header(shape, kind="|u1"):
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
@@ -142,36 +124,13 @@ def encrypted(path):
     path.write_bytes(content)
 
 
-def unknown_compression(path):
-    np.savez(path, images=IMAGES, artist=ARTISTS)
-    content = bytearray(path.read_bytes())
-    content[8] = content[content.index(b"PK\x01\x02") + 10] = 97
-    path.write_bytes(content)
-
-
-def no_array_within(path):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("images", b"not an array")
-        archive.writestr("artist.npy", header((0,)))
-
-
-def a_header_that_is_no_literal(path):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in ("images", "artist"):
-            archive.writestr(f"{name}.npy", header((2, 2, 2)).replace(b"{'descr'", b"{[(descr'"))
-
-
 @pytest.mark.parametrize(
     "make",
     [
         single_array,
         truncated,
-        claims_an_exabyte,
         endless_rows_of_nothing,
         encrypted,
-        unknown_compression,
-        no_array_within,
-        a_header_that_is_no_literal,
         lambda path: path.write_text("text"),
         lambda path: path.touch(),
         lambda path: path.mkdir(),
@@ -198,13 +157,6 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     zeros(tmp_path / "a.npz", 2**24)
     with pytest.raises(UserError, match=r"bytes that unpack to 16,777,\d+; at most .* 100 times the file's size"):
         load_contributions(tmp_path / "a.npz", contributor="artist")
-
-
-def test_what_packs_well_and_is_small_is_no_bomb(tmp_path):
-    images = np.zeros((4, 500, 500), np.uint8)
-    np.savez_compressed(tmp_path / "a.npz", images=images, artist=ARTISTS)
-    assert (tmp_path / "a.npz").stat().st_size * 100 < images.nbytes
-    assert load_contributions(tmp_path / "a.npz", contributor="artist", resolution=4).n == 2
 
 
 def test_members_that_nobody_asked_for_are_not_unpacked(tmp_path, monkeypatch):

@@ -2,10 +2,13 @@
 
 import os
 import unicodedata
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from diffcredit.contributions.images import ENDINGS
+from diffcredit.contributions.images import ENDINGS, open_image
+from diffcredit.contributions.sources import Record
+from diffcredit.contributions.sources.tables import is_unicode
 from diffcredit.errors import UserError
 
 
@@ -43,7 +46,9 @@ def files_below(root: Path) -> dict[str, Path]:
         for name in files:
             if not name.startswith("."):
                 path = here / name
-                identity = _identity(path, root)
+                identity = unicodedata.normalize("NFC", path.relative_to(root).as_posix())
+                if not is_unicode(identity):
+                    raise UserError(f"{str(path)!a}: the file name is not valid UTF-8; rename the file")
                 if identity in found:
                     raise UserError(f"{path}: another file has the same name in another Unicode form; rename one")
                 found[identity] = path
@@ -54,19 +59,11 @@ def is_image(path: Path) -> bool:
     return path.suffix.lower() in ENDINGS
 
 
-def check_inside(path: Path, root: Path) -> None:
-    """Refuse a file of ``files_below(root)`` that is a link out of ``root``. Its folders are no links."""
-    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-        raise UserError(f"{path}: a link that leads out of {root}; files inside it are accepted")
-
-
-def _identity(path: Path, root: Path) -> str:
-    identity = unicodedata.normalize("NFC", path.relative_to(root).as_posix())
-    try:
-        identity.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{str(path)!a}: the file name is not valid UTF-8; rename the file") from None
-    return identity
+def image_record(name: str, contributor: str | None, file: Path, root: Path, **more: Any) -> Record:
+    """Return the record of a file of ``files_below(root)``; refuse a link out of ``root``. Its folders are no links."""
+    if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
+        raise UserError(f"{file}: a link that leads out of {root}; files inside it are accepted")
+    return Record(name, contributor, partial(open_image, file), **more)
 
 
 def _refuse(error: OSError) -> NoReturn:

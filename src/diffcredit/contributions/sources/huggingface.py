@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 from PIL import Image
 
 from diffcredit.contributions.images import UnreadableImage, open_bytes, open_image
+from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.files import existing
-from diffcredit.contributions.sources.record import Record
-from diffcredit.contributions.sources.tables import caption_of, contributor_of
+from diffcredit.contributions.sources.tables import caption_of, contributor_of, reason_of
 from diffcredit.errors import UserError
 
 
@@ -38,19 +39,30 @@ class HuggingFace:
     """The column of the captions."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return one record for each row; the row's number is its identity.
-
-        The column ``contributor`` has texts, integers or class labels, whose names are used.
-        """
-        package = _package()
+        """Return one record for each row, named by its number; ``contributor`` has texts, integers or class labels."""
+        try:
+            package: Any = import_module("datasets")
+        except ImportError:
+            raise UserError('source: huggingface needs a package: pip install "diffcredit[datasets]"') from None
         if (path is None) == (self.dataset is None):
             raise UserError("path and dataset: one of them is accepted, a folder or the hub's user/name")
         if self.dataset is None:
             folder = existing(path)
             where, dataset, folders = str(folder), self._from_disk(package, folder), [folder]
         else:
-            where, dataset = f"dataset {self.dataset}", self._from_hub(package, self.dataset)
-            folders = _caches(package, self.dataset)
+            from huggingface_hub.constants import HF_HUB_CACHE
+
+            if not re.fullmatch(r"[\w.-]+/[\w.-]+", self.dataset):  # anything else might be a local file
+                raise UserError(f"dataset: {self.dataset!r}; user/name of a dataset on the hub is accepted")
+            try:
+                dataset = package.load_dataset(self.dataset, split=self.split, revision=self.revision)
+            except Exception as error:  # networks, permissions, splits, formats: each has its own errors
+                why = f"cannot be loaded from the hub ({reason_of(error)})"
+                raise UserError(f"dataset: {self.dataset!r} {why}") from error
+            where = f"dataset {self.dataset}"
+            # the package's own cache: the dataset's files, and the archives it unpacked
+            files = Path(HF_HUB_CACHE) / f"datasets--{self.dataset.replace('/', '--')}"
+            folders = [files, Path(package.config.DOWNLOADED_DATASETS_PATH)]
         dataset = dataset.with_format(None)
         if not isinstance(_feature(dataset, self.image, where), package.Image):
             raise UserError(f"{where}: column {self.image!r} is {dataset.features[self.image]}; an Image is accepted")
@@ -69,42 +81,12 @@ class HuggingFace:
         try:
             found = package.load_from_disk(str(path))
         except Exception as error:  # reading a stranger's files may raise anything
-            raise UserError(f"{path}: not a dataset that save_to_disk wrote ({_reason(error)})") from error
+            raise UserError(f"{path}: not a dataset that save_to_disk wrote ({reason_of(error)})") from error
         if not isinstance(found, package.DatasetDict):
             return found
         if self.split not in found:
             raise UserError(f"split: {self.split!r} is not in {path}; there are: {', '.join(found)}")
         return found[self.split]
-
-    def _from_hub(self, package: ModuleType, name: str) -> Any:
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):  # anything else might be a local file
-            raise UserError(f"dataset: {name!r}; user/name of a dataset on the hub is accepted")
-        try:
-            return package.load_dataset(name, split=self.split, revision=self.revision)
-        except Exception as error:  # networks, permissions, splits, formats: each has its own errors
-            raise UserError(f"dataset: {name!r} cannot be loaded from the hub ({_reason(error)})") from error
-
-
-def _package() -> ModuleType:
-    try:
-        import datasets
-    except ImportError:
-        raise UserError('source: huggingface needs a package: pip install "diffcredit[datasets]"') from None
-    return datasets
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _caches(package: ModuleType, name: str) -> list[Path]:
-    """Return where the package caches a dataset of the hub: its files, and the archives it unpacked."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    return [
-        Path(HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}",
-        Path(package.config.DOWNLOADED_DATASETS_PATH),
-    ]
 
 
 def _feature(dataset: Any, column: str, where: str) -> Any:

@@ -2,20 +2,19 @@
 
 import math
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffcredit.contributions.names import contributor_name
+from diffcredit.contributions.records import contributor_name
+from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.files import existing
-from diffcredit.contributions.sources.record import Record
-from diffcredit.contributions.sources.tables import listed
+from diffcredit.contributions.sources.tables import listed, reason_of
 from diffcredit.errors import UserError
 
 MOST_BYTES = 2**35
@@ -34,10 +33,9 @@ class Npz:
     """The array of m integers or booleans, not zero where an image is held out."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return one record for each row of ``images``; the row's number is its identity.
+        """Return one record for each row of ``images``, uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3).
 
-        ``images`` is uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3). The array named ``contributor`` has m texts or
-        integers.
+        Its number is its identity. The array named ``contributor`` has m texts or integers.
         """
         path = existing(path)
         wanted = {"images", contributor, self.caption, self.heldout} - {None}
@@ -45,15 +43,19 @@ class Npz:
         images = arrays["images"]
         colours = images.shape[3] if images.ndim == 4 else 1
         if images.dtype != np.uint8 or images.ndim not in (3, 4) or colours not in (1, 3) or 0 in images.shape[1:]:
-            raise UserError(
-                f"{path}: images is {images.dtype} {images.shape}; uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3) "
-                "is accepted"
-            )
+            accepted = "uint8 (m, h, w), (m, h, w, 1) or (m, h, w, 3)"
+            raise UserError(f"{path}: images is {images.dtype} {images.shape}; {accepted} is accepted")
         if images.ndim == 4 and colours == 1:
             images = images[..., 0]
 
         def column(name: str | None, kinds: str, accepted: str) -> list[Any]:
-            return [None] * len(images) if name is None else _column(arrays, name, len(images), kinds, accepted, path)
+            values = np.full(len(images), None) if name is None else arrays[name]
+            if name is not None and values.dtype.kind not in kinds:
+                raise UserError(f"{path}: {name} is {values.dtype}; {accepted} are accepted")
+            if values.shape != (len(images),):
+                expected = f"one value for each of the {len(images)} images"
+                raise UserError(f"{path}: {name} has shape {values.shape}; {expected} is accepted")
+            return values.tolist()
 
         givers = [
             None if giver is None else contributor_name(str(giver), f"{path}: {contributor}[{row}]")
@@ -82,14 +84,11 @@ def _read(path: Path, wanted: list[str]) -> dict[str, NDArray[Any]]:
     except UserError:
         raise
     except Exception as error:  # on hostile files zipfile and numpy raise anything: SyntaxError, NotImplementedError…
-        raise UserError(f"{path}: not a readable .npz of plain arrays: {_reason(error)}") from None
+        raise UserError(f"{path}: not a readable .npz of plain arrays: {reason_of(error)}") from None
 
 
 def _check_size(path: Path, wanted: list[str]) -> None:
-    """Refuse arrays that would fill the memory, by the sizes in the archive and in the arrays' headers.
-
-    Whatever else the archive contains is never unpacked.
-    """
+    """Refuse arrays that would fill the memory, by the sizes in the archive and in the arrays' headers."""
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         members = [archive.getinfo(name if name in names else f"{name}.npy") for name in wanted]
@@ -101,27 +100,8 @@ def _check_size(path: Path, wanted: list[str]) -> None:
             )
         for member in members:
             with archive.open(member) as file:
-                shape, dtype = _header(file)
+                first = np.lib.format.read_magic(file) == (1, 0)
+                read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
             if (stated := math.prod(shape) * dtype.itemsize) > member.file_size:
                 raise UserError(f"{path}: {member.filename} states {stated:,} bytes but has {member.file_size:,}")
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and type of the array in an open .npy."""
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-def _column(arrays: Mapping[str, NDArray[Any]], name: str, m: int, kinds: str, accepted: str, path: Path) -> list[Any]:
-    values = arrays[name]
-    if values.dtype.kind not in kinds:
-        raise UserError(f"{path}: {name} is {values.dtype}; {accepted} are accepted")
-    if values.shape != (m,):
-        raise UserError(f"{path}: {name} has shape {values.shape}; one value for each of the {m} images is accepted")
-    return values.tolist()

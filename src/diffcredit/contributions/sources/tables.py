@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TextIO
 
-from diffcredit.contributions.names import contributor_name
+from diffcredit.contributions.records import contributor_name
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import LONGEST_VALUE, shortened
 
@@ -66,11 +66,14 @@ def caption_of(given: Any, column: str, where: str) -> str:
     if given is not None and not isinstance(given, str):
         raise UserError(f"{where}: {column} {shortened(given)}; a text is accepted")
     caption = given or ""
-    try:
-        caption.encode()
-    except UnicodeEncodeError:  # JSON can contain lone surrogates
-        raise UserError(f"{where}: {column} {shortened(caption)} is not valid Unicode") from None
+    if not is_unicode(caption):
+        raise UserError(f"{where}: {column} {shortened(caption)} is not valid Unicode")
     return caption
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text of JSON or of a file system, which may contain lone surrogates, is valid Unicode."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -78,6 +81,11 @@ def listed(names: Iterable[object]) -> str:
     shown = [str(name)[:LONGEST_VALUE] for name in names]
     more = f" and {len(shown) - MOST_NAMES:,} more" if len(shown) > MOST_NAMES else ""
     return (", ".join(shown[:MOST_NAMES]) or "none") + more
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error of another library in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 @contextmanager

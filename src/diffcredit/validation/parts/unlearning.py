@@ -13,9 +13,8 @@ from diffcredit.execution import Task
 from diffcredit.features.base import option_name
 from diffcredit.ledger.purposes import UNLEARNING_REPLICATE
 from diffcredit.properties import Images
-from diffcredit.properties.base import needs_features
-from diffcredit.properties.frechet import FrechetDistance, frechet_distance, moments, square_root
-from diffcredit.properties.kernel_distance import mean_kernel, pairs
+from diffcredit.properties.distances import FrechetDistance, frechet_distance, mean_kernel, moments, pairs, square_root
+from diffcredit.properties.measuring import needs_features
 from diffcredit.study.recipe import Recipe
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.seeds import derive_seed

@@ -8,15 +8,14 @@ from annotated_types import Ge
 
 from diffcredit.errors import UserError
 from diffcredit.properties import Property, as_property, named_property
-from diffcredit.properties.adapting import property_of
 from diffcredit.properties.base import (
     has_standard_error,
     has_value_of_each,
     needs_features,
     needs_fitting,
     needs_model,
+    property_of,
 )
-from diffcredit.testing import ConformanceError, check_property
 from diffcredit.util.plugins import build, settings_of
 
 IMAGES = np.full((2, 4, 4, 3), 7, dtype=np.uint8)
@@ -54,42 +53,27 @@ def test_a_function_is_a_property_with_its_own_words(beside):
     assert prop.explanation == "How much of the images is dark."
     assert prop.higher_is_better is False
     assert prop.measure(IMAGES) == 1.0
+    with_option = built("users_functions:dark_share", {"below": 5}, beside)
+    assert with_option.measure(IMAGES) == 0.0
+    settings = settings_of(with_option, {"below": 5})
+    assert settings.keys() == {"below", "code"}  # its file is part of what it is
 
 
-def test_options_come_after_the_images_and_are_checked(beside):
-    assert built("users_functions:dark_share", {"below": 5}, beside).measure(IMAGES) == 0.0
-    with pytest.raises(UserError, match=r"properties\.0\.below: 0 is not accepted; .*greater than or equal to 1"):
-        built("users_functions:dark_share", {"below": 0}, beside)
-    with pytest.raises(UserError, match=r"properties\.0\.above: unknown; users_functions:dark_share accepts below"):
-        built("users_functions:dark_share", {"above": 0}, beside)
-
-
-def test_its_file_is_part_of_what_it_is(beside):
-    prop = built("users_functions:dark_share", {"below": 5}, beside)
-    settings = settings_of(prop, {"below": 5})
-    assert settings["below"] == 5
-    assert len(settings["code"]) == 64
-
-
-def test_a_function_of_nothing_is_refused(beside):
-    with pytest.raises(UserError, match=r"properties\.0: 'users_functions:nothing': it takes no images"):
-        built("users_functions:nothing", {}, beside)
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("dark_share", {"below": 0}, r"\.below: 0 is not accepted; .*greater than or equal to 1"),
+        ("dark_share", {"above": 0}, r"\.above: unknown; users_functions:dark_share accepts below"),
+        ("nothing", {}, ": 'users_functions:nothing': it takes no images"),
+    ],
+)
+def test_options_of_a_function_are_checked(beside, name, options, message):
+    with pytest.raises(UserError, match=rf"properties\.0{message}"):
+        built(f"users_functions:{name}", options, beside)
 
 
 def brightness(images, scale: Annotated[float, Ge(0)] = 1.0):
     return scale * float(images.mean())
-
-
-def forgetful(images):
-    images.mean()
-
-
-def test_conformance_takes_functions():
-    check_property(brightness)
-    with pytest.raises(
-        ConformanceError, match=r"returned NoneType None; a float is expected \(is a return missing\?\)"
-    ):
-        check_property(forgetful)
 
 
 @dataclass(frozen=True)
@@ -122,11 +106,7 @@ def test_a_users_object_gets_the_defaults_and_keeps_its_identity():
     assert not any(has(prop) for has in (needs_model, needs_features, has_standard_error, has_value_of_each))
     assert settings_of(prop, {}) == settings_of(users, {})
     assert settings_of(prop, {}).keys() == {"scale", "code"}
-
-
-def test_a_study_files_label_is_the_name_of_the_object_itself():
-    users = Users()
-    assert named_property(users, "users:Users", "warm").name == users.name == "warm"
+    assert named_property(users, "users:Users", "warm").name == users.name == "warm"  # a study file's `as`
     assert named_property(users, "users:Users").name == "warm"
 
 
