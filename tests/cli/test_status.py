@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from diffcredit.cli import status_view
+from diffcredit.cli import status as status_view
 from diffcredit.cli.console import SafeConsole
 from diffcredit.coalitions import encode, make_design
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value, claims

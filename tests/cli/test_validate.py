@@ -28,7 +28,7 @@ def planted(tmp_path, monkeypatch):
     found = [StudyBaseline("counted", "control", None, counted)]
     monkeypatch.setattr("diffcredit.validation.contenders.kept_baselines", lambda study: found)
     monkeypatch.setattr("diffcredit.validation.presentation.figures.to_svg", lambda canvas, title: "<svg/>")
-    monkeypatch.setattr("diffcredit.report.writing.write_results", lambda study, retrain: ())
+    monkeypatch.setattr("diffcredit.report.composing.write_results", lambda study, retrain: ())
 
     def evaluate(recipe, executor, tasks, what):
         record(recipe, PartWork(recipe, tasks, what).missing(), GAMES, lower=["heldout_loss"])
