@@ -21,7 +21,8 @@ from tiny_study import write_study
 @pytest.fixture
 def diffcredit(monkeypatch, capsys):
     """Runs a command in this process: its exit code, output and complaint. With ``warned`` a warning is a complaint,
-    as it is for users; without, an error."""
+    as it is for users; without, an error. ``printed`` returns the output of a command that succeeds, ``refused`` the
+    one line with which a user's mistake is refused."""
 
     def call(*arguments, warned=False):
         monkeypatch.setattr(sys, "argv", ["diffcredit", *map(str, arguments)])
@@ -33,6 +34,18 @@ def diffcredit(monkeypatch, capsys):
         output = capsys.readouterr()
         return ended.value.code or 0, output.out, output.err
 
+    def printed(*arguments, warned=False):
+        code, out, err = call(*arguments, warned=warned)
+        assert code == 0, err
+        assert warned or err == ""
+        return out
+
+    def refused(*arguments):
+        code, _, err = call(*arguments)
+        assert (code, err.count("\n")) == (2, 1), err
+        return err
+
+    call.printed, call.refused = printed, refused
     return call
 
 

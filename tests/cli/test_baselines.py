@@ -28,8 +28,7 @@ def asked(*names):
 
 
 def test_the_table_the_file_and_the_report(small, diffcredit):
-    code, out, err = diffcredit("baselines", small, *asked(*QUICK), warned=True)
-    assert code == 0, err
+    out = diffcredit.printed("baselines", small, *asked(*QUICK), warned=True)
     for name in ("image_count", "pixel_similarity (mean)", "pixel_similarity (max)"):
         assert name in out
     rows = table(small)
@@ -73,8 +72,7 @@ def test_two_settings_of_one_method_are_two_rows(small, diffcredit):
         "{name: trak, time_steps: 1, dimensions: 16, models: 2}",
         "{name: trak, time_steps: 1, dimensions: 16, models: 2, lam: 1}",
     ]
-    code, out, err = diffcredit("baselines", small, *asked(*methods), warned=True)
-    assert code == 0, err
+    out = diffcredit.printed("baselines", small, *asked(*methods), warned=True)
     assert "training replicate 1 of the base model" in out
     assert "lambda[1]" in out
     rows, page = table(small), (small / "results" / "report.html").read_text(encoding="utf-8")
@@ -121,8 +119,7 @@ def test_a_copy_of_a_training_image_is_explained_by_it(small, diffcredit, tmp_pa
     file = tmp_path / "odd name.png"
     Image.fromarray(study.contributions.images[row]).save(file)
     few = [f"{{name: trak, lam: {lam}, time_steps: 1, dimensions: 4}}" for lam in (1, 2)]
-    code, out, err = diffcredit("explain", small, file, *asked("pixel_similarity", *few), warned=True)
-    assert code == 0, err
+    out = diffcredit.printed("explain", small, file, *asked("pixel_similarity", *few), warned=True)
     first = next(line for line in out.splitlines() if line.strip().startswith("pixel_similarity"))
     assert study.contributions.contributors[study.contributions.owner[row]] in first
     assert study.contributions.names[row] in " ".join(out.split())
@@ -160,11 +157,11 @@ def test_a_picture_that_cannot_be_read_says_so_before_a_model_is_trained(tmp_pat
         code, out, err = diffcredit("explain", file, tmp_path / name, *asked("pixel_similarity"))
         assert (code, err.count("\n"), "training" in out) == (2, 1, False)
         assert err.startswith(f"error: PICTURE: {tmp_path / name}: {said}")
-    code, out, err = diffcredit("explain", file, 99, *asked("pixel_similarity"))
-    assert (code, err) == (2, "error: PICTURE: seed 99; the study's images have the seeds 0 to 3\n")
+    said = diffcredit.refused("explain", file, 99, *asked("pixel_similarity"))
+    assert said == "error: PICTURE: seed 99; the study's images have the seeds 0 to 3\n"
     assert "training" not in out
-    code, out, err = diffcredit("explain", file, 0, *asked("pixel_similarity"), "--output", tmp_path)
-    assert (code, err) == (2, f"error: --output: {tmp_path} is a folder; a file is expected\n")
+    said = diffcredit.refused("explain", file, 0, *asked("pixel_similarity"), "--output", tmp_path)
+    assert said == f"error: --output: {tmp_path} is a folder; a file is expected\n"
 
 
 def test_names_of_pictures_and_images_are_data(tmp_path, diffcredit):
@@ -175,8 +172,7 @@ def test_names_of_pictures_and_images_are_data(tmp_path, diffcredit):
     file = write_study(tmp_path, changes)
     for name in ("绘画.png", "图片.png"):
         Image.open(evil).save(tmp_path / name)
-        code, out, err = diffcredit("explain", file, tmp_path / name, *asked("pixel_similarity"), warned=True)
-        assert code == 0, err
+        out = diffcredit.printed("explain", file, tmp_path / name, *asked("pixel_similarity"), warned=True)
         assert "red" in out
         assert "\x1b" not in out
         assert (tmp_path / "results" / f"explain-{name[:2]}.html").exists()
@@ -193,7 +189,6 @@ def test_a_generated_image_is_named_by_its_seed(small, diffcredit, tmp_path):
 
 def test_before_any_evaluation_there_is_nothing_to_compare_with(tmp_path, diffcredit):
     file = write_small(tmp_path)
-    code, out, err = diffcredit("baselines", file, *asked("image_count"), warned=True)
-    assert code == 0, err
+    out = diffcredit.printed("baselines", file, *asked("image_count"), warned=True)
     assert "rank correlation" not in out
     assert (tmp_path / "results" / "baselines.csv").exists()

@@ -63,8 +63,7 @@ def test_three_forms(diffcredit, finished):
 
 
 def test_one_property_and_what_cannot_be_had(diffcredit, finished, tmp_path):
-    code, out, _ = diffcredit("credits", finished, "--property", "colourfulness", "--confidence", 0.999)
-    assert code == 0
+    out = diffcredit.printed("credits", finished, "--property", "colourfulness", "--confidence", 0.999)
     assert "colourfulness (higher is better)" in out
     assert "heldout_loss" not in out
     assert "99.9% interval" in out
@@ -78,11 +77,11 @@ def test_one_property_and_what_cannot_be_had(diffcredit, finished, tmp_path):
         code, out, err = diffcredit("credits", finished, "--method", method, "--property", "colourfulness")
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert method in err.partition("no credits yet: ")[2]
-    code, _, err = diffcredit("credits", write_study(tmp_path / "new"))
-    assert (code, err) == (2, f"error: {tmp_path}/new/results/ledger.db: there is no ledger\n")
+    said = diffcredit.refused("credits", write_study(tmp_path / "new"))
+    assert said == f"error: {tmp_path}/new/results/ledger.db: there is no ledger\n"
     write_study(finished, {"name": "other"})
-    code, _, err = diffcredit("credits", finished)
-    assert (code, err) == (2, f"error: {finished}/results/ledger.db: no study 'other'; there is 'tiny'\n")
+    said = diffcredit.refused("credits", finished)
+    assert said == f"error: {finished}/results/ledger.db: no study 'other'; there is 'tiny'\n"
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +120,7 @@ def test_intervals_that_are_not_known(diffcredit, every_coalition):
 
 def test_a_mix_of_properties(diffcredit, finished):
     arguments = ("credits", finished, "--mix", "colourfulness=1, heldout_loss=-2.5,cluster_entropy=0")
-    code, out, err = diffcredit(*arguments)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed(*arguments)
     assert "1 × colourfulness − 2.5 × heldout_loss (higher is better)" in out
     (content,) = json.loads(diffcredit(*arguments, "--format", "json")[1])
     credits = Study.load(finished).credits()
@@ -200,14 +198,11 @@ def test_credits_are_by_the_designs_own_method(diffcredit, tmp_path):
     """Of an additive game, whose weights are the credits by leave-one-out too."""
     changes = {"design": {"distribution": "leave-one-out", "full_replicates": 2}, "stop": {"evaluations": 8}}
     file = planted(tmp_path, changes).study.file
-    code, out, err = diffcredit("credits", file)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("credits", file)
     assert out.count("0 failed; leave-one-out\n") == " ".join(out.split()).count(", by leave-one-out") == 2
-    code, out, err = diffcredit("credits", file, "--mix", "colourfulness=1,heldout_loss=-1", "--format", "json")
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("credits", file, "--mix", "colourfulness=1,heldout_loss=-1", "--format", "json")
     (mixed,) = json.loads(out)
     assert mixed["method"] == "leave-one-out"
     assert mixed["credit"] == pytest.approx(2 * WEIGHTS)
-    code, out, err = diffcredit("status", file)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("status", file)
     assert out.count("; by leave-one-out\n") == 2

@@ -23,8 +23,7 @@ def test_a_file_that_run_accepts(diffcredit, tmp_path, kind):
         images = np.random.default_rng(0).integers(0, 256, (10, 16, 16, 3), dtype=np.uint8)
         np.savez(place, images=images, contributor=np.array(["ada", "bob"] * 5))
     output = tmp_path / "studies" / "study.yaml"
-    code, out, _ = diffcredit("init", place, "--output", output, *options)
-    assert code == 0
+    out = diffcredit.printed("init", place, "--output", output, *options)
     assert out == (
         f"{output}: 10 images of 2 contributors (5 to 5 each). "
         f"Next: diffcredit plan {output}, then diffcredit run {output}\n"
@@ -87,18 +86,16 @@ def test_nothing_is_overwritten_unasked(diffcredit, tmp_path):
 @pytest.mark.parametrize(("name", "said"), [("nowhere", "does not exist"), ("empty", "no images there")])
 def test_nothing_to_begin_with(diffcredit, tmp_path, name, said):
     (tmp_path / "empty").mkdir()
-    code, _, err = diffcredit("init", tmp_path / name, "--output", tmp_path / "study.yaml")
-    assert (code, err) == (2, f"error: {tmp_path / name}: {said}\n")
+    said = diffcredit.refused("init", tmp_path / name, "--output", tmp_path / "study.yaml")
+    assert said == f"error: {tmp_path / name}: {said}\n"
     assert not (tmp_path / "study.yaml").exists()
 
 
 def test_what_cannot_be_read_is_named(diffcredit, tmp_path):
     images_of(tmp_path / "images", ["ada", "bob"], each=2)
     (tmp_path / "images/ada/0.png").write_bytes(b"not a picture")
-    code, out, _ = diffcredit("init", tmp_path / "images", "--output", tmp_path / "study.yaml")
-    assert code == 0
+    out = diffcredit.printed("init", tmp_path / "images", "--output", tmp_path / "study.yaml")
     assert "unreadable: ada/0.png: " in out
-    code, _, err = diffcredit("run", tmp_path / "study.yaml")
-    assert code == 2
+    err = diffcredit.refused("run", tmp_path / "study.yaml")
     assert "ada/0.png" in err
     assert "unreadable: skip" in err

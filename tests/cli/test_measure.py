@@ -148,8 +148,7 @@ def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcr
     assert code == 0  # the others' credits are there
     assert set(values_of(folder, "moody").values()) == {None}
     monkeypatch.delenv("MOODY")
-    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", "moody", warned=True)
-    assert code == 0
+    out = diffcredit.printed("measure", folder, "--workers", 1, "--property", "moody", warned=True)
     query = (
         "SELECT count(*) FROM property_values v JOIN properties p ON p.id = v.property_id WHERE p.name = 'moody' AND "
     )
@@ -230,8 +229,7 @@ def test_a_damaged_file_names_itself(kept, diffcredit):
 def test_refused(text, said, finished_studies, diffcredit):
     folder = finished_studies["images"]
     before = (folder / "study.yaml").read_text()
-    code, _, err = diffcredit("measure", folder, "--workers", 1, "--property", text)
-    assert code == 2
+    err = diffcredit.refused("measure", folder, "--workers", 1, "--property", text)
     assert said in err
     assert err.count("\n") == 1
     assert (folder / "study.yaml").read_text() == before
@@ -239,6 +237,5 @@ def test_refused(text, said, finished_studies, diffcredit):
 
 def test_without_evaluations_there_is_nothing_to_measure(tmp_path, diffcredit):
     file = write_small(tmp_path, SMALL)
-    code, _, err = diffcredit("measure", file, "--property", "colourfulness")
-    assert code == 2
+    err = diffcredit.refused("measure", file, "--property", "colourfulness")
     assert "ledger.db: no ledger is here" in err or "no ledger" in err

@@ -129,13 +129,11 @@ def test_every_command_that_reads_a_study_has_the_option(hostile, name, diffcred
     monkeypatch.setenv(NO_PLUGINS, "0")  # and is put back after what the option does
     study = write_study(hostile, KEYS["properties.0.name"])
     more = {"explain": ["0"], "compare": [study], "export": [hostile / "study.zip"]}.get(name, [])
-    code, _, said = diffcredit(name, study, *more, "--no-plugins")
-    assert code == 2
+    said = diffcredit.refused(name, study, *more, "--no-plugins")
     assert "properties.0.name: 'hostile_plugin:Thing' is a plug-in" in said
     option = {"baselines": "--method", "measure": "--property", "explain": "--method"}.get(name)
     if option is not None:  # nor from the command line
-        code, _, said = diffcredit(name, write_study(hostile), *more, option, "hostile_plugin:Thing", "--no-plugins")
-        assert code == 2
+        said = diffcredit.refused(name, write_study(hostile), *more, option, "hostile_plugin:Thing", "--no-plugins")
         assert "'hostile_plugin:Thing' is a plug-in" in said
     assert ran(hostile) == []
 
@@ -156,7 +154,6 @@ def test_without_the_switch_a_plug_in_runs(hostile, diffcredit, monkeypatch):
     """So that the tests above could have failed."""
     monkeypatch.setenv(NO_PLUGINS, "0")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    code, _, said = diffcredit("run", write_study(hostile, KEYS["contributions.source"]))
-    assert code == 2
+    said = diffcredit.refused("run", write_study(hostile, KEYS["contributions.source"]))
     assert "'hostile_plugin:Thing' cannot be loaded (AttributeError" in said
     assert ran(hostile) == ["hostile_plugin.ran"]

@@ -31,8 +31,7 @@ def row_of(out, name):
 def test_a_table_and_a_sentence_for_each_property(diffcredit, tmp_path):
     (tmp_path / "noise_of_a_pilot.py").write_text(NOISE)
     file = write_small(tmp_path, {"properties": ["colourfulness", "noise_of_a_pilot:Noise"]}, "ada bob cem dan")
-    code, out, err = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
     assert "evaluating the pilot: 6/6" in out
     told = "Pilot of fine_tune: 6 evaluations of 3 coalitions of half the contributors"
     assert told in " ".join(out.split())
@@ -43,8 +42,7 @@ def test_a_table_and_a_sentence_for_each_property(diffcredit, tmp_path):
     assert "Noise: hopeless: signal/noise" in out
     assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("pilot",)]
 
-    code, again, _ = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
-    assert code == 0
+    again = diffcredit.printed("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
     assert "evaluating" not in again
     assert row_of(again, "colourfulness") == row_of(out, "colourfulness")
 
@@ -63,8 +61,7 @@ def test_other_retrainings_and_from_scratch_beside_it(diffcredit, tmp_path):
         tmp_path, {"validation": {"shares": [0.5], "retrainings": compared, "steps": 3}}, "ada bob cem dan"
     )
     command = ("pilot", file, "--coalitions", 4, "--replicates", 2, "--workers", 1, "--compare")
-    code, out, err = diffcredit(*command)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed(*command)
     recipes = re.findall(r"Pilot of (\S+): 8 evaluations", out)
     assert recipes == ["fine_tune", "longer", "from_scratch"]
     values = {

@@ -30,8 +30,7 @@ def test_nothing_is_trained_and_nothing_left(diffcredit, tmp_path):
     }
     file = write_small(tmp_path, changes)
     before = files_below(tmp_path)
-    code, out, err = diffcredit("plan", file, "--workers", 2)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("plan", file, "--workers", 2)
     lines = [line.strip() for line in out.splitlines() if not line.startswith("timing a few steps: ")]
     assert lines[1].startswith("base model: 2 steps, then 4 images")
     assert lines[2].startswith("preparing the retraining: 2 steps")
@@ -96,8 +95,7 @@ def test_hours_and_money_become_evaluations(tmp_path, rule, evaluations):
 
 def test_what_is_done_is_not_timed(diffcredit, speeds, finished):
     before = files_below(finished)
-    code, out, _ = diffcredit("plan", finished, "--workers", 1)
-    assert code == 0
+    out = diffcredit.printed("plan", finished, "--workers", 1)
     assert len(re.findall(r" done *$", out, re.MULTILINE)) == 3
     assert set(speeds) == {("images", True), (1, 8)}
     assert files_below(finished) == before
@@ -136,8 +134,7 @@ def test_what_surrogates_cost(diffcredit, tmp_path):
 
 @pytest.mark.usefixtures("speeds")
 def test_the_split_of_the_budget(diffcredit, recorded):
-    code, out, _ = diffcredit("plan", recorded)
-    assert code == 0
+    out = diffcredit.printed("plan", recorded)
     table = {line.split()[0]: line.split() for line in out.splitlines() if " × " in line or "not known" in line}
     assert table["heldout_loss"][2:] == ["not", "known"]
     for name in ("colourfulness", "cluster_entropy"):

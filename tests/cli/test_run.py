@@ -16,8 +16,7 @@ def test_from_nothing_to_the_report(diffcredit, tmp_path):
     """Plain lines where there is no terminal, files where the study file says; the log has every row of the ledger."""
     images_of(tmp_path / "images", ["ada", "[red]bob", "=cem()"])
     file = write_study(tmp_path, SMALL)
-    code, out, err = diffcredit("run", file, "--workers", 1)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("run", file, "--workers", 1)
     assert out.startswith("tiny: 18 images of 3 contributors, 0 held out\n")
     assert "training the base model: 2/2" in out
     assert "evaluating coalitions: 10/10" in out
@@ -29,8 +28,7 @@ def test_from_nothing_to_the_report(diffcredit, tmp_path):
     assert sorted(row[1] for row in table[1:]) == ["'=cem()", "[red]bob", "ada"]
     check_log(tmp_path)
 
-    code, again, _ = diffcredit("run", file, "--workers", 1)
-    assert code == 0
+    again = diffcredit.printed("run", file, "--workers", 1)
     assert "training" not in again
     assert "evaluating" not in again
 
@@ -55,8 +53,7 @@ def check_log(folder):
 
 def test_a_command_that_fails_says_why_in_the_log(diffcredit, small):
     write_study(small, SMALL | {"sampling.steps": 3})  # another recipe under the same name
-    code, _, err = diffcredit("run", small, "--workers", 1, warned=True)
-    assert code == 2
+    err = diffcredit.refused("run", small, "--workers", 1, warned=True)
     last = json.loads((small / "results/log.jsonl").read_text().splitlines()[-1])
     assert (last["event"], last["level"]) == ("failed", "error")
     assert last["error"] in " ".join(err.split())
@@ -91,8 +88,7 @@ def test_failures_and_surrogates(diffcredit, tmp_path):
         "surrogates": ["pools"],
         "stop.evaluations": 15,
     }
-    code, out, _ = diffcredit("run", write_small(tmp_path, changes, "ada bob cem dan"), "--workers", 1)
-    assert code == 0
+    out = diffcredit.printed("run", write_small(tmp_path, changes, "ada bob cem dan"), "--workers", 1)
     (failed,) = rows(tmp_path, "SELECT count(*) FROM evaluations WHERE status = 'failed'")[0]
     assert failed == 5  # a third of the sizes 1, 2, 3
     assert out.count("failed: RuntimeError: [red]fire[/red]") == failed
@@ -102,8 +98,7 @@ def test_failures_and_surrogates(diffcredit, tmp_path):
 
 
 def test_the_report_is_written_again(diffcredit, small):
-    code, out, _ = diffcredit("report", small)
-    assert code == 0
+    out = diffcredit.printed("report", small)
     assert out.endswith(f"Report: {small}/results/report.html\n")
     assert (small / "results/report.html").stat().st_size > 10_000
     assert (small / "results/credits.csv").exists()

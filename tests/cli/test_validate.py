@@ -58,8 +58,7 @@ def evaluations(folder, purpose):
 
 def test_the_plan_says_what_lacks_and_makes_none_of_it(diffcredit, planted):
     before = files_below(planted), evaluations(planted, "truth")
-    code, out, err = diffcredit("validate", planted, "--plan", "--part", "lds", "--workers", 1)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("validate", planted, "--plan", "--part", "lds", "--workers", 1)
     assert line(out, "retraining from scratch: truth")[4:7] == ["28", "4", "s"]  # models, and what one took so far
     assert line(out, "leaving one out by sparsified")[5] == "8"
     assert line(out, "in all")[2] == "36"
@@ -84,16 +83,14 @@ def test_the_rivals_to_come_are_foreseen_at_the_most(diffcredit, planted, monkey
     certain = known - 2 * 2 * 4
     assert 2 * 5 < certain <= 2 * (1 + 4 + 3 * 4)
     monkeypatch.setattr("diffcredit.validation.contenders.kept_baselines", lambda study: [])
-    code, out, err = diffcredit(*asked)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed(*asked)
     kinds = {pkgutil.resolve_name(reference).category for reference in BASELINES.values()} - {"floor"}
     assert models(out) == certain + 2 * 4 * (1 + len(kinds))
     assert line(out, "in all")[2:4] == ["up", "to"]
 
 
 def test_evaluated_uses_what_is_there(diffcredit, planted):
-    code, out, err = diffcredit("validate", planted, "--evaluated", "--part", "lds", "--part", "fidelity")
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("validate", planted, "--evaluated", "--part", "lds", "--part", "fidelity")
     assert "Evaluations that the evidence lacks, left out as asked" in out
     assert "orders 12 held-out coalitions" in out
     assert f"left out: {planted / 'study.yaml'}: fidelity: no evaluations of 'from_scratch' beside truth's yet" in (
@@ -111,8 +108,7 @@ def test_scores_are_of_all_that_was_evaluated(diffcredit, planted, monkeypatch):
         raise UserError("the models that it starts from are lost")
 
     monkeypatch.setattr("diffcredit.validation.validate.keep_again", refuse)
-    code, out, err = diffcredit("validate", planted, "--part", "lds", "--part", "counterfactual", "--workers", 1)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("validate", planted, "--part", "lds", "--part", "counterfactual", "--workers", 1)
     assert "orders 20 held-out coalitions" in out
     assert "What happens without the top contributors" in out
     assert "left out: the models that it starts from are lost" in out
@@ -121,22 +117,18 @@ def test_scores_are_of_all_that_was_evaluated(diffcredit, planted, monkeypatch):
 
 
 def test_mistakes(diffcredit, planted):
-    code, out, err = diffcredit("validate", planted, "--part", "luck")
-    assert (code, out) == (2, "")
+    err = diffcredit.refused("validate", planted, "--part", "luck")
     assert "--part 'luck': accepted: lds, surrogates, counterfactual, fidelity, convergence, budget, runtime, " in err
-    code, out, err = diffcredit("validate", planted, "--property", "beauty")
-    assert (code, out) == (2, "")
+    err = diffcredit.refused("validate", planted, "--property", "beauty")
     assert "--property 'beauty': accepted: colourfulness, heldout_loss" in err
-    code, _, err = diffcredit("validate", planted, "--evaluated", "--part", "fidelity")
-    assert code == 2
+    err = diffcredit.refused("validate", planted, "--evaluated", "--part", "fidelity")
     assert "fidelity: no evaluations of 'from_scratch' beside truth's yet" in " ".join(err.split())
 
 
 def test_a_study_that_was_not_run(diffcredit, tmp_path):
     file = validated(tmp_path)
     for option in ("--plan", "--evaluated", "--part=lds"):
-        code, out, err = diffcredit("validate", file, option)
-        assert (code, out) == (2, "")
+        err = diffcredit.refused("validate", file, option)
         assert "nothing is evaluated yet; diffcredit run comes first" in " ".join(err.split())
     assert not (tmp_path / "results").exists()
 
@@ -169,8 +161,7 @@ def test_from_a_run_to_a_report(diffcredit, tmp_path, monkeypatch):
     assert "the same command goes on from there" in out
     ((begun,),) = rows(tmp_path, "SELECT count(*) FROM evaluations WHERE purpose IN ('truth', 'validation')")
     assert 3 <= begun < 10
-    code, out, err = diffcredit("validate", tmp_path, *parts, "--workers", 1, warned=True)
-    assert code == 0, err
+    out = diffcredit.printed("validate", tmp_path, *parts, "--workers", 1, warned=True)
     assert "orders 10 held-out coalitions" in out
     recorded = rows(tmp_path, "SELECT count(*) FROM evaluations")
     files = files_below(tmp_path / "results" / "validation")
@@ -182,8 +173,7 @@ def test_from_a_run_to_a_report(diffcredit, tmp_path, monkeypatch):
     picture = tmp_path / "results" / "validation" / "counterfactual" / "noises-1.png"
     seen = picture.read_bytes()
     shutil.rmtree(tmp_path / "results" / "kept")
-    code, out, _ = diffcredit("validate", tmp_path, "--part=counterfactual", "--workers=1", warned=True)
-    assert code == 0
+    out = diffcredit.printed("validate", tmp_path, "--part=counterfactual", "--workers=1", warned=True)
     models = int(line(out, "retraining from scratch: counterfactual")[4])
     assert 2 <= models <= 5  # everybody, and a removal each, some of them the same
     assert picture.read_bytes() == seen

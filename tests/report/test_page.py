@@ -8,7 +8,7 @@ import re
 import pytest
 
 from diffcredit.errors import UserError
-from diffcredit.report import Picture, write_report
+from diffcredit.report import Picture
 from diffcredit.report.page import render
 
 from .made_up import HOSTILE, Page, png, report, table
@@ -192,12 +192,6 @@ def test_the_csv_of_the_page_holds_the_credits():
     text = base64.b64decode(uri.split(",", 1)[1]).decode()
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [(row["contributor"], row["credit"]) for row in rows] == [("B", "4.0"), ("C", "3.0"), ("A", "1.0")]
-
-
-def test_the_file_is_the_page(tmp_path):
-    write_report(report(table()), tmp_path / "new" / "report.html")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["report.html"]
-    assert (tmp_path / "new" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("method", ["leave-one-out", "add-one-in", "datamodel"])
