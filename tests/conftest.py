@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postgres_server import Server, binaries, running_server
-from tiny_study import run_here, write_study
+from tiny_study import run_here, write_small, write_study
 
 
 def pytest_collection() -> None:
@@ -34,6 +34,19 @@ def _finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(_finished: Path, tmp_path: Path) -> Path:
     """The folder of the tiny study, evaluated to its end; the test's own copy."""
     return shutil.copytree(_finished, tmp_path / "study")
+
+
+@pytest.fixture(scope="session")
+def _small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    run_here(write_small(folder))
+    return folder
+
+
+@pytest.fixture
+def small(_small: Path, tmp_path: Path) -> Path:
+    """The folder of the small study, evaluated to its end; the test's own copy."""
+    return shutil.copytree(_small, tmp_path / "small")
 
 
 @pytest.fixture(scope="session")

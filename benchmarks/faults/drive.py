@@ -19,7 +19,7 @@ LOG = "log.jsonl"
 def main() -> None:
     import diffcredit.study.evaluating
     from benchmarks.faults.study import FaultyStudy
-    from diffcredit.cli.failures import report_failures
+    from diffcredit.cli.console import report_failures
     from diffcredit.errors import DiffcreditError
     from diffcredit.execution import LocalWorkers, RayWorkers
     from diffcredit.execution.driver import Driver

@@ -24,11 +24,8 @@ def test_a_value_follows_from_its_coalition_and_seed_alone():
         assert game.evaluate(coalitions[[row]], seeds[[row]]) == pytest.approx(together[[row]], abs=1e-6)
     backwards = game.evaluate(coalitions[::-1], seeds[::-1])[::-1]
     np.testing.assert_allclose(backwards, together, atol=1e-6)
-
-
-def test_other_seeds_are_noise():
-    values = DigitsGame(20, 0).evaluate(np.tile(random_coalitions(20, 1, seed=3), (50, 1)), np.arange(50))
-    assert 0.01 < values.std() < 0.1
+    other_seeds = game.evaluate(np.tile(random_coalitions(20, 1, seed=3), (50, 1)), np.arange(50))
+    assert 0.01 < other_seeds.std() < 0.1
 
 
 def test_a_step_goes_down_the_numerical_gradient_of_the_cross_entropy(monkeypatch):
@@ -50,11 +47,6 @@ def test_a_step_goes_down_the_numerical_gradient_of_the_cross_entropy(monkeypatc
         assert before[pixel, target] - after[pixel, target] == pytest.approx(digits.RATE * slope, rel=1e-3)
 
 
-def test_nobody_guesses():
-    values = DigitsGame(20, 1).evaluate(np.zeros((200, 20), dtype=np.bool_), np.arange(200))
-    assert values.mean() == pytest.approx(0.1, abs=0.02)
-
-
 def test_long_training_ends_at_scikit_learns_logistic_regression(monkeypatch):
     monkeypatch.setattr(digits, "STEPS", 3000)
     monkeypatch.setattr(digits, "RATE", 0.05)
@@ -63,13 +55,6 @@ def test_long_training_ends_at_scikit_learns_logistic_regression(monkeypatch):
     model = LogisticRegression(C=1.0).fit(world.images[mine[world.owners]], world.labels[mine[world.owners]])
     values = DigitsGame(20, 1).evaluate(np.tile(mine, (5, 1)), np.arange(5))
     assert values.mean() == pytest.approx(model.score(world.test_images, world.test_labels), abs=0.02)
-
-
-def test_the_test_set_is_no_ones():
-    world = make_world(20, 0)
-    clean = np.isin(world.owners, np.flatnonzero(np.array(world.roles) == "clean"))
-    held = {row.tobytes() for row in world.images[clean]}
-    assert not held & {row.tobytes() for row in world.test_images}
 
 
 def test_the_surrogate_is_scikit_learns_discriminant_analysis():
@@ -102,12 +87,8 @@ def test_stored_truths_are_precise_and_belong_to_their_world(n: int, world_seed:
     empty, full = game.evaluate(ends, np.arange(200)).reshape(2, -1)
     deviation = np.sqrt((empty.var() + full.var()) / 100)
     assert stored.credits.sum() == pytest.approx(full.mean() - empty.mean(), abs=5 * deviation)
-
-
-@pytest.mark.parametrize(("n", "world_seed"), WORLDS)
-def test_stored_truths_find_the_planted_contributors(n: int, world_seed: int):
-    stored, roles = truth(n, world_seed), np.array(make_world(n, world_seed).roles)
-    error = stored.error * stored.credits.std()
+    # the planted contributors are found
+    roles, error = np.array(game.world.roles), stored.error * stored.credits.std()
     assert abs(stored.credits[roles == "copied"] - stored.credits[roles == "copier"]) < 6 * error
     assert stored.credits[roles == "junk"].max() < np.quantile(stored.credits, 0.25)
     assert stored.credits[roles == "clean"].mean() > stored.credits[roles == "mislabelled"].mean()

@@ -18,11 +18,6 @@ LOWER_IS_BETTER = ("heldout_loss",)
 NUMBER = re.compile(r"[−+]?\d+(?:\.\d+)?")
 
 
-@pytest.fixture(params=RUNS)
-def anywhere(request, tmp_path):
-    return unpacked(request.param, tmp_path)
-
-
 @pytest.fixture
 def first(tmp_path):
     return unpacked(1, tmp_path)
@@ -111,37 +106,6 @@ def test_the_first_runs_truth_serves_the_second_where_the_property_is_the_same(f
         assert second.truths("cluster_entropy") == []
 
 
-def unlearning_rows():
-    """What the run has written, by recipe or by what else a row is about."""
-    with (UNLEARNING / "unlearning.csv").open(encoding="utf-8", newline="") as lines:
-        return {row["recipe"] or row["unlearning"]: row for row in csv.DictReader(lines)}
-
-
-def test_the_unlearning_distances_are_those_that_the_run_wrote():
-    text = PAGE.read_text("utf-8")
-    lines = text[text.index("| recipe | model | distance |") :].partition("\n\n")[0].splitlines()[2:]
-    told = {cells[0]: cells[2:] for cells in (line.strip("| ").split(" | ") for line in lines)}
-    assert list(told) == list(unlearning_rows())
-    for name, row in unlearning_rows().items():
-        for cell, column in zip(told[name], ("distance", "above another seed", "above the closest"), strict=True):
-            numbers = [row[column + end] for end in ("", " low", " high")]
-            shown = [] if cell == "–" else [float(each.replace("−", "-")) for each in NUMBER.findall(cell)]
-            assert shown == [pytest.approx(float(each), abs=0.00051) for each in numbers if each]
-
-
-def test_the_page_tells_recipes_apart_by_their_intervals():
-    apart = {name for name, row in unlearning_rows().items() if float(row["above the closest low"] or -1) > 0}
-    line = next(line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("- **What is told apart.**"))
-    told, _, close = line.partition("; not from ")
-    closest, *others = re.findall(r"(?<!\*)\*([\w-]+)\*", told)
-    assert set(others) == apart
-    recipes = {name: float(row["distance"]) for name, row in unlearning_rows().items() if row["recipe"]}
-    assert closest == min(recipes, key=recipes.get)
-    assert {closest, *others, *re.findall(r"\*([\w-]+)\*", close)} == set(recipes)
-    assert "No recipe, nor the base model itself, is told apart from another seed" in PAGE.read_text("utf-8")
-    assert all(float(row["above another seed low"] or -1) < 0 for row in unlearning_rows().values())
-
-
 def test_every_recipe_unlearned_the_same_coalitions(tmp_path):
     connection = sqlite3.connect(unpacked(3, tmp_path))
     query = """SELECT recipes.name, coalition, COUNT(*) FROM evaluations JOIN recipes ON recipes.id = recipe_id
@@ -152,17 +116,20 @@ def test_every_recipe_unlearned_the_same_coalitions(tmp_path):
     connection.close()
     scratch = found.pop("from_scratch")
     assert set(scratch.values()) == {2}
-    assert set(found) == {row["recipe"] for row in unlearning_rows().values() if row["recipe"]}
+    with (UNLEARNING / "unlearning.csv").open(encoding="utf-8", newline="") as lines:
+        assert set(found) == {row["recipe"] for row in csv.DictReader(lines) if row["recipe"]}
     assert all(set(each) == set(scratch) for each in found.values())
     sizes = ", ".join(str(size) for size in sorted(coalition.count("1") for coalition in scratch))
     assert f"nearly everybody: of {' and '.join(sizes.rsplit(', ', 1))} contributors" in PAGE.read_text("utf-8")
 
 
-def test_no_machine_or_place_is_named(anywhere):
-    content = anywhere.read_bytes()
+@pytest.mark.parametrize("run", RUNS)
+def test_no_machine_or_place_is_named(run, tmp_path):
+    file = unpacked(run, tmp_path)
+    content = file.read_bytes()
     for place in (b"/home/", b"/tmp/", b"/root/", b"/work/", b"site-packages"):
         assert place not in content
-    connection = sqlite3.connect(anywhere)
+    connection = sqlite3.connect(file)
     workers = [worker for (worker,) in connection.execute("SELECT DISTINCT worker FROM evaluations")]
     connection.close()
     assert workers

@@ -19,7 +19,6 @@ from benchmarks.faults.places import Place
 
 from diffcredit.execution import InProcess
 from diffcredit.execution.tasks import failed_evaluation
-from diffcredit.ledger import Evaluation
 
 HERE = Path(measure.__file__).parent
 
@@ -52,13 +51,9 @@ def test_nine_faults(campaign, tmp_path):
     assert campaign.codes[-9] == 1
 
 
-def in_this_process(campaign: Campaign) -> list[Evaluation]:
-    return list(campaign.study.evaluate(InProcess()))
-
-
 def test_what_was_lost_or_spoilt_is_found(campaign, tmp_path):
     campaign.evaluations = 12
-    made = in_this_process(campaign)
+    made = list(campaign.study.evaluate(InProcess()))
     assert judged(campaign, tmp_path / "undisturbed").sound
     study = campaign.study
     victim = made[5]

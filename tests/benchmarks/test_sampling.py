@@ -12,46 +12,23 @@ from scipy.stats import pearsonr, spearmanr
 
 from diffcredit.ledger import Evaluation
 from diffcredit.study.config import read_config
+from tiny_study import write_study
 from validated_study import planted as planted_study
 
-N = 4
 REFERENCE = Setting("ddim", 100)
-STUDY = """
-name: planted
-contributions: {source: openmoji}
-model: {family: ddpm, preset: tiny, train: {steps: 1}}
-retraining: {method: fine_tune, steps: 1}
-properties: [colourfulness]
-design: {distribution: uniform, seed: 0}
-stop: {evaluations: 14}
-"""
 WEIGHTS = np.array([1.0, 2.0, 4.0, 8.0])
+# all coalitions of four contributors, the empty and the full one as endpoints
+EVALUATIONS = [
+    Evaluation(
+        "".join(bits), 0, "endpoint" if len(set(bits)) == 1 else "estimate", "done", (), None, {}, {}, "here:1", "", ""
+    )
+    for bits in product("01", repeat=4)
+]
 
 
 @pytest.fixture
 def config(tmp_path):
-    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
-    return read_config(tmp_path / "study.yaml")
-
-
-def evaluations() -> list[Evaluation]:
-    """All coalitions of four contributors, the empty and the full one as endpoints."""
-    return [
-        Evaluation(
-            coalition="".join(bits),
-            replicate=0,
-            purpose="endpoint" if len(set(bits)) == 1 else "estimate",
-            status="done",
-            values=(),
-            error=None,
-            numerics={},
-            seconds={},
-            worker="here:1",
-            started="2025-01-01T00:00:00.000+00:00",
-            finished="2025-01-01T00:00:00.000+00:00",
-        )
-        for bits in product("01", repeat=N)
-    ]
+    return read_config(write_study(tmp_path, {"design": {"distribution": "uniform", "seed": 0}}))
 
 
 def worth(evaluation: Evaluation, weights: np.ndarray) -> float:
@@ -65,13 +42,13 @@ def planted(setting: Setting, share: int, weights: np.ndarray, offset: float) ->
             REFERENCE.name: {"1": {"p": worth(each, WEIGHTS)}},
             setting.name: {str(share): {"p": worth(each, weights) + offset}},
         }
-        for each in evaluations()
+        for each in EVALUATIONS
     }
 
 
 def test_values_that_are_a_multiple_agree_but_for_their_level(config):
     setting = Setting("dpm", 10)
-    found = agreement(evaluations(), planted(setting, 4, 3 * WEIGHTS, 5.0), config, "p", setting, 4, REFERENCE)
+    found = agreement(EVALUATIONS, planted(setting, 4, 3 * WEIGHTS, 5.0), config, "p", setting, 4, REFERENCE)
     assert found.full == pytest.approx(3 * 15 + 5)
     assert found.difference == pytest.approx(3 * 15 + 5 - 15)
     assert found.cost == pytest.approx(0.1 / 4)
@@ -81,8 +58,8 @@ def test_values_that_are_a_multiple_agree_but_for_their_level(config):
 
 def test_other_contributors_count_other_values_and_credits(config):
     setting, other = Setting("dpm", 5), np.array([8.0, 1.0, 4.0, 2.0])
-    found = agreement(evaluations(), planted(setting, 1, other, 0.0), config, "p", setting, 1, REFERENCE)
-    inner = [each for each in evaluations() if each.purpose == "estimate"]  # the endpoints have no say
+    found = agreement(EVALUATIONS, planted(setting, 1, other, 0.0), config, "p", setting, 1, REFERENCE)
+    inner = [each for each in EVALUATIONS if each.purpose == "estimate"]  # the endpoints have no say
     mine, reference = ([worth(each, weights) for each in inner] for weights in (other, WEIGHTS))
     assert found.pearson == pytest.approx(pearsonr(mine, reference)[0])
     assert found.spearman == pytest.approx(spearmanr(mine, reference)[0])
@@ -96,7 +73,7 @@ def test_a_value_that_is_lacking_is_not_compared(config):
     setting = Setting("ddim", 10)
     values = planted(setting, 8, WEIGHTS, 0.0)
     values["0110 0"][setting.name]["8"]["p"] = None
-    found = agreement(evaluations(), values, config, "p", setting, 8, REFERENCE)
+    found = agreement(EVALUATIONS, values, config, "p", setting, 8, REFERENCE)
     assert math.isnan(found.pearson)
     assert math.isnan(found.spearman)
     assert found.full == 15

@@ -17,8 +17,7 @@ def two(tmp_path):
 
 def test_side_by_side(diffcredit, two, tmp_path, monkeypatch):
     monkeypatch.setattr("diffcredit.cli.console.console._width", 160)
-    code, out, err = diffcredit("compare", *two, "--csv", tmp_path / "c.csv")
-    assert (code, err) == (0, "")
+    out = diffcredit.printed("compare", *two, "--csv", tmp_path / "c.csv")
     assert "  retraining.steps 1 → 7" in out.splitlines()
     lines = {name: line for name in NAMES for line in out.splitlines() if line.strip().startswith(name)}
     assert lines["ann"].split()[1:4] == ["1", "→", "1"]
@@ -32,8 +31,7 @@ def test_side_by_side(diffcredit, two, tmp_path, monkeypatch):
 
 
 def test_json(diffcredit, two):
-    code, out, _ = diffcredit("compare", *two, "--json", "--method", "unshrunk", "--confidence", "0.9")
-    assert code == 0
+    out = diffcredit.printed("compare", *two, "--json", "--method", "unshrunk", "--confidence", "0.9")
     content = json.loads(out)
     assert (content["a"], content["b"]) == tuple(map(str, two))
     assert (content["method"], content["confidence"]) == ("unshrunk", 0.9)
@@ -43,12 +41,9 @@ def test_json(diffcredit, two):
 
 
 def test_mistakes(diffcredit, two, tmp_path):
-    code, out, err = diffcredit("compare", *two, "--method", "shaply")
-    assert (code, out) == (2, "")
+    err = diffcredit.refused("compare", *two, "--method", "shaply")
     assert "--method: 'shaply' is unknown; accepted: shapley, " in err
-    code, _, err = diffcredit("compare", two[0], two[0])
-    assert code == 2
+    err = diffcredit.refused("compare", two[0], two[0])
     assert "one and the same recipe" in err
-    code, _, err = diffcredit("compare", two[0], tmp_path / "nowhere.yaml:lora")
-    assert code == 2
+    err = diffcredit.refused("compare", two[0], tmp_path / "nowhere.yaml:lora")
     assert "nowhere.yaml:lora: cannot be read" in " ".join(err.split())

@@ -23,15 +23,20 @@ def interrupt(process):
     return told
 
 
-def test_in_the_base_training(tmp_path):
-    file = write_study(tmp_path, {"model.train.steps": 100_000})
-    with running(file) as process:
-        read_until(process, BASE, 3)
-        interrupt(process)
+def test_in_the_base_training(diffcredit, tmp_path, monkeypatch):
+    monkeypatch.setattr("diffcredit.diffusion.checkpoints.CHECKPOINT_SECONDS", 0.0)
+
+    def stop(bars, what, done, total):
+        if (what, done) == (BASE, 3):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("diffcredit.cli.console.Bars.__call__", stop)
+    code, out, _ = diffcredit("run", write_study(tmp_path, {"model.train.steps": 9}), "--workers", 1)
+    assert (code, out.endswith(WORD)) == (130, True)
     (checkpoint,) = (tmp_path / "results/models").iterdir()
     assert checkpoint.name.endswith(".checkpoint.safetensors")
     with safe_open(checkpoint, framework="np") as saved:
-        assert dict(json.loads(saved.metadata()["structure"])["dict"])["step"]["value"] >= 3
+        assert dict(json.loads(saved.metadata()["structure"])["dict"])["step"]["value"] >= 2
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -1,4 +1,4 @@
-"""``diffcredit pilot``, and what ``plan``, ``run`` and ``status`` make of a pilot, of surrogates and of pruning."""
+"""``diffcredit pilot``, and what ``plan`` and ``status`` make of it."""
 
 import math
 import re
@@ -8,33 +8,51 @@ from scipy import stats
 
 from diffcredit.cli.pilot import conclusion
 from diffcredit.credit.planning import Pilot
+from diffcredit.study.pilot import other_recipes, truth_of
+from diffcredit.study.study import Study
 from tiny_study import rows, write_small
 
+NOISE = """
+from itertools import count
 
-@pytest.fixture
-def file(tmp_path):
-    return write_small(tmp_path, contributors="ada bob cem dan")
+class Noise:
+    calls = count()
+
+    def measure(self, images):
+        return float(next(self.calls) // 3 % 2)  # differs between seeds, not between the three coalitions
+"""
 
 
 def row_of(out, name):
     return next(line for line in out.splitlines() if line.split()[:1] == [name]).split()
 
 
-def test_a_table_and_a_sentence_for_each_property(diffcredit, file, tmp_path):
-    code, out, err = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
-    assert (code, err) == (0, "")
+@pytest.mark.usefixtures("speeds")
+def test_a_table_and_a_sentence_for_each_property(diffcredit, tmp_path):
+    (tmp_path / "noise_of_a_pilot.py").write_text(NOISE)
+    file = write_small(tmp_path, {"properties": ["colourfulness", "noise_of_a_pilot:Noise"]}, "ada bob cem dan")
+    out = diffcredit.printed("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
     assert "evaluating the pilot: 6/6" in out
-    assert "Pilot of fine_tune: 6 evaluations of 3 coalitions of half the contributors" in " ".join(out.split())
+    told = "Pilot of fine_tune: 6 evaluations of 3 coalitions of half the contributors"
+    assert told in " ".join(out.split())
     within, images, _, ratio, low, to, high = row_of(out, "colourfulness")[1:]
     assert (float(within) > 0, float(images) > 0, to) == (True, True, "to")
     assert 0 <= float(low) <= float(ratio) <= float(high)
     assert "colourfulness: " in out
+    assert "Noise: hopeless: signal/noise" in out
     assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("pilot",)]
 
-    code, again, _ = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
-    assert code == 0
+    again = diffcredit.printed("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
     assert "evaluating" not in again
     assert row_of(again, "colourfulness") == row_of(out, "colourfulness")
+
+    # neither status nor plan counts it, and plan warns of the noise
+    assert "fine_tune 0 of 10 0" in " ".join(diffcredit("status", file)[1].split())
+    code, out, err = diffcredit("plan", file, "--workers", 1, warned=True)
+    assert code == 0
+    assert "10 evaluations of 10, " in out
+    assert told in " ".join(out.split())
+    assert re.search(r"warning: Noise: signal/noise \S+ is under 0.1: ", err)
 
 
 def test_other_retrainings_and_from_scratch_beside_it(diffcredit, tmp_path):
@@ -43,8 +61,7 @@ def test_other_retrainings_and_from_scratch_beside_it(diffcredit, tmp_path):
         tmp_path, {"validation": {"shares": [0.5], "retrainings": compared, "steps": 3}}, "ada bob cem dan"
     )
     command = ("pilot", file, "--coalitions", 4, "--replicates", 2, "--workers", 1, "--compare")
-    code, out, err = diffcredit(*command)
-    assert (code, err) == (0, "")
+    out = diffcredit.printed(*command)
     recipes = re.findall(r"Pilot of (\S+): 8 evaluations", out)
     assert recipes == ["fine_tune", "longer", "from_scratch"]
     values = {
@@ -64,53 +81,19 @@ def test_other_retrainings_and_from_scratch_beside_it(diffcredit, tmp_path):
     assert len(told[2]) == len(told[0]) - 1  # not beside itself
 
 
-def test_what_retrains_from_scratch_is_compared_with_wherever_it_stands(diffcredit, tmp_path):
+def test_what_retrains_from_scratch_is_compared_with_wherever_it_stands(tmp_path):
     compared = [{"method": "fine_tune", "steps": 2}]
     changes = {"retraining": {"method": "from_scratch"}, "validation": {"shares": [0.5], "retrainings": compared}}
-    file = write_small(tmp_path, changes, "ada bob cem dan")
-    _, out, _ = diffcredit("pilot", file, "--coalitions", 4, "--replicates", 2, "--workers", 1, "--compare")
-    assert re.findall(r"Pilot of (\S+): 8 evaluations", out) == ["from_scratch", "fine_tune"]
-    own, other = (line.split() for line in out.splitlines() if line.split()[:1] == ["colourfulness"])
-    assert len(own) == len(other) - 1  # the fidelity is that of fine-tuning
+    study = Study.load(write_small(tmp_path, changes, "ada bob cem dan"))
+    recipes = [study.recipe, *other_recipes(study)]
+    assert [each.name for each in recipes] == ["from_scratch", "fine_tune"]
+    assert truth_of(recipes) is study.recipe
 
 
-@pytest.mark.parametrize("option", ["--coalitions", "--replicates"])
-def test_one_of_anything_tells_nothing(diffcredit, file, option):
-    assert diffcredit("pilot", file, option, 1)[0] == 2
-
-
-def test_status_and_plan_do_not_count_it(diffcredit, file):
-    diffcredit("pilot", file, "--workers", 1)
-    assert "fine_tune 0 of 10 0" in " ".join(diffcredit("status", file)[1].split())
-    code, out, err = diffcredit("plan", file, warned=True)
-    assert code == 0
-    assert "10 evaluations of 10, " in out
-    assert "Pilot of fine_tune: 12 evaluations of 4 coalitions" in " ".join(out.split())
-    assert ("warning: colourfulness: signal/noise" in err) == (float(row_of(out, "colourfulness")[4]) < 0.1)
-
-
-NOISE = """
-from itertools import count
-
-class Noise:
-    calls = count()
-
-    def measure(self, images):
-        return float(next(self.calls) // 3 % 2)  # differs between seeds, not between the three coalitions
-"""
-
-
-def test_plan_and_run_warn_of_a_noisy_pilot(diffcredit, tmp_path):
-    (tmp_path / "noise_of_a_pilot.py").write_text(NOISE)
-    file = write_small(tmp_path, {"properties": ["noise_of_a_pilot:Noise"]}, "ada bob cem dan")
-    out = diffcredit("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)[1]
-    assert float(row_of(out, "Noise")[4 if "not known" not in out else 5]) < 0.1
-    assert "hopeless: signal/noise" in out
-    assert "average_tail" in out
-    for name in ("plan", "run"):
-        code, _, err = diffcredit(name, file, "--workers", 1, warned=True)
-        assert code == 0
-        assert re.fullmatch(r"warning: Noise: signal/noise \S+ is under 0.1: .*\n", err)
+def test_one_of_anything_tells_nothing(diffcredit, tmp_path):
+    file = write_small(tmp_path)
+    for option in ("--coalitions", "--replicates"):
+        assert diffcredit("pilot", file, option, 1)[0] == 2
 
 
 def pilot(ratio, low, high, images=0.1):
@@ -136,39 +119,3 @@ def test_what_helps():
         assert "sampling.images" not in text
     assert "more sampling.images" in conclusion(pilot(0.01, 0, 0.05, images=0.9), 20, "uniform")
     assert "sampling.images" not in conclusion(pilot(0.01, 0, 0.05, images=None), 20, "uniform")
-
-
-def test_plan_foresees_what_surrogates_cost(diffcredit, tmp_path):
-    file = write_small(tmp_path, {"surrogates": ["pools", {"name": "soup", "coalitions": 9}]}, "ada bob cem dan")
-    out = diffcredit("plan", file, "--workers", 1)[1]
-    # soup: 9 for its own credits, everybody, and each of 10 evaluations; pools: 4
-    assert "surrogates (pools, soup): 4 models of 1 steps, 24 × 4 images" in " ".join(out.split())
-    assert not (tmp_path / "results").exists()
-
-
-def test_run_with_surrogates_to_the_report(diffcredit, tmp_path):
-    properties = ["colourfulness", {"name": "heldout_loss", "time_steps": 2}]
-    section = {"path": "images", "resolution": 16, "holdout": 0.2}
-    changes = {"contributions": section, "properties": properties, "surrogates": ["pools"], "stop.evaluations": 12}
-    file = write_small(tmp_path, changes, "ada bob cem dan")
-    code, out, err = diffcredit("run", file, "--workers", 1)
-    assert (code, err) == (0, "")
-    assert out.count("no surrogate stands in for heldout_loss: credited by its evaluations alone") == 1
-    assert "These surrogates: pools." in (tmp_path / "results/report.html").read_text(encoding="utf-8")
-    stage = next(line for line in diffcredit("plan", file, "--workers", 1)[1].splitlines() if "surrogates" in line)
-    assert stage.split()[-1] == "done"
-
-
-def test_pruning_that_broke_the_model_is_told_and_noted(diffcredit, tmp_path):
-    retraining = {"method": "sparsified", "recover_steps": 1, "steps": 1}
-    train = {"model.train": {"steps": 60, "batch_size": 8, "learning_rate": 1e-3}}
-    file = write_small(tmp_path, {**train, "retraining": retraining})
-    code, out, err = diffcredit("run", file, "--workers", 1, warned=True)
-    assert code == 0
-    warned = re.findall(r"warning: (.*): pruning changed the model too much: it .* 25 % is tolerated", err)
-    assert warned
-    assert "The pruned model, before any coalition" in out
-    report = (tmp_path / "results/report.html").read_text(encoding="utf-8")
-    for name in warned:
-        assert name in out
-        assert f"{name}: pruning changed the model too much" in report

@@ -1,43 +1,49 @@
-"""What ``diffcredit plan`` predicts from timings, which are made up here."""
+"""``diffcredit plan``: the cost of a study from timings, which are mostly made up here, and the split of its budget."""
 
 import dataclasses
+import re
 
 import pytest
 
 from diffcredit.cli.plan import print_plan, stages
-from diffcredit.execution.timing.calibration import Timing
 from diffcredit.execution.timing.evaluation import EvaluationTime
-from diffcredit.execution.timing.measuring import MeasuringTime
-from diffcredit.study.plan import evaluation_time, time_evaluation
+from diffcredit.study.plan import evaluation_time, expected_total, time_evaluation
+from diffcredit.study.schedule import Total
 from diffcredit.study.study import Study
 from tiny_study import files_below, run_here, write_small, write_study
 
-COSTS = {"once": 0.5, "together": 0.125}  # seconds a step
+from .conftest import with_records
+
+CHANGES = {"model.train.steps": 300, "retraining.recover_steps": 50, "retraining.steps": 7}
+FUSSY = """
+def fussy(images):
+    raise ValueError("no face")
+"""
 
 
-@pytest.fixture
-def speeds(monkeypatch):
-    """Made-up times: of training by steps, of images, and of measuring; on a GPU that takes fleets of eight."""
-    asked = []
-
-    def time_training(model, settings, at_once=None):
-        asked.append((settings.steps, at_once))
-        return Timing(settings.steps * COSTS["once" if at_once is None else "together"], compiling=20.0)
-
-    def time_sampling(model, sampling, *, often=False):
-        asked.append(("images", often))
-        return Timing(3.0 if often else 4.0, compiling=1.0)
-
-    monkeypatch.setattr("diffcredit.study.plan.time_training", time_training)
-    monkeypatch.setattr("diffcredit.study.plan.time_sampling", time_sampling)
-    monkeypatch.setattr("diffcredit.study.plan.time_measuring", lambda *_: MeasuringTime(1.0, 5.0, {}))
-    monkeypatch.setattr("diffcredit.study.plan.fleet_size", lambda model, settings: 8)
-    return asked
+def test_nothing_is_trained_and_nothing_left(diffcredit, tmp_path):
+    """Timed in truth, with a property that cannot be."""
+    (tmp_path / "fussy_property.py").write_text(FUSSY)
+    changes = {
+        "properties": ["fussy_property:fussy", "colourfulness"],
+        "retraining": {"method": "sparsified", "recover_steps": 2, "steps": 1},
+    }
+    file = write_small(tmp_path, changes)
+    before = files_below(tmp_path)
+    out = diffcredit.printed("plan", file, "--workers", 2)
+    lines = [line.strip() for line in out.splitlines() if not line.startswith("timing a few steps: ")]
+    assert lines[1].startswith("base model: 2 steps, then 4 images")
+    assert lines[2].startswith("preparing the retraining: 2 steps")
+    assert lines[3].startswith("10 evaluations of 10, ")
+    assert "(1 steps, 4 images), 2 at a time" in lines[3]
+    assert lines[4].startswith("total left")
+    assert lines[5] == "Not timed: fussy, which cannot be measured on random images: ValueError: no face"
+    assert "Splitting the budget: shown after 40 evaluations; there are 0." in out
+    assert {path for path in files_below(tmp_path) if "__pycache__" not in path} == before
 
 
 def test_each_stage_by_the_way_it_goes(speeds, tmp_path):
-    file = write_study(tmp_path, {"model.train.steps": 300, "retraining.recover_steps": 50, "retraining.steps": 7})
-    study = Study.load(file)
+    study = Study.load(write_study(tmp_path, CHANGES))
     found = study.plan(1)
     assert set(speeds) == {(300, None), (50, None), (7, 8), ("images", False), ("images", True)}
     assert len(speeds) == 5
@@ -49,6 +55,11 @@ def test_each_stage_by_the_way_it_goes(speeds, tmp_path):
     (*_, (what, _)) = stages(study, found)
     assert "6 s each (7 steps, 4 images, 6 s of measuring, 1 s of it for features), 1 at a time" in what
     assert found.compiling == pytest.approx(3 * 20 + 2)
+    # several workers wait for what they measure
+    found = study.plan(2)
+    assert found.evaluations.seconds == pytest.approx(2 * 8 * 7 * 0.125 + 18 * (6 + 3 / 8) / 2)
+    (*_, (what, _)) = stages(study, found)
+    assert "7 s each" in what
 
 
 @pytest.mark.parametrize(
@@ -68,20 +79,26 @@ def test_who_trains_together(speeds, tmp_path, options, at_once, each):
     assert timed.time.each(2) == pytest.approx(each)
 
 
-def test_several_workers_wait_for_what_they_measure(speeds, tmp_path):
-    changes = {"model.train.steps": 300, "retraining.recover_steps": 50, "retraining.steps": 7}
-    study = Study.load(write_study(tmp_path, changes))
-    found = study.plan(2)
-    assert found.evaluations.seconds == pytest.approx(2 * 8 * 7 * 0.125 + 18 * (6 + 3 / 8) / 2)
-    (*_, (what, _)) = stages(study, found)
-    assert "7 s each" in what
+@pytest.mark.parametrize(
+    ("rule", "evaluations"),
+    [
+        ({"hours": 1}, 30),
+        ({"hours": 1 / 60}, 12),  # 10 s each, two at a time
+        ({"money": {"amount": 12 / 360, "per_hour": 1}}, 12),
+    ],
+)
+def test_hours_and_money_become_evaluations(tmp_path, rule, evaluations):
+    stop = {"any": [{"evaluations": 30}, {"correlation": 0.9}, rule]}
+    schedule = Study.load(write_small(tmp_path, {"stop": stop})).schedule()
+    assert expected_total(schedule, each=10.0, at_a_time=2) == Total(2 + evaluations, certain=False)
 
 
-def test_what_is_done_is_not_timed(speeds, finished):
-    found = Study.load(finished).plan(1)
-    assert [stage.done for stage in (found.base, found.preparation, found.evaluations)] == [True] * 3
-    assert found.seconds_left == 0
+def test_what_is_done_is_not_timed(diffcredit, speeds, finished):
+    before = files_below(finished)
+    out = diffcredit.printed("plan", finished, "--workers", 1)
+    assert len(re.findall(r" done *$", out, re.MULTILINE)) == 3
     assert set(speeds) == {("images", True), (1, 8)}
+    assert files_below(finished) == before
 
 
 def test_the_ledger_tells_first(speeds, tmp_path):
@@ -96,28 +113,46 @@ def test_the_ledger_tells_first(speeds, tmp_path):
     assert not speeds
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(4.0, False), (75.0, True)])
 @pytest.mark.usefixtures("speeds")
-def test_compiling_that_took_long_has_a_line(tmp_path, capsys, seconds, told):
+def test_compiling_that_took_long_has_a_line(tmp_path, capsys):
     study = Study.load(write_study(tmp_path))
-    print_plan(study, dataclasses.replace(study.plan(1), compiling=seconds))
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if "compiling" in line]
-    assert lines == (["compiling, just done; a run on this machine reuses it 75 s"] if told else [])
+    planned = study.plan(1)
+    for seconds, expected in ((4.0, []), (75.0, ["compiling, just done; a run on this machine reuses it 75 s"])):
+        print_plan(study, dataclasses.replace(planned, compiling=seconds))
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if "compiling" in line]
+        assert lines == expected
 
 
-FUSSY = """
-def fussy(images):
-    raise ValueError("no face")
-"""
+@pytest.mark.usefixtures("speeds")
+def test_what_surrogates_cost(diffcredit, tmp_path):
+    file = write_small(tmp_path, {"surrogates": ["pools", {"name": "soup", "coalitions": 9}]}, "ada bob cem dan")
+    out = diffcredit("plan", file, "--workers", 1)[1]
+    # soup: 9 for its own credits, everybody, and each of 10 evaluations; pools: 4
+    assert "surrogates (pools, soup): 4 models of 1 steps, 24 × 4 images" in " ".join(out.split())
+    assert not (tmp_path / "results").exists()
 
 
-def test_a_property_that_cannot_be_timed_is_told_in_a_line(diffcredit, tmp_path):
-    (tmp_path / "fussy_property.py").write_text(FUSSY)
-    file = write_study(tmp_path, {"properties": ["fussy_property:fussy", "colourfulness"]})
-    before = files_below(tmp_path)
-    code, out, err = diffcredit("plan", file)
-    assert (code, err) == (0, "")
-    assert [line for line in out.splitlines() if "fussy" in line] == [
-        "Not timed: fussy, which cannot be measured on random images: ValueError: no face"
-    ]
-    assert {path for path in files_below(tmp_path) if "__pycache__" not in path} == before
+@pytest.mark.usefixtures("speeds")
+def test_the_split_of_the_budget(diffcredit, recorded):
+    out = diffcredit.printed("plan", recorded)
+    table = {line.split()[0]: line.split() for line in out.splitlines() if " × " in line or "not known" in line}
+    assert table["heldout_loss"][2:] == ["not", "known"]
+    for name in ("colourfulness", "cluster_entropy"):
+        assert table[name][4:7] == ["4", "×", "200"]
+        assert table[name][8] == "×"
+    # of a variance of 1 about the fit, 0.5² is the images', but for the first values, which are real
+    assert 10 < float(table["cluster_entropy"][2]) < 40
+    assert "sampling.images is part of the recipe" in out
+
+
+@pytest.mark.usefixtures("speeds")
+def test_noise_is_warned_of(diffcredit, finished):
+    with_records(finished, 60, standard_error=100.0, scale=1e-6)  # images far noisier than the values
+    code, out, err = diffcredit("plan", finished, warned=True)
+    assert code == 0
+    assert len(re.findall(r"4 × \d+ +not known", out)) == 2
+    assert "share their initial noises" in out
+    table = re.findall(r"^ (\w+) +(\S+) .*not known", out, re.MULTILINE)
+    noisy = {name for name, ratio in table if float(ratio) < 0.1}
+    assert noisy  # contributors make nothing of these values
+    assert set(re.findall(r"warning: (\w+): signal/noise \S+ is under 0.1", err)) == noisy

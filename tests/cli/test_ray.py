@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 
-from diffcredit.errors import UserError
-from diffcredit.execution import RayWorkers
-from diffcredit.study.study import Study
-from diffcredit.study.workers import Workers, make_executor
 from tiny_study import ENVIRONMENT, command, images_of, recorded_values, rows, run_here, write_study
 
 pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')
@@ -112,22 +108,3 @@ def test_the_same_numbers_from_a_node_that_sees_none_of_the_files(head, tmp_path
     assert {path.name for path in models.iterdir()} <= {path.name for path in (there / "results/models").iterdir()}
     assert len(list(models.glob("property-*"))) == 2
     assert not list((there / "results").glob(".driver-*"))
-
-
-def test_workers_have_what_the_study_and_the_options_say(tmp_path):
-    def made(device: str, *options: Any) -> RayWorkers:
-        return make_executor(Study.load(write_study(tmp_path, {"device": device, "threads": 2})), Workers(*options))
-
-    assert made("cpu", 3, "ray", "10.0.0.1:6379") == RayWorkers(3, "10.0.0.1:6379", threads=2, gpus=0.0)
-    assert made("auto", None, "ray") == RayWorkers(threads=2, gpus=None)
-    assert made("cuda", None, "ray") == RayWorkers(threads=2, gpus=1.0)
-    assert made("auto", None, "ray", None, 0.5) == RayWorkers(threads=2, gpus=0.5)
-    assert made("auto", None, "ray", None, None, 1.5) == RayWorkers(threads=2, timeout=90.0)
-    for wrong, message in (
-        (("cpu", None, "local", "10.0.0.1:6379"), "^--address 10.0.0.1:6379: only with --on ray$"),
-        (("cpu", None, "local", None, 0.5), "^--gpus-per-worker 0.5: only with --on ray$"),
-        (("cpu", None, "ray", None, 1.0), "^--gpus-per-worker 1: .*device: cpu; leave it out$"),
-        (("cuda:1", None, "ray"), "device: 'cuda:1' is one of this machine; with --on ray: auto, cpu, cuda$"),
-    ):
-        with pytest.raises(UserError, match=message):
-            made(*wrong)

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -12,16 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from diffcredit.cli import status_view
+from diffcredit.cli import status as command
 from diffcredit.cli.console import SafeConsole
 from diffcredit.coalitions import encode, make_design
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, Value, claims
 from diffcredit.study import status as facts
+from diffcredit.study.run import why_enough
 from diffcredit.study.schedule import Schedule
 from diffcredit.study.status import StatusReader
 from diffcredit.study.study import Study
 from diffcredit.study.tally import Tally
-from tiny_study import ENVIRONMENT, command, rows, write_study
+from tiny_study import ENVIRONMENT, files_below, write_study
 
 N = 6
 NOW = 1.8e9  # seconds since 1970
@@ -185,9 +185,9 @@ def test_credits_are_looked_at_while_that_is_cheap(study, clock, monkeypatch):
 
 def test_many_are_cut_and_strangers_text_is_shown(study, clock, monkeypatch):
     promise(study)
-    monkeypatch.setattr(status_view, "MOST_WORKERS", 2)
+    monkeypatch.setattr(command, "MOST_WORKERS", 2)
     screen = SafeConsole(width=80, record=True, file=io.StringIO())
-    screen.print(status_view.view(StatusReader(study).read()))
+    screen.print(command.view(StatusReader(study).read()))
     text = screen.export_text()
     assert "and 2 more" in text
     assert "[red]\\x1b[31m" in text
@@ -205,23 +205,21 @@ def test_json_says_the_same(diffcredit, study):
     assert [part["wanted"] for part in told["rule"]["parts"]] == ["20 evaluations", "9 spent at 3.6 an hour"]
 
 
-def test_json_before_the_first_evaluation(diffcredit, tmp_path):
-    told = json.loads(diffcredit("status", write_study(tmp_path), "--json")[1])
-    assert (told["recipes"], told["rule"], told["workers"]) == ([], None, [])
+def test_watching_where_there_is_no_terminal(diffcredit, study, monkeypatch):
+    """One below the other, until Ctrl-C, which is no failure."""
+    waits = []
 
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
 
-def test_watching_where_there_is_no_terminal(study):
-    process = subprocess.Popen(
-        command("status", study.file, "--watch", "--every", 0.1), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
-    seen = 0
-    for line in process.stdout:
-        seen += line.startswith(" sparsified    10 of")
-        if seen == 2:
-            break
-    process.send_signal(signal.SIGINT)
-    process.stdout.read()
-    assert process.wait(60) == 0
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    for option, line in (([], "tiny, "), (["--json"], '{"study"')):
+        code, out, err = diffcredit("status", study.file, "--watch", "--every", 0.5, *option)
+        assert (code, err, out.count(line)) == (0, "", 2)
+        assert waits == [0.5, 0.5]
+        del waits[:]
 
 
 def test_watching_in_a_terminal(study):
@@ -251,39 +249,48 @@ def test_watching_in_a_terminal(study):
     assert "Traceback" not in text
 
 
-def test_a_runs_log_matches_its_ledger_row_by_row(diffcredit, finished):
-    """A study that goes on from 16 to 20 evaluations."""
-    write_study(finished, {"stop.evaluations": 20})
-    last = rows(finished, "SELECT max(id) FROM evaluations")[0][0]
-    code, *_ = diffcredit("run", finished, "--workers", 1, warned=True)
-    assert code == 0
-    log = [json.loads(line) for line in (finished / "results/log.jsonl").read_text().splitlines()]
-    fields = ("coalition", "replicate", "purpose", "status", "worker")
-    query = f"SELECT {', '.join(fields)} FROM evaluations WHERE id > {last} ORDER BY id"
-    recorded = [each for each in log if each["event"] == "evaluation recorded"]
-    assert [tuple(each[field] for field in fields) for each in recorded] == rows(finished, query)
-    assert len(recorded) == 4
-    clocks = rows(finished, f"SELECT started, finished FROM evaluations WHERE id > {last} ORDER BY id")
-    for each, (start, finish) in zip(recorded, clocks, strict=True):
-        taken = datetime.fromisoformat(finish) - datetime.fromisoformat(start)
-        assert each["seconds"] == pytest.approx(taken.total_seconds(), abs=0.001)
-        assert each["recipe"] == "sparsified"
-    assert log[0]["event"] == "study opened"
-    assert log[0]["ledger"].endswith("ledger.db")
-    assert log[-1]["event"] == "finished"
-    assert {each["driver"] for each in log} == {recorded[0]["worker"]}
-    started = [each["stage"] for each in log if each["event"] == "stage started"]
-    ended = [each["stage"] for each in log if each["event"] == "stage finished"]
-    assert sorted(started) == sorted(ended)
-    assert {"contributions", "base model", "retraining", "properties"} <= set(started)
-    warned = [each for each in log if each["event"] == "warning"]
-    assert any("pruning changed the model" in each["message"] for each in warned)
+def test_before_during_and_after(diffcredit, finished, tmp_path):
+    new = write_study(tmp_path / "new")
+    code, out, _ = diffcredit("status", new)
+    assert (code, out) == (0, "sparsified: 0 of 18 evaluations; the model is not ready for them yet\n")
+    told = json.loads(diffcredit("status", new, "--json")[1])
+    assert (told["recipes"], told["rule"], told["workers"]) == ([], None, [])
+    assert files_below(new.parent) == {"study.yaml"}
+
+    out = diffcredit.printed("status", finished)
+    assert out.splitlines()[1].split()[:4] == ["sparsified", "18", "of", "18"]
+    assert "colourfulness: " in out
+
+    write_study(finished, {"stop.evaluations": 30})  # as if it were still under way
+    assert diffcredit("status", finished)[1].splitlines()[1].split()[:4] == ["sparsified", "18", "of", "32"]
+
+    write_study(finished, {"retraining": {"method": "fine_tune", "name": "[b]other"}})
+    out = diffcredit("status", finished)[1]
+    assert out.startswith("[b]other: 0 of 18 evaluations; the model is not ready for them yet\n")
+    assert "sparsified" in out
 
 
-def test_a_command_that_fails_says_why_in_the_log(diffcredit, finished):
-    write_study(finished, {"sampling.steps": 3})  # another recipe under the same name
-    code, _, err = diffcredit("run", finished, "--workers", 1, warned=True)
-    assert code == 2
-    last = json.loads((finished / "results/log.jsonl").read_text().splitlines()[-1])
-    assert (last["event"], last["level"]) == ("failed", "error")
-    assert last["error"] in " ".join(err.split())
+def test_a_rule_with_parts(diffcredit, finished, recorded, tmp_path):
+    stop = {"any": [{"evaluations": 300}, {"all": [{"hours": 5}, {"correlation": 0.5}]}, {"width": 1e9}]}
+    new = write_study(tmp_path / "new", {"stop": {"hours": 1}})
+    out = diffcredit("status", new)[1]
+    assert out == "sparsified: 0 evaluations; the model is not ready for them yet\n"
+
+    def shown(folder):
+        write_study(folder, {"stop": stop})
+        out = diffcredit("status", folder)[1]
+        return out.splitlines()[1].split(), {line.strip().partition("  ")[0]: line for line in out.splitlines()}
+
+    first, lines = shown(finished)
+    assert first[:5] == ["sparsified", "18", "of", "about", "302"]
+    assert lines["300 evaluations"].split()[2:5] == ["16", "≈", "300"]
+    assert "no look yet" in lines["correlation ≥ 0.5, 85 % sure"]
+    assert "not known yet" in lines["width ≤ 1e+09"]
+    assert lines["5 hours"].startswith("     ")  # below its parent
+    assert "reached" not in lines["5 hours"]
+
+    first, lines = shown(recorded)
+    assert "reached" in lines["width ≤ 1e+09"]
+    assert "1 of 3 reached" in lines["any of"]
+    assert first[-1] == "done"
+    assert why_enough(Study.load(recorded)).startswith("width ≤ 1e+09, now ")

@@ -1,4 +1,4 @@
-"""``verify``, ``export`` and ``import`` on a finished study."""
+"""``verify``, ``export`` and ``import`` on a small study."""
 
 import json
 import sqlite3
@@ -38,86 +38,84 @@ def repeated(folder, count):
         return list(recompute(Study.load(folder), InProcess(), count))
 
 
-def test_an_untouched_ledger_and_a_changed_one(finished):
-    told = run("verify", finished)
+def test_an_untouched_ledger_and_a_changed_one(small):
+    told = run("verify", small)
     head = head_in(told)
-    (count,) = rows(finished, "SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM property_values)")[0]
-    assert f"tiny: {count + 5} rows" in told  # one study, one recipe, three properties
-    assert rows(finished, "SELECT hash FROM chain ORDER BY number DESC LIMIT 1") == [(head,)]
-    assert "rows, all unchanged" in run("verify", finished, "--head", head.upper())
-    assert head in run("status", finished)
+    (count,) = rows(small, "SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM property_values)")[0]
+    assert f"tiny: {count + 3} rows" in told  # one study, one recipe, one property
+    assert rows(small, "SELECT hash FROM chain ORDER BY number DESC LIMIT 1") == [(head,)]
+    assert "rows, all unchanged" in run("verify", small, "--head", head.upper())
+    assert head in run("status", small)
     with pytest.raises(UserError, match="--head: 'abc' is not a head"):
-        run("verify", finished, "--head", "abc")
+        run("verify", small, "--head", "abc")
     with pytest.raises(DiffcreditError, match="the ledger was changed: 1 problems"):
-        run("verify", finished, "--head", "0" * 64)
-    change(finished, "UPDATE property_values SET value = value * 1.01 WHERE id = 7")
+        run("verify", small, "--head", "0" * 64)
+    change(small, "UPDATE property_values SET value = value * 1.01 WHERE id = 7")
     with pytest.raises(DiffcreditError, match=r"study\.yaml: the ledger was changed: 1 problems"):
-        run("verify", finished)
+        run("verify", small)
 
 
-def test_repeated_evaluations_tell_recorded_from_invented_values(finished):
-    found = repeated(finished, 2)
-    assert len(found) == 6
+def test_repeated_evaluations_tell_recorded_from_invented_values(small):
+    found = repeated(small, 2)
+    assert len(found) == 2
     assert {each.tolerance for each in found} == {0.0}
     assert all(each.now == each.recorded and each.agrees for each in found)
-    before = rows(finished, "SELECT count(*) FROM evaluations")
-    change(finished, "UPDATE property_values SET value = value + 0.001")
-    assert not any(each.agrees for each in repeated(finished, 1))
-    assert rows(finished, "SELECT count(*) FROM evaluations") == before
+    before = rows(small, "SELECT count(*) FROM evaluations")
+    change(small, "UPDATE property_values SET value = value + 0.001")
+    assert not any(each.agrees for each in repeated(small, 1))
+    assert rows(small, "SELECT count(*) FROM evaluations") == before
 
 
-def test_another_numerics_class_may_be_a_little_off(finished):
-    change(finished, "UPDATE evaluations SET numerics = '{}'")
-    change(finished, "UPDATE property_values SET value = value * (1 + 1e-12)")
-    found = repeated(finished, 1)
+def test_another_numerics_class_may_be_a_little_off(small):
+    change(small, "UPDATE evaluations SET numerics = '{}'")
+    change(small, "UPDATE property_values SET value = value * (1 + 1e-12)")
+    found = repeated(small, 1)
     assert all(each.agrees for each in found)
     assert any(each.now != each.recorded for each in found)
-    change(finished, "UPDATE property_values SET value = value + 1000")
-    assert not any(each.agrees for each in repeated(finished, 1))
+    change(small, "UPDATE property_values SET value = value + 1000")
+    assert not any(each.agrees for each in repeated(small, 1))
 
 
 TRAINED, SAMPLED = {"path": "graph", "fleet": 16}, {"path": "graph"}
 RULED = {"sums_by_rule": True}
+GPU = {"device": "cuda NVIDIA H200"}
 
 
-@pytest.mark.parametrize(
-    ("numerics", "exact"),
-    [
-        ({"device": "cpu x86_64", "threads": 1, "training": {"path": "eager"}, "sampling": {"path": "eager"}}, True),
-        ({"device": "cuda NVIDIA H200", "training": TRAINED | RULED, "sampling": SAMPLED | RULED}, True),
-        ({"device": "cuda NVIDIA H200", "training": {}, "sampling": SAMPLED | RULED}, True),  # nothing is trained
-        ({"device": "cuda NVIDIA H200", "training": TRAINED, "sampling": SAMPLED}, False),  # before there was a rule
-        ({"device": "cuda NVIDIA H200", "training": TRAINED | RULED, "sampling": {"path": "eager"}}, False),
-        ({"device": "cuda NVIDIA H200", "training": TRAINED | {"sums_by_rule": False}, "sampling": SAMPLED}, False),
-    ],
-)
-def test_the_same_bits_are_asked_for_where_they_are_promised(finished, monkeypatch, numerics, exact):
-    change(finished, f"UPDATE evaluations SET numerics = '{json.dumps(numerics)}'")
-    monkeypatch.setattr("diffcredit.execution.evaluator.numerics", lambda model, sampling: numerics)
-    found = repeated(finished, 1)
-    assert {each.tolerance == 0 for each in found} == {exact}
-    assert all(each.agrees for each in found)
+def test_the_same_bits_are_asked_for_where_they_are_promised(small, monkeypatch):
+    eager = {"path": "eager"}
+    for numerics, exact in (
+        ({"device": "cpu x86_64", "threads": 1, "training": eager, "sampling": eager}, True),
+        (GPU | {"training": TRAINED | RULED, "sampling": SAMPLED | RULED}, True),
+        (GPU | {"training": {}, "sampling": SAMPLED | RULED}, True),  # nothing is trained
+        (GPU | {"training": TRAINED, "sampling": SAMPLED}, False),  # before there was a rule
+        (GPU | {"training": TRAINED | RULED, "sampling": eager}, False),
+        (GPU | {"training": TRAINED | {"sums_by_rule": False}, "sampling": SAMPLED}, False),
+    ):
+        change(small, f"UPDATE evaluations SET numerics = '{json.dumps(numerics)}'")
+        monkeypatch.setattr("diffcredit.execution.evaluator.numerics", lambda model, sampling, now=numerics: now)
+        (found,) = repeated(small, 1)
+        assert (found.tolerance == 0, found.agrees) == (exact, True)
 
 
-def test_verify_repeats_evaluations(finished):
+def test_verify_repeats_evaluations(small):
     with limited_threads(1):
-        assert "All 3 values agree with the recorded ones." in run("verify", finished, "--recompute", 1, "--workers", 1)
+        assert "All 1 values agree with the recorded ones." in run("verify", small, "--recompute", 1, "--workers", 1)
 
 
-def test_a_study_goes_to_another_folder_and_keeps_its_head(finished, tmp_path):
+def test_a_study_goes_to_another_folder_and_keeps_its_head(small, tmp_path):
     file, folder = tmp_path / "study.zip", tmp_path / "elsewhere"
-    content = yaml.safe_load((finished / "study.yaml").read_text(encoding="utf-8"))
-    ledger = str(finished / "results" / "ledger.db")
-    (finished / "study.yaml").write_text(yaml.safe_dump(content | {"ledger": ledger}), encoding="utf-8")
-    head = head_in(run("verify", finished))
-    assert head in run("export", finished, file)
+    content = yaml.safe_load((small / "study.yaml").read_text(encoding="utf-8"))
+    ledger = str(small / "results" / "ledger.db")
+    (small / "study.yaml").write_text(yaml.safe_dump(content | {"ledger": ledger}), encoding="utf-8")
+    head = head_in(run("verify", small))
+    assert head in run("export", small, file)
     assert head in run("import", file, folder)
     assert {path.name for path in folder.iterdir()} == {"study.yaml", "ledger.db"}
     assert "rows, all unchanged" in run("verify", folder, "--head", head)
     # another's folders, and a database with its password, stay behind
     assert yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8")) == content | {"results": "."}
-    assert run("credits", folder) == run("credits", finished)
+    assert run("credits", folder) == run("credits", small)
     with pytest.raises(UserError, match=r"study\.yaml: already exists"):
         run("import", file, folder)
     with pytest.raises(UserError, match=r"study\.zip: already exists"):
-        run("export", finished, file)
+        run("export", small, file)

@@ -1,7 +1,8 @@
-"""Made-up records with numbers that can be checked by hand."""
+"""Made-up records with numbers that can be checked by hand, and a parser of pages."""
 
 import io
 import math
+from html.parser import HTMLParser
 from typing import Any
 
 from PIL import Image
@@ -70,3 +71,56 @@ def report(*tables: CreditTable, **changes: Any) -> Report:
         "scope": ("This base model.",),
     }
     return Report(**values | changes)
+
+
+VOID = {"meta", "img", "link", "br", "input"}
+BLOCKS = {"dt", "dd", "th", "td", "li", "p"}
+
+
+class Page(HTMLParser):
+    """The elements of a page as (tag, attributes), its texts, and the names in the tables of credits."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.contents: dict[str, list[str]] = {"script": [], "style": []}
+        self.contributors: list[str] = []
+        self.texts: list[str] = []
+        self.raw = ""
+        self.feed(html)
+        self.close()
+        assert self.open == [], "every element is closed"
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.raw.split())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag in BLOCKS:
+            self.raw += " "
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "bdi" and "tbody" in self.open:
+            self.contributors.append("")
+        if tag in self.contents:
+            self.contents[tag].append("")
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in self.contents:
+            self.contents[self.open[-1]][-1] += data
+            return
+        self.raw += data
+        self.texts += [" ".join(data.split())] if data.strip() else []
+        if "bdi" in self.open and "tbody" in self.open:
+            self.contributors[-1] += data

@@ -1,6 +1,7 @@
 """The page in a real browser; skipped where there is none."""
 
 import shutil
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -25,25 +26,33 @@ def browser():
         browser.close()
 
 
-@pytest.fixture
-def page(browser, tmp_path):
-    """Two properties over contributors B, a, C2, C10; anything the page complains about or requests fails."""
-    names = ("B", "a", "C10", "C2")
-    first = table((3.0, 1.0, 4.0, 2.0), contributors=names, images=(9, 100, 20, 20))
-    second = table((-1.0, -2.0, -3.0, -4.0), contributors=names, property="fid", title="FID", higher_is_better=False)
-    write_report(report(first, second, thumbnails={"a": png()}), tmp_path / "report.html")
+@contextmanager
+def opened(browser, made, folder):
+    """The page of a report; anything that it complains of, asks or requests fails."""
+    write_report(made, folder / "report.html")
     page = browser.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
     page.on(
         "request",
         lambda request: complaints.extend([] if request.url.startswith(("file:", "data:")) else [request.url]),
     )
-    page.goto((tmp_path / "report.html").as_uri())
+    page.goto((folder / "report.html").as_uri())
     yield page
     page.close()
     assert complaints == []
+
+
+@pytest.fixture
+def page(browser, tmp_path):
+    """Two properties over contributors B, a, C2, C10."""
+    names = ("B", "a", "C10", "C2")
+    first = table((3.0, 1.0, 4.0, 2.0), contributors=names, images=(9, 100, 20, 20))
+    second = table((-1.0, -2.0, -3.0, -4.0), contributors=names, property="fid", title="FID", higher_is_better=False)
+    with opened(browser, report(first, second, thumbnails={"a": png()}), tmp_path) as page:
+        yield page
 
 
 def order(page, panel):
@@ -100,14 +109,8 @@ def test_a_phone_needs_no_sideways_scrolling(page):
 
 def test_hostile_names_run_nothing(browser, tmp_path):
     hostile = table(tuple(float(-i) for i in range(len(HOSTILE))), contributors=HOSTILE)
-    write_report(report(hostile, study=HOSTILE[0], notes=HOSTILE), tmp_path / "report.html")
-    page = browser.new_page()
-    dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    page.goto((tmp_path / "report.html").as_uri())
-    assert order(page, "#property-1") == list(HOSTILE)
-    assert dialogs == []
-    page.close()
+    with opened(browser, report(hostile, study=HOSTILE[0], notes=HOSTILE), tmp_path) as page:
+        assert order(page, "#property-1") == list(HOSTILE)
 
 
 @pytest.fixture
@@ -127,16 +130,8 @@ def evidence(browser, tmp_path):
         photographs=(Photograph("photograph", "Samples", "With and without.", png(900, 60)),),
         caveats=("Not everything.",),
     )
-    write_report(report(table(), validation=(section,)), tmp_path / "report.html")
-    page = browser.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-    page.goto((tmp_path / "report.html").as_uri())
-    yield page
-    page.close()
-    assert complaints == []
+    with opened(browser, report(table(), validation=(section,)), tmp_path) as page:
+        yield page
 
 
 def test_evidence_is_drawn_folded_and_reached_from_the_contents(evidence):

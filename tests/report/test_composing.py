@@ -1,42 +1,16 @@
 import re
 import shutil
-from html.parser import HTMLParser
 
 import pytest
 
 from diffcredit.contributions import load_contributions
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.threads import limited_threads
-from diffcredit.report.writing import write_results
+from diffcredit.report.composing import write_results
 from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, run_here, write_study
 
-
-class Page(HTMLParser):
-    """The texts of a page by tag, its pictures and their words."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.open, self.texts, self.pictures = [], [], []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        if tag == "img":
-            self.pictures.append(dict(attributes))
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        while self.open and self.open.pop() != tag:
-            pass
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] not in ("script", "style") and data.strip():
-            self.texts.append(" ".join(data.split()))
-
-    @property
-    def text(self):
-        return " ".join(self.texts)
+from .made_up import Page
 
 
 def report_of(folder, **options):
@@ -60,7 +34,7 @@ def test_the_report_of_a_study(emoji):
         assert page.text.count(name) >= 3  # once for each property
     for words in ("Held-out loss", "Colourfulness", "Diversity", "Hasler–Süsstrunk M3", "nats", "16 px"):
         assert words in page.text
-    samples = [picture for picture in page.pictures if len(picture["alt"]) > 40]
+    samples = [picture for picture in page.all("img") if len(picture["alt"]) > 40]
     assert all(picture["src"].startswith("data:image/png;base64,") for picture in samples)
     base, everybody, without = (picture["alt"] for picture in samples)
     assert base.endswith("trained on all contributions, seeds 0 to 3.")
@@ -137,40 +111,26 @@ def odd(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def broken(odd):
-    """The study whose retraining fails for all coalitions but the whole one."""
-    study = Study.load(odd)
-    kind = type(study.recipe.retraining)
-    kind.broken = True
-    yield study
-    kind.broken = False
-
-
-def page_of(study, **options):
-    write_results(study, **options)
-    return Page((study.folder / "report.html").read_text(encoding="utf-8"))
-
-
 @pytest.mark.filterwarnings("ignore:never")
 def test_pictures_that_are_not_there_are_left_out_where_nothing_may_be_retrained(odd):
-    page = page_of(Study.load(odd), retrain=False)
+    page = report_of(odd, retrain=False)
     assert "The base model" in page.text
     assert "Everybody" not in page.text
     assert not list((odd / "results/models").glob("pictures-*"))
 
 
 @pytest.mark.filterwarnings("ignore:never")
-def test_a_picture_that_cannot_be_made_does_not_prevent_the_report(broken):
+def test_a_picture_that_cannot_be_made_does_not_prevent_the_report(odd, monkeypatch):
+    monkeypatch.setattr(type(Study.load(odd).recipe.retraining), "broken", True)
     with pytest.warns(DiffcreditWarning, match=r"Without the top contributor: no picture \(fire\)"):
-        page = page_of(broken)
+        page = report_of(odd)
     assert "Everybody" in page.text
     assert "Without the top contributor" not in page.text
 
 
 def test_what_asks_for_care_is_noted(odd):
     with pytest.warns(DiffcreditWarning, match="never: no credits"):
-        page = page_of(Study.load(odd))
+        page = report_of(odd)
     assert "The same 2 images were given by ada, bob (such as ada/0.png, bob/0.png): copying" in page.text
     assert "<i>cem<i>" in page.text
     assert "moody: 1 evaluations failed and are left out; nothing was filled in." in page.text

@@ -4,14 +4,12 @@ import pytest
 
 from diffcredit.report.numbers import (
     credit_decimals,
-    duration,
     number,
     percent,
     plain,
     share_decimals,
     share_span,
     span,
-    typical_half_width,
 )
 
 from .made_up import table
@@ -31,26 +29,25 @@ def test_number(value, decimals, text):
     assert number(value, decimals) == text
 
 
-def test_decimals_show_two_digits_of_the_typical_half_width():
-    assert credit_decimals(table((1.0, 2.0), half_width=0.034)) == 3
-    assert credit_decimals(table((1000.0, 2000.0), half_width=340.0)) == 0
+UNKNOWN = {"low": (math.nan,) * 2, "high": (math.nan,) * 2}
+ZERO = {"empty": 0.0, "full": 0.0}
 
 
-def test_without_intervals_the_spread_of_credits_decides():
-    unknown = table((1.00, 1.05), low=(math.nan,) * 2, high=(math.nan,) * 2)
-    assert typical_half_width(unknown.low, unknown.high) is None
-    assert credit_decimals(unknown) == 3
-    assert credit_decimals(table((0.0, 0.0), half_width=0.0, empty=0.0, full=0.0)) == 0
-
-
-def test_rounding_errors_are_no_spread():
-    assert credit_decimals(table((1e-13, -1e-13), half_width=6e-13, empty=0.5, full=0.5)) == 3
-
-
-def test_equal_values_have_no_width():
-    # what an estimate from values that are all 0 says, such as the share of a class that nobody's images show
-    assert credit_decimals(table((0.0, 0.0), half_width=2.3e-101, empty=0.0, full=0.0)) == 0
-    assert credit_decimals(table((0.0, 0.0), half_width=0.034, empty=0.0, full=0.0)) == 3
+@pytest.mark.parametrize(
+    ("credit", "changes", "decimals"),
+    [
+        ((1.0, 2.0), {"half_width": 0.034}, 3),  # two digits of the typical half-width
+        ((1000.0, 2000.0), {"half_width": 340.0}, 0),
+        ((1.00, 1.05), UNKNOWN, 3),  # without intervals the spread of the credits decides
+        ((0.0, 0.0), {"half_width": 0.0} | ZERO, 0),
+        ((1e-13, -1e-13), {"half_width": 6e-13, "empty": 0.5, "full": 0.5}, 3),  # rounding errors are no spread
+        # an estimate from values that are all 0, such as the share of a class that nobody's images show
+        ((0.0, 0.0), {"half_width": 2.3e-101} | ZERO, 0),
+        ((0.0, 0.0), {"half_width": 0.034} | ZERO, 3),
+    ],
+)
+def test_decimals_are_those_that_intervals_support(credit, changes, decimals):
+    assert credit_decimals(table(credit, **changes)) == decimals
 
 
 def test_shares_have_as_many_decimals_as_their_intervals_support():
@@ -96,21 +93,6 @@ def test_share_span(low, high, decimals, text):
 )
 def test_plain(value, text):
     assert plain(value) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (4.25, "4.25 s"),
-        (59.99, "59.99 s"),
-        (725, "12 min 5 s"),
-        (7260, "2 h 1 min"),
-        (187200, "2 d 4 h"),
-        (3600, "1 h"),
-    ],
-)
-def test_duration(seconds, text):
-    assert duration(seconds) == text
 
 
 def test_percent():

@@ -20,10 +20,6 @@ def odd(coalition="1000", size=2.0, names=None, evaluations=14, half_width=0.3, 
     )
 
 
-def test_what_fits_is_not_complained_of():
-    assert outlier_warning(table((1.0, 4.0, 3.0))) is None
-
-
 def test_a_coalition_counts_by_its_part_in_the_shapley_value():
     # One of four alone moves its member's credit by a quarter of its residual, a pair its members' by a twelfth.
     assert influential_outliers(odd("1000", 2.0))
@@ -32,37 +28,31 @@ def test_a_coalition_counts_by_its_part_in_the_shapley_value():
     assert influential_outliers(odd("1100", -4.0))
 
 
-def test_nothing_is_told_where_no_interval_is_known():
+def test_nothing_is_said_where_values_fit_or_no_interval_is_known():
+    assert outlier_warning(table((1.0, 4.0, 3.0))) is None
     assert outlier_warning(odd(half_width=float("inf"))) is None
 
 
+PREDICTED = "is 9 below what all other evaluations predict (12 standard errors)"
+
+
 @pytest.mark.parametrize(
-    ("coalition", "who"),
-    [("1000", "A alone"), ("1010", "A, C together"), ("1101", "everybody but C")],
+    ("made", "said"),
+    [
+        (odd("1000", -9.0), f"the value of A alone {PREDICTED}"),  # the shorter list names the coalition
+        (odd("1010", -9.0), f"the value of A, C together {PREDICTED}"),
+        (odd("1101", -9.0), f"the value of everybody but C {PREDICTED}"),
+        (odd(6 * "1" + 6 * "0", 1e4, evaluations=100), "A, B, C, D and 2 others together"),
+        (odd(names=("a\nb", "c", "d", "e")), "a\\nb alone"),
+        (odd(evaluations=14), "--method exact"),  # what the evaluations allow
+        (odd(evaluations=10), "evaluate all 14 coalitions"),
+        (odd("1" + 11 * "0", 9.0, evaluations=100), "--method unshrunk"),
+        (odd(), "The credits use it as measured"),
+        (odd(apart=0.0), "The credits treat it as noise"),
+    ],
 )
-def test_the_coalition_is_named_by_the_shorter_list(coalition, who):
-    assert f"the value of {who} is 9 below what all other evaluations predict (12 standard errors)" in str(
-        outlier_warning(odd(coalition, -9.0))
-    )
-
-
-def test_advice_is_what_the_evaluations_allow():
-    assert "--method exact" in str(outlier_warning(odd(evaluations=14)))
-    assert "evaluate all 14 coalitions" in str(outlier_warning(odd(evaluations=10)))
-    assert "--method unshrunk" in str(outlier_warning(odd("1" + 11 * "0", 9.0, evaluations=100)))
-
-
-def test_how_it_counts_is_told():
-    assert "The credits use it as measured" in str(outlier_warning(odd()))
-    assert "The credits treat it as noise" in str(outlier_warning(odd(apart=0.0)))
-
-
-def test_many_names_are_counted():
-    assert "A, B, C, D and 2 others together" in str(outlier_warning(odd(6 * "1" + 6 * "0", 1e4, evaluations=100)))
-
-
-def test_names_stay_in_their_line():
-    assert "\n" not in str(outlier_warning(odd(names=("a\nb", "c", "d", "e"))))
+def test_who_and_how_much_and_what_to_do(made, said):
+    assert said in outlier_warning(made)
 
 
 def test_the_report_says_so_beside_the_credits():

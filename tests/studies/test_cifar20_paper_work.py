@@ -42,7 +42,7 @@ def work(monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    images_of(tmp_path / "images", NAMES)
+    images_of(tmp_path / "images", NAMES, each=2)
     return write_study(tmp_path, SMALL)
 
 
@@ -67,36 +67,27 @@ def left(capsys) -> list[int]:
     return [int(line.rsplit(": ", 1)[1].split()[0]) for line in lines]
 
 
-def test_truth_comes_first_and_needs_no_base_model(work, monkeypatch, file, capsys):
+def test_truth_comes_first_and_needs_no_base_model(work, monkeypatch, file, tmp_path, capsys):
+    """And its values are those of a study with a base model."""
     monkeypatch.setattr(work, "BASE", 1e6)
     run(work, monkeypatch, file, 60)
     assert done(file) == {"from_scratch": {"truth": 13, "estimate": 2, "endpoint": 2}}
     assert not Study.load(file).prepared.has_base
     assert left(capsys) == [0, 6, 5, 0, 0, 0, 0, 0]
-
-
-def test_values_are_those_of_a_study_with_a_base_model(work, monkeypatch, file, tmp_path):
-    monkeypatch.setattr(work, "BASE", 1e6)
-    run(work, monkeypatch, file, 60)
     other = tmp_path / "other"
-    shutil.copytree(file.parent, other, ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(file.parent, other, ignore=shutil.ignore_patterns("results", "other"))
     with_base = property(lambda self: Recipe(self.study, ValidationSection().truth, 1))
     monkeypatch.setattr(work.Runner, "from_scratch", with_base)
     monkeypatch.setattr(work.Runner, "prepare", lambda self, recipe: False)
     run(work, monkeypatch, other / file.name, 60)
-    first, second = (Study.load(each / file.name) for each in (file.parent, other))
-    with first.ledger(create=False) as mine, second.ledger(create=False) as theirs:
-        assert mine.properties(first.name) == theirs.properties(second.name)
-        truth = [
-            {each.coalition: each.values for each in ledger.evaluations(first.name, "from_scratch", purpose="truth")}
-            for ledger in (mine, theirs)
-        ]
-        recipe = [
-            next(each for each in ledger.recipes(first.name) if each.name == "from_scratch")
-            for ledger in (mine, theirs)
-        ]
-    assert truth[0] == truth[1]
-    assert recipe[0] == recipe[1]
+
+    def recorded(study):
+        with study.ledger(create=False) as ledger:
+            truth = ledger.evaluations(study.name, "from_scratch", purpose="truth")
+            (recipe,) = (each for each in ledger.recipes(study.name) if each.name == "from_scratch")
+            return ledger.properties(study.name), recipe, {each.coalition: each.values for each in truth}
+
+    assert recorded(Study.load(file)) == recorded(Study.load(other / file.name))
 
 
 def test_what_would_not_finish_is_not_begun(work, monkeypatch, file, capsys):
@@ -124,6 +115,7 @@ def test_a_run_goes_on_from_a_copy_of_the_ledger(work, monkeypatch, file, capsys
     assert len(evaluated) == len({each.key for each in evaluated}) == 17
 
 
+@pytest.mark.slow
 def test_all_of_it_with_fleets(work, monkeypatch, file, capsys):
     run(work, monkeypatch, file, 60, "--fleet", "2")
     assert left(capsys) == [0] * 8

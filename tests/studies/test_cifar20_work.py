@@ -49,7 +49,7 @@ def work(monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    images_of(tmp_path / "images", NAMES)
+    images_of(tmp_path / "images", NAMES, each=2)
     return write_study(tmp_path, SMALL)
 
 
@@ -158,8 +158,9 @@ def test_of_a_design_nothing_else_is_evaluated(work, file, tmp_path, monkeypatch
     assert sorted(found) == [("endpoint", 2), ("estimate", 12)]
 
 
+@pytest.mark.slow
 def test_of_evidence_what_it_rests_on(work, tmp_path, monkeypatch):
-    images_of(tmp_path / "images", NAMES)
+    images_of(tmp_path / "images", NAMES, each=2)
     file = write_study(tmp_path, SMALL | {"validation": {"shares": [0.5], "coalitions": 12}})
     Study.load(file).prepare()
     monkeypatch.setattr(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diffcredit.execution.threads import limited_threads
-from diffcredit.report.writing import write_results
+from diffcredit.report.composing import write_results
 from diffcredit.study.study import Study
 from running_study import (
     BASE,

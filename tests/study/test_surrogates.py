@@ -10,7 +10,7 @@ import yaml
 from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import Evaluation, Value
-from diffcredit.report.writing import write_results
+from diffcredit.report.composing import write_results
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.study import Study
 from diffcredit.testing.games import brute_force_shapley, learning

@@ -3,7 +3,7 @@
 import logging
 import sys
 import warnings
-from typing import TextIO
+from typing import Any
 
 import typer
 
@@ -25,7 +25,7 @@ from diffcredit.cli import (
     verify,
 )
 from diffcredit.cli.console import complain
-from diffcredit.cli.no_plugins import with_no_plugins
+from diffcredit.cli.options import with_shared_options
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.util.events import event
 
@@ -43,7 +43,7 @@ COMMANDS = (
 )
 for command in COMMANDS:
     function = getattr(command, command.__name__.rpartition(".")[2])
-    app.command()(function if command in (demo, init) else with_no_plugins(function))
+    app.command()(function if command in (demo, init) else with_shared_options(function))
 app.command("import")(export.restore)
 
 
@@ -74,19 +74,12 @@ def main() -> None:
         sys.exit(1)
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     if issubclass(category, DiffcreditWarning):
         event("warning", level=logging.WARNING, message=str(message))
         complain(message, "warning")
     else:
-        _show_other_warning(message, category, filename, lineno, file, line)
+        _show_other_warning(message, category, *place, **more)
 
 
 _show_other_warning = warnings.showwarning

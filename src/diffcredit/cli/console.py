@@ -1,11 +1,12 @@
-"""Printing, progress and error messages, for all commands."""
+"""Printing, progress, failures and error messages, for all commands."""
 
+import json
 import time
-from collections.abc import Generator, Iterable
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -15,14 +16,17 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from diffcredit.util.sanitize import escape_controls, without_passwords
+from diffcredit.util.sanitize import escape_controls, last_line, truncated, without_passwords
+
+if TYPE_CHECKING:
+    from diffcredit.ledger import Evaluation
 
 
 class SafeConsole(Console):
@@ -37,8 +41,6 @@ class SafeConsole(Console):
 console = SafeConsole()
 errors = SafeConsole(stderr=True)
 
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or a folder with a study.yaml.")]
-
 LONGEST_COMPLAINT = 2000  # characters: a message may quote a file, which may be long
 PLAIN_SECONDS = 10.0  # between two lines of progress if there is no terminal
 
@@ -50,14 +52,43 @@ def say(text: str) -> None:
 
 def complain(message: object, kind: str = "error") -> None:
     """Print ``message`` as one line on standard error."""
-    text = " ".join(_sanitized(str(message)).split())
-    text = text if len(text) <= LONGEST_COMPLAINT else f"{text[: LONGEST_COMPLAINT - 1]}…"
+    text = truncated(" ".join(_sanitized(str(message)).split()), LONGEST_COMPLAINT)
     errors.print(Text.assemble((f"{kind}: ", "bold red"), text), soft_wrap=True, highlight=False)
 
 
 def _sanitized(text: str) -> str:
     # before rich gets it, which drops some control characters instead of showing them
     return escape_controls(without_passwords(text))
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    left: Collection[str] = (),
+    folded: Collection[str] | None = None,
+    title: str = "",
+) -> Table:
+    """Return a table whose cells are data, never markup.
+
+    The first column and those ``left`` are left-aligned, others right-aligned. Only ``folded`` columns break their
+    lines, by default all that are left-aligned.
+    """
+    left = {columns[0], *left}
+    folded = left if folded is None else folded
+    grid = Table(box=None, title=Text(f"\n{title}", "bold") if title else None, title_justify="left")
+    for name in columns:
+        justify = "left" if name in left else "right"
+        grid.add_column(Text(name), justify=justify, overflow="fold", no_wrap=name not in folded)
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return grid
+
+
+def print_json(value: Any) -> None:
+    """Print ``value`` as JSON, with null in place of infinities and NaN, which JSON does not have."""
+    finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    typer.echo(json.dumps(finite, indent=2, ensure_ascii=False))
 
 
 @contextmanager
@@ -92,16 +123,6 @@ class _Left(ProgressColumn):
         return Text(f"{duration(left)} left" if left else "", style="progress.remaining")
 
 
-@dataclass
-class _Stage:
-    """A bar, the time and count at which it started, and the last count."""
-
-    bar: TaskID
-    since: float
-    first: int
-    last: int
-
-
 class Bars:
     """A progress callback that shows a bar for each stage, with rate and time left; without a terminal, plain lines."""
 
@@ -116,8 +137,9 @@ class Bars:
             console=console,
             speed_estimate_period=60,
             disable=not console.is_terminal,
+            get_time=lambda: time.monotonic(),
         )
-        self._stages: dict[str, _Stage] = {}
+        self._stages: dict[str, Task] = {}
         self._printed = 0.0
 
     def __enter__(self) -> Self:
@@ -130,16 +152,15 @@ class Bars:
         self._progress.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        stage = self._stages.get(what)
-        if stage is None:
-            stage = self._stages[what] = _Stage(self._progress.add_task(what), time.monotonic(), done, done)
-        elif done < stage.last:  # the stage starts again
-            stage.since, stage.first = time.monotonic(), done
-            self._progress.reset(stage.bar)
-        stage.last = done
-        self._progress.update(stage.bar, completed=done, total=total)
+        if what not in self._stages:
+            self._progress.add_task(what, first=done)
+            self._stages[what] = self._progress.tasks[-1]
+        stage = self._stages[what]
+        if done < stage.completed:  # the stage starts again
+            self._progress.reset(stage.id, first=done)
+        self._progress.update(stage.id, completed=done, total=total)
         if not console.is_terminal:
-            self._print_line(what, done, total, time.monotonic() - stage.since, done - stage.first)
+            self._print_line(what, done, total, stage.elapsed or 0.0, done - stage.fields["first"])
 
     def _print_line(self, what: str, done: int, total: int, elapsed: float, steps: int) -> None:
         now = time.monotonic()
@@ -150,3 +171,39 @@ class Bars:
         left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
         speed = f", {rate:.1f}/s" if rate else ""
         say(f"{what}: {done}/{total}{speed}{left}")
+
+
+class FailureReport:
+    """Counts failures. ``recorded``: whether the ledger has them."""
+
+    def __init__(self, *, recorded: bool = True) -> None:
+        self._recorded = recorded
+        self._failed = 0
+        self._unmeasured: Counter[str] = Counter()
+
+    def add(self, evaluation: "Evaluation") -> None:
+        """Print a failed evaluation, and the first failed value of each property."""
+        if evaluation.status == "failed":
+            self._failed += 1
+            say(f"coalition {evaluation.coalition} failed: {last_line(evaluation.error)}")
+        for value in evaluation.values:
+            if value.error:
+                self._unmeasured[value.property] += 1
+                if self._unmeasured[value.property] == 1:
+                    say(f"coalition {evaluation.coalition}: {value.property} failed: {last_line(value.error)}")
+
+    def summarize(self) -> None:
+        """Print how many there were, and what happens next."""
+        if self._failed:
+            where = "the ledger has their errors, and " if self._recorded else ""
+            say(f"{self._failed} evaluations failed; {where}the next run tries them again.")
+        for name, count in self._unmeasured.items():
+            say(f"{name} failed in {count} evaluations; the ledger has the errors, and diffcredit measure tries again.")
+
+
+def report_failures(evaluations: "Iterable[Evaluation]", *, recorded: bool = True) -> None:
+    """Go through all ``evaluations``, and print which failed."""
+    report = FailureReport(recorded=recorded)
+    for evaluation in evaluations:
+        report.add(evaluation)
+    report.summarize()

@@ -1,33 +1,20 @@
 """``diffcredit credits``: the credits of a study as a table, CSV or JSON."""
 
 import dataclasses
-import json
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diffcredit.cli.console import StudyArgument, console
+from diffcredit.cli.console import console, print_json, say, table
+from diffcredit.cli.options import ConfidenceOption, EstimatorOption, StudyArgument
 from diffcredit.errors import DiffcreditWarning, UserError, located
 
 if TYPE_CHECKING:
     from diffcredit.report import CreditTable
-
-# Written out, because importing the registry imports scipy, which would slow down --help.
-METHOD_HELP = (
-    "Shapley values: shapley, unshrunk, kernelshap, permutation, exact. Other questions: banzhaf, banzhaf-msr, "
-    "leave-one-out, add-one-in, datamodel, datamodel-lasso. Default: shapley, or what the design is for where it has "
-    "no Shapley values."
-)
-
-
-class Format(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
+    from diffcredit.study.study import Study
 
 
 def credits(
@@ -41,31 +28,26 @@ def credits(
             show_default=False,
         ),
     ] = None,
-    method: Annotated[str | None, typer.Option(help=METHOD_HELP, show_default=False)] = None,
-    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence level of the intervals.")] = 0.95,
-    format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
+    method: EstimatorOption = None,
+    confidence: ConfidenceOption = 0.95,
+    format: Annotated[Literal["table", "csv", "json"], typer.Option(help="Output format.")] = "table",
 ) -> None:
     """Print the credits from all evaluations so far."""
-    from diffcredit.credit import METHODS
     from diffcredit.report.spreadsheet import credits_csv
 
-    if method is not None and method not in METHODS:
-        raise UserError(f"--method: {method!r} is unknown; accepted: {', '.join(METHODS)}")
     if mix is None:
         tables = _tables(study, property, method, confidence)
     elif property is None:
         tables = (_mixed(study, mix, method, confidence),)
     else:
         raise UserError("--property and --mix: both given; one of them is accepted")
-    if format is Format.csv:
+    if format == "csv":
         typer.echo(credits_csv(tables), nl=False)
-        warn_of_lack_of_fit(tables)
-    elif format is Format.json:
-        content = [_content(table) for table in tables]
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
-        warn_of_lack_of_fit(tables)
+    elif format == "json":
+        print_json([_content(each) for each in tables])
     else:
-        print_credits(tables)
+        print_tables(tables)
+    warn_of_lack_of_fit(tables)
 
 
 def _tables(study: str, property: str | None, method: str | None, confidence: float) -> "tuple[CreditTable, ...]":
@@ -114,57 +96,51 @@ def parse_weights(text: str) -> dict[str, float]:
     return weights
 
 
-def _content(table: "CreditTable") -> dict[str, Any]:
+def _content(credits: "CreditTable") -> dict[str, Any]:
     """Return the table for JSON, with ranks and shares in the order of its contributors."""
     from diffcredit.report.standings import standings
 
-    rows = {row.contributor: row for row in standings(table)}
-    ordered = [rows[name] for name in table.contributors]
+    rows = {row.contributor: row for row in standings(credits)}
+    ordered = [rows[name] for name in credits.contributors]
     places = {"rank": [row.rank for row in ordered], "share": [row.share for row in ordered]}
-    return finite(dataclasses.asdict(table) | places)
+    return dataclasses.asdict(credits) | places
 
 
-def finite(value: Any) -> Any:
-    """Return ``value`` with None in place of infinities and NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def print_credits(tables: "Sequence[CreditTable]") -> None:
-    """Print a table for each property, the most helpful contributor first; warn of values that do not fit."""
-    for table in tables:
-        _print_table(table)
-    console.print("in brackets: the interval of each contributor's rank or share", style="dim")
+def print_results(study: "Study", tables: "Sequence[CreditTable]") -> None:
+    """Print credits that were written to the study's results, and where they are."""
+    print_tables(tables)
     warn_of_lack_of_fit(tables)
+    say(f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}")
+
+
+def print_tables(tables: "Sequence[CreditTable]") -> None:
+    """Print a table for each property, the most helpful contributor first."""
+    for each in tables:
+        _print_table(each)
+    console.print("in brackets: the interval of each contributor's rank or share", style="dim")
 
 
 def warn_of_lack_of_fit(tables: "Sequence[CreditTable]") -> None:
     """Warn of each property for which the values of some coalitions do not fit the others."""
     from diffcredit.report.outliers import outlier_warning
 
-    for table in tables:
-        if (said := outlier_warning(table)) is not None:
+    for each in tables:
+        if (said := outlier_warning(each)) is not None:
             warnings.warn(said, DiffcreditWarning, stacklevel=2)
 
 
-def _print_table(table: "CreditTable") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+def _print_table(credits: "CreditTable") -> None:
     from diffcredit.report.numbers import credit_decimals, number, share_decimals, share_span, span
-    from diffcredit.report.standings import average_credit, credit_sum, standings, sums_to_total
+    from diffcredit.report.standings import standings
 
-    digits, share_digits, rows = credit_decimals(table), share_decimals(table), standings(table)
+    digits, share_digits, rows = credit_decimals(credits), share_decimals(credits), standings(credits)
     marks = {"more": "helps more", "less": "helps less", "unsettled": ""}
     columns = {
         "rank": _paired((str(row.rank), span(row.rank_low, row.rank_high)) for row in rows),
         "contributor": [row.contributor for row in rows],
         "images": [str(row.images) for row in rows],
         "credit": [number(row.credit, digits) for row in rows],
-        f"{100 * table.confidence:g}% interval": [
+        f"{100 * credits.confidence:g}% interval": [
             f"{number(row.low, digits)} to {number(row.high, digits)}" if row.interval_known else "not known"
             for row in rows
         ],
@@ -175,26 +151,23 @@ def _print_table(table: "CreditTable") -> None:
         ),
         "": [marks[row.versus_average] for row in rows],
     }
-    direction = "higher is better" if table.higher_is_better else "lower is better: a negative credit helps"
-    by = "" if table.method == "shapley" else f", by {table.method}"
-    grid = Table(title=Text(f"\n{table.title} ({direction}){by}", "bold"), title_justify="left", box=None)
     shown = {name: cells for name, cells in columns.items() if cells}  # not all methods have shares
-    for name in shown:
-        grid.add_column(
-            name,
-            justify="left" if name in ("rank", "contributor", "share") else "right",
-            overflow="fold",  # never cut a name
-            no_wrap=name in ("images", "credit"),
-            min_width=12 if name == "contributor" else None,
-        )
-    for row in zip(*shown.values(), strict=True):
-        grid.add_row(*map(Text, row))  # a name is data, never markup
+    direction = "higher is better" if credits.higher_is_better else "lower is better: a negative credit helps"
+    by = "" if credits.method == "shapley" else f", by {credits.method}"
+    grid = table(
+        list(shown),
+        zip(*shown.values(), strict=True),
+        left=("contributor", "share"),
+        folded=shown.keys() - {"images", "credit"},
+        title=f"{credits.title} ({direction}){by}",
+    )
+    grid.columns[1].min_width = 12  # a long name is folded, never cut
     console.print(grid)
-    total = f" = F(all) {number(table.full, digits)} − F(none) {number(table.empty, digits)}"
+    total = f" = F(all) {number(credits.full, digits)} − F(none) {number(credits.empty, digits)}"
     console.print(
-        f"sum {number(credit_sum(table), digits)}{total if sums_to_total(table) else ''}; "
-        f"average {number(average_credit(table), digits)}; "
-        f"{table.evaluations} evaluations, {table.failed} failed; {table.method}",
+        f"sum {number(credits.sum, digits)}{total if credits.sums_to_total else ''}; "
+        f"average {number(credits.average, digits)}; "
+        f"{credits.evaluations} evaluations, {credits.failed} failed; {credits.method}",
         highlight=False,
         soft_wrap=True,
         style="dim",

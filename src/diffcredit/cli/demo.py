@@ -8,7 +8,7 @@ import typer
 
 from diffcredit.cli.console import Bars, stopping_gently
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import WorkersOption
+from diffcredit.cli.options import WorkersOption
 
 
 def demo(

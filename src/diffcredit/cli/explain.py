@@ -2,15 +2,15 @@
 
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.baselines import MethodOption, parsed
-from diffcredit.cli.console import Bars, StudyArgument, console, say, stopping_gently
+from diffcredit.cli.baselines import EXAMPLE
+from diffcredit.cli.console import Bars, console, say, stopping_gently, table
+from diffcredit.cli.options import BaselineOption, StudyArgument, parse_component
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.util.sanitize import single_line
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from diffcredit.baselines import Evidence
-    from diffcredit.contributions import Contributions
     from diffcredit.study.study import Study
 
 UNSAFE = re.compile(r"[^\w-]+")  # in a file's name
-SHOWN = 8  # training images per method
+SHOWN, PRINTED = 8, 3  # training images per method
 METHODS = ("pixel_similarity", "feature_similarity", "patch_similarity", "gradient_similarity", "trak", "d_trak")
 
 
@@ -33,7 +32,7 @@ def explain(
         str,
         typer.Argument(metavar="PICTURE", help="An image file, or the seed of a generated image of the base model."),
     ],
-    method: MethodOption = None,
+    method: BaselineOption = None,
     output: Annotated[
         Path | None, typer.Option(help="File for the contact sheet. Default: in the results folder.")
     ] = None,
@@ -44,7 +43,7 @@ def explain(
     from diffcredit.baselines.registry import check_members, checked_scores
     from diffcredit.baselines.study import build_baselines, changed_options
     from diffcredit.execution.threads import limited_threads
-    from diffcredit.report.contact_sheet import contact_sheet
+    from diffcredit.report.contact_sheet import Tile, contact_sheet
     from diffcredit.study.study import Study
     from diffcredit.util.artifacts import write_text
 
@@ -52,7 +51,7 @@ def explain(
         raise UserError(f"--output: {output} is a folder; a file is expected")
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
-        built = build_baselines(loaded, [parsed(text) for text in method or METHODS])
+        built = build_baselines(loaded, [parse_component(text, "--method", EXAMPLE) for text in method or METHODS])
         for name, _, baseline in built:
             if not isinstance(baseline, Scoring):
                 raise UserError(f"--method: {name!r} does not score single images, so it cannot explain a picture")
@@ -69,16 +68,23 @@ def explain(
                 warnings.warn(f"{name}: left out: {error}", DiffcreditWarning, stacklevel=2)
                 continue
             scores[BaselineCredits(name, "", values, options=changed_options(baseline, options)).name] = values
-    contributions = loaded.contributions
-    found = {name: (-values).argsort(kind="stable")[:SHOWN].tolist() for name, values in scores.items()}
-    _print(contributions, scores, found)
-    owners = [contributions.contributors[owner] for owner in contributions.owner]
+    data = loaded.contributions
+    found = {}
+    for name, values in scores.items():
+        closest = (-values).argsort(kind="stable")[:SHOWN].tolist()
+        found[name] = [
+            Tile(data.images[i], data.contributors[data.owner[i]], data.names[i], f"{values[i]:.4g}") for i in closest
+        ]
+    rows = [
+        [single_line(text) for text in ("" if place else name, tile.contributor, tile.name, tile.score)]
+        for name, tiles in found.items()
+        for place, tile in enumerate(tiles[:PRINTED])
+    ]
+    columns = ("method", "contributor", "image", "score")
+    console.print(table(columns, rows, left=columns[:3], title="The closest training images"))
     file = output or loaded.folder / f"explain-{UNSAFE.sub('-', Path(picture).stem)[:40]}.html"
     title = f"The training images closest to {'the image of seed ' if evidence.sampling else ''}{picture}"
-    sheet = contact_sheet(
-        title, evidence.generated[0], found, scores, contributions.images, owners, contributions.names
-    )
-    write_text(file, sheet)
+    write_text(file, contact_sheet(title, evidence.generated[0], found))
     say(f"\nContact sheet: {file}")
 
 
@@ -87,9 +93,7 @@ def evidence_of(study: "Study", picture: str) -> "Evidence":
     from diffcredit.baselines.study import study_evidence
 
     if not re.fullmatch(r"[0-9]{1,18}", picture) or Path(picture).exists():
-        pixels = _pixels(
-            picture, study.config.contributions.resolution
-        )  # first: a mistake shows before a model is trained
+        pixels = _pixels(picture, study.config.contributions.resolution)  # before a model is trained
         return replace(study_evidence(study), generated=pixels[None], sampling=None)
     seed, sampling = int(picture), study.config.sampling
     if seed not in sampling.seeds:
@@ -113,18 +117,3 @@ def _pixels(picture: str, resolution: int) -> "NDArray[np.uint8]":
     except Exception as error:  # on hostile files Pillow's decoders raise anything
         why = f"cannot be decoded ({type(error).__name__}: {error})"
     raise UserError(f"PICTURE: {picture}: {why}; an image file or a seed is expected")
-
-
-def _print(contributions: "Contributions", scores: Mapping[str, Any], found: Mapping[str, list[int]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=None, title=Text("\nThe closest training images", "bold"), title_justify="left")
-    for column in ("method", "contributor", "image", "score"):
-        grid.add_column(column, overflow="fold", justify="right" if column == "score" else "left")
-    for name, rows in found.items():
-        for place, row in enumerate(rows[:3]):
-            who = contributions.contributors[contributions.owner[row]]
-            cells = (name if place == 0 else "", who, contributions.names[row], f"{scores[name][row]:.4g}")
-            grid.add_row(*(Text(single_line(cell)) for cell in cells))
-    console.print(grid)

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 import yaml
 
-from diffcredit.cli.console import StudyArgument, say
+from diffcredit.cli.console import say
+from diffcredit.cli.options import StudyArgument
 from diffcredit.errors import UserError, located
 
 ArchiveArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive, such as study.zip.")]

@@ -3,17 +3,13 @@
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from diffcredit.cli.console import say
 from diffcredit.errors import UserError
-
-if TYPE_CHECKING:
-    from diffcredit.contributions import Contributions
 
 HOLDOUT, FEWEST = 0.1, 5  # the share that is held out, if every contributor has at least 5 images
 
@@ -49,52 +45,20 @@ keep: images                  # of every evaluation, so that a property added la
 """
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Settings for a kind of machine."""
-
-    preset: str
-    resolution: int
-    steps: int
-    batch: int
-    rate: float
-    ema: float
-    kept: float
-    recover: int
-    tune: int
-    tune_rate: float
-    ddim: int
-    images: int
-
-
-CPU = Scale(
-    preset="tiny",
-    resolution=16,
-    steps=3000,
-    batch=32,
-    rate=2e-3,
-    ema=0.995,
-    kept=0.4,
-    recover=800,
-    tune=60,
-    tune_rate=5e-4,
-    ddim=10,
-    images=160,
-)
-GPU = Scale(
-    preset="small",
-    resolution=32,
-    steps=20000,
-    batch=64,
-    rate=2e-4,
-    ema=0.9995,
-    kept=0.55,
-    recover=10000,
-    tune=1000,
-    tune_rate=1e-4,
-    ddim=50,
-    images=1024,
-)
+SETTINGS = {  # for a CPU, for a GPU
+    "preset": ("tiny", "small"),
+    "resolution": (16, 32),
+    "steps": (3000, 20000),
+    "batch": (32, 64),
+    "rate": (2e-3, 2e-4),
+    "ema": (0.995, 0.9995),
+    "kept": (0.4, 0.55),
+    "recover": (800, 10000),
+    "tune": (60, 1000),
+    "tune_rate": (5e-4, 1e-4),
+    "ddim": (10, 50),
+    "images": (160, 1024),
+}
 
 
 def init(
@@ -117,9 +81,24 @@ def init(
 
     if output.exists() and not force:
         raise UserError(f"{output}: exists already; choose another --output, or --force to overwrite it")
-    scale = GPU if torch.cuda.is_available() else CPU
-    contributions = load_contributions(folder, contributor=contributor, resolution=scale.resolution, unreadable="skip")
-    write_text(output, study_text(folder, detect(folder), contributor, contributions, output, scale))
+    settings = {key: values[torch.cuda.is_available()] for key, values in SETTINGS.items()}
+    contributions = load_contributions(
+        folder, contributor=contributor, resolution=int(settings["resolution"]), unreadable="skip"
+    )
+    source, enough = detect(folder), contributions.counts.min() >= FEWEST
+    properties = [*(["heldout_loss"] if enough else []), "colourfulness", "cluster_entropy"]
+    holdout = f"  holdout: {HOLDOUT}                # a tenth of every contributor's, not trained on\n"
+    text = TEMPLATE.format(
+        name=json.dumps(study_name(folder.resolve()), ensure_ascii=False),
+        path=json.dumps(os.path.relpath(folder.resolve(), output.resolve().parent), ensure_ascii=False),
+        source=source,
+        contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
+        holdout=holdout if enough else "",
+        properties="".join(f"  - name: {name}\n" for name in properties),
+        evaluations=max(60, 10 * contributions.n),
+        **settings,
+    )
+    write_text(output, text)
     say(
         f"{output}: {len(contributions.images):,} images of {contributions.n} contributors "
         f"({contributions.counts.min()} to {contributions.counts.max()} each). "
@@ -127,33 +106,6 @@ def init(
     )
     for line in contributions.skipped:
         say(f"unreadable: {line}; the run stops there unless contributions.unreadable is skip")
-
-
-def study_text(
-    folder: Path,
-    source: str,
-    contributor: str,
-    contributions: "Contributions",
-    output: Path,
-    scale: Scale,
-) -> str:
-    """Return the text of a study file for these contributions."""
-    enough = contributions.counts.min() >= FEWEST
-    properties = ["colourfulness", "cluster_entropy"]
-    if enough:
-        properties.insert(0, "heldout_loss")
-    return TEMPLATE.format(
-        name=json.dumps(study_name(folder.resolve()), ensure_ascii=False),
-        path=json.dumps(os.path.relpath(folder.resolve(), output.resolve().parent), ensure_ascii=False),
-        source=source,
-        contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
-        holdout=f"  holdout: {HOLDOUT}                # a tenth of every contributor's, not trained on\n"
-        if enough
-        else "",
-        properties="".join(f"  - name: {name}\n" for name in properties),
-        evaluations=max(60, 10 * contributions.n),
-        **asdict(scale),
-    )
 
 
 def study_name(place: Path) -> str:

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, duration, say, stopping_gently
-from diffcredit.cli.failures import report_failures
+from diffcredit.cli.console import Bars, duration, report_failures, say, stopping_gently
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import with_where
+from diffcredit.cli.options import StudyArgument, parse_component
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import last_line
 
@@ -30,7 +29,6 @@ PropertyOption = Annotated[
 ]
 
 
-@with_where
 def measure(
     study: StudyArgument,
     property: PropertyOption = None,
@@ -41,6 +39,8 @@ def measure(
     where: "Workers",
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
+    from diffcredit.cli.credits import print_results
+    from diffcredit.report.composing import write_results
     from diffcredit.study.reevaluate import measure_kept, measure_retrained, outlook
     from diffcredit.study.workers import make_executor
 
@@ -67,7 +67,12 @@ def measure(
             say(_cost_message(loaded, found))
         if loaded.surrogates.names:
             loaded.surrogates.prepare()
-        _show(loaded, names)
+        try:
+            tables = write_results(loaded, retrain=False)
+        except UserError as error:  # too few evaluations yet
+            say(str(error))
+        else:
+            print_results(loaded, [table for table in tables if table.property in names])
 
 
 def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str], list[dict[str, Any]]]":
@@ -83,7 +88,7 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
         if text in there or text in plain:
             names.append(text if text in there else plain[text])
             continue
-        item = _parsed(text)
+        item = parse_component(text, "--property", "{name: fid, features: inception_v3}")
         section = _section(item, study.file.parent)
         if section in study.config.properties:  # for example when an interrupted command is repeated
             names.append(there[study.config.properties.index(section)])
@@ -95,20 +100,6 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
         study = type(study)(config, study.file, study.progress)
         names += [prop.name for prop in build_properties(study.config, study.file)[len(there) :]]
     return study, names or there, items
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    from diffcredit.util.yamlfile import parse_yaml
-
-    value = parse_yaml(text, "--property")
-    if isinstance(value, str):
-        return {"name": value}
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise UserError(
-            f"--property: {text!r} is not accepted; a name, package.module:Name, or a mapping with a name, such as "
-            "'{name: fid, features: inception_v3}'"
-        )
-    return value
 
 
 def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
@@ -158,17 +149,3 @@ def _cost_message(study: "Study", found: "Outlook") -> str:
         f"Retraining them takes about {duration(found.seconds)} each, {duration(count * found.seconds)} of one worker "
         "in total; --retrain does it"
     )
-
-
-def _show(study: "Study", names: list[str]) -> None:
-    """Write the results again, and print the credits of these properties if there are any."""
-    from diffcredit.cli.credits import print_credits
-    from diffcredit.report.writing import write_results
-
-    try:
-        tables = write_results(study, retrain=False)
-    except UserError as error:  # too few evaluations yet
-        say(str(error))
-        return
-    print_credits([table for table in tables if table.property in names])
-    say(f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}")

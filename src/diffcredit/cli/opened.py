@@ -4,7 +4,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,25 +22,32 @@ def opened(path: str, progress: "Progress", *, logged: bool = True) -> "Generato
     from diffcredit.study.study import Study
 
     study = Study.load(path, progress)
-    if not logged:
-        yield study
-        return
-    with _logging(study):
-        _log_opening(study)
+    with _logging(study) if logged else nullcontext():
         yield study
 
 
 @contextmanager
 def _logging(study: "Study") -> Generator[None]:
     from diffcredit.execution.tasks import worker_name
+    from diffcredit.execution.versions import package_versions
     from diffcredit.study.tally import LOG_NAME
+    from diffcredit.util.artifacts import fingerprint
     from diffcredit.util.events import LOGGER, LogFile, event
 
     log = LogFile(study.folder / LOG_NAME, driver=worker_name(), study=study.name)
     level = LOGGER.level
     LOGGER.addHandler(log)
     LOGGER.setLevel(logging.INFO)
+    settings = study.config.model_dump(mode="json", exclude={"ledger", "results"})  # these change no number
     try:
+        event(
+            "study opened",
+            command=sys.argv[1] if len(sys.argv) > 1 else "",
+            version=package_versions().get("diffcredit"),
+            file=str(study.file),
+            ledger=study.config.ledger or str(study.folder / "ledger.db"),
+            settings=fingerprint(settings),
+        )
         yield
         event("finished")
     except typer.Exit as end:
@@ -59,19 +66,3 @@ def _logging(study: "Study") -> Generator[None]:
         LOGGER.setLevel(level)
         LOGGER.removeHandler(log)
         log.close()
-
-
-def _log_opening(study: "Study") -> None:
-    from diffcredit.execution.versions import package_versions
-    from diffcredit.util.artifacts import fingerprint
-    from diffcredit.util.events import event
-
-    settings = study.config.model_dump(mode="json", exclude={"ledger", "results"})  # these change no number
-    event(
-        "study opened",
-        command=sys.argv[1] if len(sys.argv) > 1 else "",
-        version=package_versions().get("diffcredit"),
-        file=str(study.file),
-        ledger=study.config.ledger or str(study.folder / "ledger.db"),
-        settings=fingerprint(settings),
-    )

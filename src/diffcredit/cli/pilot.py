@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, console, say, stopping_gently
-from diffcredit.cli.failures import report_failures
+from diffcredit.cli.console import Bars, console, report_failures, say, stopping_gently, table
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import with_where
+from diffcredit.cli.options import StudyArgument
 
 if TYPE_CHECKING:
     from diffcredit.credit.planning import Pilot
@@ -16,9 +15,12 @@ if TYPE_CHECKING:
     from diffcredit.study.workers import Workers
 
 TARGET = 0.9  # the correlation with the exact credits for which evaluations are estimated
+REMEDIES = (
+    "annealing and tail averaging, if they are off (retraining.schedule: cosine, retraining.average_tail: 0.25); more "
+    "fine-tuning steps; a base model trained for longer"
+)
 
 
-@with_where
 def pilot(
     study: StudyArgument,
     coalitions: Annotated[int, typer.Option(min=2, help="Coalitions of half the contributors.")] = 4,
@@ -44,9 +46,6 @@ def pilot(
 
 def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
     """Print each property's noise and signal by the pilot, and its correlation with ``truth``; nothing without one."""
-    from rich.table import Table
-    from rich.text import Text
-
     from diffcredit.study.pilot import likeness, pilot_evaluations, pilots
 
     found = pilots(recipe)
@@ -55,17 +54,14 @@ def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
     n = len(pilot_evaluations(recipe)[0].coalition)
     some = next(iter(found.values()))
     title = (
-        f"\nPilot of {recipe.name}: {some.evaluations} evaluations of {some.coalitions} coalitions of half the "
+        f"Pilot of {recipe.name}: {some.evaluations} evaluations of {some.coalitions} coalitions of half the "
         "contributors; standard deviations between"
     )
-    grid = Table(box=None, title=Text(title, "bold"), title_justify="left")
-    grid.add_column("property", overflow="fold")
     alike = {} if truth is None else likeness(recipe, truth)
-    for column in ("seeds", "images", "coalitions", "signal/noise", "90% interval", *(["fidelity"] * bool(alike))):
-        grid.add_column(column, justify="right", no_wrap=True)
-    for name, result in found.items():
-        grid.add_row(
-            Text(name),
+    columns = ["property", "seeds", "images", "coalitions", "signal/noise", "90% interval"]
+    rows = [
+        (
+            name,
             f"{result.within:.3g}",
             "not known" if result.images is None else f"{result.images:.3g}",
             f"{result.between:.3g}",
@@ -73,7 +69,9 @@ def print_pilot(recipe: "Recipe", truth: "Recipe | None" = None) -> None:
             f"{result.low:.2g} to {result.high:.2g}",
             *([f"{alike[name]:.2f}"] if name in alike else []),
         )
-    console.print(grid)
+        for name, result in found.items()
+    ]
+    console.print(table([*columns, "fidelity"] if alike else columns, rows, title=title))
     for name, result in found.items():
         say(f"{name}: {conclusion(result, n, recipe.study.config.design.distribution)}")
 
@@ -92,26 +90,12 @@ def conclusion(result: "Pilot", n: int, design: str) -> str:
             f"about {_count(likely)} evaluations should reach a correlation of {TARGET:g} with the exact credits "
             f"(could be from {_count(best)} to {_count(worst)}); more if members matter only together"
         )
-    return f"{_verdict(result, best)}. What helps: {'; '.join(_remedies(result))}"
-
-
-def _verdict(result: "Pilot", best: float) -> str:
-    from diffcredit.study.pilot import QUIET_ENOUGH
-
+    verdict = f"likely hopeless: signal/noise seems below {QUIET_ENOUGH}, though a larger pilot may find more"
     if result.high < QUIET_ENOUGH:
-        return f"hopeless: signal/noise is below {QUIET_ENOUGH}, and at least {_count(best)} evaluations are needed"
-    return f"likely hopeless: signal/noise seems below {QUIET_ENOUGH}, though a larger pilot may find more"
-
-
-def _remedies(result: "Pilot") -> list[str]:
-    remedies = [
-        "annealing and tail averaging, if they are off (retraining.schedule: cosine, retraining.average_tail: 0.25)",
-        "more fine-tuning steps",
-        "a base model trained for longer",
-    ]
-    if result.images is not None and result.images**2 > result.within**2 / 2:
-        remedies.insert(0, "more sampling.images, since most of the noise comes from them")
-    return remedies
+        verdict = f"hopeless: signal/noise is below {QUIET_ENOUGH}, and at least {_count(best)} evaluations are needed"
+    from_images = result.images is not None and result.images**2 > result.within**2 / 2
+    images = "more sampling.images, since most of the noise comes from them; " if from_images else ""
+    return f"{verdict}. What helps: {images}{REMEDIES}"
 
 
 def _count(evaluations: float) -> str:

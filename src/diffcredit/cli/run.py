@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diffcredit.cli.console import Bars, StudyArgument, console, say, stopping_gently
-from diffcredit.cli.failures import FailureReport
+from diffcredit.cli.console import Bars, FailureReport, console, say, stopping_gently, table
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import with_where
+from diffcredit.cli.options import StudyArgument
 from diffcredit.study.observer import Observer
 from diffcredit.util.sanitize import single_line
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 MOST_LINES = 5  # duplicates that are listed
 
 
-@with_where
 def run(study: StudyArgument, *, where: "Workers") -> None:
     """Run a study, or resume it: train, prune, evaluate coalitions, write credits.csv and report.html."""
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
@@ -29,8 +27,8 @@ def run(study: StudyArgument, *, where: "Workers") -> None:
 
 def run_and_report(study: "Study", where: "Workers") -> None:
     """Run the study from its present state to its report, and print the credits."""
-    from diffcredit.cli.credits import print_credits
-    from diffcredit.report.writing import write_results
+    from diffcredit.cli.credits import print_results
+    from diffcredit.report.composing import write_results
     from diffcredit.study.run import run_study
     from diffcredit.study.workers import make_executor
 
@@ -38,8 +36,7 @@ def run_and_report(study: "Study", where: "Workers") -> None:
     result = run_study(study, make_executor(study, where), printer)
     printer.failures.summarize()
     say(f"Enough: {result.reason}.")
-    print_credits(write_results(study))
-    say(f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}")
+    print_results(study, write_results(study))
 
 
 class _Printer(Observer):
@@ -65,19 +62,14 @@ class _Printer(Observer):
             say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")
 
     def on_quality(self, comparisons: "Sequence[Comparison]") -> None:
-        from rich.table import Table
-        from rich.text import Text
-
         if not comparisons:
             return
-        grid = Table(box=None, title=Text("\nThe pruned model, before any coalition", "bold"), title_justify="left")
-        grid.add_column("property", overflow="fold")
-        for column in ("base model", "pruned", "untrained", "lost"):
-            grid.add_column(column, justify="right")
-        for row in comparisons:
-            numbers = (f"{value:.4g}" for value in (row.base, row.start, row.untrained))
-            grid.add_row(Text(row.name), *numbers, f"{100 * row.lost:.0f} %")
-        console.print(grid)
+        rows = [
+            (row.name, f"{row.base:.4g}", f"{row.start:.4g}", f"{row.untrained:.4g}", f"{100 * row.lost:.0f} %")
+            for row in comparisons
+        ]
+        columns = ("property", "base model", "pruned", "untrained", "lost")
+        console.print(table(columns, rows, title="The pruned model, before any coalition"))
 
     def on_surrogates(self, without: Sequence[str]) -> None:
         for name in without:

@@ -4,16 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, console, duration, say, stopping_gently
-from diffcredit.cli.failures import report_failures
+from diffcredit.cli.console import Bars, console, duration, report_failures, say, stopping_gently, table
 from diffcredit.cli.opened import opened
-from diffcredit.cli.where import with_where
+from diffcredit.cli.options import StudyArgument
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from diffcredit.execution.timing.evaluation import EvaluationTime
     from diffcredit.study.study import Study
     from diffcredit.study.workers import Workers
     from diffcredit.validation.presentation.sections import Section
@@ -42,7 +40,6 @@ EvaluatedOption = Annotated[
 MOST_ROWS, MOST_COLUMNS = 20, 7
 
 
-@with_where
 def validate(
     study: StudyArgument,
     part: PartOption = None,
@@ -53,7 +50,7 @@ def validate(
     where: "Workers",
 ) -> None:
     """Test a study's credits against models retrained from scratch, and put the evidence into its report."""
-    from diffcredit.report.writing import write_results
+    from diffcredit.report.composing import write_results
     from diffcredit.study.workers import make_executor
     from diffcredit.validation import validate as validation
 
@@ -91,54 +88,39 @@ def validate(
 
 def print_missing(missing: "Sequence[Missing]", study: "Study", where: "Workers", *, evaluated: bool) -> None:
     """Print how many evaluations are missing, by which recipe, and what they will cost; nothing where none is."""
-    from rich.table import Table
-    from rich.text import Text
-
     from diffcredit.study.plan import evaluation_time
     from diffcredit.study.workers import make_executor, side_by_side
 
     if not missing:
         return
     at_a_time = side_by_side(make_executor(study, where))
-    times: dict[str, EvaluationTime] = {}
-    for each in missing:
-        if each.work.recipe.name not in times:
-            times[each.work.recipe.name] = evaluation_time(each.work.recipe)
-    title = "Evaluations that the evidence lacks" + (", left out as asked" if evaluated else "")
-    grid = Table(box=None, title=Text(f"\n{title}", "bold"), title_justify="left")
-    grid.add_column("what for", overflow="fold")
-    for column in ("models", "each", "time"):
-        grid.add_column(column, justify="right", no_wrap=True)
-    total = 0.0
+    recipes = {each.work.recipe.name: each.work.recipe for each in missing}
+    times = {name: evaluation_time(recipe) for name, recipe in recipes.items()}
+    rows, total = [], 0.0
     for each in missing:
         time = times[each.work.recipe.name]
         seconds = time.of_all(each.count, at_a_time)
         total += seconds
         up_to = "up to " if each.work.undecided else ""
-        grid.add_row(Text(each.work.what), f"{up_to}{each.count:,}", duration(time.each(at_a_time)), duration(seconds))
+        rows.append((each.work.what, f"{up_to}{each.count:,}", duration(time.each(at_a_time)), duration(seconds)))
     up_to = "up to " if any(each.work.undecided for each in missing) else ""
+    title = "Evaluations that the evidence lacks" + (", left out as asked" if evaluated else "")
+    grid = table(("what for", "models", "each", "time"), rows, title=title)
     grid.add_row("in all", f"{up_to}{sum(each.count for each in missing):,}", "", duration(total), style="bold")
     console.print(grid)
 
 
 def print_section(section: "Section") -> None:
     """Print a part's sentences, and its first table where a terminal can show it."""
-    from rich.table import Table
-    from rich.text import Text
-
     from diffcredit.report.validation import cell_text
 
     say(f"\n{section.title}")
     for sentence in section.summary:
         say(f"  {sentence}")
-    table = section.tables[0]
-    if len(table.columns) > MOST_COLUMNS:
+    first = section.tables[0]
+    if len(first.columns) > MOST_COLUMNS:
         return
-    grid = Table(box=None, title=Text(f"\n{table.title}", "bold"), title_justify="left")
-    for column in table.columns:
-        grid.add_column(Text(column), overflow="fold")
-    for row in table.rows[:MOST_ROWS]:
-        grid.add_row(*(Text(cell_text(cell, table.decimals)) for cell in row))
-    console.print(grid)
-    if len(table.rows) > MOST_ROWS:
-        say(f"… and {len(table.rows) - MOST_ROWS} more rows in {table.name}.csv")
+    rows = [[cell_text(cell, first.decimals) for cell in row] for row in first.rows[:MOST_ROWS]]
+    console.print(table(first.columns, rows, left=first.columns, title=first.title))
+    if len(first.rows) > MOST_ROWS:
+        say(f"… and {len(first.rows) - MOST_ROWS} more rows in {first.name}.csv")

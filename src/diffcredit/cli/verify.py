@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import Bars, StudyArgument, say, stopping_gently
-from diffcredit.cli.where import WorkersOption
+from diffcredit.cli.console import Bars, say, stopping_gently
+from diffcredit.cli.options import StudyArgument, WorkersOption
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.util.sanitize import last_line
 

@@ -40,9 +40,7 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) 
                 rho = correlation(each.helpfulness, credits[name], "spearman")
                 correlations[name] = None if math.isnan(rho) else rho
         seconds = each.found.seconds + (row.seconds if row else 0.0)
-        merged[each.found.name] = BaselineRow(
-            each.found.name, each.title, each.category, correlations, each.found.chosen, seconds
-        )
+        merged[each.found.name] = BaselineRow(each.found.name, correlations, each.found.chosen, seconds)
     return list(merged.values())
 
 

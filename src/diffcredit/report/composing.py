@@ -21,7 +21,9 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, game_of
 from diffcredit.report.baselines import agreement, compared, study_helpfulness
+from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report
+from diffcredit.report.spreadsheet import write_credits_csv
 from diffcredit.report.standings import standings
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import quality
@@ -37,6 +39,17 @@ if TYPE_CHECKING:
 GRID_IMAGES, GRID_COLUMNS, GRID_PIXELS = 32, 8, 64
 STRIP_IMAGES, STRIP_PIXELS = 8, 32
 TOP_SHARE = 0.2
+
+
+def write_results(study: "Study", *, retrain: bool = True) -> tuple[CreditTable, ...]:
+    """Write ``report.html`` and ``credits.csv`` into the study's results folder, and return its credit tables.
+
+    ``retrain``: also retrain a model whose images the report shows, where they are not cached.
+    """
+    report = compose(study, retrain=retrain)
+    write_credits_csv(report.tables, study.folder / "credits.csv")
+    write_report(report, study.folder / "report.html")
+    return report.tables
 
 
 def compose(study: "Study", *, retrain: bool = True) -> Report:
@@ -77,19 +90,14 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
 
 def _worded(table: CreditTable, study: "Study") -> CreditTable:
     """Return the table with its property's title, unit and explanation."""
-    every = zip(study.config.properties, study.prepared.properties, strict=True)
-    section, prop = next((pair for pair in every if pair[1].name == table.property), (None, None))  # of an earlier file
-    if prop is None:
-        return table
-    words = {"title": prop.title, "unit": prop.unit, "explanation": prop.explanation}
-    words = {key: text for key, text in words.items() if text}
-    sentences = [prop.explanation]
-    if section is not None and section.label is not None:  # the label distinguishes two settings of one property
-        sentences.insert(0, f"{words.pop('title', section.name)}.")
-    if prop.bias:
-        sentences.append(f"Bias: {prop.bias}")
-    words["explanation"] = " ".join(filter(None, sentences))
-    return dataclasses.replace(table, **words)
+    for section, prop in zip(study.config.properties, study.prepared.properties, strict=True):
+        if prop.name == table.property:
+            title, sentences = prop.title or table.title, [prop.explanation, f"Bias: {prop.bias}" if prop.bias else ""]
+            if section.label is not None:  # the label distinguishes two settings of one property
+                title, sentences = table.title, [f"{prop.title or section.name}.", *sentences]
+            explanation = " ".join(filter(None, sentences))
+            return dataclasses.replace(table, title=title, unit=prop.unit or "", explanation=explanation)
+    return table  # of an earlier study file
 
 
 def _samples(study: "Study", table: CreditTable, *, retrain: bool) -> list[Picture]:
@@ -103,18 +111,10 @@ def _samples(study: "Study", table: CreditTable, *, retrain: bool) -> list[Pictu
     seeds = f"seeds {sampling.seed} to {sampling.seed + min(GRID_IMAGES, sampling.images) - 1}"
     base = f"Images of the model trained on all contributions, {seeds}."
     pictures = [Picture("The base model", base, _grid(study.prepared.generated_images()))]
-    models = [
-        (
-            "Everybody",
-            "The coalition of all contributors, through the study's retraining, from the same noises: F(all).",
-            "1" * len(order),
-        ),
-        (
-            f"Without the top {len(top)}" if len(top) > 1 else "Without the top contributor",
-            f"The same retraining without {', '.join(top)}, who helped most with {table.title}; same noises.",
-            without,
-        ),
-    ]
+    everybody = "The coalition of all contributors, through the study's retraining, from the same noises: F(all)."
+    others = f"The same retraining without {', '.join(top)}, who helped most with {table.title}; same noises."
+    title = f"Without the top {len(top)}" if len(top) > 1 else "Without the top contributor"
+    models = [("Everybody", everybody, "1" * len(order)), (title, others, without)]
     for title, caption, coalition in models if places[-1].rank > 1 else models[:1]:
         try:
             if retrain or _pictures_file(study, coalition).exists():
@@ -139,7 +139,6 @@ def coalition_images(study: "Study", coalition: str) -> NDArray[np.uint8]:
 
 
 def _pictures_file(study: "Study", coalition: str) -> Path:
-    """Return the file of a coalition's images."""
     recipe = study.recipe
     key = pictures_identity(recipe.retraining.weights, recipe.name, coalition, _few(study))
     return study.cache.path("pictures", key, ".safetensors")
@@ -181,16 +180,13 @@ def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
 
 def _scope(study: "Study") -> tuple[str, ...]:
     config, sampling = study.config, study.config.sampling
-    train, family = config.model.train, study.prepared.family
+    family = study.prepared.family
+    trained = f"trained for {config.model.train.steps:,} steps from seed {config.seed}"
+    training = "taken as it was given" if family.trained else trained
     # only the name of a folder: its place is private
     what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
     return (
-        f"This base model: {config.model.family} {what} at {config.contributions.resolution} px, "
-        + (
-            "taken as it was given."
-            if family.trained
-            else f"trained for {train.steps:,} steps from seed {config.seed}."
-        ),
+        f"This base model: {config.model.family} {what} at {config.contributions.resolution} px, {training}.",
         f"This retraining: {config.retraining.method}. Every value, F(none) and F(all) included, belongs to one game, "
         "the one this retraining plays; another retraining plays another game.",
         f"These {sampling.images:,} initial noises, the same for every coalition, and {sampling.steps} steps of "

@@ -1,12 +1,13 @@
 """A page with the training images that each method finds closest to one picture."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from diffcredit.report.pictures import data_uri
+from diffcredit.report.page import data_uri
 from diffcredit.util.images import image_grid
 
 TILE = 96  # pixels a side
@@ -30,34 +31,21 @@ ROW = Markup("<h2>{method}</h2><ol>{tiles}</ol>\n")
 TILES = Markup('<li><img src="{image}" alt=""><strong>{contributor}</strong><br><small>{name}<br>{score}</small></li>')
 
 
-def contact_sheet(
-    title: str,
-    picture: NDArray[np.uint8],
-    found: Mapping[str, Sequence[int]],
-    scores: Mapping[str, NDArray[np.float64]],
-    images: NDArray[np.uint8],
-    contributors: Sequence[str],
-    names: Sequence[str],
-) -> str:
-    """Return an HTML page: the ``picture`` (h, w, 3), then for each method the training ``images`` that it ``found``.
+class Tile(NamedTuple):
+    """A training image (h, w, 3), its contributor, its name, and its score by a method."""
 
-    They come best first, each with its contributor, name and score.
-    """
-    rows = Markup().join(
-        ROW.format(
-            method=method,
-            tiles=Markup().join(
-                TILES.format(
-                    image=_uri(images[row]),
-                    contributor=contributors[row],
-                    name=names[row],
-                    score=f"{scores[method][row]:.4g}",
-                )
-                for row in found[method]
-            ),
-        )
-        for method in found
-    )
+    image: NDArray[np.uint8]
+    contributor: str
+    name: str
+    score: str
+
+
+def contact_sheet(title: str, picture: NDArray[np.uint8], found: Mapping[str, Sequence[Tile]]) -> str:
+    """Return an HTML page: the ``picture`` (h, w, 3), then for each method the training images that it ``found``."""
+    rows = Markup()
+    for method, tiles in found.items():
+        shown = (TILES.format(**tile._asdict() | {"image": _uri(tile.image)}) for tile in tiles)
+        rows += ROW.format(method=method, tiles=Markup().join(shown))
     return str(PAGE.format(title=title, tile=TILE, picture=_uri(picture), rows=rows))
 
 

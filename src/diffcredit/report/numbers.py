@@ -3,8 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from diffcredit.report.records import CreditTable
-from diffcredit.report.standings import TOLERANCE
+from diffcredit.report.records import TOLERANCE, CreditTable
 
 NARROW_SPACE = "\u202f"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -25,15 +24,24 @@ def typical_half_width(lows: Sequence[float], highs: Sequence[float]) -> float |
     return widths[len(widths) // 2] if widths else None
 
 
-def credit_decimals(table: CreditTable) -> int:
-    """Return the decimals for every number of one property; without intervals the spread of the credits decides."""
-    largest = max(map(abs, (*table.credit, table.empty, table.full)))
-    typical = typical_half_width(table.low, table.high)
-    for candidate in (typical, max(table.credit) - min(table.credit), largest / 10):
-        # a spread within rounding errors does not count
-        if candidate is not None and candidate > max(TOLERANCE * largest, NO_WIDTH):
+def decimals(
+    values: Sequence[float], lows: Sequence[float], highs: Sequence[float], beside: Sequence[float] = ()
+) -> int:
+    """Return the decimals for ``values`` and numbers ``beside`` them: two digits of the typical interval.
+
+    Without intervals the spread of the values decides, then their size.
+    """
+    largest = max(map(abs, (*values, *beside)))
+    typical = typical_half_width(lows, highs) or 0.0
+    for candidate in (typical, max(values) - min(values), largest / 10):
+        if candidate > max(TOLERANCE * largest, NO_WIDTH):  # a spread within rounding errors does not count
             return decimals_for(candidate)
     return 0
+
+
+def credit_decimals(table: CreditTable) -> int:
+    """Return the decimals for every number of one property."""
+    return decimals(table.credit, table.low, table.high, (table.empty, table.full))
 
 
 def share_decimals(table: CreditTable) -> int:
@@ -88,19 +96,3 @@ def plain(value: object) -> str:
         text = number(value, decimals)
         return text.rstrip("0").rstrip(".") if 0 < decimals <= MOST_DECIMALS else text
     return str(value)
-
-
-def duration(seconds: float) -> str:
-    """Format seconds in the two largest units that fit: ``4.2 s``, ``12 min 5 s``, ``3 h 20 min``, ``2 d 4 h``."""
-    if seconds < 60:
-        return f"{plain(float(seconds))} s"
-    whole = round(seconds)
-    for size, unit, small, small_unit in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // small
-            return f"{number(whole // size, 0)} {unit}" + (f" {rest} {small_unit}" if rest else "")
-    return f"{whole} s"

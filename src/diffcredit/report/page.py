@@ -6,40 +6,25 @@ script and the one style whose hashes it names take effect, whatever the names o
 
 import base64
 import hashlib
-from dataclasses import dataclass
+import io
+from datetime import timedelta
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
+from PIL import Image, UnidentifiedImageError
 
-from diffcredit.report.numbers import (
-    NARROW_SPACE,
-    credit_decimals,
-    duration,
-    number,
-    percent,
-    plain,
-    share_decimals,
-    share_span,
-    span,
-    typical_half_width,
-)
+from diffcredit.errors import UserError
+from diffcredit.report import numbers
 from diffcredit.report.outliers import outlier_warning
-from diffcredit.report.pictures import data_uri, png_size
-from diffcredit.report.plot import Plot, plot
+from diffcredit.report.plot import plot
 from diffcredit.report.records import CreditTable, Report
 from diffcredit.report.spreadsheet import credits_csv
-from diffcredit.report.standings import (
-    Standing,
-    average_credit,
-    credit_sum,
-    standings,
-    sums_to_total,
-    total,
-)
-from diffcredit.report.validation import section_view
+from diffcredit.report.standings import standings
+from diffcredit.report.validation import shown_tables
 from diffcredit.util.artifacts import write_text
 
 QUESTIONS = {
@@ -50,86 +35,43 @@ QUESTIONS = {
 """What a credit means for methods that estimate no Shapley value."""
 
 
-@dataclass(frozen=True)
 class PropertyView:
     """One property as the page shows it."""
 
-    table: CreditTable
-    standings: tuple[Standing, ...]
-    plot: Plot
-    average: float
-    sum: float
-    total: float
-    sum_holds: bool
-    half_width: float | None
-    decimals: int
-    share_decimals: int
-    warning: str | None
-
-    @property
-    def question(self) -> str | None:
-        """Return what the credits mean, where they are no Shapley values."""
-        return QUESTIONS.get(self.table.method)
-
-    @property
-    def more(self) -> list[str]:
-        """Contributors significantly above the average, most helpful first."""
-        return [row.contributor for row in self.standings if row.versus_average == "more"]
-
-    @property
-    def less(self) -> list[str]:
-        """Contributors significantly below the average, least helpful first."""
-        return [row.contributor for row in reversed(self.standings) if row.versus_average == "less"]
-
-    @property
-    def settled_across(self) -> bool:
-        """Whether somebody differs significantly from the average though the credit's own interval includes it."""
-        return any(row.versus_average != "unsettled" and row.low <= self.average <= row.high for row in self.standings)
-
-    @property
-    def harmful(self) -> list[str]:
-        return [row.contributor for row in reversed(self.standings) if row.harms]
-
-    @property
-    def unknown(self) -> int:
-        return sum(not row.interval_known for row in self.standings)
-
-    @property
-    def total_helps(self) -> bool:
-        return self.total >= 0 if self.table.higher_is_better else self.total <= 0
+    def __init__(self, table: CreditTable) -> None:
+        self.table, self.plot = table, plot(table)
+        self.half_width = numbers.typical_half_width(table.low, table.high)
+        self.decimals, self.share_decimals = numbers.credit_decimals(table), numbers.share_decimals(table)
+        self.warning = outlier_warning(table)
+        self.question = QUESTIONS.get(table.method)
+        self.total_helps = table.total >= 0 if table.higher_is_better else table.total <= 0
+        self.standings = rows = standings(table)
+        # who differs significantly from the average: most helpful first, least helpful first
+        self.more = [row.contributor for row in rows if row.versus_average == "more"]
+        self.less = [row.contributor for row in reversed(rows) if row.versus_average == "less"]
+        # though the credit's own interval includes the average
+        self.settled_across = any(
+            row.versus_average != "unsettled" and row.low <= table.average <= row.high for row in rows
+        )
+        self.harmful = [row.contributor for row in reversed(rows) if row.harms]
+        self.unknown = sum(not row.interval_known for row in rows)
 
 
-def _view(table: CreditTable) -> PropertyView:
-    return PropertyView(
-        table=table,
-        standings=standings(table),
-        plot=plot(table),
-        average=average_credit(table),
-        sum=credit_sum(table),
-        total=total(table),
-        sum_holds=sums_to_total(table),
-        half_width=typical_half_width(table.low, table.high),
-        decimals=credit_decimals(table),
-        share_decimals=share_decimals(table),
-        warning=outlier_warning(table),
-    )
+def _strips(report: Report) -> dict[str, dict[str, Any]]:
+    """Return each contributor's thumbnails, which are embedded once and used in the table of every property."""
+    strips = {}
+    for i, (contributor, png) in enumerate(report.thumbnails.items()):
+        try:
+            with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+                place = {"id": f"strip-{i}", "uri": data_uri(png, "image/png")}
+                strips[contributor] = place | {"width": image.width, "height": image.height}
+        except UnidentifiedImageError:
+            raise UserError(f"thumbnail of {contributor!r}: not a PNG") from None
+    return strips
 
 
-@dataclass(frozen=True)
-class Strip:
-    """A contributor's thumbnails: embedded once, used in the table of every property."""
-
-    id: str
-    uri: str
-    width: int
-    height: int
-
-
-def _strips(report: Report) -> dict[str, Strip]:
-    return {
-        contributor: Strip(f"strip-{i}", data_uri(png, "image/png"), *png_size(png, f"thumbnail of {contributor!r}"))
-        for i, (contributor, png) in enumerate(report.thumbnails.items())
-    }
+def data_uri(data: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
 def _hash(text: str) -> str:
@@ -147,12 +89,12 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": number,
-        "percent": percent,
-        "span": span,
-        "share_span": share_span,
-        "plain": plain,
-        "duration": duration,
+        "number": numbers.number,
+        "percent": numbers.percent,
+        "span": numbers.span,
+        "share_span": numbers.share_span,
+        "plain": numbers.plain,
+        "duration": lambda seconds: str(timedelta(seconds=round(seconds))),  # 2:01:00
         "png": lambda png: data_uri(png, "image/png"),
         "svg": lambda svg: data_uri(svg.encode(), "image/svg+xml"),
     }
@@ -171,13 +113,13 @@ def render(report: Report) -> str:
     }
     return _template().render(
         report=report,
-        views=[_view(table) for table in report.tables],
+        views=[PropertyView(table) for table in report.tables],
         strips=_strips(report),
-        evidence=[section_view(section) for section in report.validation],
+        evidence=[(section, shown_tables(section)) for section in report.validation],
         contributors=len(images),
         images=sum(images.values()),
         csv=data_uri(credits_csv(report.tables).encode(), "text/csv;charset=utf-8"),
-        thin=NARROW_SPACE,
+        thin=numbers.NARROW_SPACE,
         policy="; ".join(
             (
                 "default-src 'none'",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diffcredit.report.numbers import decimals_for, number
 from diffcredit.report.records import CreditTable
-from diffcredit.report.standings import Standing, average_credit, standings
+from diffcredit.report.standings import Standing, standings
 
 # with more contributors than NAMED, only the first and last ENDS rows have names
 NAMED = 40
@@ -49,8 +49,7 @@ def nice_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
 def plot(table: CreditTable) -> Plot:
     """Lay out the plot. Its axis spans the intervals and the average, not zero, so that differences can be seen."""
     order = standings(table)
-    average = average_credit(table)
-    shown = [average, *table.credit, *(x for row in order if row.interval_known for x in (row.low, row.high))]
+    shown = [table.average, *table.credit, *(x for row in order if row.interval_known for x in (row.low, row.high))]
     low, high = min(shown), max(shown)
     if high - low <= 1e-12 * max(abs(low), abs(high)):
         low, high = low - (abs(low) / 10 or 1), high + (abs(high) / 10 or 1)
@@ -76,6 +75,6 @@ def plot(table: CreditTable) -> Plot:
             for i, row in enumerate(order)
         ),
         ticks=tuple((position(tick), number(tick, decimals)) for tick in ticks),
-        average=position(average),
+        average=position(table.average),
         zero=position(0.0) if low <= 0 <= high else None,
     )

@@ -1,13 +1,15 @@
 """The records that a report is made from; anybody can fill them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from diffcredit.errors import UserError
 from diffcredit.validation.presentation.sections import Section
 
+# relative to the largest magnitude involved: far above rounding, far below any interval worth reporting
+TOLERANCE = 1e-9
 INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_width")
 
 
@@ -51,29 +53,55 @@ class CreditTable:
     diagnostics: Mapping[str, float]
 
     def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise UserError(f"credits of {self.property!r}: {problem}")
+
+    def _problems(self) -> Iterator[str]:
         n = len(self.contributors)
         if n == 0:
-            raise UserError(f"credits of {self.property!r}: no contributors; at least one is needed")
+            yield "no contributors; at least one is needed"
         if len(set(self.contributors)) < n:
-            raise UserError(f"credits of {self.property!r}: a contributor occurs twice; names must be unique")
+            yield "a contributor occurs twice; names must be unique"
         for name in ("images", "credit", "low", "high", *INTERVALS):
             if (length := len(getattr(self, name))) != n:
-                raise UserError(f"credits of {self.property!r}: {name} has {length} values, expected {n}")
+                yield f"{name} has {length} values, expected {n}"
         for name, values in (("credit", self.credit), ("empty", [self.empty]), ("full", [self.full])):
-            if not all(math.isfinite(value) for value in values):
-                raise UserError(f"credits of {self.property!r}: {name} has a value that is not finite")
-        for bounds in ("low", "high"), ("rank_low", "rank_high"), ("share_low", "share_high"):
+            if not all(map(math.isfinite, values)):
+                yield f"{name} has a value that is not finite"
+        for below, above in ("low", "high"), ("rank_low", "rank_high"), ("share_low", "share_high"):
             for contributor, low, high in zip(
-                self.contributors, *(getattr(self, name) for name in bounds), strict=True
+                self.contributors, getattr(self, below), getattr(self, above), strict=True
             ):
                 if low > high:
-                    raise UserError(
-                        f"credits of {self.property!r}: {contributor!r} has {bounds[0]} {low} above {bounds[1]} {high}"
-                    )
+                    yield f"{contributor!r} has {below} {low} above {above} {high}"
         if min(self.rank_low) < 1 or max(self.rank_high) > n:
-            raise UserError(f"credits of {self.property!r}: a rank's interval leaves the ranks 1 to {n}")
+            yield f"a rank's interval leaves the ranks 1 to {n}"
         if not 0 < self.confidence < 1:
-            raise UserError(f"credits of {self.property!r}: confidence is {self.confidence}, expected one in (0, 1)")
+            yield f"confidence is {self.confidence}, expected one in (0, 1)"
+
+    @property
+    def total(self) -> float:
+        """F(N) − F(∅), the effect of all contributors together."""
+        return self.full - self.empty
+
+    @property
+    def sum(self) -> float:
+        return math.fsum(self.credit)
+
+    @property
+    def average(self) -> float:
+        """Σ credit / n, which is (F(N) − F(∅)) / n for every method whose credits sum to the total."""
+        return self.sum / len(self.credit)
+
+    @property
+    def rounding(self) -> float:
+        """The tolerance for rounding errors: relative to the largest magnitude of F and of the credits."""
+        return TOLERANCE * max(abs(self.empty), abs(self.full), *map(abs, self.credit))
+
+    @property
+    def sums_to_total(self) -> bool:
+        """Whether Σ credit = F(N) − F(∅) up to rounding, as for Shapley values (efficiency)."""
+        return abs(self.sum - self.total) <= self.rounding * len(self.credit)
 
 
 @dataclass(frozen=True)
@@ -93,8 +121,6 @@ class BaselineRow:
     """
 
     name: str
-    title: str
-    category: str
     correlations: Mapping[str, float | None]
     chosen: Mapping[str, float]
     seconds: float

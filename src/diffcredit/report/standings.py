@@ -6,9 +6,6 @@ from typing import Literal
 
 from diffcredit.report.records import CreditTable
 
-# relative to the largest magnitude involved: far above rounding, far below any interval worth reporting
-TOLERANCE = 1e-9
-
 
 @dataclass(frozen=True)
 class Standing:
@@ -39,36 +36,11 @@ class Standing:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 
-def total(table: CreditTable) -> float:
-    """Return F(N) − F(∅), the effect of all contributors together."""
-    return table.full - table.empty
-
-
-def credit_sum(table: CreditTable) -> float:
-    return math.fsum(table.credit)
-
-
-def average_credit(table: CreditTable) -> float:
-    """Return Σ credit / n, which is (F(N) − F(∅)) / n for every method whose credits sum to the total."""
-    return credit_sum(table) / len(table.credit)
-
-
-def sums_to_total(table: CreditTable) -> bool:
-    """Return whether Σ credit = F(N) − F(∅) up to rounding, as for Shapley values (efficiency)."""
-    return abs(credit_sum(table) - total(table)) <= TOLERANCE * _scale(table) * len(table.credit)
-
-
-def _scale(table: CreditTable) -> float:
-    """Return the largest magnitude of F and of the credits, to which rounding errors are relative."""
-    return max(abs(table.empty), abs(table.full), *map(abs, table.credit))
-
-
 def standings(table: CreditTable) -> tuple[Standing, ...]:
     """Return all contributors, most helpful first; equal credits keep the table's order."""
     direction = 1 if table.higher_is_better else -1
-    average, whole = average_credit(table), total(table)
-    shared_out = whole != 0 and sums_to_total(table)
-    tolerance = TOLERANCE * _scale(table)
+    average, whole, tolerance = table.average, table.total, table.rounding
+    shared_out = whole != 0 and table.sums_to_total
     helpfulness = [direction * credit for credit in table.credit]
     order = sorted(range(len(helpfulness)), key=lambda i: -helpfulness[i])
 

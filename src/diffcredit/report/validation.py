@@ -11,7 +11,6 @@ from diffcredit.validation.presentation.sections import Cell, Section, Table
 from diffcredit.validation.statistics.records import Estimate
 
 MOST_ROWS = 10  # of a table that is not folded
-TALL = 40  # rows; a longer table scrolls by itself
 LEAST_PART = 3  # rows, on average, in the parts that a table is split into
 
 
@@ -24,10 +23,6 @@ class TableView:
     numeric: tuple[bool, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    @property
-    def tall(self) -> bool:
-        return len(self.rows) > TALL
-
 
 @dataclass(frozen=True)
 class TableParts:
@@ -38,18 +33,15 @@ class TableParts:
     parts: Mapping[str, TableView]
 
 
-@dataclass(frozen=True)
-class SectionView:
-    """A section with its ``finding`` for the list of contents."""
-
-    section: Section
-    finding: str
-    tables: tuple[TableParts, ...]
-
-
-def section_view(section: Section) -> SectionView:
-    finding = section.summary[0] if section.summary else ""
-    return SectionView(section, finding, tuple(_table_parts(table) for table in section.tables))
+def shown_tables(section: Section) -> list[TableParts]:
+    """Return a section's tables as the page shows them; long ones are folded, by subject where there are several."""
+    shown = []
+    for table in section.tables:
+        folded = len(table.rows) > MOST_ROWS
+        subjects = _subjects(table) if folded else {}
+        parts = {name: _table_view(part) for name, part in subjects.items()} or {table.title: _table_view(table)}
+        shown.append(TableParts(table.title, folded, parts))
+    return shown
 
 
 def cell_text(cell: Cell, decimals: int) -> str:
@@ -68,13 +60,6 @@ def cell_text(cell: Cell, decimals: int) -> str:
     if math.isnan(cell):
         return "none"
     return number(cell, decimals) if math.isfinite(cell) else "∞" if cell > 0 else "−∞"
-
-
-def _table_parts(table: Table) -> TableParts:
-    folded = len(table.rows) > MOST_ROWS
-    subjects = _subjects(table) if folded else {}
-    parts = {name: _table_view(part) for name, part in subjects.items()} or {table.title: _table_view(table)}
-    return TableParts(table.title, folded, parts)
 
 
 def _subjects(table: Table) -> dict[str, Table]:
@@ -99,10 +84,9 @@ def _table_view(table: Table) -> TableView:
     return TableView(
         title=table.title,
         columns=table.columns,
-        numeric=tuple(_holds_numbers(column) for column in columns),
+        numeric=tuple(
+            not any(isinstance(cell, str) for cell in column) and any(cell is not None for cell in column)
+            for column in columns
+        ),
         rows=tuple(tuple(cell_text(cell, table.decimals) for cell in row) for row in table.rows),
     )
-
-
-def _holds_numbers(cells: list[Cell]) -> bool:
-    return not any(isinstance(cell, str) for cell in cells) and any(cell is not None for cell in cells)

@@ -1,0 +1,101 @@
+"""``diffcredit init``: a study file that the other commands accept."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from diffcredit.study.study import Study
+from tiny_study import CONFIG, changed, images_of
+
+
+@pytest.mark.parametrize("kind", ["folders", "imagefolder", "npz"])
+def test_a_file_that_run_accepts(diffcredit, tmp_path, kind):
+    place = images_of(tmp_path / "Bilder von \"Zoë\" & 'Co' #1: 写真", ["ada", "bob"], each=5)
+    options = []
+    if kind == "imagefolder":
+        lines = [{"file_name": f"{who}/{i}.png", "made by": who} for who in ("ada", "bob") for i in range(5)]
+        (place / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        options = ["--contributor", "made by"]
+    if kind == "npz":
+        place = tmp_path / "123.npz"  # whose name is a number to YAML
+        images = np.random.default_rng(0).integers(0, 256, (10, 16, 16, 3), dtype=np.uint8)
+        np.savez(place, images=images, contributor=np.array(["ada", "bob"] * 5))
+    output = tmp_path / "studies" / "study.yaml"
+    out = diffcredit.printed("init", place, "--output", output, *options)
+    assert out == (
+        f"{output}: 10 images of 2 contributors (5 to 5 each). "
+        f"Next: diffcredit plan {output}, then diffcredit run {output}\n"
+    )
+    content = yaml.safe_load(output.read_text(encoding="utf-8"))
+    assert content["name"] == ("123" if kind == "npz" else "Bilder-von-Zoë-Co-1-写真")
+    assert content["contributions"]["source"] == kind
+    study = Study.load(output)
+    assert (len(study.contributions.images), len(study.contributions.heldout)) == (8, 2)
+
+
+def test_its_pruned_model_is_compared_with_the_base_model(diffcredit, tmp_path):
+    """With so few steps that pruning breaks it, which run, table and report say."""
+    file = tmp_path / "study.yaml"
+    assert diffcredit("init", images_of(tmp_path / "images", ["ada", "bob"], each=5), "--output", file)[0] == 0
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    few = {
+        "device": "cpu",
+        "model.preset": "tiny",
+        "contributions.resolution": 16,
+        "model.train.steps": 2,
+        "retraining": {**content["retraining"], "recover_steps": 2, "steps": 1},
+        "sampling.images": 20,
+        "sampling.steps": 2,
+        "stop.evaluations": 6,
+        "design": CONFIG["design"],
+    }
+    file.write_text(yaml.safe_dump(changed(content, few), allow_unicode=True), encoding="utf-8")
+    code, out, err = diffcredit("run", file, "--workers", 1, warned=True)
+    assert code == 0
+    assert "The pruned model, before any coalition" in out
+    warned = [line.split(": ")[1] for line in err.splitlines() if "pruning changed the model too much" in line]
+    assert warned
+    report = (tmp_path / "results/images/report.html").read_text(encoding="utf-8")
+    for name in warned:
+        assert name in out
+        assert f"{name}: pruning changed the model too much" in report
+
+
+@pytest.mark.parametrize("name", ["123", "true", "2024-01-01", "...", "- -", "x" * 200, "v1.2"])
+def test_any_folder_name(diffcredit, tmp_path, name):
+    images_of(tmp_path / name, ["ada", "bob"], each=1)
+    file = tmp_path / "study.yaml"
+    assert diffcredit("init", tmp_path / name, "--output", file)[0] == 0
+    assert diffcredit("status", file)[0] == 0
+    assert "heldout_loss" not in file.read_text()  # one image each: nobody can spare one
+
+
+def test_nothing_is_overwritten_unasked(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob"], each=1)
+    file = tmp_path / "study.yaml"
+    file.write_text("mine")
+    code, _, err = diffcredit("init", tmp_path / "images", "--output", file)
+    assert (code, file.read_text()) == (2, "mine")
+    assert err == f"error: {file}: exists already; choose another --output, or --force to overwrite it\n"
+    assert diffcredit("init", tmp_path / "images", "--output", file, "--force")[0] == 0
+    assert file.read_text().startswith("# A study")
+
+
+@pytest.mark.parametrize(("name", "said"), [("nowhere", "does not exist"), ("empty", "no images there")])
+def test_nothing_to_begin_with(diffcredit, tmp_path, name, said):
+    (tmp_path / "empty").mkdir()
+    said = diffcredit.refused("init", tmp_path / name, "--output", tmp_path / "study.yaml")
+    assert said == f"error: {tmp_path / name}: {said}\n"
+    assert not (tmp_path / "study.yaml").exists()
+
+
+def test_what_cannot_be_read_is_named(diffcredit, tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob"], each=2)
+    (tmp_path / "images/ada/0.png").write_bytes(b"not a picture")
+    out = diffcredit.printed("init", tmp_path / "images", "--output", tmp_path / "study.yaml")
+    assert "unreadable: ada/0.png: " in out
+    err = diffcredit.refused("run", tmp_path / "study.yaml")
+    assert "ada/0.png" in err
+    assert "unreadable: skip" in err
