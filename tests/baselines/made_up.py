@@ -5,7 +5,7 @@ import numpy as np
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.unconditional import preset_config
+from diffcredit.diffusion.networks import preset_config
 
 COUNTS = (5, 3, 8, 4)
 

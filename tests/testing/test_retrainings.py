@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from diffcredit.diffusion.presets import PRESETS
+from diffcredit.diffusion.networks import PRESETS
 from diffcredit.retraining.base import Rehearsal
 from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.from_scratch import FromScratch

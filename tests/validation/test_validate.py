@@ -18,7 +18,7 @@ from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Task
 from diffcredit.properties.colourfulness import Colourfulness
-from diffcredit.properties.frechet import FrechetDistance
+from diffcredit.properties.distances import FrechetDistance
 from diffcredit.properties.measuring import Observation
 from diffcredit.study.prepared import Prepared
 from diffcredit.study.study import Study
