@@ -32,7 +32,7 @@ def test_without_errors_nothing_is_in_doubt():
     assert (found.low, found.value, found.high) == pytest.approx([spearmanr(a, b).statistic] * 3)
 
 
-@pytest.mark.parametrize(("correlation", "n"), [(1.0, 12), (-0.8, 20)])
+@pytest.mark.parametrize(("correlation", "n"), [(-0.8, 20)])
 def test_it_covers_the_correlation_of_the_true_values(correlation, n):
     """Where a bootstrap of the observed values, their errors counted twice, covers hardly ever."""
     random = np.random.default_rng(3)

@@ -146,8 +146,8 @@ def _section(content: dict[str, Any], folder: Path) -> Section:
 
 
 def _table(content: dict[str, Any]) -> Table:
-    rows = tuple(tuple(map(_cell, row)) for row in content["rows"])
-    return Table(**content | {"columns": tuple(content["columns"]), "rows": rows})
+    columns, rows = tuple(content["columns"]), tuple(tuple(map(_cell, row)) for row in content["rows"])
+    return Table(content["name"], content["title"], columns, rows, content["decimals"])
 
 
 def _picture(folder: Path, name: str, suffix: str) -> bytes:
