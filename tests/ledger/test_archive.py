@@ -12,7 +12,8 @@ import pytest
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import Ledger, Value
 from diffcredit.ledger.archive import read_archive, restore_models, write_archive
-from diffcredit.testing.ledgers import HEAD, RECIPE, STUDY, check_the_chain_is_the_same_everywhere, evaluation
+
+from .contract import HEAD, RECIPE, STUDY, check_the_chain_is_the_same_everywhere, evaluation
 
 
 @pytest.fixture(scope="module")

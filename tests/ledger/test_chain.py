@@ -11,8 +11,8 @@ from diffcredit.errors import UserError
 from diffcredit.ledger import Ledger
 from diffcredit.ledger.chain import audit
 from diffcredit.ledger.database import prepare_sqlite
-from diffcredit.testing import ledgers
-from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, failure, register
+
+from .contract import HEAD, RECIPE, STUDY, evaluation, failure, register
 
 
 def follow(previous, kind, row):
@@ -53,7 +53,7 @@ def test_the_head_by_hand():
     head = ""
     for kind, row in rows:
         head = follow(head, kind, row)
-    assert head == ledgers.HEAD
+    assert head == HEAD
 
 
 def record(database):

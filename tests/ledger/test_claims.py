@@ -3,7 +3,8 @@
 import pytest
 
 from diffcredit.ledger import Ledger, claims
-from diffcredit.testing.ledgers import RECIPE, STUDY, register
+
+from .contract import RECIPE, STUDY, register
 
 TASK = STUDY, RECIPE.name, "0110", 0
 DAY = 86_400.0

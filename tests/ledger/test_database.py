@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event, text
@@ -15,8 +16,9 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import Evaluation, Ledger, database
-from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, failure, register
 from running_study import wait_until
+
+from .contract import RECIPE, STUDY, evaluation, failure, register
 
 
 @pytest.fixture
@@ -164,8 +166,9 @@ def test_records_wait_for_the_disk_and_claims_do_not(database, waiting):
 
 RECORDER = """
 import sys
+sys.path.insert(0, sys.argv[3])
 from diffcredit.ledger import Ledger
-from diffcredit.testing.ledgers import RECIPE, STUDY, evaluation, register
+from contract import RECIPE, STUDY, evaluation, register
 
 with Ledger.open(sys.argv[1]) as ledger:
     register(ledger)
@@ -179,7 +182,7 @@ def test_a_recorder_that_is_killed_loses_and_halves_nothing_that_it_acknowledged
     moments = random.Random(0)
     acknowledged: set[int] = set()
     for _ in range(2):
-        command = [sys.executable, "-c", RECORDER, str(path), str(len(acknowledged))]
+        command = [sys.executable, "-c", RECORDER, str(path), str(len(acknowledged)), str(Path(__file__).parent)]
         recorder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for _ in range(moments.randrange(1, 30)):
             acknowledged.add(int(recorder.stdout.readline()))

@@ -12,7 +12,8 @@ from sqlalchemy import create_engine, inspect, text
 
 from diffcredit.errors import UserError
 from diffcredit.ledger import Ledger, tables
-from diffcredit.testing.ledgers import DIVERSITY, QUALITY, RECIPE, STUDY, evaluation, failure, register
+
+from .contract import DIVERSITY, QUALITY, RECIPE, STUDY, evaluation, failure, register
 
 SCHEMA_2 = Path(__file__).with_name("schema_2.sql")  # a dump of a ledger that the release of that schema wrote
 RECORDED = [evaluation(), failure("1111"), replace(evaluation("1111", 1 / 3, -2e-300), purpose="endpoint")]

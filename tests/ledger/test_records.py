@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diffcredit.ledger import Evaluation, PropertyRecord, RecipeRecord, Value, differences, game_of
-from diffcredit.testing.ledgers import evaluation
 from diffcredit.util.artifacts import fingerprint
+
+from .contract import evaluation
 
 
 def test_a_fingerprint_holds_for_the_content_not_the_name():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from diffcredit.ledger import Ledger, NonDeterminism, Value
-from diffcredit.testing.ledgers import LEDGER_CHECKS, RECIPE, STUDY, evaluation, register
+
+from .contract import LEDGER_CHECKS, RECIPE, STUDY, evaluation, register
 
 
 @pytest.mark.parametrize("check", LEDGER_CHECKS)

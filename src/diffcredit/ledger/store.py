@@ -49,7 +49,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     :class:`~diffcredit.errors.DiffcreditError` where the database refuses. A server that is away for up to two minutes
     is waited for.
 
-    ``diffcredit.testing.LEDGER_CHECKS`` holds all this as tests to run against another kind of database.
+    ``tests/ledger/contract.py`` checks all this for every kind of database.
     """
 
     def __init__(self, database: Database) -> None:

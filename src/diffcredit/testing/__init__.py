@@ -20,14 +20,12 @@ from diffcredit.testing.games import (
 )
 
 if TYPE_CHECKING:
-    from diffcredit.testing.ledgers import LEDGER_CHECKS
     from diffcredit.testing.properties import check_property
     from diffcredit.testing.retrainings import check_retraining
 
-_HOMES = {"LEDGER_CHECKS": "ledgers", "check_property": "properties", "check_retraining": "retrainings"}
+_HOMES = {"check_property": "properties", "check_retraining": "retrainings"}
 
 __all__ = [
-    "LEDGER_CHECKS",
     "ConformanceError",
     "additive",
     "airport",

@@ -1,4 +1,4 @@
-"""The ledger's contract as checks, to run against a new kind of database.
+"""The ledger's contract as checks that every kind of database must pass.
 
 Each check takes ``open_ledger``, which opens the same database at every call; at first it is empty::
 
