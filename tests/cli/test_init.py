@@ -86,8 +86,8 @@ def test_nothing_is_overwritten_unasked(diffcredit, tmp_path):
 @pytest.mark.parametrize(("name", "said"), [("nowhere", "does not exist"), ("empty", "no images there")])
 def test_nothing_to_begin_with(diffcredit, tmp_path, name, said):
     (tmp_path / "empty").mkdir()
-    said = diffcredit.refused("init", tmp_path / name, "--output", tmp_path / "study.yaml")
-    assert said == f"error: {tmp_path / name}: {said}\n"
+    err = diffcredit.refused("init", tmp_path / name, "--output", tmp_path / "study.yaml")
+    assert err == f"error: {tmp_path / name}: {said}\n"
     assert not (tmp_path / "study.yaml").exists()
 
 
