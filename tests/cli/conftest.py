@@ -40,8 +40,8 @@ def diffcredit(monkeypatch, capsys):
         assert warned or err == ""
         return out
 
-    def refused(*arguments):
-        code, _, err = call(*arguments)
+    def refused(*arguments, warned=False):
+        code, _, err = call(*arguments, warned=warned)
         assert (code, err.count("\n")) == (2, 1), err
         return err
 

@@ -113,6 +113,8 @@ def test_intervals_that_are_not_known(diffcredit, every_coalition):
     asked = ("credits", every_coalition, "--property", "colourfulness", "--method", "leave-one-out")
     out = diffcredit(*asked)[1]
     assert (out.count("not known"), out.count("(1–4)")) == (4, 4)
+    (content,) = json.loads(diffcredit.printed(*asked, "--format", "json"))
+    assert content["low"] == content["high"] == [None] * 4
     for row in parsed(diffcredit(*asked, "--format", "csv")[1]):
         assert {row[key] for key in ("low", "high", "share", "share_low", "share_high", "contrast_half_width")} == {""}
     assert diffcredit("status", every_coalition)[0] == 0
