@@ -8,7 +8,7 @@ from diffcredit.baselines.base import Crediting, Evidence
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
 from diffcredit.surrogates import Material, SurrogateValues, own_credits
-from diffcredit.surrogates.conditional import Conditional
+from diffcredit.surrogates.pools import Conditional
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.seeds import derive_seed
 

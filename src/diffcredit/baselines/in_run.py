@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.directional import Part, derivatives, mean_gradient
+from diffcredit.baselines.derivatives import Part, derivatives, mean_gradient
 from diffcredit.baselines.gradients.per_image import trained_parameters
 from diffcredit.diffusion.draws import draw
 from diffcredit.diffusion.micro_batches import micro_batch_in_use

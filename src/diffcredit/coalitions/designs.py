@@ -11,8 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.coalitions.design import Design, as_integer, check_contributors, check_request
-from diffcredit.coalitions.members import Allowed, Urn, balanced_sizes, random_order, sizes_at, stack, stream
-from diffcredit.coalitions.spread import draw_spread
+from diffcredit.coalitions.members import (
+    Allowed,
+    Urn,
+    balanced_sizes,
+    draw_spread,
+    random_order,
+    sizes_at,
+    stack,
+    stream,
+)
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
@@ -97,7 +105,7 @@ class AddOneIn(_Finite):
 
 
 class _Spread(_Seeded):
-    """Rows that overlap with earlier ones as evenly as possible (see `spread`), sizes balanced at every length.
+    """Rows that overlap with earlier ones as evenly as possible (`draw_spread`), sizes balanced at every length.
 
     No coalition comes again while another of its size has come less often.
     """
