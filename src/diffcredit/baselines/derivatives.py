@@ -32,17 +32,12 @@ from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.progress import Progress, silent
 
-AT_ONCE = 64
-"""Samples that go through the network together; fewer if the memory runs out."""
-NUMBERS_AT_ONCE = 2**28
-"""Numbers of per-sample gradients in memory at a time."""
+AT_ONCE = 64  # samples that go through the network together; fewer if the memory runs out
+NUMBERS_AT_ONCE = 2**28  # of per-sample gradients in memory
 
-Weights = Mapping[str, Tensor]
-"""Tensors by the names of the trained parameters, shaped like them."""
-Report = Callable[[int, int], None] | None
-"""Is called with the number of samples done, and of all."""
-Part = Callable[[range], tuple[Batch, Tensor, Tensor]]
-"""Returns the images (b), time steps (b,) and noises (b, c, h, w) of contiguous samples."""
+Weights = Mapping[str, Tensor]  # by the names of the trained parameters, shaped like them
+Report = Callable[[int, int], None] | None  # is called with the number of samples done, and of all
+Part = Callable[[range], tuple[Batch, Tensor, Tensor]]  # contiguous samples: images (b), time steps (b,), noises (b, …)
 
 
 @dataclass(frozen=True, eq=False)

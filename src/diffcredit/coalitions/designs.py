@@ -25,8 +25,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
 
-LARGEST = 16
-"""The most contributors of an exhaustive design."""
+LARGEST = 16  # contributors of an exhaustive design
 TRIES = 10_000
 GOLDEN = (5**0.5 - 1) / 2
 

@@ -22,12 +22,9 @@ from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
-# Polynomials of higher degree explain almost nothing at the sizes that fair coins draw.
-HIGHEST_DEGREE = 4
-# Sizes with this total probability under fair coins may be missing from a table.
-NEGLIGIBLE = 0.01
-# Weights of rare sizes underflow; they are raised to this part of the largest weight.
-LEAST_WEIGHT = 1e-30
+HIGHEST_DEGREE = 4  # polynomials beyond it explain almost nothing at the sizes that fair coins draw
+NEGLIGIBLE = 0.01  # sizes with this total probability under fair coins may be missing from a table
+LEAST_WEIGHT = 1e-30  # of the largest weight: weights of rare sizes underflow and are raised to it
 
 
 def banzhaf(table: GameTable, confidence: float) -> Credits:
@@ -114,7 +111,6 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
 
 
 def _importance(table: GameTable, method: str) -> FloatArray:
-    """Return (m,): the importance weights relative to fair coins."""
     weights = table.importance("half", f"{method} needs all sizes near {table.n / 2:g}", NEGLIGIBLE)
     return np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
 
@@ -142,7 +138,6 @@ def _credits(
     weights: FloatArray,
     degrees: float | None,
 ) -> Credits:
-    """Return the credits, with the endpoints' noise added to ``influence`` (n, u)."""
     endpoints = ldexp(2.0, -table.n) * table.n * endpoint_influence(table, noise)
     return Credits.of(
         table,

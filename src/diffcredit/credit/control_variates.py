@@ -23,11 +23,8 @@ from diffcredit.util.arrays import BoolArray, FloatArray
 
 Game = Callable[[BoolArray], ArrayLike]
 
-# A surrogate is evaluated for all coalitions of up to this many contributors,
-ENUMERATED = 12
-# and beyond for this many times n coalitions, at least this many.
-TIMES = 20
-LEAST = 4000
+ENUMERATED = 12  # up to this many contributors, a surrogate is evaluated for all coalitions
+TIMES, LEAST = 20, 4000  # with more, for 20 n of them, at least 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +164,6 @@ def _evaluated(table: GameTable, game: Game, name: str) -> tuple[FloatArray, Flo
 
 
 def _finite(name: str, given: ArrayLike, count: int, what: str) -> FloatArray:
-    """Return ``given`` as (count,) finite numbers. Raise UserError if it is not."""
     found = float_array(name, given)
     if found.shape != (count,) or not np.isfinite(found).all():
         raise UserError(f"{name} of shape {found.shape}; expected {count} finite numbers, {what}")

@@ -16,10 +16,8 @@ from diffcredit.util.arrays import FloatArray
 Kind = Literal["spearman", "pearson"]
 
 DIGITS = 12  # counted from the largest: numbers that agree in them are equal
-# A row that the size terms determine does not affect the correlation, so leaving it out changes nothing.
-LEAST_FREE = 1e-9
-# Residuals below this part of the values themselves are rounding.
-ROUNDING = 1e-12
+LEAST_FREE = 1e-9  # a row that the size terms determine does not affect the correlation: leaving it out changes nothing
+ROUNDING = 1e-12  # residuals below this part of the values themselves are rounding
 
 
 def correlation(a: FloatArray, b: FloatArray, kind: Kind) -> float:

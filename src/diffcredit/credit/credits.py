@@ -15,9 +15,9 @@ Cy             -1.0  -1.0  -1.0
 There are also `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`, `plot`, `save` and `load`. Credits
 of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
 
-Pitfalls: a small standard error is not closeness to the truth. It says that more coalitions would change little, for
-this base model, this retraining and these initial noises. An interval covers for its own contributor, or on average
-over the contributors (``shapley``), not for all at once. Shares mean nothing if F(N) − F(∅) may be 0.
+Pitfalls: an interval covers for its own contributor, or on average over the contributors (``shapley``), not for all at
+once, and is about more coalitions, not about the truth (`diffcredit.credit`). Shares mean nothing if F(N) − F(∅) may be
+0.
 """
 
 from dataclasses import dataclass, field
@@ -34,10 +34,9 @@ from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
 
-# Relative to the largest number involved: how far the credits' sum may be from F(N) − F(∅) by rounding.
-ROUNDING = 1e-9
-# Credits are equal if they agree in this many digits, counted from the largest number involved.
-DIGITS = 12
+# Relative to the largest number involved: how far a sum of credits may be from F(N) − F(∅) by rounding, and how many
+# digits of equal credits agree.
+ROUNDING, DIGITS = 1e-9, 12
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,6 +6,7 @@ the weights sum to 0. Endpoints are not used.
 """
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from diffcredit.credit.credits import Credits, unit_sums
 from diffcredit.credit.mixed_model import restricted_likelihood
@@ -123,8 +124,6 @@ def _regression(table: GameTable, method: str) -> Regression:
 
 def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
     """Return the λ with the smallest RSS(λ)·(m/(m − tr H))² (Golub, Heath and Wahba 1979), and that number."""
-    from scipy.optimize import minimize_scalar
-
     information, squares = regression.information, regression.scores(values) ** 2
     m, unexplained = len(values), regression.unexplained(values)
     spare = m - regression.nuisance.shape[1] - len(information)

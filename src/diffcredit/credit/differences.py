@@ -10,8 +10,7 @@ from diffcredit.credit.credits import Credits, endpoint_influence
 from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 
-# An error names at most this many missing contributors.
-NAMED = 5
+NAMED = 5  # at most so many missing contributors are named in an error
 
 
 def exact(table: GameTable, confidence: float) -> Credits:
@@ -23,7 +22,7 @@ def exact(table: GameTable, confidence: float) -> Credits:
     n = table.n
     if n > LARGEST:
         raise UserError(f"exact: {n} contributors; at most {LARGEST} (2^{LARGEST} coalitions)")
-    table.require(2**n - 2, f"exact (all 2^{n} − 2 coalitions, {_example(table)} among those missing)")
+    table.require(2**n - 2, f"exact (all 2^{n} − 2 coalitions, {_missing_coalition(table)} among those missing)")
     joined = np.array([0.0] + [1 / (n * comb(n - 1, size - 1)) for size in range(1, n)])
     left = np.array([1 / (n * comb(n - 1, size)) for size in range(n)])
     slopes = np.where(table.coalitions, joined[table.sizes][:, None], -left[table.sizes][:, None]).T
@@ -41,8 +40,7 @@ def exact(table: GameTable, confidence: float) -> Credits:
     )
 
 
-def _example(table: GameTable) -> str:
-    """Return a coalition that is missing from the table, if there is one."""
+def _missing_coalition(table: GameTable) -> str:
     codes = set((table.coalitions @ (1 << np.arange(table.n))).tolist())
     missing = next((code for code in range(1, 2**table.n - 1) if code not in codes), 0)
     return encode(missing >> np.arange(table.n) & 1)

@@ -5,10 +5,9 @@ has an example. The default method, ``shapley``, estimates φ_i = Σ_{S∌i} |S|
 contributor i.
 
 Pitfalls
-- A small standard error is not closeness to the truth (`diffcredit.credit.credits`).
 - ``size_distribution`` must name the design that drew the coalitions; a wrong one biases the credits. Plain
   contradictions are refused, small ones cannot be seen.
-- A plain number for ``empty`` or ``full`` means "known exactly". One noisy evaluation is a list of one, ``full=[0.7]``.
+- One noisy evaluation of an endpoint is a list of one, ``full=[0.7]``. A plain number means "known exactly".
 - Choose the method before you see its credits.
 
 See also: `diffcredit.coalitions` (which coalitions to evaluate), `diffcredit.credit.shapley` (how the default works),

@@ -24,8 +24,7 @@ from diffcredit.credit.regression import Regression, regress
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
-# Coalitions that the size model is fitted to; more would hardly change it and cost most of the time.
-SIZE_MODEL_ROWS = 1200
+SIZE_MODEL_ROWS = 1200  # that it is fitted to: more would hardly change it and cost most of the time
 STEPS = (0.5, 0.25)  # shorter ones would change no credit by a tenth of its error
 LIMITS = {"slope": (-1.0, 2.0), "noise": (-1.0, 3.0), "misfit": (0.0, 0.99)}
 PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root that scipy accepts
@@ -185,7 +184,6 @@ def _fit(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model
 def _regression(
     table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel
 ) -> tuple[FloatArray, Regression]:
-    """Return x̃ m(s) and its regression with the unshrunk regressors."""
     modulated = table.centred * size_model.modulation(table)[:, None]
     return modulated, regress(modulated, np.hstack([nuisance, modulated @ proxies]), 1 / size_model.variance(table))
 

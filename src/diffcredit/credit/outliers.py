@@ -30,14 +30,10 @@ from diffcredit.credit.regression import LEAST_FREE, RidgeFit, size_regressors
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import BoolArray, FloatArray
 
-# The level of the test: how often a value that follows the model is called an outlier.
-SIGNIFICANT = 0.01
-# Fewer residual degrees of freedom say nothing about the noise.
-LEAST_DEGREES = 3
-# More outliers mean that the noise has long tails.
-MOST_OUTLIERS = 8
-# From this p on, with the parameters of the fit to all, another fit is not worth its time.
-WORTH_A_FIT = 0.5
+SIGNIFICANT = 0.01  # the level of the test: how often a value that follows the model is called an outlier
+LEAST_DEGREES = 3  # fewer residual degrees of freedom say nothing about the noise
+MOST_OUTLIERS = 8  # more mean that the noise has long tails
+WORTH_A_FIT = 0.5  # from this p on, with the parameters of the fit to all, another fit is not worth its time
 # What counts as rounding: in a residual, relative to the values; in what remains of S, relative to S.
 ROUNDING, LEAST_LEFT = 1e-9, 1e-14
 RESIDUAL, STUDENTISED = "residual_", "studentised_"

@@ -22,8 +22,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 
 # Scaling stops if the flow through every coalition is right to this relative error, or after this many rounds.
-FLOW_TOLERANCE = 1e-10
-SCALINGS = 100
+FLOW_TOLERANCE, SCALINGS = 1e-10, 100
 
 
 def permutation(table: GameTable, confidence: float) -> Credits:

@@ -19,10 +19,8 @@ With ρ the correlation between estimated and exact credits, 1 − ρ² = 1/(1 +
 widths of intervals and standard errors fall as M^(−1/2). From these the rules predict how many evaluations they need.
 
 Pitfalls: all rules rest on the estimator's model of its own errors and look again and again; they are not anytime-valid
-tests (how often the correlation met its target: ``benchmarks/estimators``). Being precise is not being right: like the
-intervals, the rules hold for this base model, this retraining and these initial noises.
-
-See also: `diffcredit.credit.stopping` (limits on time and money; how rules combine).
+tests (how often the correlation met its target: ``benchmarks/estimators``). Being precise is not being right
+(`diffcredit.credit`).
 """
 
 import math
@@ -34,7 +32,7 @@ from typing import ClassVar
 import numpy as np
 
 from diffcredit.credit.credits import Credits
-from diffcredit.credit.stopping import Look, Rule, RuleStatus
+from diffcredit.credit.stopping import Look, Rule, RuleStatus, require_positive
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
@@ -166,8 +164,7 @@ class Width(CreditRule):
     smaller_is_better: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.target) and self.target > 0):
-            raise UserError(f"stop: width: {self.target}; a positive number is accepted")
+        require_positive("width", self.target)
 
     def quality(self, credits: Credits, higher_is_better: bool) -> float | None:
         width = float((credits.high - credits.low).max())

@@ -13,8 +13,7 @@ if the two agree within their noise, near 1 if they do not.
 It works with fewer evaluations than contributors, since the ridge λ = σ²/τ² is estimated from the data.
 
 Pitfalls: credits are shrunk towards the average, so differences between contributors are understated if there are few
-evaluations. Intervals cover on average over the contributors; for one contributor's own sake use ``unshrunk``. A small
-standard error is not closeness to the truth: it holds for this retraining and base model.
+evaluations. Intervals cover on average over the contributors; for one contributor's own sake use ``unshrunk``.
 
 See also: `outliers`, `control_variates` (priors and surrogates), `least_squares` (``unshrunk``, ``kernelshap``),
 docs/estimator.md.

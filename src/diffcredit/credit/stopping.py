@@ -187,7 +187,7 @@ class Evaluations(_Limit):
     count: int
 
     def __post_init__(self) -> None:
-        _require_positive("evaluations", self.count)
+        require_positive("evaluations", self.count)
 
     def max_evaluations(self) -> int:
         return self.count
@@ -206,7 +206,7 @@ class Time(_Limit):
     hours: float
 
     def __post_init__(self) -> None:
-        _require_positive("hours", self.hours)
+        require_positive("hours", self.hours)
 
     def _progress(self, look: Look) -> tuple[float, float, str]:
         return look.elapsed_seconds, self.hours * HOUR, f"{look.elapsed_seconds / HOUR:.3g} hours"
@@ -223,8 +223,8 @@ class Money(_Limit):
     per_hour: float
 
     def __post_init__(self) -> None:
-        _require_positive("money.amount", self.amount)
-        _require_positive("money.per_hour", self.per_hour)
+        require_positive("money.amount", self.amount)
+        require_positive("money.per_hour", self.per_hour)
 
     def _progress(self, look: Look) -> tuple[float, float, str]:
         spent = look.worker_seconds / HOUR * self.per_hour
@@ -234,6 +234,6 @@ class Money(_Limit):
         return f"{self.amount:g} spent at {self.per_hour:g} an hour"
 
 
-def _require_positive(name: str, value: float) -> None:
+def require_positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise UserError(f"stop: {name}: {value}; a positive number is accepted")

@@ -15,8 +15,7 @@ from diffcredit.util.arrays import BoolArray, FloatArray
 
 IntArray = NDArray[np.intp]
 
-# A table is refused if its sizes are less probable than this under the stated distribution.
-LEAST_PROBABILITY = 1e-6
+LEAST_PROBABILITY = 1e-6  # a table is refused if its sizes are less probable under the stated distribution
 LEAST_EXPECTED = 5.0
 
 

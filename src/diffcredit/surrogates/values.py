@@ -28,8 +28,7 @@ from diffcredit.util.progress import Progress
 
 SECONDS = 15.0  # between writes of the values
 
-Loaded = tuple[ImageSurrogate, Sequence[Property], Extractors]
-"""The prepared surrogate, the study's fitted properties and extractors."""
+Loaded = tuple[ImageSurrogate, Sequence[Property], Extractors]  # prepared, fitted
 
 
 class SurrogateValues:
