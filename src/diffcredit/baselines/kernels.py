@@ -240,7 +240,6 @@ Kernel = DenseKernel | IterativeKernel
 
 
 def _spectrum(rows: Rows, progress: Progress) -> dict[str, FloatArray]:
-    """Return the eigenvalues and eigenvectors of the smaller of ΦᵀΦ and ΦΦᵀ."""
     from scipy.linalg import eigh
 
     m, k = rows.shape

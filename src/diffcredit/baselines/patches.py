@@ -104,7 +104,6 @@ class PatchSimilarity(Scoring):
         return 2 * seen.vectors.reshape(-1, size, size, 3) - 1
 
     def _file(self, evidence: Evidence, queries: Images) -> Path | None:
-        """Return the file of the sums, named after everything that determines them."""
         if evidence.folder is None:
             return None
         settings = {"options": dataclasses.asdict(self), "seed": evidence.seed}

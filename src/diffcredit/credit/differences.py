@@ -46,18 +46,9 @@ def _missing_coalition(table: GameTable) -> str:
     return encode(missing >> np.arange(table.n) & 1)
 
 
-def leave_one_out(table: GameTable, confidence: float) -> Credits:
-    """Estimate F(N) − F(N∖{i}), what a contributor adds to all others."""
-    return _differences(table, "leave-one-out", confidence)
-
-
-def add_one_in(table: GameTable, confidence: float) -> Credits:
-    """Estimate F({i}) − F(∅), what a contributor adds to nobody."""
-    return _differences(table, "add-one-in", confidence)
-
-
-def _differences(table: GameTable, method: str, confidence: float) -> Credits:
-    """Subtract the endpoint from each contributor's coalition, or the reverse; coalitions of other sizes are not used.
+def one_by_one(table: GameTable, confidence: float, method: str) -> Credits:
+    """Estimate F(N) − F(N∖{i}), what a contributor adds to all others (``leave-one-out``), or F({i}) − F(∅), what it
+    adds to nobody (``add-one-in``). Coalitions of other sizes are not used.
 
     Replicates are averaged. Their pooled noise, taken to be the endpoint's too, gives the interval (Student's t);
     without replicates it is infinite. The endpoint's error is common to all credits.

@@ -15,6 +15,7 @@ See also: `diffcredit.coalitions` (which coalitions to evaluate), `diffcredit.cr
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
 
 import numpy as np
@@ -24,7 +25,7 @@ from diffcredit.credit.banzhaf import banzhaf, banzhaf_msr
 from diffcredit.credit.control_variates import Surrogate, read_control_variates
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.datamodel import datamodel, datamodel_lasso
-from diffcredit.credit.differences import add_one_in, exact, leave_one_out
+from diffcredit.credit.differences import exact, one_by_one
 from diffcredit.credit.least_squares import kernelshap, unshrunk
 from diffcredit.credit.permutation import permutation
 from diffcredit.credit.shapley import shapley
@@ -38,8 +39,8 @@ _OTHERS: dict[str, Callable[[GameTable, float], Credits]] = {
     "exact": exact,
     "banzhaf": banzhaf,
     "banzhaf-msr": banzhaf_msr,
-    "leave-one-out": leave_one_out,
-    "add-one-in": add_one_in,
+    "leave-one-out": partial(one_by_one, method="leave-one-out"),
+    "add-one-in": partial(one_by_one, method="add-one-in"),
     "datamodel": datamodel,
     "datamodel-lasso": datamodel_lasso,
 }

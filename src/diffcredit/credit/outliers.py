@@ -10,10 +10,7 @@ The term. An outlying coalition S* is treated as a game of its own, the mean-shi
 d(S) = 1 for S = S* and 0 for any other, and φ(F) = b·φ(d) + φ(F − b·d) for any b. d joins the regressors that are not
 shrunk, like a surrogate with known credits. b is then what S* has beyond the fit to all others, and the slopes and the
 noise of the others do not have to account for it. This is done only if all coalitions are evaluated. Among a sample of
-them an outlier is only reported: it may stand for others like it that were not evaluated.
-
-In a game with a null player (1 contributor of 6; all 62 coalitions, noise of 5 %) the root mean squared error of the
-credits falls from 0.074 to 0.010 (`exact`: 0.016), and 95 % intervals cover 95 % instead of 81 % (docs/estimator.md).
+them an outlier is only reported: it may stand for others like it that were not evaluated. Its gain: docs/estimator.md.
 """
 
 from collections.abc import Iterable, Mapping

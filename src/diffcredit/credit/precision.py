@@ -99,23 +99,19 @@ class CreditRule(Rule):
 
     def _expected_evaluations(self, look: Look) -> int | None:
         """Return the most that any property needs; None if that is not known for one of them."""
-        most = look.evaluations
-        for name, credits in self._credits(look).items():
-            if credits is None:
-                return None
-            needed = self.needed(credits, look.higher_is_better[name], look.evaluations)
-            if needed is None or not math.isfinite(needed):
-                return None
-            most = max(most, math.ceil(needed))
-        return most
+        needed = [
+            None if credits is None else self.needed(credits, look.higher_is_better[name], look.evaluations)
+            for name, credits in self._credits(look).items()
+        ]
+        known = [math.ceil(each) for each in needed if each is not None and math.isfinite(each)]
+        return max([look.evaluations, *known]) if len(known) == len(needed) else None
 
     def _now(self, look: Look) -> str:
         """Return the quality of the property that is farthest from the target."""
-        known: dict[str, float] = {}
-        for name, quality in self._qualities(look).items():
-            if quality is None:
-                return f"not known for {name}"
-            known[name] = quality
+        qualities = self._qualities(look)
+        known = {name: quality for name, quality in qualities.items() if quality is not None}
+        if unknown := [name for name in qualities if name not in known]:
+            return f"not known for {unknown[0]}"
         name = (max if self.smaller_is_better else min)(known, key=known.__getitem__)
         return f"{known[name]:.3g}" + (f" ({name})" if len(known) > 1 else "")
 

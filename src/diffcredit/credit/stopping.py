@@ -16,8 +16,6 @@ False
 >>> Money(amount=100, per_hour=2.5).status([look]).evaluations  # at 2.5 an hour, 60 evaluations cost 2.5
 2400
 
-``a & b`` is reached if both are at the same look, ``a | b`` if one of them is.
-
 Pitfalls: a rule on credits alone may never be reached, so combine it with a limit, ``Correlation(0.9) |
 Evaluations(500)``; `Rule.bounded` says whether a rule is sure to end. Time and money count evaluations only, not the
 preparation of the model.
@@ -77,7 +75,7 @@ class RuleStatus:
 
 
 class Rule(ABC):
-    """A stopping rule. ``a & b`` is reached if both are, ``a | b`` if one of them is."""
+    """A stopping rule. ``a & b`` is reached if both are at the same look, ``a | b`` if one of them is."""
 
     @abstractmethod
     def reached(self, looks: Sequence[Look]) -> bool:
@@ -145,14 +143,10 @@ class _Combination(Rule):
 
 
 class AllOf(_Combination):
-    """Reached if all of ``rules`` are, at the same look."""
-
     every = True
 
 
 class AnyOf(_Combination):
-    """Reached if one of ``rules`` is."""
-
     every = False
 
 
