@@ -59,8 +59,7 @@ class Evidence:
     start: "Callable[[], tuple[DiffusionModel, int]] | None" = None
     """Returns the model before that training, and the training's seed. None for a pretrained base model."""
     replicate: "Callable[[int], DiffusionModel] | None" = None
-    """``replicate(s)``, s ≥ 1: another model trained like the base model, from another initialisation and data order.
-    None for a pretrained base model."""
+    """``replicate(s)``, s ≥ 1: a model trained like the base model, from another seed. None for a pretrained one."""
     folder: Path | None = None
     """Where expensive intermediate results are cached; None: nowhere."""
     progress: Progress = silent

@@ -17,8 +17,7 @@ from diffcredit.util.seeds import derive_seed
 class ConditionalShapley(Crediting):
     """The Shapley values of the surrogate :class:`Conditional`, without any retraining (SurrogateSHAP).
 
-    The empty coalition has no captions, so that G(∅), the level of the credits, is set to 0; only their differences
-    have a meaning.
+    The empty coalition has no captions, so that G(∅) is set to 0; only differences of credits have a meaning.
     """
 
     coalitions: PositiveInt = 1000

@@ -131,14 +131,13 @@ class IterativeKernel:
     """The same as :class:`DenseKernel`, with Φ used only through products, each one pass over its rows.
 
     Systems of equations are solved by conjugate gradients. GCV uses the quadrature of Lanczos' tridiagonal matrices
-    (Golub and Meurant 1994), its trace random signs (Hutchinson 1990). λ > 0; where it is chosen, at least ``SMALLEST``
-    times the largest eigenvalue.
+    (Golub and Meurant 1994), its trace random signs (Hutchinson 1990). λ > 0.
     """
 
     rows: Rows
     progress: Progress = silent
 
-    SMALLEST = 1e-5
+    SMALLEST = 1e-5  # of a chosen λ, relative to the largest eigenvalue
     TOLERANCE = 1e-8  # the largest residual of a solution, relative to the right-hand side
     STEPS = 64
     PROBES = 16

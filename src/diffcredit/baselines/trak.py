@@ -117,8 +117,7 @@ class TRAK(Gradients):
 
 @dataclass
 class DTRAK(TRAK):
-    """D-TRAK: TRAK with gradients of the mean square of the predicted noise, ‖ε_θ(x_t, t)‖², in place of the loss, on
-    both sides (Zheng et al. 2024)."""
+    """D-TRAK: TRAK with gradients of ‖ε_θ(x_t, t)‖² in place of the loss, on both sides (Zheng et al. 2024)."""
 
     name = "d_trak"
     title = "D-TRAK"
@@ -152,8 +151,7 @@ class RelativeInfluence(TRAK):
 
 @dataclass
 class RenormalisedInfluence(TRAK):
-    """TRAK's score of image j divided by ‖φ_j‖, so that images with large losses do not dominate (Hammoudeh and Lowd
-    2022)."""
+    """TRAK's score of image j divided by ‖φ_j‖: large losses do not dominate (Hammoudeh and Lowd 2022)."""
 
     name = "renormalised_influence"
     title = "Renormalised influence"

@@ -144,8 +144,7 @@ class Half(_Spread):
 
 
 class Mix(_Spread):
-    """Sizes ½ Binomial(n, ½) + ½ arcsine, ∝ (s(n−s))^(−½): half of the coalitions of middle sizes, half spread out to
-    the ends."""
+    """Sizes ½ Binomial(n, ½) + ½ arcsine, ∝ (s(n−s))^(−½): half of middle sizes, half spread out to the ends."""
 
     name = "mix"
 

@@ -14,8 +14,7 @@ from diffcredit.util.seeds import derive_seed
 
 BITS = 53
 CANDIDATES = 32
-# There are fewer candidates once candidates × rows × contributors exceeds this. It determines the rows of a design, so
-# it must never change.
+# Fewer candidates once candidates × rows × contributors exceeds this. It determines a design's rows: never change it.
 OVERLAPS = 10_000_000
 
 
@@ -87,18 +86,16 @@ class Allowed:
             sizes[row.tobytes()] = int(row.sum())
         self._excluded = sizes.keys()
         self._excluded_of_size = Counter(sizes.values())
-        self._counts: dict[int, int] = {}
 
     def __contains__(self, row: BoolArray) -> bool:
         return row.tobytes() not in self._excluded
 
     def count(self, size: int) -> int:
         """Return how many coalitions of ``size`` there are. Raise UserError if there is none."""
-        if size not in self._counts:
-            self._counts[size] = comb(self.n, size) - self._excluded_of_size[size]
-        if self._counts[size] == 0:
+        count = comb(self.n, size) - self._excluded_of_size[size]
+        if count == 0:
             raise UserError(f"exclude: leaves no coalition of size {size} of {self.n} contributors; leave at least one")
-        return self._counts[size]
+        return count
 
     def draw(self, generator: np.random.Generator, size: int) -> BoolArray:
         """Return (n,): a uniformly random coalition of ``size``."""
@@ -183,8 +180,7 @@ class OverlapDeviations:
         self._squares += size**2
 
     def of(self, candidates: BoolArray, size: int) -> NDArray[np.int64]:
-        """Return (k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² for each candidate S (k, n), in integers, so that every machine
-        makes the same choice."""
+        """Return (k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² of each candidate S (k, n): integers, equal on every machine."""
         n, table = len(self._weighted), candidates.astype(np.float64)
         pairs = ((table @ self._pairs) * table).sum(axis=1).astype(np.int64)
         weighted = (table @ self._weighted).astype(np.int64)

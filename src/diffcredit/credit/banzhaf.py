@@ -6,8 +6,7 @@ made of the χ_T of two or more contributors do not change the limit of the slop
 are the Krawtchouk polynomials K_d(s) = Σ_{|T|=d} χ_T of degree d ≥ 2: the curvature of F in the size.
 
 The empty and the full coalition have probability 2⁻ⁿ each. They are not drawn, so their part in β_i is added exactly:
-2^(1−n) times F(N) − F(∅), minus the regression's prediction of it. As rows of the regression, an F(∅) far from all
-other values would distort the curvature.
+2^(1−n) times F(N) − F(∅), minus the regression's prediction of it. As rows, they might distort the curvature.
 
 Banzhaf values do not sum to F(N) − F(∅); the diagnostic ``sum`` is their sum.
 """

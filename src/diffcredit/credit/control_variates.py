@@ -64,10 +64,7 @@ def surrogate_credits(coalitions: BoolArray, values: FloatArray, full: float, si
 
 
 def read_control_variates(
-    table: GameTable,
-    coalitions: BoolArray,
-    prior: ArrayLike | None,
-    surrogate: Surrogate | Sequence[Surrogate] | None,
+    table: GameTable, coalitions: BoolArray, prior: ArrayLike | None, surrogate: Surrogate | Sequence[Surrogate] | None
 ) -> ControlVariates:
     """Check priors and surrogates; leave out any that the size and those before it already explain.
 

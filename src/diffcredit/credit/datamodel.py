@@ -24,8 +24,7 @@ def datamodel(table: GameTable, confidence: float) -> Credits:
     """Fit a ridge regression with λ by generalised cross-validation.
 
     Interval: β̂ ± cva(m₂)·√N, N the HC3 variance, m₂ the second moment of the shrinkage bias over N, where β has the
-    second moment τ² of the restricted likelihood. It covers β, the weights in the limit of many coalitions of this
-    design, on average over the contributors.
+    second moment τ² of the restricted likelihood. It covers β of this design, on average over the contributors.
     """
     y, regression = table.about_mean.values, _regression(table, "datamodel")
     components = restricted_likelihood(regression, y)

@@ -16,8 +16,7 @@ NAMED = 5  # at most so many missing contributors are named in an error
 def exact(table: GameTable, confidence: float) -> Credits:
     """Compute φ_i = Σ_{S∋i} F(S)/(n·C(n−1, |S|−1)) − Σ_{S∌i} F(S)/(n·C(n−1, |S|)) over all 2ⁿ coalitions.
 
-    Replicates are averaged, and their pooled variance gives the interval. Without replicates the values are taken as
-    exact, and the interval has no width.
+    Replicates are averaged, and their pooled variance gives the interval, which without replicates has no width.
     """
     n = table.n
     if n > LARGEST:

@@ -1,8 +1,7 @@
 """`estimate`: from evaluated coalitions to credits.
 
 F is any function of coalitions: the game. ``estimate`` needs F of some coalitions, F(∅) and F(N); `diffcredit.credit`
-has an example. The default method, ``shapley``, estimates φ_i = Σ_{S∌i} |S|!(n−|S|−1)!/n! · (F(S∪{i}) − F(S)) for each
-contributor i.
+has an example. The default, ``shapley``, estimates φ_i = Σ_{S∌i} |S|!(n−|S|−1)!/n! · (F(S∪{i}) − F(S)).
 
 Pitfalls
 - ``size_distribution`` must name the design that drew the coalitions; a wrong one biases the credits. Plain
@@ -83,8 +82,7 @@ def estimate(
     size_distribution: the design the coalitions were drawn with, or the n − 1 probabilities of the sizes 1..n−1.
     confidence: of each contributor's interval.
     prior: (n,), a cheap guess at the credits, or (n, k) for k of them; for ``shapley``. Scale and offset are fitted.
-    surrogate: a cheap game G, as a function of coalitions (m, n) → (m,) or a `KnownSurrogate`, or several; for
-    ``shapley``.
+    surrogate: for ``shapley``: a cheap game, a function of coalitions (m, n) → (m,), or a `KnownSurrogate`, or several.
 
     Raises UserError if the table is malformed, too short or contradicts ``size_distribution``.
     """

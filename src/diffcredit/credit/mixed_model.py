@@ -4,8 +4,7 @@ y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0,
 
 A model fine-tuned on a coalition follows the average of its members' images, so one contributor among s changes it by
 about 1/s; a model of few images also varies more from seed to seed. Hence slopes are β_i·s^−γ and the noise's variance
-is σ²·s^−δ, each scaled to mean 1 over the sizes 1..n−1, so that β_i remains the mean of the within-size slopes: the
-contrast of the Shapley value.
+is σ²·s^−δ, each scaled to mean 1 over the sizes 1..n−1, so that β_i remains the mean slope: the Shapley contrast.
 
 What the regression misses of F(S) is the same in all replicates of S: a share ω of the variance of one evaluation. The
 mean of r replicates has variance σ²s^−δ·(ω + (1 − ω)/r), so more replicates of one coalition are worth less than more
@@ -228,8 +227,7 @@ def restricted_likelihood(
         change, left, share = sums.tolist()
         return freedom * change / max(left + unexplained, 1e-200) - share - typical / (ridge + typical)
 
-    # A grid first, since the deviance may have two minima; then the root of its slope, which determines λ more
-    # precisely than the deviance itself.
+    # A grid first, since there may be two minima; then the root of the slope, which is more precise than the minimum.
     grid = np.geomspace(1e-10 * information.mean(), information.sum() / 2, 101)
     best = int(np.argmin(deviance(grid[:, None])))
     low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 100)])

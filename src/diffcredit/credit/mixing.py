@@ -41,8 +41,7 @@ def mix(credits: "Mapping[str, Credits]", weights: Mapping[str, float]) -> "Cred
     """Return the credits for the property Σ_k w_k F_k.
 
     weights: of any sign and sum, for some or all of the properties in ``credits``; properties without a weight, or
-    with weight 0, are left out. The diagnostics are the weights, ``weight_NAME``. Raises UserError if the properties
-    cannot be mixed.
+    with weight 0, are left out. Diagnostics: the weights, ``weight_NAME``. Raises UserError if they cannot be mixed.
     """
     weights = {name: float(weight) for name, weight in weights.items() if weight != 0}
     _check(credits, weights)

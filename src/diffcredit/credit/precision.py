@@ -19,8 +19,7 @@ With ρ the correlation between estimated and exact credits, 1 − ρ² = 1/(1 +
 widths of intervals and standard errors fall as M^(−1/2). From these the rules predict how many evaluations they need.
 
 Pitfalls: all rules rest on the estimator's model of its own errors and look again and again; they are not anytime-valid
-tests (how often the correlation met its target: ``benchmarks/estimators``). Being precise is not being right
-(`diffcredit.credit`).
+tests (how often targets were met: ``benchmarks/estimators``). Being precise is not being right (`diffcredit.credit`).
 """
 
 import math

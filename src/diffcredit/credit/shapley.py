@@ -15,8 +15,7 @@ It works with fewer evaluations than contributors, since the ridge λ = σ²/τ�
 Pitfalls: credits are shrunk towards the average, so differences between contributors are understated if there are few
 evaluations. Intervals cover on average over the contributors; for one contributor's own sake use ``unshrunk``.
 
-See also: `outliers`, `control_variates` (priors and surrogates), `least_squares` (``unshrunk``, ``kernelshap``),
-docs/estimator.md.
+See also: `mixed_model` (slopes and noise by size), `outliers`, `control_variates`, `least_squares`, docs/estimator.md.
 """
 
 from dataclasses import dataclass

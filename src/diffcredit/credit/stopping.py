@@ -1,8 +1,7 @@
 """When a study has evaluated enough: stopping rules that combine with ``&`` and ``|``.
 
 A rule sees a sequence of looks, each at more evaluations of the design, and says whether it is reached and about how
-many evaluations that takes. Rules on what is spent are here; rules on how well the credits are known are in
-`diffcredit.credit.precision`.
+many evaluations that takes. Rules on what is spent are here, rules on the credits in `diffcredit.credit.precision`.
 
 >>> from diffcredit.credit import Correlation, Evaluations, Look, Money, Time
 >>> rule = Evaluations(500) | Time(hours=12) & Correlation(0.9)
@@ -17,8 +16,7 @@ False
 2400
 
 Pitfalls: a rule on credits alone may never be reached, so combine it with a limit, ``Correlation(0.9) |
-Evaluations(500)``; `Rule.bounded` says whether a rule is sure to end. Time and money count evaluations only, not the
-preparation of the model.
+Evaluations(500)``; `Rule.bounded` says whether a rule is sure to end. Time and money do not count preparation.
 """
 
 import math
@@ -53,8 +51,7 @@ class Look:
 class RuleStatus:
     """How far a rule is: its target (``wanted``), the present state (``now``), and whether that is enough.
 
-    ``evaluations``: about how many in all it takes, None if that is not known. A combination has ``parts``, ``joined``
-    by "and" or "or".
+    ``evaluations``: about how many it takes, None if not known. A combination has ``parts``, ``joined`` by and or or.
     """
 
     wanted: str

@@ -34,8 +34,7 @@ Loaded = tuple[ImageSurrogate, Sequence[Property], Extractors]  # prepared, fitt
 class SurrogateValues:
     """G of every property in ``files`` at any coalition, each measured once.
 
-    There is no G of a property that measures the model itself, nor of an ``ordered`` one where the surrogate does not
-    keep the order of the seeds.
+    There is none of a property that measures the model itself, nor of an ``ordered`` one without ``keeps_seeds``.
     """
 
     def __init__(self, name: str, files: Mapping[str, Path], load: Callable[[], Loaded], progress: Progress) -> None:
