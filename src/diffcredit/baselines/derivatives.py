@@ -6,8 +6,7 @@ curvature, diagonal or diagonal in the eigenbases of Kronecker factors.
 
 The Gauss–Newton matrix of a squared loss ℓ = ‖f(θ) − y‖²/d is 2/d JᵀJ, J = ∂f/∂θ. Draw a target from the model's own
 predictive Gaussian: it is z ~ N(0, I_d) away from the prediction, and g = √(2/d) Jᵀz has E[g gᵀ] = 2/d JᵀJ. Gradients
-towards such pseudo-targets estimate the curvature without the residuals of the training data, unlike the empirical
-Fisher matrix (Mlodozeniec et al. 2025).
+towards such pseudo-targets estimate the curvature without the residuals of the data (Mlodozeniec et al. 2025).
 """
 
 import math

@@ -11,16 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.coalitions.design import Design, as_integer, check_contributors, check_request
-from diffcredit.coalitions.members import (
-    Allowed,
-    Urn,
-    balanced_sizes,
-    draw_spread,
-    random_order,
-    sizes_at,
-    stack,
-    stream,
-)
+from diffcredit.coalitions.members import Allowed, Urn, balanced_sizes, draw_even, random_order, sizes_at, stack, stream
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
@@ -104,7 +95,7 @@ class AddOneIn(_Finite):
 
 
 class _Spread(_Seeded):
-    """Rows that overlap with earlier ones as evenly as possible (`draw_spread`), sizes balanced at every length.
+    """Rows that overlap with earlier ones as evenly as possible (`draw_even`), sizes balanced at every length.
 
     No coalition comes again while another of its size has come less often.
     """
@@ -113,7 +104,7 @@ class _Spread(_Seeded):
         return balanced_sizes(self.name, self.seed, n, self.size_probabilities(n), count)
 
     def _rows(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike]) -> BoolArray:
-        return draw_spread(self.name, self.seed, n, self._sizes(n, start + count), start, exclude)
+        return draw_even(self.name, self.seed, n, self._sizes(n, start + count), start, exclude)
 
 
 class Uniform(_Spread):
@@ -285,8 +276,7 @@ DESIGNS: dict[str, Callable[..., Design]] = {design.name: design for design in _
 
 
 def make_design(name: str, seed: int = 0) -> Design:
-    """Return the design ``name``, such as "uniform" or "subset(0.5)". The same seed gives the same coalitions on every
-    machine. Raise UserError if there is no such design."""
+    """Return the design ``name``, such as "uniform" or "subset(0.5)". Raise UserError if there is none."""
     parametrised = re.fullmatch(r"(.*)\((.*)\)", str(name))
     listed = f"{parametrised[1]}(alpha)" if parametrised else str(name)
     if listed not in DESIGNS:

@@ -142,7 +142,7 @@ class Urn(Allowed):
         self._taken[int(row.sum())].add(row.tobytes())
 
 
-def draw_spread(
+def draw_even(
     name: str, seed: int, n: int, sizes: Sequence[int], start: int, exclude: Iterable[ArrayLike]
 ) -> BoolArray:
     """Return (len(sizes) − start, n): one coalition per size, which overlap as evenly as possible, from ``start`` on.

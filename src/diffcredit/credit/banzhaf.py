@@ -75,8 +75,7 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
     """Estimate Banzhaf values by maximum sample reuse (Wang and Jia 2023).
 
     A credit is the mean of F over the coalitions with a contributor minus the mean over those without, with importance
-    weights if sizes were not drawn by fair coins. Each mean is divided by the sum of its own weights, not by the
-    expected sum, so that a constant added to F changes nothing.
+    weights if sizes were not drawn by fair coins, divided by their own sum: a constant added to F changes nothing.
 
     What other contributors add is noise, of which `banzhaf` removes the linear part but needs several times more
     evaluations than contributors. Exact if all coalitions are given. Interval: the jackknife over units with Student's

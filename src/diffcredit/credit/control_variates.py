@@ -2,8 +2,7 @@
 
 A surrogate G is a cheap game with known credits. For any b, φ(F) = b·φ(G) + φ(F − b·G). With G among the regressors
 that are not shrunk, b is fitted, and evaluations are spent on what G misses. A prior has one number per contributor;
-it is the additive surrogate G(S) = Σ_{i∈S} prior_i, whose slopes change with the size as the credits' do. A useless
-one gets b ≈ 0 and costs about one evaluation.
+it is the additive surrogate G(S) = Σ_{i∈S} prior_i, with slopes by size. A useless one costs about one evaluation.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,6 @@
 """Spearman's and Pearson's correlation, of all rows and without each row in turn (jackknife).
 
-Numbers that differ only by rounding are equal: sums in another order are ties, and a constant is constant. Intervals
-are in `diffcredit.validation.statistics`.
+Numbers that differ only by rounding are equal: sums in another order are ties, and a constant is constant.
 """
 
 from typing import Literal
@@ -83,7 +82,6 @@ def _left_out(values: FloatArray, kind: Kind) -> FloatArray:
 
 
 def _of_centred(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the correlation of each row of a with the same row of b, both centred; NaN if one of them is 0."""
     norm = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
     found = np.divide((a * b).sum(axis=1), norm, out=np.full(len(norm), np.nan), where=norm > 0)
     return np.clip(found, -1, 1)

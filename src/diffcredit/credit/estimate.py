@@ -7,10 +7,7 @@ Pitfalls
 - ``size_distribution`` must name the design that drew the coalitions; a wrong one biases the credits. Plain
   contradictions are refused, small ones cannot be seen.
 - One noisy evaluation of an endpoint is a list of one, ``full=[0.7]``. A plain number means "known exactly".
-- Choose the method before you see its credits.
-
-See also: `diffcredit.coalitions` (which coalitions to evaluate), `diffcredit.credit.shapley` (how the default works),
-`diffcredit.credit.stopping` (when to stop), docs/estimator.md.
+- Choose the method before you see its credits. How the default works: `diffcredit.credit.shapley`, docs/estimator.md.
 """
 
 from collections.abc import Callable, Sequence

@@ -201,8 +201,7 @@ def restricted_likelihood(
     with a = Uᵀ√W y, B the nuisance regressors and ν = m − p; ``scatter`` with its ``degrees`` joins RSS and ν.
     λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would give intervals without width (the truncation of
     Armstrong, Kolesár and Plagborg-Møller 2022). With about as many evaluations as parameters the likelihood may have
-    its maximum at σ = 0. A penalty −log(λ/(λ + d̄²)), d̄² the mean of d_k², prevents that: the weakest prior under which
-    σ is never 0 (Chung et al. 2013).
+    its maximum at σ = 0. Against that −log(λ/(λ + d̄²)), d̄² the mean d_k², is the weakest penalty (Chung et al. 2013).
     """
     squares = fit.scores(values) ** 2
     unexplained = fit.unexplained(values) + scatter

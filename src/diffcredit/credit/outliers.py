@@ -144,8 +144,7 @@ def residual_of(
 def _studentised(fit: RidgeFit, values: FloatArray, of: VarianceComponents) -> FloatArray:
     """Return (m,): t_j = e_j / √(σ̂²_(j)·(1 − h_j)), σ̂²_(j) = (S − e_j²/(1 − h_j)) / (ν − 1).
 
-    Under the model, given λ, γ and δ, each has Student's t distribution with ν − 1 degrees of freedom. 0 if the fit
-    determines the value or misses it only by rounding.
+    Under the model, given λ, γ and δ, each is Student's t with ν − 1 degrees of freedom. 0 if e_j or 1 − h_j is tiny.
     """
     e, free = fit.residuals(values), 1 - fit.leverages
     free_rows = (free > LEAST_FREE) & (np.abs(e) > ROUNDING * np.abs(fit.regression.root * values).max(initial=0.0))

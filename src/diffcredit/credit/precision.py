@@ -15,9 +15,6 @@
 >>> rule.reached(looks), rule.status(looks).evaluations > 80
 (False, True)
 
-With ρ the correlation between estimated and exact credits, 1 − ρ² = 1/(1 + c·M) for M evaluations and a constant c;
-widths of intervals and standard errors fall as M^(−1/2). From these the rules predict how many evaluations they need.
-
 Pitfalls: all rules rest on the estimator's model of its own errors and look again and again; they are not anytime-valid
 tests (how often targets were met: ``benchmarks/estimators``). Being precise is not being right (`diffcredit.credit`).
 """
@@ -122,8 +119,9 @@ class CreditRule(Rule):
 class Correlation(CreditRule):
     """The correlation with the exact credits is at least ``target`` with a probability of 85 %, at two looks in a row.
 
-    The probability is the estimator's own (``assured_correlation``). Shrunken estimates have 1 − ρ² = 1/(1 + c·M), so
-    the predicted correlation t that assures the target needs M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)) evaluations.
+    The probability is the estimator's own (``assured_correlation``). The correlation ρ of shrunken estimates from M
+    evaluations has 1 − ρ² = 1/(1 + c·M). So the predicted correlation t that assures the target needs
+    M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)) evaluations.
     """
 
     target: float
@@ -178,8 +176,7 @@ class Width(CreditRule):
 
 @dataclass(frozen=True)
 class TopK(CreditRule):
-    """The top ``k`` are settled: of the ``k`` who seem most helpful, at least the share ``overlap`` is expected to be
-    among the true top k, at two looks in a row."""
+    """Of the ``k`` who seem most helpful, the share ``overlap`` is expected in the true top k, at two looks running."""
 
     k: int
     overlap: float

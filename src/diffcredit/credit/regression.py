@@ -148,8 +148,7 @@ def _tall(matrix: FloatArray) -> bool:
 
 
 def independent_columns(columns: FloatArray, others: FloatArray) -> list[int]:
-    """Return which of ``columns`` (m, k) are linearly independent of ``others`` (m, p), a constant among them, and of
-    the columns before."""
+    """Return which ``columns`` (m, k) are independent of those before and of ``others`` (m, p), a constant included."""
     kept: list[int] = []
     basis, _ = np.linalg.qr(others)
     for index, column in enumerate(columns.T):

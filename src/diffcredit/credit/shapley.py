@@ -154,8 +154,7 @@ def _contrast_map(fit: RidgeFit, x: FloatArray, controls: ControlVariates) -> tu
 def _consistent_map(table: GameTable, fitted: OutlierFit, ridge: float, slopes: FloatArray) -> FloatArray:
     """Return (n, m): the importance-weighted fit's map to the contrasts.
 
-    The modelled change of slopes with the size, (m(s) − 1) x̃ β, has no part in the Shapley value. It is subtracted
-    first, since it would be noise to the weighted fit.
+    The modelled change of slopes with the size, (m(s) − 1) x̃ β, has no part in φ; being noise here, it is subtracted.
     """
     model, controls = fitted.model, fitted.controls
     x, weights = table.centred, shapley_weights(table)

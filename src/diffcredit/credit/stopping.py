@@ -36,8 +36,7 @@ class Look:
     """The state of a study after some ``evaluations`` of the design, without the endpoints.
 
     ``worker_seconds`` is the sum of all evaluations' times, ``elapsed_seconds`` the time during which at least one was
-    running. ``credits`` holds the credits of each property that has enough values; None if they were not computed at
-    this look. ``higher_is_better`` names all properties.
+    running. ``credits``: of properties with enough values; None if not computed. ``higher_is_better`` names them all.
     """
 
     evaluations: int

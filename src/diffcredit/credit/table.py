@@ -103,7 +103,7 @@ class GameTable:
 
     @cached_property
     def units(self) -> IntArray:
-        """(m,): the sampling unit 0, 1, … of each row. A coalition and its complement, often drawn together, are 1."""
+        """(m,): the sampling unit 0, 1, … of each row. A coalition and its complement share one."""
         # Of the two, the one without contributor 0, which comes first in the order of the rows' bits.
         first = self.coalitions ^ self.coalitions[:, :1]
         return np.unique(np.packbits(first, axis=1), axis=0, return_inverse=True)[1].ravel()

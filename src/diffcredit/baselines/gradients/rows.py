@@ -56,8 +56,7 @@ def gradient_rows(
 
     It is taken in the base model or in another ``replicate`` of it. A row depends only on the model, the settings, its
     image and, for a text model, the caption or prompt: not on the order of the images or on how many are computed
-    together. Rows are cached in the evidence's folder as they are computed, and an interrupted run continues from
-    there. Without a folder they are in a temporary file.
+    together. Rows are kept in the evidence's folder, or a temporary one, where an interrupted run continues.
     """
     if of == "generated":
         evidence.queries(method)  # a refusal comes before any work
@@ -301,8 +300,7 @@ class Kept:
 
 
 def root_errors(evidence: Evidence, count: int, method: str, replicate: int = 0) -> FloatArray:
-    """Return (m, J): √ℓ of each training image at each of J = ``count`` time steps in one model, with the noises of its
-    gradient. They are cached in the evidence's folder."""
+    """Return (m, J): √ℓ of each training image at J = ``count`` time steps in one model, with its gradient's noises."""
     model, given = evidence.model(method, replicate), evidence.contributions
     identities = digests(given.images)
     name = fingerprint(["root errors", model.fingerprint, count, evidence.seed, identities, given.captions])
