@@ -15,10 +15,8 @@ from diffcredit.util.seeds import derive_seed
 
 @dataclass
 class ConditionalShapley(Crediting):
-    """The Shapley values of the surrogate :class:`Conditional`, without any retraining (SurrogateSHAP).
-
-    The empty coalition has no captions, so that G(∅) is set to 0; only differences of credits have a meaning.
-    """
+    """The Shapley values of the surrogate :class:`Conditional`, without any retraining (SurrogateSHAP). G(∅) is set
+    to 0, since nobody has no captions; only differences of credits have a meaning."""
 
     coalitions: PositiveInt = 1000
     """All coalitions are used if there are at most that many, else a sample of that many."""

@@ -95,10 +95,8 @@ class AddOneIn(_Finite):
 
 
 class _Spread(_Seeded):
-    """Rows that overlap with earlier ones as evenly as possible (`draw_even`), sizes balanced at every length.
-
-    No coalition comes again while another of its size has come less often.
-    """
+    """Rows that overlap with earlier ones as evenly as possible (`draw_even`), sizes balanced at every length. None
+    comes again while another of its size has come less often."""
 
     def _sizes(self, n: int, count: int) -> list[int]:
         return balanced_sizes(self.name, self.seed, n, self.size_probabilities(n), count)
@@ -247,10 +245,8 @@ class Permutation(_Seeded):
 
 @dataclass(frozen=True)
 class Subset(_Seeded):
-    """All of size round(alpha·n), at least 1 and at most n−1, 0 < alpha < 1; for datamodels and LDS tests.
-
-    No duplicates while another coalition is left.
-    """
+    """All of size round(alpha·n), at least 1 and at most n−1, 0 < alpha < 1; for datamodels and LDS tests. No
+    duplicates while another coalition is left."""
 
     alpha: float = 0.5
     name = "subset(alpha)"

@@ -28,10 +28,8 @@ TIMES, LEAST = 20, 4000  # with more, for 20 n of them, at least 4000
 
 @dataclass(frozen=True, eq=False)
 class KnownSurrogate:
-    """A surrogate given by its ``values`` (m,) for the rows of the table and its own ``credits`` (n,).
-
-    Only differences between its credits count. ``standard_error`` (n,): theirs, if they are not exact.
-    """
+    """A surrogate given by its ``values`` (m,) for the rows of the table and its own ``credits`` (n,), of which only
+    differences count, with their ``standard_error`` (n,) if they are not exact."""
 
     values: ArrayLike
     credits: ArrayLike

@@ -67,10 +67,8 @@ def _power(table: GameTable, exponent: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class VarianceComponents:
-    """Estimates of the noise σ² of one value about the fit and of the ridge λ = σ²/τ².
-
-    ``deviance``: −2 log of their likelihood; ``freedom``: the degrees of freedom ν of σ² = S(λ)/ν.
-    """
+    """Estimates of the noise σ² = S(λ)/ν of one value about the fit and of the ridge λ = σ²/τ². ``deviance``: −2 log of
+    their likelihood; ``freedom``: ν."""
 
     noise: float
     ridge: float

@@ -38,10 +38,8 @@ FARTHEST = 1e6  # times the evaluations so far; more counts as never
 
 @dataclass(frozen=True)
 class CreditRule(Rule):
-    """A rule on the credits of one ``property``, or of every property if it is None.
-
-    It must hold at the last ``consecutive`` looks with credits: one lucky look fools it less easily.
-    """
+    """A rule on the credits of one ``property``, or of every one if it is None. It must hold at the last
+    ``consecutive`` looks with credits: one lucky look fools it less easily."""
 
     property: str | None = field(default=None, kw_only=True)
     consecutive: ClassVar[int] = 1

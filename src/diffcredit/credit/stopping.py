@@ -48,10 +48,8 @@ class Look:
 
 @dataclass(frozen=True)
 class RuleStatus:
-    """How far a rule is: its target (``wanted``), the present state (``now``), and whether that is enough.
-
-    ``evaluations``: about how many it takes, None if not known. A combination has ``parts``, ``joined`` by and or or.
-    """
+    """How far a rule is: its target (``wanted``), the present state (``now``), whether that is enough, and about how
+    many ``evaluations`` it takes (None: not known). A combination has ``parts``, ``joined`` by "and" or "or"."""
 
     wanted: str
     now: str

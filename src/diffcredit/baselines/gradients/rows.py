@@ -102,10 +102,8 @@ def gradient_rows(
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """The images whose gradients are taken, with their captions and names.
-
-    ``journey`` is the base model, from which generated images were sampled, and how.
-    """
+    """The images whose gradients are taken, with their captions and names. ``journey``: the base model from which
+    generated images were sampled, and how."""
 
     images: Images
     captions: tuple[str, ...] | None
