@@ -6,8 +6,8 @@ A model fine-tuned on a coalition follows the average of its members' images, so
 about 1/s; a model of few images also varies more from seed to seed. Hence slopes are β_i·s^−γ and the noise's variance
 is σ²·s^−δ, each scaled to mean 1 over the sizes 1..n−1, so that β_i remains the mean slope: the Shapley contrast.
 
-What the regression misses of F(S) is the same in all replicates of S: a share ω of the variance of one evaluation. The
-mean of r replicates has variance σ²s^−δ·(ω + (1 − ω)/r), so more replicates of one coalition are worth less than more
+What the regression misses of F(S) is the same in all replicates of S: a share κ of the variance of one evaluation. The
+mean of r replicates has variance σ²s^−δ·(κ + (1 − κ)/r), so more replicates of one coalition are worth less than more
 coalitions. If all coalitions of a size are in the table, what the regression misses there is not a sampling error.
 """
 
@@ -31,7 +31,7 @@ PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root tha
 
 @dataclass(frozen=True)
 class SizeModel:
-    """The exponents of the slope, γ, and of the noise, δ, and the misfit ω."""
+    """The exponents of the slope, γ, and of the noise, δ, and the misfit κ."""
 
     slope: float = 0.0
     noise: float = 0.0
@@ -50,7 +50,7 @@ class SizeModel:
         return _power(table, -self.noise) * self._shared(table)
 
     def sampling_share(self, table: GameTable) -> FloatArray:
-        """Return (m,): the share of `variance` that is sampling error, 1 − f·ω/(ω + (1 − ω)/r).
+        """Return (m,): the share of `variance` that is sampling error, 1 − f·κ/(κ + (1 − κ)/r).
 
         f is the fraction of all coalitions of that size that the table has.
         """
@@ -140,7 +140,7 @@ def _fit_size_model(deviance: Callable[[SizeModel], float], start: SizeModel, wi
 
 
 def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> dict[str, float]:
-    """Return ``misfit_p``, the p-value of ω = 0; nothing without replicates.
+    """Return ``misfit_p``, the p-value of κ = 0; nothing without replicates.
 
     F test with m − p and the replicates' degrees of freedom, p the number of unshrunk regressors; exact if λ, γ and δ
     are given. Replicates of F(∅) and F(N) are not used, since noise may change with the size.
@@ -159,7 +159,7 @@ def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_m
 
 
 def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
-    """Fit all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
+    """Fit all of the table with γ, δ, κ and λ of ``other``; σ² = S(λ)/ν is its own."""
     size_model, ridge = other.size_model, other.components.ridge
     modulated, regression = _regression(table, nuisance, proxies, size_model)
     shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
