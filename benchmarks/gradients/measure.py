@@ -25,8 +25,7 @@ from benchmarks.gradients.page import write_page
 from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.gradients import GradientSettings
 from diffcredit.baselines.gradients.per_image import PerImage, Samples, digests, noises, time_steps
-from diffcredit.baselines.gradients.projection import project
-from diffcredit.baselines.gradients.rows import gradient_rows
+from diffcredit.baselines.gradients.rows import gradient_rows, project
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.model import Batch, DiffusionModel

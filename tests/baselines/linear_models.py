@@ -21,6 +21,7 @@ class FlatModel:
     time_steps = 100
     device = torch.device("cpu")
     noise_schedule = Schedule()
+    prompts = ()
 
     def __init__(self, network):
         self.network = network.double()

@@ -8,8 +8,7 @@ from diffcredit.baselines import Evidence, baseline_credits
 from diffcredit.baselines.conditional import ConditionalShapley
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError
-from diffcredit.surrogates.conditional import captions_of
-from diffcredit.surrogates.pools import shared_out
+from diffcredit.surrogates.pools import captions_of, shared_out
 from surrogates.made_up import COUNTS
 from surrogates.test_conditional import Followed, given
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffcredit.baselines.curvature import Curvature, curvature, has_factors, positions
-from diffcredit.baselines.directional import Samples
+from diffcredit.baselines.derivatives import Curvature, Samples, curvature, has_factors, positions
 from diffcredit.util.progress import silent
 from diffusion import tiny_pipelines
 

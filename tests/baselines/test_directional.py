@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffcredit.baselines.directional import Samples, derivatives, mean_gradient
+from diffcredit.baselines.derivatives import Samples, derivatives, mean_gradient
 from diffcredit.baselines.gradients.per_image import digests, noises, time_steps
 from diffcredit.errors import UserError
 from diffusion import tiny_pipelines

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from diffcredit.baselines import Evidence, aggregate
-from diffcredit.baselines.directional import Samples
+from diffcredit.baselines.derivatives import Samples
 from diffcredit.baselines.influence_functions import DiagonalInfluence, KroneckerInfluence
 from diffcredit.errors import UserError
 

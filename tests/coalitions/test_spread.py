@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from diffcredit.coalitions import make_design
-from diffcredit.coalitions.spread import OverlapDeviations
+from diffcredit.coalitions.members import OverlapDeviations
 
 
 def test_a_regression_on_spread_members_has_less_variance():

@@ -1,5 +1,6 @@
 """The exact Shapley value, leave-one-out and add-one-in."""
 
+from functools import partial
 from math import comb
 
 import numpy as np
@@ -7,12 +8,12 @@ import pytest
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
-from diffcredit.credit.differences import add_one_in, leave_one_out
+from diffcredit.credit.differences import one_by_one
 from diffcredit.credit.table import read_table
 from diffcredit.errors import UserError
 from diffcredit.testing import games
 
-METHODS = {"leave-one-out": leave_one_out, "add-one-in": add_one_in}
+METHODS = {name: partial(one_by_one, method=name) for name in ("leave-one-out", "add-one-in")}
 BOTH = pytest.mark.parametrize("method", list(METHODS))
 
 

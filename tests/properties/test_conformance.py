@@ -8,7 +8,7 @@ import pytest
 from diffcredit.properties import PROPERTIES, Property
 from diffcredit.properties.base import needs_features
 from diffcredit.testing import check_property
-from diffcredit.testing.properties import random_context
+from diffcredit.testing.conformance import random_context
 from diffcredit.util.plugins import build
 
 from .fake_features import FAKE, SIDE

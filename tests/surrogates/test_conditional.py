@@ -12,7 +12,7 @@ from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.errors import UserError
-from diffcredit.surrogates.conditional import Conditional, captions_of
+from diffcredit.surrogates.pools import Conditional, captions_of
 from diffusion import tiny_pipelines
 
 from .made_up import contributions, material, other_sampling

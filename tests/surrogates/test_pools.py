@@ -4,8 +4,7 @@ import pytest
 from diffcredit.errors import UserError
 from diffcredit.retraining import contributor_models
 from diffcredit.surrogates import Work
-from diffcredit.surrogates.conditional import Conditional
-from diffcredit.surrogates.pools import Pools, Soup, shared_out
+from diffcredit.surrogates.pools import Conditional, Pools, Soup, shared_out
 
 from .made_up import COUNTS, LEVELS, Models, material, other_sampling
 

@@ -37,10 +37,7 @@ Category = Literal["floor", "control", "similarity", "application", "gradient", 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything that a baseline may look at.
-
-    All but the first two may be missing: a baseline that needs more refuses.
-    """
+    """Everything that a baseline may look at. All but the first two may be missing: one that needs more refuses."""
 
     contributions: Contributions
     generated: Images
@@ -59,8 +56,7 @@ class Evidence:
     start: "Callable[[], tuple[DiffusionModel, int]] | None" = None
     """Returns the model before that training, and the training's seed. None for a pretrained base model."""
     replicate: "Callable[[int], DiffusionModel] | None" = None
-    """``replicate(s)``, s ≥ 1: another model trained like the base model, from another initialisation and data order.
-    None for a pretrained base model."""
+    """``replicate(s)``, s ≥ 1: a model trained like the base model, from another seed. None for a pretrained one."""
     folder: Path | None = None
     """Where expensive intermediate results are cached; None: nowhere."""
     progress: Progress = silent
@@ -126,8 +122,7 @@ class Baseline(ABC):
     """What people read."""
     category: Category
     of_property: bool = False
-    """Whether the method looks at ``evidence.prop``, so that each property has its own scores or credits. A class that
-    inherits from neither base class may leave it out."""
+    """Whether the method looks at ``evidence.prop``: each property then has its own credits."""
     chosen: Mapping[str, float]
     """Numbers that the method chose by itself, such as λ; set by its last call."""
 

@@ -8,18 +8,15 @@ from diffcredit.baselines.base import Crediting, Evidence
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import UserError
 from diffcredit.surrogates import Material, SurrogateValues, own_credits
-from diffcredit.surrogates.conditional import Conditional
+from diffcredit.surrogates.pools import Conditional
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.seeds import derive_seed
 
 
 @dataclass
 class ConditionalShapley(Crediting):
-    """The Shapley values of the surrogate :class:`Conditional`, without any retraining (SurrogateSHAP).
-
-    The empty coalition has no captions, so that G(∅), the level of the credits, is set to 0; only their differences
-    have a meaning.
-    """
+    """The Shapley values of the surrogate :class:`Conditional`, without any retraining (SurrogateSHAP). G(∅) is set
+    to 0, since nobody has no captions; only differences of credits have a meaning."""
 
     coalitions: PositiveInt = 1000
     """All coalitions are used if there are at most that many, else a sample of that many."""

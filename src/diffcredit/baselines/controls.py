@@ -65,11 +65,9 @@ class TrainingProperty(Crediting):
 
 @dataclass
 class ApplicationScores(Scoring):
-    """The property of each training image by itself: its aesthetic score, its colourfulness, or minus the entropy of
-    its classes for the Inception Score.
+    """The property of each training image by itself, such as its aesthetic score.
 
-    It looks at no generated image. Only properties with ``of_each`` are accepted: a single image has no diversity, and
-    no distance between two sets of images.
+    It looks at no generated image. Only properties with ``of_each`` are accepted: a single image has no diversity.
     """
 
     name = "application_scores"

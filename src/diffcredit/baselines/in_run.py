@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.directional import Part, derivatives, mean_gradient
+from diffcredit.baselines.derivatives import Part, derivatives, mean_gradient
 from diffcredit.baselines.gradients.per_image import trained_parameters
 from diffcredit.diffusion.draws import draw
 from diffcredit.diffusion.micro_batches import micro_batch_in_use
@@ -41,8 +41,7 @@ class InRunShapley(Scoring):
     and noises of its own. As published, the step is that of plain SGD, η_k/B Σ_j ∇ℓ_j, without Adam's scaling of the
     gradient and without clipping. An interrupted replay continues where it stopped.
 
-    ``chosen`` has the ``distance`` of the replayed weights to the base model's, ‖θ − θ*‖/‖θ*‖: 0, or small where the
-    training ran on another device.
+    ``chosen`` has the ``distance`` ‖θ − θ*‖/‖θ*‖ to the base model's weights: 0, or small if trained on another device.
     """
 
     validation: Literal["generated", "heldout"] = "generated"
@@ -129,8 +128,7 @@ class InRunShapley(Scoring):
 def _opened(folder: Path, steps: int, batch_size: int) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the images' rows (K, B) and values (K, B) of each step used, on disk; −1 in a row before it is known.
 
-    An interrupted replay continues from its checkpoint: all steps before it are there, those after it are computed
-    again with the same result.
+    An interrupted replay has all steps before its checkpoint; those after it are computed again, with the same result.
     """
     if not folder.exists():
         with suppress(AlreadyThere), atomic_folder(folder) as temporary:

@@ -9,8 +9,7 @@ from annotated_types import Gt
 from numpy.typing import NDArray
 
 from diffcredit.baselines.base import Evidence, Scoring
-from diffcredit.baselines.curvature import Curvature, curvature
-from diffcredit.baselines.directional import Samples, derivatives, mean_gradient
+from diffcredit.baselines.derivatives import Curvature, Samples, curvature, derivatives, mean_gradient
 from diffcredit.baselines.gradients.per_image import trained_parameters
 from diffcredit.diffusion.settings import PositiveInt
 from diffcredit.errors import DiffcreditError, located

@@ -33,22 +33,17 @@ from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.progress import Progress, silent
 from diffcredit.util.seeds import derive_seed
 
-Rows = NDArray[np.floating[Any]]
-"""(rows, k), in memory or a memory map."""
+Rows = NDArray[np.floating[Any]]  # (rows, k), in memory or a memory map
 
-DENSE = 8192
-"""The largest side of a matrix that is decomposed: 0.5 GB, a few minutes."""
-NUMBERS_AT_ONCE = 2**23
-"""Numbers of Φ in memory at a time, 64 MB."""
-QUERIES = 256
-"""The number of generated images on which λ is chosen."""
+DENSE = 8192  # the largest side of a matrix that is decomposed: 0.5 GB, a few minutes
+NUMBERS_AT_ONCE = 2**23  # of Φ in memory: 64 MB
+QUERIES = 256  # generated images on which λ is chosen
 
 
 def kernel(rows: Rows, folder: Path | None = None, progress: Progress = silent, dense: int = DENSE) -> "Kernel":
     """Return the kernel of Φ = ``rows`` (m, k); its decomposition is cached in ``folder`` (None: nowhere)."""
     if min(rows.shape) > dense:
         return IterativeKernel(rows, progress)
-
     name = artifact_name("spectrum", _fingerprint(rows))
     return DenseKernel(rows, **cached_arrays(folder, name, lambda: _spectrum(rows, progress)))
 
@@ -136,21 +131,18 @@ class IterativeKernel:
     """The same as :class:`DenseKernel`, with Φ used only through products, each one pass over its rows.
 
     Systems of equations are solved by conjugate gradients. GCV uses the quadrature of Lanczos' tridiagonal matrices
-    (Golub and Meurant 1994), its trace random signs (Hutchinson 1990). λ > 0; where it is chosen, at least ``SMALLEST``
-    times the largest eigenvalue.
+    (Golub and Meurant 1994), its trace random signs (Hutchinson 1990). λ > 0.
     """
 
     rows: Rows
     progress: Progress = silent
 
-    SMALLEST = 1e-5
-    TOLERANCE = 1e-8
-    """The largest residual of a solution, relative to the right-hand side."""
+    SMALLEST = 1e-5  # of a chosen λ, relative to the largest eigenvalue
+    TOLERANCE = 1e-8  # the largest residual of a solution, relative to the right-hand side
     STEPS = 64
     PROBES = 16
     FEW_QUERIES = 32
-    SKETCH = 256
-    """Random directions for measuring lengths, with a relative standard error of 1/√(2 · 256) = 4 %."""
+    SKETCH = 256  # random directions for measuring lengths, with a relative standard error of 1/√(2 · 256) = 4 %
 
     def scores(self, queries: Rows, lam: float) -> FloatArray:
         right = np.asarray(queries, dtype=np.float64).T
@@ -247,7 +239,6 @@ Kernel = DenseKernel | IterativeKernel
 
 
 def _spectrum(rows: Rows, progress: Progress) -> dict[str, FloatArray]:
-    """Return the eigenvalues and eigenvectors of the smaller of ΦᵀΦ and ΦΦᵀ."""
     from scipy.linalg import eigh
 
     m, k = rows.shape

@@ -33,8 +33,7 @@ KERNELS = 1024  # patches at a time: with few, a convolution spends its time cop
 class PatchSimilarity(Scoring):
     """How much each training image contributes to the optimal denoising of a generated image's patches.
 
-    This is NDA with two scales (Zhao et al. 2025, “Nonparametric Data Attribution for Diffusion Models”, arXiv
-    2510.14269). It needs no model.
+    This is NDA with two scales (Zhao et al. 2025, arXiv 2510.14269). It needs no model.
 
     With noise, x̃_t = √ᾱ_t x̃ + √(1 − ᾱ_t) ε, pixels on the scale −1 to 1. The optimal denoiser of a patch u of x̃_t
     gives each patch v of each training image x⁽ʲ⁾ the weight
@@ -104,7 +103,6 @@ class PatchSimilarity(Scoring):
         return 2 * seen.vectors.reshape(-1, size, size, 3) - 1
 
     def _file(self, evidence: Evidence, queries: Images) -> Path | None:
-        """Return the file of the sums, named after everything that determines them."""
         if evidence.folder is None:
             return None
         settings = {"options": dataclasses.asdict(self), "seed": evidence.seed}

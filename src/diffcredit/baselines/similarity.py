@@ -52,8 +52,7 @@ class FeatureSimilarity(Scoring):
 
 @dataclass
 class ClusterDistance(Scoring):
-    """Minus the mean over k of the distance ‖x − c_k‖ to the means c_k of ``clusters`` clusters of the generated
-    images, so that nearer images score higher.
+    """Minus the mean distance ‖x − c_k‖ to the means c_k of ``clusters`` clusters of the generated images.
 
     x are the features of the extractor ``features``. Clusters are found by Ward's method, as in ``cluster_entropy``.
     """

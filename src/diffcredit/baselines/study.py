@@ -49,8 +49,7 @@ class StudyBaseline:
 def build_baselines(
     study: "Study", wanted: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, dict[str, Any], Scoring | Crediting]]:
-    """Return the name, the options and the object of each method wanted, a mapping with its name and options. All of
-    ours if none is wanted."""
+    """Return the name, the options and the object of each method wanted, given its name and options; by default all."""
     built = []
     for section in wanted or [{"name": name} for name in BASELINES]:
         options = {key: value for key, value in section.items() if key != "name"}

@@ -66,8 +66,7 @@ class Gradients(Scoring):
 
 @dataclass
 class GradientSimilarity(Gradients):
-    """The cosine of the loss gradients, φ_jᵀg / (‖φ_j‖ ‖g‖), averaged over the generated images (Charpiat et al.
-    2019). The cosine with a gradient of length 0 is 0."""
+    """The mean cosine of the loss gradients, φ_jᵀg / (‖φ_j‖ ‖g‖), 0 for one of length 0 (Charpiat et al. 2019)."""
 
     name = "gradient_similarity"
     title = "Gradient similarity"
@@ -117,8 +116,7 @@ class TRAK(Gradients):
 
 @dataclass
 class DTRAK(TRAK):
-    """D-TRAK: TRAK with gradients of the mean square of the predicted noise, ‖ε_θ(x_t, t)‖², in place of the loss, on
-    both sides (Zheng et al. 2024)."""
+    """D-TRAK: TRAK with gradients of ‖ε_θ(x_t, t)‖² in place of the loss, on both sides (Zheng et al. 2024)."""
 
     name = "d_trak"
     title = "D-TRAK"
@@ -128,9 +126,8 @@ class DTRAK(TRAK):
 
 @dataclass
 class JourneyTRAK(TRAK):
-    """Journey-TRAK: TRAK whose query gradients come from the noisy images on the generated image's own sampling path,
-    averaged over its time steps; training gradients are TRAK's (Georgiev et al. 2023). The path is always that of the
-    base model, which generated the image, also where gradients are taken in another model."""
+    """Journey-TRAK: TRAK whose query gradients come from the noisy images on the generated image's own sampling path in
+    the base model, averaged over its time steps; training gradients are TRAK's (Georgiev et al. 2023)."""
 
     name = "journey_trak"
     title = "Journey-TRAK"
@@ -152,8 +149,7 @@ class RelativeInfluence(TRAK):
 
 @dataclass
 class RenormalisedInfluence(TRAK):
-    """TRAK's score of image j divided by ‖φ_j‖, so that images with large losses do not dominate (Hammoudeh and Lowd
-    2022)."""
+    """TRAK's score of image j divided by ‖φ_j‖: large losses do not dominate (Hammoudeh and Lowd 2022)."""
 
     name = "renormalised_influence"
     title = "Renormalised influence"

@@ -20,10 +20,8 @@ A coalition of size s is drawn with probability p(s)/C(n, s), where p is the des
 estimator must know p to turn values into Shapley values.
 
 Pitfalls: the empty and the full coalition are never drawn; evaluate them apart. Pass the design's name to ``estimate``
-as ``size_distribution``. Keep coalitions that are reserved for a test out of a design with ``exclude``.
-
-See also: `diffcredit.coalitions.design.Design` (how to write your own), `diffcredit.testing.check_design` (to check
-it), `diffcredit.credit.estimate`.
+as ``size_distribution``. Keep coalitions that are reserved for a test out of a design with ``exclude``. How to write a
+design of your own: `diffcredit.coalitions.design`.
 """
 
 from diffcredit.coalitions.design import BoolArray, Design

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diffcredit.coalitions.design import Design, as_integer, check_contributors, check_request
-from diffcredit.coalitions.members import Allowed, Urn, balanced_sizes, random_order, sizes_at, stack, stream
-from diffcredit.coalitions.spread import draw_spread
+from diffcredit.coalitions.members import Allowed, Urn, balanced_sizes, draw_even, random_order, sizes_at, stack, stream
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
 
-LARGEST = 16
-"""The most contributors of an exhaustive design."""
+LARGEST = 16  # contributors of an exhaustive design
 TRIES = 10_000
 GOLDEN = (5**0.5 - 1) / 2
 
@@ -97,16 +95,14 @@ class AddOneIn(_Finite):
 
 
 class _Spread(_Seeded):
-    """Rows that overlap with earlier ones as evenly as possible (see `spread`), sizes balanced at every length.
-
-    No coalition comes again while another of its size has come less often.
-    """
+    """Rows that overlap with earlier ones as evenly as possible (`draw_even`), sizes balanced at every length. None
+    comes again while another of its size has come less often."""
 
     def _sizes(self, n: int, count: int) -> list[int]:
         return balanced_sizes(self.name, self.seed, n, self.size_probabilities(n), count)
 
     def _rows(self, n: int, start: int, count: int, exclude: Iterable[ArrayLike]) -> BoolArray:
-        return draw_spread(self.name, self.seed, n, self._sizes(n, start + count), start, exclude)
+        return draw_even(self.name, self.seed, n, self._sizes(n, start + count), start, exclude)
 
 
 class Uniform(_Spread):
@@ -137,8 +133,7 @@ class Half(_Spread):
 
 
 class Mix(_Spread):
-    """Sizes ½ Binomial(n, ½) + ½ arcsine, ∝ (s(n−s))^(−½): half of the coalitions of middle sizes, half spread out to
-    the ends."""
+    """Sizes ½ Binomial(n, ½) + ½ arcsine, ∝ (s(n−s))^(−½): half of middle sizes, half spread out to the ends."""
 
     name = "mix"
 
@@ -250,10 +245,8 @@ class Permutation(_Seeded):
 
 @dataclass(frozen=True)
 class Subset(_Seeded):
-    """All of size round(alpha·n), at least 1 and at most n−1, 0 < alpha < 1; for datamodels and LDS tests.
-
-    No duplicates while another coalition is left.
-    """
+    """All of size round(alpha·n), at least 1 and at most n−1, 0 < alpha < 1; for datamodels and LDS tests. No
+    duplicates while another coalition is left."""
 
     alpha: float = 0.5
     name = "subset(alpha)"
@@ -279,8 +272,7 @@ DESIGNS: dict[str, Callable[..., Design]] = {design.name: design for design in _
 
 
 def make_design(name: str, seed: int = 0) -> Design:
-    """Return the design ``name``, such as "uniform" or "subset(0.5)". The same seed gives the same coalitions on every
-    machine. Raise UserError if there is no such design."""
+    """Return the design ``name``, such as "uniform" or "subset(0.5)". Raise UserError if there is none."""
     parametrised = re.fullmatch(r"(.*)\((.*)\)", str(name))
     listed = f"{parametrised[1]}(alpha)" if parametrised else str(name)
     if listed not in DESIGNS:

@@ -1,18 +1,21 @@
 """Coalitions as text, and random ones: sizes that follow a distribution at every length, and members of a given size,
-with exclusions and without replacement."""
+with exclusions, without replacement, and with overlaps that are as even as possible."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
 
 BITS = 53
+CANDIDATES = 32
+# Fewer candidates once candidates × rows × contributors exceeds this. It determines a design's rows: never change it.
+OVERLAPS = 10_000_000
 
 
 def encode(coalition: ArrayLike) -> str:
@@ -83,18 +86,16 @@ class Allowed:
             sizes[row.tobytes()] = int(row.sum())
         self._excluded = sizes.keys()
         self._excluded_of_size = Counter(sizes.values())
-        self._counts: dict[int, int] = {}
 
     def __contains__(self, row: BoolArray) -> bool:
         return row.tobytes() not in self._excluded
 
     def count(self, size: int) -> int:
         """Return how many coalitions of ``size`` there are. Raise UserError if there is none."""
-        if size not in self._counts:
-            self._counts[size] = comb(self.n, size) - self._excluded_of_size[size]
-        if self._counts[size] == 0:
+        count = comb(self.n, size) - self._excluded_of_size[size]
+        if count == 0:
             raise UserError(f"exclude: leaves no coalition of size {size} of {self.n} contributors; leave at least one")
-        return self._counts[size]
+        return count
 
     def draw(self, generator: np.random.Generator, size: int) -> BoolArray:
         """Return (n,): a uniformly random coalition of ``size``."""
@@ -139,3 +140,48 @@ class Urn(Allowed):
     def take(self, row: BoolArray) -> None:
         """Count ``row`` as drawn."""
         self._taken[int(row.sum())].add(row.tobytes())
+
+
+def draw_even(
+    name: str, seed: int, n: int, sizes: Sequence[int], start: int, exclude: Iterable[ArrayLike]
+) -> BoolArray:
+    """Return (len(sizes) − start, n): one coalition per size, which overlap as evenly as possible, from ``start`` on.
+
+    With random members the columns of a design are correlated by chance, which multiplies the variance of a regression
+    of m evaluations on n contributors by m/(m − n). Two coalitions of sizes s and t share s·t/n members on average.
+    Among several candidates, the one whose overlaps with all earlier rows deviate least from that is taken. This does
+    not depend on which contributor is which, so each row by itself is still uniformly random among those of its size.
+    """
+    urn, overlaps, rows = Urn(n, exclude), OverlapDeviations(n), []
+    for index, size in enumerate(sizes):  # those before start too, since later ones depend on them
+        count = max(1, min(CANDIDATES, OVERLAPS // (n * (index + 1))))
+        candidates = urn.candidates(stream(name, seed, n, index), size, count)
+        best = candidates[int(np.argmin(overlaps.of(candidates, size))) if len(candidates) > 1 else 0]
+        urn.take(best)
+        overlaps.add(best, size)
+        rows.append(best)
+    return stack(rows[start:], n)
+
+
+class OverlapDeviations:
+    """Squared deviations of a coalition's overlaps with the rows so far, in a time that does not grow with the rows.
+
+    With S as a vector of 0 and 1, Σ_j (n|S ∩ S_j| − s·s_j)² = n² Sᵀ(Σ S_jS_jᵀ)S − 2ns Sᵀ(Σ s_jS_j) + s² Σ s_j², so
+    three sums over the rows suffice.
+    """
+
+    def __init__(self, n: int) -> None:
+        # Floats, whose products are fast: whole numbers are exact up to 2⁵³.
+        self._pairs, self._weighted, self._squares = np.zeros((n, n)), np.zeros(n), 0
+
+    def add(self, row: BoolArray, size: int) -> None:
+        self._pairs[row] += row
+        self._weighted[row] += size
+        self._squares += size**2
+
+    def of(self, candidates: BoolArray, size: int) -> NDArray[np.int64]:
+        """Return (k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² of each candidate S (k, n): integers, equal on every machine."""
+        n, table = len(self._weighted), candidates.astype(np.float64)
+        pairs = ((table @ self._pairs) * table).sum(axis=1).astype(np.int64)
+        weighted = (table @ self._weighted).astype(np.int64)
+        return n**2 * pairs - 2 * n * size * weighted + size**2 * self._squares

@@ -16,8 +16,7 @@ rules say when there are enough evaluations, ``Correlation(0.9) | Evaluations(50
 between evaluations and images; `KnownSurrogate` brings a cheap stand-in for F.
 
 Pitfall: a small standard error is not closeness to the truth. It says that more coalitions would change little for this
-base model and this retraining; whether cheap retraining stands in for full retraining is another question
-(`diffcredit.validation`).
+base model and this retraining; whether cheap retraining stands in for full retraining: `diffcredit.validation`.
 """
 
 from diffcredit.credit.control_variates import KnownSurrogate, surrogate_credits

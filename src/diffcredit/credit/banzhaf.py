@@ -6,8 +6,7 @@ made of the χ_T of two or more contributors do not change the limit of the slop
 are the Krawtchouk polynomials K_d(s) = Σ_{|T|=d} χ_T of degree d ≥ 2: the curvature of F in the size.
 
 The empty and the full coalition have probability 2⁻ⁿ each. They are not drawn, so their part in β_i is added exactly:
-2^(1−n) times F(N) − F(∅), minus the regression's prediction of it. As rows of the regression, an F(∅) far from all
-other values would distort the curvature.
+2^(1−n) times F(N) − F(∅), minus the regression's prediction of it. As rows, they might distort the curvature.
 
 Banzhaf values do not sum to F(N) − F(∅); the diagnostic ``sum`` is their sum.
 """
@@ -22,12 +21,9 @@ from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
-# Polynomials of higher degree explain almost nothing at the sizes that fair coins draw.
-HIGHEST_DEGREE = 4
-# Sizes with this total probability under fair coins may be missing from a table.
-NEGLIGIBLE = 0.01
-# Weights of rare sizes underflow; they are raised to this part of the largest weight.
-LEAST_WEIGHT = 1e-30
+HIGHEST_DEGREE = 4  # polynomials beyond it explain almost nothing at the sizes that fair coins draw
+NEGLIGIBLE = 0.01  # sizes with this total probability under fair coins may be missing from a table
+LEAST_WEIGHT = 1e-30  # of the largest weight: weights of rare sizes underflow and are raised to it
 
 
 def banzhaf(table: GameTable, confidence: float) -> Credits:
@@ -79,8 +75,7 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
     """Estimate Banzhaf values by maximum sample reuse (Wang and Jia 2023).
 
     A credit is the mean of F over the coalitions with a contributor minus the mean over those without, with importance
-    weights if sizes were not drawn by fair coins. Each mean is divided by the sum of its own weights, not by the
-    expected sum, so that a constant added to F changes nothing.
+    weights if sizes were not drawn by fair coins, divided by their own sum: a constant added to F changes nothing.
 
     What other contributors add is noise, of which `banzhaf` removes the linear part but needs several times more
     evaluations than contributors. Exact if all coalitions are given. Interval: the jackknife over units with Student's
@@ -114,7 +109,6 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
 
 
 def _importance(table: GameTable, method: str) -> FloatArray:
-    """Return (m,): the importance weights relative to fair coins."""
     weights = table.importance("half", f"{method} needs all sizes near {table.n / 2:g}", NEGLIGIBLE)
     return np.maximum(weights, LEAST_WEIGHT * weights.max(initial=0.0))
 
@@ -142,7 +136,6 @@ def _credits(
     weights: FloatArray,
     degrees: float | None,
 ) -> Credits:
-    """Return the credits, with the endpoints' noise added to ``influence`` (n, u)."""
     endpoints = ldexp(2.0, -table.n) * table.n * endpoint_influence(table, noise)
     return Credits.of(
         table,

@@ -2,8 +2,7 @@
 
 A surrogate G is a cheap game with known credits. For any b, φ(F) = b·φ(G) + φ(F − b·G). With G among the regressors
 that are not shrunk, b is fitted, and evaluations are spent on what G misses. A prior has one number per contributor;
-it is the additive surrogate G(S) = Σ_{i∈S} prior_i, whose slopes change with the size as the credits' do. A useless
-one gets b ≈ 0 and costs about one evaluation.
+it is the additive surrogate G(S) = Σ_{i∈S} prior_i, with slopes by size. A useless one costs about one evaluation.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,19 +22,14 @@ from diffcredit.util.arrays import BoolArray, FloatArray
 
 Game = Callable[[BoolArray], ArrayLike]
 
-# A surrogate is evaluated for all coalitions of up to this many contributors,
-ENUMERATED = 12
-# and beyond for this many times n coalitions, at least this many.
-TIMES = 20
-LEAST = 4000
+ENUMERATED = 12  # up to this many contributors, a surrogate is evaluated for all coalitions
+TIMES, LEAST = 20, 4000  # with more, for 20 n of them, at least 4000
 
 
 @dataclass(frozen=True, eq=False)
 class KnownSurrogate:
-    """A surrogate given by its ``values`` (m,) for the rows of the table and its own ``credits`` (n,).
-
-    Only differences between its credits count. ``standard_error`` (n,): theirs, if they are not exact.
-    """
+    """A surrogate given by its ``values`` (m,) for the rows of the table and its own ``credits`` (n,), of which only
+    differences count, with their ``standard_error`` (n,) if they are not exact."""
 
     values: ArrayLike
     credits: ArrayLike
@@ -67,10 +61,7 @@ def surrogate_credits(coalitions: BoolArray, values: FloatArray, full: float, si
 
 
 def read_control_variates(
-    table: GameTable,
-    coalitions: BoolArray,
-    prior: ArrayLike | None,
-    surrogate: Surrogate | Sequence[Surrogate] | None,
+    table: GameTable, coalitions: BoolArray, prior: ArrayLike | None, surrogate: Surrogate | Sequence[Surrogate] | None
 ) -> ControlVariates:
     """Check priors and surrogates; leave out any that the size and those before it already explain.
 
@@ -167,7 +158,6 @@ def _evaluated(table: GameTable, game: Game, name: str) -> tuple[FloatArray, Flo
 
 
 def _finite(name: str, given: ArrayLike, count: int, what: str) -> FloatArray:
-    """Return ``given`` as (count,) finite numbers. Raise UserError if it is not."""
     found = float_array(name, given)
     if found.shape != (count,) or not np.isfinite(found).all():
         raise UserError(f"{name} of shape {found.shape}; expected {count} finite numbers, {what}")

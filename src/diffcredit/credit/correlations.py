@@ -1,7 +1,6 @@
 """Spearman's and Pearson's correlation, of all rows and without each row in turn (jackknife).
 
-Numbers that differ only by rounding are equal: sums in another order are ties, and a constant is constant. Intervals
-are in `diffcredit.validation.statistics`.
+Numbers that differ only by rounding are equal: sums in another order are ties, and a constant is constant.
 """
 
 from typing import Literal
@@ -16,10 +15,8 @@ from diffcredit.util.arrays import FloatArray
 Kind = Literal["spearman", "pearson"]
 
 DIGITS = 12  # counted from the largest: numbers that agree in them are equal
-# A row that the size terms determine does not affect the correlation, so leaving it out changes nothing.
-LEAST_FREE = 1e-9
-# Residuals below this part of the values themselves are rounding.
-ROUNDING = 1e-12
+LEAST_FREE = 1e-9  # a row that the size terms determine does not affect the correlation: leaving it out changes nothing
+ROUNDING = 1e-12  # residuals below this part of the values themselves are rounding
 
 
 def correlation(a: FloatArray, b: FloatArray, kind: Kind) -> float:
@@ -85,7 +82,6 @@ def _left_out(values: FloatArray, kind: Kind) -> FloatArray:
 
 
 def _of_centred(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the correlation of each row of a with the same row of b, both centred; NaN if one of them is 0."""
     norm = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
     found = np.divide((a * b).sum(axis=1), norm, out=np.full(len(norm), np.nan), where=norm > 0)
     return np.clip(found, -1, 1)

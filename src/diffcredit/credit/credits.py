@@ -15,9 +15,8 @@ Cy             -1.0  -1.0  -1.0
 There are also `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`, `plot`, `save` and `load`. Credits
 of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
 
-Pitfalls: a small standard error is not closeness to the truth. It says that more coalitions would change little, for
-this base model, this retraining and these initial noises. An interval covers for its own contributor, or on average
-over the contributors (``shapley``), not for all at once. Shares mean nothing if F(N) − F(∅) may be 0.
+Pitfalls: an interval covers for its own contributor, or on average over the contributors (``shapley``), not for all at
+once, and says nothing about the truth (`diffcredit.credit`). Shares mean nothing if F(N) − F(∅) may be 0.
 """
 
 from dataclasses import dataclass, field
@@ -34,10 +33,8 @@ from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
 
-# Relative to the largest number involved: how far the credits' sum may be from F(N) − F(∅) by rounding.
-ROUNDING = 1e-9
-# Credits are equal if they agree in this many digits, counted from the largest number involved.
-DIGITS = 12
+ROUNDING = 1e-9  # of the largest number: by how much a sum of credits may miss F(N) − F(∅)
+DIGITS = 12  # counted from the largest number: credits that agree in them are equal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,8 +43,7 @@ class Credits:
 
     ``values``, ``low``, ``high`` and ``standard_error`` are (n,), in the order of ``names``. ``standard_error`` is the
     root mean squared error: sampling variance plus, if the method shrinks, the second moment of its bias.
-    ``evaluations`` are without the endpoints; ``empty`` and ``full`` are F(∅) and F(N). ``property_name`` and ``unit``
-    are for readers.
+    ``evaluations`` are without the endpoints, ``empty`` F(∅) and ``full`` F(N).
 
     ``influence`` (n, u + 2) splits the sampling error by source: what each sampling unit (a coalition and its
     complement) adds to each credit's error, then what F(∅) and F(N) add. influence · influenceᵀ is the errors'

@@ -6,6 +6,7 @@ the weights sum to 0. Endpoints are not used.
 """
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from diffcredit.credit.credits import Credits, unit_sums
 from diffcredit.credit.mixed_model import restricted_likelihood
@@ -23,8 +24,7 @@ def datamodel(table: GameTable, confidence: float) -> Credits:
     """Fit a ridge regression with λ by generalised cross-validation.
 
     Interval: β̂ ± cva(m₂)·√N, N the HC3 variance, m₂ the second moment of the shrinkage bias over N, where β has the
-    second moment τ² of the restricted likelihood. It covers β, the weights in the limit of many coalitions of this
-    design, on average over the contributors.
+    second moment τ² of the restricted likelihood. It covers β of this design, on average over the contributors.
     """
     y, regression = table.about_mean.values, _regression(table, "datamodel")
     components = restricted_likelihood(regression, y)
@@ -123,8 +123,6 @@ def _regression(table: GameTable, method: str) -> Regression:
 
 def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
     """Return the λ with the smallest RSS(λ)·(m/(m − tr H))² (Golub, Heath and Wahba 1979), and that number."""
-    from scipy.optimize import minimize_scalar
-
     information, squares = regression.information, regression.scores(values) ** 2
     m, unexplained = len(values), regression.unexplained(values)
     spare = m - regression.nuisance.shape[1] - len(information)

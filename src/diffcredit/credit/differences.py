@@ -10,20 +10,18 @@ from diffcredit.credit.credits import Credits, endpoint_influence
 from diffcredit.credit.table import GameTable
 from diffcredit.errors import UserError
 
-# An error names at most this many missing contributors.
-NAMED = 5
+NAMED = 5  # at most so many missing contributors are named in an error
 
 
 def exact(table: GameTable, confidence: float) -> Credits:
     """Compute φ_i = Σ_{S∋i} F(S)/(n·C(n−1, |S|−1)) − Σ_{S∌i} F(S)/(n·C(n−1, |S|)) over all 2ⁿ coalitions.
 
-    Replicates are averaged, and their pooled variance gives the interval. Without replicates the values are taken as
-    exact, and the interval has no width.
+    Replicates are averaged, and their pooled variance gives the interval, which without replicates has no width.
     """
     n = table.n
     if n > LARGEST:
         raise UserError(f"exact: {n} contributors; at most {LARGEST} (2^{LARGEST} coalitions)")
-    table.require(2**n - 2, f"exact (all 2^{n} − 2 coalitions, {_example(table)} among those missing)")
+    table.require(2**n - 2, f"exact (all 2^{n} − 2 coalitions, {_missing_coalition(table)} among those missing)")
     joined = np.array([0.0] + [1 / (n * comb(n - 1, size - 1)) for size in range(1, n)])
     left = np.array([1 / (n * comb(n - 1, size)) for size in range(n)])
     slopes = np.where(table.coalitions, joined[table.sizes][:, None], -left[table.sizes][:, None]).T
@@ -41,25 +39,15 @@ def exact(table: GameTable, confidence: float) -> Credits:
     )
 
 
-def _example(table: GameTable) -> str:
-    """Return a coalition that is missing from the table, if there is one."""
+def _missing_coalition(table: GameTable) -> str:
     codes = set((table.coalitions @ (1 << np.arange(table.n))).tolist())
     missing = next((code for code in range(1, 2**table.n - 1) if code not in codes), 0)
     return encode(missing >> np.arange(table.n) & 1)
 
 
-def leave_one_out(table: GameTable, confidence: float) -> Credits:
-    """Estimate F(N) − F(N∖{i}), what a contributor adds to all others."""
-    return _differences(table, "leave-one-out", confidence)
-
-
-def add_one_in(table: GameTable, confidence: float) -> Credits:
-    """Estimate F({i}) − F(∅), what a contributor adds to nobody."""
-    return _differences(table, "add-one-in", confidence)
-
-
-def _differences(table: GameTable, method: str, confidence: float) -> Credits:
-    """Subtract the endpoint from each contributor's coalition, or the reverse; coalitions of other sizes are not used.
+def one_by_one(table: GameTable, confidence: float, method: str) -> Credits:
+    """Estimate F(N) − F(N∖{i}), what a contributor adds to all others (``leave-one-out``), or F({i}) − F(∅), what it
+    adds to nobody (``add-one-in``). Coalitions of other sizes are not used.
 
     Replicates are averaged. Their pooled noise, taken to be the endpoint's too, gives the interval (Student's t);
     without replicates it is infinite. The endpoint's error is common to all credits.

@@ -1,21 +1,17 @@
 """`estimate`: from evaluated coalitions to credits.
 
 F is any function of coalitions: the game. ``estimate`` needs F of some coalitions, F(∅) and F(N); `diffcredit.credit`
-has an example. The default method, ``shapley``, estimates φ_i = Σ_{S∌i} |S|!(n−|S|−1)!/n! · (F(S∪{i}) − F(S)) for each
-contributor i.
+has an example. The default, ``shapley``, estimates φ_i = Σ_{S∌i} |S|!(n−|S|−1)!/n! · (F(S∪{i}) − F(S)).
 
 Pitfalls
-- A small standard error is not closeness to the truth (`diffcredit.credit.credits`).
 - ``size_distribution`` must name the design that drew the coalitions; a wrong one biases the credits. Plain
   contradictions are refused, small ones cannot be seen.
-- A plain number for ``empty`` or ``full`` means "known exactly". One noisy evaluation is a list of one, ``full=[0.7]``.
-- Choose the method before you see its credits.
-
-See also: `diffcredit.coalitions` (which coalitions to evaluate), `diffcredit.credit.shapley` (how the default works),
-`diffcredit.credit.stopping` (when to stop), docs/estimator.md.
+- One noisy evaluation of an endpoint is a list of one, ``full=[0.7]``. A plain number means "known exactly".
+- Choose the method before you see its credits. How the default works: `diffcredit.credit.shapley`, docs/estimator.md.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
 
 import numpy as np
@@ -25,7 +21,7 @@ from diffcredit.credit.banzhaf import banzhaf, banzhaf_msr
 from diffcredit.credit.control_variates import Surrogate, read_control_variates
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.datamodel import datamodel, datamodel_lasso
-from diffcredit.credit.differences import add_one_in, exact, leave_one_out
+from diffcredit.credit.differences import exact, one_by_one
 from diffcredit.credit.least_squares import kernelshap, unshrunk
 from diffcredit.credit.permutation import permutation
 from diffcredit.credit.shapley import shapley
@@ -39,8 +35,8 @@ _OTHERS: dict[str, Callable[[GameTable, float], Credits]] = {
     "exact": exact,
     "banzhaf": banzhaf,
     "banzhaf-msr": banzhaf_msr,
-    "leave-one-out": leave_one_out,
-    "add-one-in": add_one_in,
+    "leave-one-out": partial(one_by_one, method="leave-one-out"),
+    "add-one-in": partial(one_by_one, method="add-one-in"),
     "datamodel": datamodel,
     "datamodel-lasso": datamodel_lasso,
 }
@@ -83,8 +79,7 @@ def estimate(
     size_distribution: the design the coalitions were drawn with, or the n − 1 probabilities of the sizes 1..n−1.
     confidence: of each contributor's interval.
     prior: (n,), a cheap guess at the credits, or (n, k) for k of them; for ``shapley``. Scale and offset are fitted.
-    surrogate: a cheap game G, as a function of coalitions (m, n) → (m,) or a `KnownSurrogate`, or several; for
-    ``shapley``.
+    surrogate: for ``shapley``: a cheap game, a function of coalitions (m, n) → (m,), or a `KnownSurrogate`, or several.
 
     Raises UserError if the table is malformed, too short or contradicts ``size_distribution``.
     """

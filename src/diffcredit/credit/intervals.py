@@ -9,15 +9,11 @@ from scipy.special import ndtr, stdtrit
 from diffcredit.credit.table import IntArray
 from diffcredit.util.arrays import FloatArray
 
-# The coverage of a rank's critical value from this many draws is known to half a per cent.
-DRAWS = 2000
-# The errors of this many contributors fit in a processor's cache.
-BLOCK = 32
-# Normal numbers of this many units are held at once.
-UNITS = 1024
+DRAWS = 2000  # the coverage of a rank's critical value is then known to half a per cent
+BLOCK = 32  # contributors whose errors fit in a processor's cache
+UNITS = 1024  # whose normal numbers are held at once
 # A difference and its variance are rounding if they are below these parts of the numbers involved.
-LEAST_VARIANCE = 1e-12
-LEAST_DIFFERENCE = 1e-9
+LEAST_DIFFERENCE, LEAST_VARIANCE = 1e-9, 1e-12
 
 
 def half_width(variance: FloatArray, bias: FloatArray, degrees: float, confidence: float) -> FloatArray:

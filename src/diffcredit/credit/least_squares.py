@@ -61,8 +61,7 @@ def _fit(
     if left_over > 0:
         noise = float((fit.residuals(values) ** 2).sum()) / left_over
         errors = unit_sums(slopes * fit.adjusted_residuals(values, table.units, noise, power), table.units)
-        # x̃ of a complement is −x̃: of a pair, the difference informs the slopes, the mean about half of the size
-        # terms.
+        # x̃ of a complement is −x̃: a pair's difference informs the slopes, its mean about half of the size terms.
         units = errors.shape[1]
         degrees = max(units - (n - 1) - p * units / m, 1.0)
     else:  # as many coefficients as coalitions: only replicates show the noise

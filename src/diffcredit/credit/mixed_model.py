@@ -4,11 +4,10 @@ y_j = size effects + Σ_i β_i m(s_j) x̃_ji + ε_j, β ~ (0, τ²I), ε_j ~ (0,
 
 A model fine-tuned on a coalition follows the average of its members' images, so one contributor among s changes it by
 about 1/s; a model of few images also varies more from seed to seed. Hence slopes are β_i·s^−γ and the noise's variance
-is σ²·s^−δ, each scaled to mean 1 over the sizes 1..n−1, so that β_i remains the mean of the within-size slopes: the
-contrast of the Shapley value.
+is σ²·s^−δ, each scaled to mean 1 over the sizes 1..n−1, so that β_i remains the mean slope: the Shapley contrast.
 
-What the regression misses of F(S) is the same in all replicates of S: a share ω of the variance of one evaluation. The
-mean of r replicates has variance σ²s^−δ·(ω + (1 − ω)/r), so more replicates of one coalition are worth less than more
+What the regression misses of F(S) is the same in all replicates of S: a share κ of the variance of one evaluation. The
+mean of r replicates has variance σ²s^−δ·(κ + (1 − κ)/r), so more replicates of one coalition are worth less than more
 coalitions. If all coalitions of a size are in the table, what the regression misses there is not a sampling error.
 """
 
@@ -24,8 +23,7 @@ from diffcredit.credit.regression import Regression, regress
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
-# Coalitions that the size model is fitted to; more would hardly change it and cost most of the time.
-SIZE_MODEL_ROWS = 1200
+SIZE_MODEL_ROWS = 1200  # that it is fitted to: more would hardly change it and cost most of the time
 STEPS = (0.5, 0.25)  # shorter ones would change no credit by a tenth of its error
 LIMITS = {"slope": (-1.0, 2.0), "noise": (-1.0, 3.0), "misfit": (0.0, 0.99)}
 PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root that scipy accepts
@@ -33,7 +31,7 @@ PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root tha
 
 @dataclass(frozen=True)
 class SizeModel:
-    """The exponents of the slope, γ, and of the noise, δ, and the misfit ω."""
+    """The exponents of the slope, γ, and of the noise, δ, and the misfit κ."""
 
     slope: float = 0.0
     noise: float = 0.0
@@ -52,7 +50,7 @@ class SizeModel:
         return _power(table, -self.noise) * self._shared(table)
 
     def sampling_share(self, table: GameTable) -> FloatArray:
-        """Return (m,): the share of `variance` that is sampling error, 1 − f·ω/(ω + (1 − ω)/r).
+        """Return (m,): the share of `variance` that is sampling error, 1 − f·κ/(κ + (1 − κ)/r).
 
         f is the fraction of all coalitions of that size that the table has.
         """
@@ -69,10 +67,8 @@ def _power(table: GameTable, exponent: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class VarianceComponents:
-    """Estimates of the noise σ² of one value about the fit and of the ridge λ = σ²/τ².
-
-    ``deviance``: −2 log of their likelihood; ``freedom``: the degrees of freedom ν of σ² = S(λ)/ν.
-    """
+    """Estimates of the noise σ² = S(λ)/ν of one value about the fit and of the ridge λ = σ²/τ². ``deviance``: −2 log of
+    their likelihood; ``freedom``: ν."""
 
     noise: float
     ridge: float
@@ -144,7 +140,7 @@ def _fit_size_model(deviance: Callable[[SizeModel], float], start: SizeModel, wi
 
 
 def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> dict[str, float]:
-    """Return ``misfit_p``, the p-value of ω = 0; nothing without replicates.
+    """Return ``misfit_p``, the p-value of κ = 0; nothing without replicates.
 
     F test with m − p and the replicates' degrees of freedom, p the number of unshrunk regressors; exact if λ, γ and δ
     are given. Replicates of F(∅) and F(N) are not used, since noise may change with the size.
@@ -163,7 +159,7 @@ def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_m
 
 
 def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
-    """Fit all of the table with γ, δ, ω and λ of ``other``; σ² = S(λ)/ν is its own."""
+    """Fit all of the table with γ, δ, κ and λ of ``other``; σ² = S(λ)/ν is its own."""
     size_model, ridge = other.size_model, other.components.ridge
     modulated, regression = _regression(table, nuisance, proxies, size_model)
     shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
@@ -185,7 +181,6 @@ def _fit(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model
 def _regression(
     table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel
 ) -> tuple[FloatArray, Regression]:
-    """Return x̃ m(s) and its regression with the unshrunk regressors."""
     modulated = table.centred * size_model.modulation(table)[:, None]
     return modulated, regress(modulated, np.hstack([nuisance, modulated @ proxies]), 1 / size_model.variance(table))
 
@@ -204,8 +199,7 @@ def restricted_likelihood(
     with a = Uᵀ√W y, B the nuisance regressors and ν = m − p; ``scatter`` with its ``degrees`` joins RSS and ν.
     λ ≤ ½Σd²: an estimate of τ² near 0 is mostly chance and would give intervals without width (the truncation of
     Armstrong, Kolesár and Plagborg-Møller 2022). With about as many evaluations as parameters the likelihood may have
-    its maximum at σ = 0. A penalty −log(λ/(λ + d̄²)), d̄² the mean of d_k², prevents that: the weakest prior under which
-    σ is never 0 (Chung et al. 2013).
+    its maximum at σ = 0. Against that −log(λ/(λ + d̄²)), d̄² the mean d_k², is the weakest penalty (Chung et al. 2013).
     """
     squares = fit.scores(values) ** 2
     unexplained = fit.unexplained(values) + scatter
@@ -230,8 +224,7 @@ def restricted_likelihood(
         change, left, share = sums.tolist()
         return freedom * change / max(left + unexplained, 1e-200) - share - typical / (ridge + typical)
 
-    # A grid first, since the deviance may have two minima; then the root of its slope, which determines λ more
-    # precisely than the deviance itself.
+    # A grid first, since there may be two minima; then the root of the slope, which is more precise than the minimum.
     grid = np.geomspace(1e-10 * information.mean(), information.sum() / 2, 101)
     best = int(np.argmin(deviance(grid[:, None])))
     low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 100)])

@@ -11,12 +11,11 @@ named properties and weights; ``0.7 * a + 0.3 * b`` and ``a - b`` do the same fo
 >>> mix({"sharpness": sharpness, "variety": variety}, {"sharpness": 0.7, "variety": 0.3}).values.round(6).tolist()
 [0.7, 1.7, 0.9, 1.0]
 
-All parts must come from the same evaluations (coalitions and replicates) of the same contributors, by the same method,
-at the same confidence. Then the residuals of each sampling unit show how the properties' errors are correlated, and
-errors that cancel are seen to cancel. Everything else is added in absolute value, as if perfectly correlated in the
-worst direction: errors of F(∅) and F(N), biases, the scatter of replicates, and errors without signed residuals
-(`Credits.residuals`). So an interval may be too wide but not too narrow because of the mixing; it has the fewest
-degrees of freedom of any part. If the interval of one part is unknown, so is that of the mix.
+All parts must come from the same evaluations of the same contributors, by the same method, at the same confidence.
+Then the residuals of each sampling unit show which errors of the properties cancel. Everything else is added as if
+correlated in the worst direction: errors of F(∅) and F(N), biases, the scatter of replicates, and errors without signed
+residuals (`Credits.residuals`). So mixing may make an interval too wide, never too narrow; it has the fewest degrees of
+freedom of any part. If the interval of one part is unknown, so is that of the mix.
 
 Pitfalls: a weight is a price per unit of its property, negative if lower is better. `a - b` is the difference between
 two properties' credits; it does not compare two studies (`diffcredit compare` does that).
@@ -42,8 +41,7 @@ def mix(credits: "Mapping[str, Credits]", weights: Mapping[str, float]) -> "Cred
     """Return the credits for the property Σ_k w_k F_k.
 
     weights: of any sign and sum, for some or all of the properties in ``credits``; properties without a weight, or
-    with weight 0, are left out. The diagnostics are the weights, ``weight_NAME``. Raises UserError if the properties
-    cannot be mixed.
+    with weight 0, are left out. Diagnostics: the weights, ``weight_NAME``. Raises UserError if they cannot be mixed.
     """
     weights = {name: float(weight) for name, weight in weights.items() if weight != 0}
     _check(credits, weights)
@@ -160,7 +158,6 @@ def _check(credits: "Mapping[str, Credits]", weights: Mapping[str, float]) -> No
 
 
 def _difference(a: "Credits", b: "Credits") -> str:
-    """Say why two credits cannot be mixed; "" if they can."""
     for what, one, other in (
         ("method", a.method, b.method),
         ("confidence", a.confidence, b.confidence),

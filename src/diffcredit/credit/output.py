@@ -142,21 +142,20 @@ def shapiq_game(credits: "Credits") -> "shapiq.Game":
 
     class EvaluatedGame(library.Game):
         def value_function(self, coalitions: BoolArray) -> np.ndarray:
-            return np.array([self._value(coalition) for coalition in coalitions], dtype=np.float64)
+            for coalition in coalitions:
+                if members(coalition) not in self.game_values:
+                    raise UserError(
+                        f"the coalition {encode(coalition)} was not evaluated; this game knows {len(self.game_values)} "
+                        f"of the 2^{self.n_players} coalitions"
+                    )
+            return np.array([self.game_values[members(each)] for each in coalitions], dtype=np.float64)
 
-        def _value(self, coalition: BoolArray) -> float:
-            members = tuple(np.flatnonzero(coalition).tolist())
-            if members not in self.game_values:
-                raise UserError(
-                    f"the coalition {encode(coalition)} was not evaluated; this game knows {len(self.game_values)} of "
-                    f"the 2^{self.n_players} coalitions"
-                )
-            return self.game_values[members]
+    def members(coalition: BoolArray) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(coalition).tolist())
 
     table = credits.table
     game = EvaluatedGame(table.n, normalize=False)
-    members = [tuple(np.flatnonzero(coalition).tolist()) for coalition in table.coalitions]
-    game.game_values = dict(zip(members, table.values.tolist(), strict=True))
+    game.game_values = dict(zip(map(members, table.coalitions), table.values.tolist(), strict=True))
     game.game_values |= {(): credits.empty, tuple(range(table.n)): credits.full}
     return game
 

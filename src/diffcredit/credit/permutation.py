@@ -1,8 +1,7 @@
 """The Shapley value from permutations, which are found among the coalitions.
 
 The table's coalitions with ∅ and N are nodes of a graph with an edge S → S∪{i} if both are there, and every path from ∅
-to N is a permutation. A unit flow runs from ∅ to N, and φ_i = Σ flow(S → S∪{i}) · (F(S∪{i}) − F(S)). Along every path
-the differences sum to F(N) − F(∅), so the credits do.
+to N is a permutation. A unit flow runs from ∅ to N; φ_i = Σ flow(S → S∪{i}) · (F(S∪{i}) − F(S)) sum to F(N) − F(∅).
 
 Each of k permutations sends 1/k along its path, so replicates/k passes through every coalition. If permutations share
 prefixes, more than one flow does that; the most even one is found by scaling edges in turn to the flow of their two
@@ -22,8 +21,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 
 # Scaling stops if the flow through every coalition is right to this relative error, or after this many rounds.
-FLOW_TOLERANCE = 1e-10
-SCALINGS = 100
+FLOW_TOLERANCE, SCALINGS = 1e-10, 100
 
 
 def permutation(table: GameTable, confidence: float) -> Credits:

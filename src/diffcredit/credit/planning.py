@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from scipy.special import fdtri, ndtri
 
 from diffcredit.coalitions import size_probabilities
@@ -89,8 +90,6 @@ def ratio_interval(groups: Sequence[FloatArray], confidence: float) -> tuple[flo
     With w_i = r_i/(1 + r_i θ), Q(θ) = Σ w_i (ȳ_i − Σ w_j ȳ_j/Σ w_j)² / ((k − 1) MS_w) is F-distributed with k − 1 and
     m − k degrees of freedom at the true θ, and falls with θ. Negative ends are set to 0.
     """
-    from scipy.optimize import brentq
-
     sizes, means, within = _moments(groups)
     if within == 0:
         return (math.inf, math.inf) if np.ptp(means) > 0 else (0.0, math.inf)

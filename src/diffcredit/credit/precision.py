@@ -15,14 +15,8 @@
 >>> rule.reached(looks), rule.status(looks).evaluations > 80
 (False, True)
 
-With ρ the correlation between estimated and exact credits, 1 − ρ² = 1/(1 + c·M) for M evaluations and a constant c;
-widths of intervals and standard errors fall as M^(−1/2). From these the rules predict how many evaluations they need.
-
 Pitfalls: all rules rest on the estimator's model of its own errors and look again and again; they are not anytime-valid
-tests (how often the correlation met its target: ``benchmarks/estimators``). Being precise is not being right: like the
-intervals, the rules hold for this base model, this retraining and these initial noises.
-
-See also: `diffcredit.credit.stopping` (limits on time and money; how rules combine).
+tests (how often targets were met: ``benchmarks/estimators``). Being precise is not being right (`diffcredit.credit`).
 """
 
 import math
@@ -34,7 +28,7 @@ from typing import ClassVar
 import numpy as np
 
 from diffcredit.credit.credits import Credits
-from diffcredit.credit.stopping import Look, Rule, RuleStatus
+from diffcredit.credit.stopping import Look, Rule, RuleStatus, require_positive
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 
@@ -44,10 +38,8 @@ FARTHEST = 1e6  # times the evaluations so far; more counts as never
 
 @dataclass(frozen=True)
 class CreditRule(Rule):
-    """A rule on the credits of one ``property``, or of every property if it is None.
-
-    It must hold at the last ``consecutive`` looks with credits: one lucky look fools it less easily.
-    """
+    """A rule on the credits of one ``property``, or of every one if it is None. It must hold at the last
+    ``consecutive`` looks with credits: one lucky look fools it less easily."""
 
     property: str | None = field(default=None, kw_only=True)
     consecutive: ClassVar[int] = 1
@@ -101,23 +93,19 @@ class CreditRule(Rule):
 
     def _expected_evaluations(self, look: Look) -> int | None:
         """Return the most that any property needs; None if that is not known for one of them."""
-        most = look.evaluations
-        for name, credits in self._credits(look).items():
-            if credits is None:
-                return None
-            needed = self.needed(credits, look.higher_is_better[name], look.evaluations)
-            if needed is None or not math.isfinite(needed):
-                return None
-            most = max(most, math.ceil(needed))
-        return most
+        needed = [
+            None if credits is None else self.needed(credits, look.higher_is_better[name], look.evaluations)
+            for name, credits in self._credits(look).items()
+        ]
+        known = [math.ceil(each) for each in needed if each is not None and math.isfinite(each)]
+        return max([look.evaluations, *known]) if len(known) == len(needed) else None
 
     def _now(self, look: Look) -> str:
         """Return the quality of the property that is farthest from the target."""
-        known: dict[str, float] = {}
-        for name, quality in self._qualities(look).items():
-            if quality is None:
-                return f"not known for {name}"
-            known[name] = quality
+        qualities = self._qualities(look)
+        known = {name: quality for name, quality in qualities.items() if quality is not None}
+        if unknown := [name for name in qualities if name not in known]:
+            return f"not known for {unknown[0]}"
         name = (max if self.smaller_is_better else min)(known, key=known.__getitem__)
         return f"{known[name]:.3g}" + (f" ({name})" if len(known) > 1 else "")
 
@@ -129,8 +117,9 @@ class CreditRule(Rule):
 class Correlation(CreditRule):
     """The correlation with the exact credits is at least ``target`` with a probability of 85 %, at two looks in a row.
 
-    The probability is the estimator's own (``assured_correlation``). Shrunken estimates have 1 − ρ² = 1/(1 + c·M), so
-    the predicted correlation t that assures the target needs M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)) evaluations.
+    The probability is the estimator's own (``assured_correlation``). The correlation ρ of shrunken estimates from M
+    evaluations has 1 − ρ² = 1/(1 + c·M). So the predicted correlation t that assures the target needs
+    M · (t²/(1 − t²)) / (ρ²/(1 − ρ²)) evaluations.
     """
 
     target: float
@@ -166,8 +155,7 @@ class Width(CreditRule):
     smaller_is_better: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.target) and self.target > 0):
-            raise UserError(f"stop: width: {self.target}; a positive number is accepted")
+        require_positive("width", self.target)
 
     def quality(self, credits: Credits, higher_is_better: bool) -> float | None:
         width = float((credits.high - credits.low).max())
@@ -186,8 +174,7 @@ class Width(CreditRule):
 
 @dataclass(frozen=True)
 class TopK(CreditRule):
-    """The top ``k`` are settled: of the ``k`` who seem most helpful, at least the share ``overlap`` is expected to be
-    among the true top k, at two looks in a row."""
+    """Of the ``k`` who seem most helpful, the share ``overlap`` is expected in the true top k, at two looks running."""
 
     k: int
     overlap: float

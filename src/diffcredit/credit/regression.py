@@ -12,14 +12,10 @@ import numpy as np
 from diffcredit.credit.table import IntArray
 from diffcredit.util.arrays import FloatArray
 
-# Singular values below this part of the largest are rounding, since their squares come from a Gram matrix.
-LEAST_SINGULAR = 1e-6
-# A nuisance regressor of which less than this part remains beside the others adds nothing.
-LEAST_NEW = 1e-7
-# What remains of a column may be rounding if it is smaller than this part of its length.
-ROUNDING = 1e-15
-# A row is determined by the fit if its residual has less than this part of its own noise.
-LEAST_FREE = 1e-8
+LEAST_SINGULAR = 1e-6  # of the largest: lower singular values are rounding, their squares come from a Gram matrix
+LEAST_NEW = 1e-7  # a nuisance regressor of which less than this part remains beside the others adds nothing
+ROUNDING = 1e-15  # what remains of a column may be rounding if it is smaller than this part of its length
+LEAST_FREE = 1e-8  # a row is determined by the fit if its residual has less than this part of its own noise
 
 
 def size_regressors(sizes: IntArray, n: int, most: int | None = None) -> FloatArray:
@@ -152,8 +148,7 @@ def _tall(matrix: FloatArray) -> bool:
 
 
 def independent_columns(columns: FloatArray, others: FloatArray) -> list[int]:
-    """Return which of ``columns`` (m, k) are linearly independent of ``others`` (m, p), a constant among them, and of
-    the columns before."""
+    """Return which ``columns`` (m, k) are independent of those before and of ``others`` (m, p), a constant included."""
     kept: list[int] = []
     basis, _ = np.linalg.qr(others)
     for index, column in enumerate(columns.T):

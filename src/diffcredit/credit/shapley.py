@@ -13,11 +13,9 @@ if the two agree within their noise, near 1 if they do not.
 It works with fewer evaluations than contributors, since the ridge λ = σ²/τ² is estimated from the data.
 
 Pitfalls: credits are shrunk towards the average, so differences between contributors are understated if there are few
-evaluations. Intervals cover on average over the contributors; for one contributor's own sake use ``unshrunk``. A small
-standard error is not closeness to the truth: it holds for this retraining and base model.
+evaluations. Intervals cover on average over the contributors; for one contributor's own sake use ``unshrunk``.
 
-See also: `outliers`, `control_variates` (priors and surrogates), `least_squares` (``unshrunk``, ``kernelshap``),
-docs/estimator.md.
+See also: `mixed_model` (slopes and noise by size), `outliers`, `control_variates`, `least_squares`, docs/estimator.md.
 """
 
 from dataclasses import dataclass
@@ -156,8 +154,7 @@ def _contrast_map(fit: RidgeFit, x: FloatArray, controls: ControlVariates) -> tu
 def _consistent_map(table: GameTable, fitted: OutlierFit, ridge: float, slopes: FloatArray) -> FloatArray:
     """Return (n, m): the importance-weighted fit's map to the contrasts.
 
-    The modelled change of slopes with the size, (m(s) − 1) x̃ β, has no part in the Shapley value. It is subtracted
-    first, since it would be noise to the weighted fit.
+    The modelled change of slopes with the size, (m(s) − 1) x̃ β, has no part in φ; being noise here, it is subtracted.
     """
     model, controls = fitted.model, fitted.controls
     x, weights = table.centred, shapley_weights(table)

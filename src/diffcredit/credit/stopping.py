@@ -1,8 +1,7 @@
 """When a study has evaluated enough: stopping rules that combine with ``&`` and ``|``.
 
 A rule sees a sequence of looks, each at more evaluations of the design, and says whether it is reached and about how
-many evaluations that takes. Rules on what is spent are here; rules on how well the credits are known are in
-`diffcredit.credit.precision`.
+many evaluations that takes. Rules on what is spent are here, rules on the credits in `diffcredit.credit.precision`.
 
 >>> from diffcredit.credit import Correlation, Evaluations, Look, Money, Time
 >>> rule = Evaluations(500) | Time(hours=12) & Correlation(0.9)
@@ -16,11 +15,8 @@ False
 >>> Money(amount=100, per_hour=2.5).status([look]).evaluations  # at 2.5 an hour, 60 evaluations cost 2.5
 2400
 
-``a & b`` is reached if both are at the same look, ``a | b`` if one of them is.
-
 Pitfalls: a rule on credits alone may never be reached, so combine it with a limit, ``Correlation(0.9) |
-Evaluations(500)``; `Rule.bounded` says whether a rule is sure to end. Time and money count evaluations only, not the
-preparation of the model.
+Evaluations(500)``; `Rule.bounded` says whether a rule is sure to end. Time and money do not count preparation.
 """
 
 import math
@@ -40,8 +36,7 @@ class Look:
     """The state of a study after some ``evaluations`` of the design, without the endpoints.
 
     ``worker_seconds`` is the sum of all evaluations' times, ``elapsed_seconds`` the time during which at least one was
-    running. ``credits`` holds the credits of each property that has enough values; None if they were not computed at
-    this look. ``higher_is_better`` names all properties.
+    running. ``credits``: of properties with enough values; None if not computed. ``higher_is_better`` names them all.
     """
 
     evaluations: int
@@ -53,11 +48,8 @@ class Look:
 
 @dataclass(frozen=True)
 class RuleStatus:
-    """How far a rule is: its target (``wanted``), the present state (``now``), and whether that is enough.
-
-    ``evaluations``: about how many in all it takes, None if that is not known. A combination has ``parts``, ``joined``
-    by "and" or "or".
-    """
+    """How far a rule is: its target (``wanted``), the present state (``now``), whether that is enough, and about how
+    many ``evaluations`` it takes (None: not known). A combination has ``parts``, ``joined`` by "and" or "or"."""
 
     wanted: str
     now: str
@@ -77,7 +69,7 @@ class RuleStatus:
 
 
 class Rule(ABC):
-    """A stopping rule. ``a & b`` is reached if both are, ``a | b`` if one of them is."""
+    """A stopping rule. ``a & b`` is reached if both are at the same look, ``a | b`` if one of them is."""
 
     @abstractmethod
     def reached(self, looks: Sequence[Look]) -> bool:
@@ -145,14 +137,10 @@ class _Combination(Rule):
 
 
 class AllOf(_Combination):
-    """Reached if all of ``rules`` are, at the same look."""
-
     every = True
 
 
 class AnyOf(_Combination):
-    """Reached if one of ``rules`` is."""
-
     every = False
 
 
@@ -187,7 +175,7 @@ class Evaluations(_Limit):
     count: int
 
     def __post_init__(self) -> None:
-        _require_positive("evaluations", self.count)
+        require_positive("evaluations", self.count)
 
     def max_evaluations(self) -> int:
         return self.count
@@ -206,7 +194,7 @@ class Time(_Limit):
     hours: float
 
     def __post_init__(self) -> None:
-        _require_positive("hours", self.hours)
+        require_positive("hours", self.hours)
 
     def _progress(self, look: Look) -> tuple[float, float, str]:
         return look.elapsed_seconds, self.hours * HOUR, f"{look.elapsed_seconds / HOUR:.3g} hours"
@@ -223,8 +211,8 @@ class Money(_Limit):
     per_hour: float
 
     def __post_init__(self) -> None:
-        _require_positive("money.amount", self.amount)
-        _require_positive("money.per_hour", self.per_hour)
+        require_positive("money.amount", self.amount)
+        require_positive("money.per_hour", self.per_hour)
 
     def _progress(self, look: Look) -> tuple[float, float, str]:
         spent = look.worker_seconds / HOUR * self.per_hour
@@ -234,6 +222,6 @@ class Money(_Limit):
         return f"{self.amount:g} spent at {self.per_hour:g} an hour"
 
 
-def _require_positive(name: str, value: float) -> None:
+def require_positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise UserError(f"stop: {name}: {value}; a positive number is accepted")

@@ -15,8 +15,7 @@ from diffcredit.util.arrays import BoolArray, FloatArray
 
 IntArray = NDArray[np.intp]
 
-# A table is refused if its sizes are less probable than this under the stated distribution.
-LEAST_PROBABILITY = 1e-6
+LEAST_PROBABILITY = 1e-6  # a table is refused if its sizes are less probable under the stated distribution
 LEAST_EXPECTED = 5.0
 
 
@@ -104,8 +103,7 @@ class GameTable:
 
     @cached_property
     def units(self) -> IntArray:
-        """(m,): the sampling unit 0, 1, … of each row: a coalition and its complement, which paired designs draw
-        together."""
+        """(m,): the sampling unit 0, 1, … of each row. A coalition and its complement share one."""
         # Of the two, the one without contributor 0, which comes first in the order of the rows' bits.
         first = self.coalitions ^ self.coalitions[:, :1]
         return np.unique(np.packbits(first, axis=1), axis=0, return_inverse=True)[1].ravel()

@@ -11,7 +11,7 @@ SURROGATES = {
     "soup": "diffcredit.surrogates.pools:Soup",
     "reweighting": "diffcredit.surrogates.existing_images:Reweighting",
     "real_data": "diffcredit.surrogates.existing_images:RealImages",
-    "conditional": "diffcredit.surrogates.conditional:Conditional",
+    "conditional": "diffcredit.surrogates.pools:Conditional",
 }
 
 __all__ = [

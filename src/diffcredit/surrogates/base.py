@@ -26,9 +26,7 @@ if TYPE_CHECKING:  # these bring torch, which kept values do not need
     from diffcredit.diffusion.model import DiffusionModel
     from diffcredit.retraining.base import Retraining
 
-
-Surrogate = Callable[[BoolArray], NDArray[np.float64]]
-"""A function from coalitions (m, n) to values of G (m,) for one property, always the same."""
+Surrogate = Callable[[BoolArray], NDArray[np.float64]]  # coalitions (m, n) to values (m,) of G for one property
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
-"""Surrogates from models that are fine-tuned on one contributor's images each: pools of their images, and soups.
+"""Surrogates with images for each contributor: from models fine-tuned on each one's images, also averaged (soup), or
+from the base model, given each one's captions.
 
-All start from the model that coalitions start from, so the study's retraining must have one.
+Fine-tuned models start from the model that coalitions start from, so the study's retraining must have one.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -11,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Count
 from diffcredit.errors import UserError
 from diffcredit.properties import Images
 from diffcredit.surrogates.base import ImageSurrogate, Material, Work
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import fingerprint
-from diffcredit.util.cache import cached_arrays
+from diffcredit.util.cache import artifact_name, cached_arrays
+from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:  # these bring torch
     from diffcredit.diffusion.model import DiffusionModel
@@ -89,6 +93,36 @@ class Pools(PooledImages):
 
 
 @dataclass
+class Conditional(PooledImages):
+    """Pools of images that the base model makes from each contributor's captions (SurrogateSHAP).
+
+    The assumption: a coalition's model would make what the base model makes when given the coalition's captions. The
+    model must follow the captions of its training images.
+    """
+
+    coalitions: Count = 1000
+
+    def work(self, n: int, coalitions: int) -> Work:
+        return Work(samplings=n)
+
+    def prepare(self, material: Material) -> None:
+        model, sampling = material.base(), asdict(material.sampling)
+        prompts = captions_of(model, material.contributions)
+
+        def following(index: int) -> "DiffusionModel":
+            other = copy.copy(model)  # with the same weights
+            other.prompts = tuple(prompts[index])
+            return other
+
+        self.sample(
+            material,
+            [artifact_name("conditional", [model.fingerprint, sampling, texts]) for texts in prompts],
+            following,
+            "sampling with the contributors' captions",
+        )
+
+
+@dataclass
 class Soup(ImageSurrogate):
     """Images of the model Σ_{i∈S} c_i θ_i / Σ_{i∈S} c_i.
 
@@ -113,6 +147,25 @@ class Soup(ImageSurrogate):
 
         weights = np.where(coalition, self._counts, 0) / self._counts[coalition].sum()
         return generate(self._models.average(weights), self._sampling, often=True)
+
+
+def captions_of(model: "DiffusionModel", contributions: Contributions) -> list[list[str]]:
+    """Return each contributor's captions, repeated ones too, in an order that does not depend on other contributors."""
+    if not model.prompts:
+        raise UserError("conditional sampling: the model follows no text; accepted: a text-to-image model")
+    if model.prompt is not None or contributions.captions is None:
+        raise UserError(
+            "conditional sampling: one prompt for all images distinguishes no contributors; accepted: a model "
+            "trained with the images' own captions"
+        )
+    order = sorted(range(len(contributions.names)), key=lambda row: derive_seed("prompt", contributions.names[row]))
+    texts: list[list[str]] = [[] for _ in contributions.contributors]
+    for row in order:
+        texts[contributions.owner[row]].append(contributions.captions[row])
+    if [] in texts:
+        nobody = contributions.contributors[texts.index([])]
+        raise UserError(f"conditional sampling: contributor {nobody!r} gave no image, hence no caption")
+    return texts
 
 
 def shared_out(coalition: BoolArray, counts: NDArray[np.int64], images: int) -> NDArray[np.int64]:

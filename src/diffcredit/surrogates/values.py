@@ -28,15 +28,13 @@ from diffcredit.util.progress import Progress
 
 SECONDS = 15.0  # between writes of the values
 
-Loaded = tuple[ImageSurrogate, Sequence[Property], Extractors]
-"""The prepared surrogate, the study's fitted properties and extractors."""
+Loaded = tuple[ImageSurrogate, Sequence[Property], Extractors]  # prepared, fitted
 
 
 class SurrogateValues:
     """G of every property in ``files`` at any coalition, each measured once.
 
-    There is no G of a property that measures the model itself, nor of an ``ordered`` one where the surrogate does not
-    keep the order of the seeds.
+    There is none of a property that measures the model itself, nor of an ``ordered`` one without ``keeps_seeds``.
     """
 
     def __init__(self, name: str, files: Mapping[str, Path], load: Callable[[], Loaded], progress: Progress) -> None:

@@ -3,7 +3,6 @@
 Checks that need more than numpy are loaded on first use.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from diffcredit.testing.designs import ConformanceError, check_design
@@ -20,10 +19,7 @@ from diffcredit.testing.games import (
 )
 
 if TYPE_CHECKING:
-    from diffcredit.testing.properties import check_property
-    from diffcredit.testing.retrainings import check_retraining
-
-_HOMES = {"check_property": "properties", "check_retraining": "retrainings"}
+    from diffcredit.testing.conformance import check_property, check_retraining
 
 __all__ = [
     "ConformanceError",
@@ -43,6 +39,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'diffcredit.testing' has no attribute {name!r}")
-    return getattr(import_module(f"diffcredit.testing.{_HOMES[name]}"), name)
+    from diffcredit.testing import conformance
+
+    return getattr(conformance, name)

@@ -36,8 +36,7 @@ def attempt(what: str, action: Callable[[], Result]) -> Result:
 def check_design(design: Design, *, n: int = 6, count: int = 40) -> None:
     """Raise a ConformanceError unless ``design`` follows `diffcredit.coalitions.Design`.
 
-    Checks the first ``count`` coalitions of ``n`` ≥ 3 contributors, or all of a finite design, which ends where
-    ``draw`` begins to raise a UserError.
+    Checks the first ``count`` coalitions of ``n`` ≥ 3 contributors, or those before ``draw`` raises a UserError.
     """
     require(isinstance(getattr(design, "seed", None), int), "the design has no integer `seed`")
     length = _length(design, n, count)

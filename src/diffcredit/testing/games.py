@@ -24,8 +24,7 @@ def unanimity(members: Sequence[int], value: float = 1.0) -> Game:
 
 
 def airport(costs: Sequence[float]) -> Game:
-    """F(S) = max_{i∈S} c_i, 0 for nobody. Shapley values: each step of the sorted costs is shared equally by all who
-    need it (Littlechild and Owen 1973)."""
+    """F(S) = max_{i∈S} c_i. Shapley values: all who need a step of the sorted costs share it (Littlechild & Owen)."""
     c = np.asarray(costs, dtype=np.float64)
     return lambda coalitions: np.where(coalitions, c, 0.0).max(axis=1)
 

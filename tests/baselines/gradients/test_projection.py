@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.baselines.gradients.projection import SIGNS_AT_ONCE, project, sign_seeds, signs, splitmix64
+from diffcredit.baselines.gradients.rows import SIGNS_AT_ONCE, project, sign_seeds, signs, splitmix64
 from diffcredit.util.seeds import derive_seed
 
 

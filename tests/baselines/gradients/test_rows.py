@@ -12,8 +12,7 @@ from diffusers import DDIMScheduler
 
 from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.gradients import GradientSettings, per_image, rows
-from diffcredit.baselines.gradients.projection import sign_seeds, signs
-from diffcredit.baselines.gradients.rows import gradient_rows, predicted_on_path, root_errors
+from diffcredit.baselines.gradients.rows import gradient_rows, predicted_on_path, root_errors, sign_seeds, signs
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditError, UserError

@@ -21,7 +21,7 @@ from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import PROPERTIES
 from diffcredit.properties.base import needs_features
-from diffcredit.testing.properties import random_context
+from diffcredit.testing.conformance import random_context
 from diffcredit.util.plugins import build
 
 IMAGES = 640

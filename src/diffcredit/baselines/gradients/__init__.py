@@ -16,8 +16,7 @@ Kind = Literal["loss", "prediction_norm", "prediction_mean", "journey_loss"]
   on the image's own sampling path (Journey-TRAK; Georgiev et al. 2023).
 """
 
-DIMENSIONS = 2048
-"""The default dimensions of the random projection; fewer where fewer parameters are trained."""
+DIMENSIONS = 2048  # of the random projection by default; fewer where fewer parameters are trained
 
 
 @dataclass(frozen=True)

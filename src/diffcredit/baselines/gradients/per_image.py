@@ -81,8 +81,7 @@ class PerImage:
     """The gradients of single images with respect to P parameters.
 
     A group of few samples leaves a device idle: several groups are computed together (``torch.func``). Where one group
-    has enough samples, an ordinary backward pass is as fast. Both give the same up to rounding. ``busy`` is the number
-    of samples that keep the device busy; by default as ``BUSY`` has it.
+    has ``busy`` samples (by default ``BUSY``), an ordinary backward pass is as fast. Both give the same up to rounding.
     """
 
     def __init__(self, model: DiffusionModel, settings: GradientSettings, busy: int | None = None) -> None:
