@@ -51,10 +51,8 @@ class Driver:
         self._attempted: set[tuple[str, int]] = set()
 
     def run(self, executor: Executor, factory: EvaluatorFactory, wanted: Iterable[Task]) -> Iterator[Evaluation]:
-        """Evaluate the ``wanted`` tasks that no other driver evaluates; yield each evaluation once it is recorded.
-
-        Ends when every wanted task has been tried, here or elsewhere since the beginning.
-        """
+        """Evaluate the ``wanted`` tasks that no other driver evaluates; yield each evaluation once it is recorded. Ends
+        when every one has been tried, here or elsewhere since the beginning."""
         with self._renewing_claims():
             for evaluation in executor.run(factory, self._tasks(wanted)):
                 recorded = self._record(evaluation)

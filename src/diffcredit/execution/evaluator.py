@@ -66,11 +66,8 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class RetrainedModels(Source):
-    """Models made by a prepared retraining, and their images.
-
-    All coalitions start from the same initial noises (common random numbers). The randomness of a coalition's training
-    follows from (study ``seed``, coalition, replicate).
-    """
+    """Models made by a prepared retraining, and their images, all from the same initial noises (common random numbers).
+    The randomness of a training follows from (study ``seed``, coalition, replicate)."""
 
     retraining: Retraining
     sampling: Sampling
@@ -122,10 +119,8 @@ class RetrainedModels(Source):
 
 @dataclass(frozen=True)
 class KeptModels(Source):
-    """Models and images that ``keeper`` has of earlier evaluations.
-
-    A kept model is sampled again if a property needs images. ``load`` reads a model's folder.
-    """
+    """Models and images that ``keeper`` has of earlier evaluations. A kept model is sampled again if a property needs
+    images. ``load`` reads a model's folder."""
 
     keeper: Keeper
     sampling: Sampling

@@ -49,12 +49,11 @@ class LocalWorkers(PooledExecutor):
     ``devices`` are CUDA devices as ``CUDA_VISIBLE_DEVICES`` names them; each worker sees one of them, in turn. By
     default workers see what this process sees.
 
-    A worker is given as many tasks at once as its evaluator asks for. A worker that dies, that takes longer than
-    ``timeout`` seconds for its tasks (None: see :class:`~diffcredit.execution.pool.TimeLimits`) or that meets
-    a machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task
-    fails. Tasks given together are first repeated one by one, which costs no retry. Where memory does not hold a
+    A worker that dies, takes longer than ``timeout`` seconds (None: see :class:`~diffcredit.execution.pool.TimeLimits`)
+    or meets a machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the
+    task fails. Tasks given together are first repeated one by one, which costs no retry. Where memory does not hold a
     batch, batches become smaller; where a device does not serve all its workers, they become fewer. A factory that
-    raises, or workers that keep dying before their evaluator is built, end the run with an error.
+    raises, or workers that keep dying before they are ready, end the run with an error.
     """
 
     workers: int
@@ -226,10 +225,8 @@ def _end_with(driver: int) -> None:
 
 
 def visible_devices(count: int, variable: str | None) -> tuple[str, ...]:
-    """Return the ``count`` CUDA devices that this process sees, as ``CUDA_VISIBLE_DEVICES`` names them.
-
-    ``variable`` is its value here: numbers, UUIDs or names of MIG devices; None if it is not set.
-    """
+    """Return the ``count`` CUDA devices that this process sees, by their names in ``CUDA_VISIBLE_DEVICES``.
+    ``variable`` is its value here: numbers, UUIDs or names of MIG devices; None if it is not set."""
     if variable is None:
         return tuple(map(str, range(count)))
     names = tuple(name.strip() for name in variable.split(","))

@@ -1,8 +1,5 @@
-"""How many threads a computation may use.
-
-Sums over several threads are added in another order. The number of threads therefore belongs to the numerics class of
-a value, and every executor sets it in the same way.
-"""
+"""How many threads a computation may use. Sums over several threads are added in another order, so their number belongs
+to the numerics class of a value, and every executor sets it in the same way."""
 
 import os
 import sys
@@ -16,10 +13,8 @@ _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @contextmanager
 def limited_threads(threads: int) -> Generator[None]:
-    """Compute with ``threads`` threads within, and with the previous number afterwards.
-
-    Libraries that are already loaded are set directly; those loaded within, as torch may be, read the environment.
-    """
+    """Compute with ``threads`` threads within, and with the previous number afterwards. Libraries that are already
+    loaded are set directly; those loaded within, as torch may be, read the environment."""
     before = {name: os.environ.get(name) for name in _VARIABLES}
     torch = sys.modules.get("torch")
     torch_before = torch.get_num_threads() if torch is not None else None

@@ -220,10 +220,7 @@ def _insert_evaluation(connection: Connection, recipe_id: int, recipe_name: str,
 def _insert_values(
     connection: Connection, evaluation_id: int, number: int, values: Sequence[tuple[int, Value]]
 ) -> list[Link]:
-    """Insert one or more values of one evaluation, whose place in the chain is ``number``.
-
-    Each value comes with the primary key of its property.
-    """
+    """Insert values of one evaluation, whose place in the chain is ``number``, each with its property's primary key."""
     rows = [
         {
             "value": _plain_number(value.value),

@@ -1,8 +1,5 @@
-"""The class :class:`Ledger`, through which all other rooms read and write the record.
-
-Each method is one transaction. What happens within it stands in :mod:`~diffcredit.ledger.recording`,
-:mod:`~diffcredit.ledger.reading` and :mod:`~diffcredit.ledger.claims`.
-"""
+"""The class :class:`Ledger`, through which all other rooms read and write the record. What happens within a transaction
+stands in ``recording``, ``reading`` and ``claims``."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -67,11 +64,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         self.close()
 
     def register_study(self, name: str, settings: dict[str, Any]) -> None:
-        """Enter a study, or check that the one already there is the same.
-
-        ``settings`` hold what fixes the meaning of its coalitions, such as the names of the contributors in the order
-        of a coalition's characters.
-        """
+        """Enter a study, or check that the one already there is the same. ``settings`` fix the meaning of its
+        coalitions, such as the contributors' names in the order of a coalition's characters."""
         self._database.write(lambda connection: recording.register_study(connection, name, settings))
 
     def register_recipe(self, study: str, recipe: RecipeRecord) -> None:
@@ -104,10 +98,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         return [each for _, each in found]
 
     def evaluations_since(self, study: str, recipe_name: str, mark: int) -> tuple[list[Evaluation], int]:
-        """Return a recipe's evaluations recorded by anybody after ``mark``, and the mark to continue from.
-
-        The first mark is 0. Values that were added to an earlier evaluation are not reported.
-        """
+        """Return a recipe's evaluations recorded by anybody after ``mark``, 0 at first, and the mark to continue from.
+        Values that were added to an earlier evaluation are not reported."""
         found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, {}, mark))
         return [each for _, each in found], found[-1][0] if found else mark
 
@@ -126,11 +118,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         seconds: float,
         gone: Callable[[str], bool] = lambda holder: False,
     ) -> Claim | None:
-        """Reserve an evaluation for ``holder`` for ``seconds``, or return None where that cannot be.
-
-        It cannot be where the evaluation is done, or where another holder's claim has not expired, unless the caller
-        knows that holder to be ``gone``. A claim lasts at most :data:`~diffcredit.ledger.claims.LONGEST_LEASE`.
-        """
+        """Reserve an evaluation for ``holder`` for ``seconds``, at most
+        :data:`~diffcredit.ledger.claims.LONGEST_LEASE`. Return None where it is done, or where another holder's claim
+        has not expired, unless the caller knows that holder to be ``gone``."""
         task = study, recipe_name, coalition, replicate
         claim = partial(claims.claim, task=task, holder=holder, seconds=seconds, gone=gone)
         return self._database.write(claim, durable=False)
@@ -148,10 +138,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         return self._database.read(lambda connection: claims.current(connection, study))
 
     def head(self, study: str) -> Head:
-        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it.
-
-        A ledger of an older schema has no chain until it is written to; its head has no rows.
-        """
+        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it. It has no rows
+        in a ledger of an older schema, which gets its chain when it is written to."""
         return self._database.read(lambda connection: reading.head(connection, study))
 
     def audit(self, study: str, head: str | None = None) -> Audit:

@@ -45,10 +45,8 @@ def evaluate_again(
     names: Sequence[str] | None = None,
     kept: RecipeRecord | None = None,
 ) -> Iterator[Evaluation]:
-    """Make evaluations that are recorded once more, and measure the properties ``names`` (None: all) on them.
-
-    ``kept``: measure on what was kept of this record's evaluations instead of retraining.
-    """
+    """Make recorded evaluations once more, and measure the properties ``names`` (None: all) on them. ``kept``: measure
+    on what was kept of this record's evaluations instead of retraining."""
     return executor.run(partial(recipe.evaluator, names, kept), tasks)
 
 
@@ -68,10 +66,8 @@ def _recorded(
     on_recorded: Callable[[Evaluation], object],
     mark: int,
 ) -> Iterator[Evaluation]:
-    """Evaluate ``tasks`` together with other drivers.
-
-    ``on_recorded`` is called with every evaluation that any driver recorded after ``mark``, a place in the ledger.
-    """
+    """Evaluate ``tasks`` together with other drivers. ``on_recorded`` is called with every evaluation that any driver
+    recorded after ``mark``, a place in the ledger."""
     with recipe.study.ledger() as ledger:
         driver = Driver(ledger, recipe.study.name, recipe.name, on_recorded, mark)
         yield from driver.run(executor, recipe.evaluator, tasks)

@@ -8,8 +8,7 @@ from diffcredit.credit.stopping import Look
 from diffcredit.diffusion.fast.eligibility import fleet_size
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.execution.threads import limited_threads
-from diffcredit.execution.timing.calibration import Timing, time_sampling, time_training
-from diffcredit.execution.timing.evaluation import EvaluationTime
+from diffcredit.execution.timing.calibration import EvaluationTime, Timing, time_sampling, time_training
 from diffcredit.execution.timing.measuring import DISTINCT, MeasuringTime, random_images, time_measuring
 from diffcredit.properties import Context
 from diffcredit.retraining.base import Rehearsal

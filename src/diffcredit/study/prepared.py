@@ -1,8 +1,5 @@
-"""Everything that a study makes once and keeps: its base model, that model's images, its fitted properties.
-
-:class:`Prepared` makes each of them on first use and finds it again in the study's artifact cache. It needs torch,
-which reading a ledger does not: :class:`~diffcredit.study.study.Study` builds one only where a model is needed.
-"""
+"""Everything that a study makes once and keeps: its base model, that model's images, its fitted properties. It needs
+torch, which reading a ledger does not."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -34,10 +31,11 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """The models, images and fitted properties of one study, each made on first use.
+    """The models, images and fitted properties of one study, each made on first use and found again in its artifact
+    cache.
 
-    Several processes may prepare one study at the same time: the cache makes each artifact in one of them, and the
-    others wait. An object of this class belongs to one thread.
+    Several processes may prepare one study: the cache makes each artifact in one of them while the others wait. An
+    object of this class belongs to one thread.
     """
 
     def __init__(self, study: "Study") -> None:

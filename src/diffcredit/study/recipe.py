@@ -191,15 +191,13 @@ class Recipe:
 
     def worker_files(self) -> "WorkerFiles":
         """Return the files that evaluators read, for workers on machines that do not see them."""
-        from diffcredit.study.shipping import worker_files
+        from diffcredit.study.workers import worker_files
 
         return worker_files(self.study)
 
     def evaluator(self, names: "Sequence[str] | None" = None, kept: RecipeRecord | None = None) -> "Evaluator":
-        """Return the evaluator, with the properties ``names`` (None: all).
-
-        ``kept``: it measures on what was kept of this record's evaluations instead of retraining.
-        """
+        """Return the evaluator, with the properties ``names`` (None: all). Given ``kept``, it measures on what was kept
+        of this record's evaluations instead of retraining."""
         from diffcredit.execution.evaluator import KeptModels, ModelEvaluator, RetrainedModels
         from diffcredit.study.checks import check_unchanged
 

@@ -33,10 +33,8 @@ Groups = dict[tuple[str, ...], list[Task]]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """One value of a repeated evaluation: as ``recorded``, and as it came out ``now``.
-
-    ``now`` is None if measuring failed, with its ``error``. The two may differ by ``tolerance``.
-    """
+    """One value of a repeated evaluation: as ``recorded``, and as it came out ``now``, by at most ``tolerance`` off. If
+    measuring failed, ``now`` is None and ``error`` says why."""
 
     coalition: str
     replicate: int
@@ -52,10 +50,8 @@ class Recomputed:
 
 
 def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomputed]:
-    """Repeat ``count`` evaluations of the study's recipe, or all where there are fewer, and compare every value.
-
-    They are drawn at random, unpredictably. Nothing is recorded.
-    """
+    """Repeat ``count`` evaluations of the study's recipe (or all), drawn at random, unpredictably, and compare every
+    value. Nothing is recorded."""
     done = study.evaluations(status="done")
     if not done:
         raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} to repeat; diffcredit run makes them")
@@ -87,10 +83,8 @@ def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> It
 
 
 def _repeats(numerics: Mapping[str, Any]) -> bool:
-    """Return whether all processes of a numerics class get the same bits.
-
-    On a GPU they do only where the order of sums follows a rule; otherwise, autotuning may pick another order.
-    """
+    """Return whether all processes of a numerics class get the same bits. On a GPU they do only where the order of sums
+    follows a rule; otherwise, autotuning may pick another order."""
     if not str(numerics.get("device", "")).startswith("cuda"):
         return True
     stages = [numerics.get("training"), numerics.get("sampling")]
@@ -108,10 +102,8 @@ def _spreads(evaluations: list[Evaluation]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The work of measuring properties on all recorded evaluations.
-
-    ``kept`` can be measured on what was kept. ``retrained`` must be retrained, which takes one worker ``seconds`` each.
-    """
+    """The work of measuring properties on all recorded evaluations: those that can be measured on what was ``kept``,
+    and those that must be ``retrained``, which takes one worker ``seconds`` each."""
 
     kept: Groups
     retrained: Groups
@@ -123,10 +115,8 @@ class Outlook:
 
 
 def outlook(study: "Study", names: Sequence[str]) -> Outlook:
-    """Return which values of the properties ``names`` are missing, and whether what was kept is enough for them.
-
-    The properties are fitted to the base model first.
-    """
+    """Fit the properties ``names`` to the base model, and return which of their values are missing and whether what was
+    kept is enough for them."""
     record, evaluations = _recorded(study)
     keeper = study.recipe.keeper(record)
     properties = {prop.name: prop for prop in study.prepared.properties if prop.name in names}
@@ -177,10 +167,8 @@ def _add_values(
 
 
 def _missing(study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task]) -> Iterator[Task]:
-    """Yield the tasks that still miss values when their turn comes.
-
-    The order is random, so that processes that measure the same property rarely work on the same task at a time.
-    """
+    """Yield the tasks that still miss values when their turn comes, in a random order, so that processes that measure
+    the same property rarely work on the same task at a time."""
     for task in random.SystemRandom().sample(tasks, len(tasks)):
         done = ledger.done(study.name, study.recipe.name, *task.key)
         known = {value.property for value in done.values if value.value is not None} if done else set()

@@ -36,10 +36,8 @@ class Run:
 
 
 def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
-    """Run ``study`` from its present state, together with other processes that run it.
-
-    Every evaluation is in the ledger before the observer is called with it, so an interrupt loses nothing.
-    """
+    """Run ``study`` from its present state, together with other processes that run it. Every evaluation is in the
+    ledger before the observer is called with it, so an interrupt loses nothing."""
     observer.on_contributions(study.contributions)
     study.prepare()
     quality = compare(study)

@@ -45,10 +45,8 @@ class Total:
 
 
 class Schedule:
-    """The tasks of a study with n contributors in order, their attempts so far, and the looks at them.
-
-    A task is *tried* once it has an attempt, and *done* once an attempt succeeded.
-    """
+    """The tasks of a study with n contributors in order, their attempts so far, and the looks at them. A task is
+    *tried* once it has an attempt, and *done* once an attempt succeeded."""
 
     def __init__(
         self, config: StudyConfig, n: int, higher_is_better: Mapping[str, bool], credits_of: Estimator
@@ -122,10 +120,8 @@ class Schedule:
         return self.rule.status([*self._looks, self._now(sum(task in self._attempts for task in self._recorded()))])
 
     def total(self, assumed: Look | None = None) -> Total | None:
-        """Estimate how many evaluations there will be; None if that is not known yet.
-
-        ``assumed``: estimate from this look instead of the evaluations so far.
-        """
+        """Estimate how many evaluations there will be, from those so far or from a look that is ``assumed``; None if
+        not known yet."""
         most = self.rule.max_evaluations()
         if most is not None and not self._watches_credits and not self._watches_clocks:
             return Total(len(self.endpoints) + most, certain=True)
@@ -224,10 +220,8 @@ def studied(config: StudyConfig, records: Iterable[PropertyRecord]) -> dict[str,
 
 
 def tasks_of(design: Design, n: int, most: int | None, exclude: Iterable[BoolArray] = ()) -> Iterator[Task]:
-    """Yield a design's coalitions as tasks, without those to ``exclude``.
-
-    A coalition that is drawn again becomes another replicate, which has its own seed.
-    """
+    """Yield a design's coalitions as tasks, without those to ``exclude``. A coalition that is drawn again becomes
+    another replicate, which has its own seed."""
     times: Counter[str] = Counter()
     for coalition in map(encode, rows(design, n, most, tuple(exclude))):
         yield Task(coalition, times[coalition], "estimate")

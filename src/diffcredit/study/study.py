@@ -116,10 +116,8 @@ class Study:
     def run(
         self, executor: Executor | None = None, *, workers: int | None = None, observer: "Observer | None" = None
     ) -> "Run":
-        """Run the study from its present state until its stopping rule is reached.
-
-        ``executor`` decides where evaluations run; by default, ``workers`` processes on this machine.
-        """
+        """Run the study from its present state until its stopping rule is reached. ``executor`` decides where
+        evaluations run; by default, ``workers`` processes on this machine."""
         from diffcredit.study.observer import Observer
         from diffcredit.study.run import run_study
         from diffcredit.study.workers import Workers, make_executor
@@ -127,10 +125,8 @@ class Study:
         return run_study(self, executor or make_executor(self, Workers(workers)), observer or Observer())
 
     def evaluate(self, executor: Executor) -> Iterator[Evaluation]:
-        """Evaluate the design until its stopping rule is reached, and yield each evaluation once it is recorded.
-
-        This is the part of :meth:`run` that takes long, for callers who watch evaluations themselves.
-        """
+        """Evaluate the design until its stopping rule is reached, and yield each evaluation once it is recorded. This
+        is the part of :meth:`run` that takes long, for callers who watch evaluations themselves."""
         self.prepare()
         self.surrogates.prepare()
         yield from evaluate_design(self.recipe, executor)
@@ -144,10 +140,8 @@ class Study:
     def validate(
         self, parts: Sequence[str] = (), properties: Sequence[str] = (), *, executor: Executor | None = None
     ) -> Any:
-        """Test the study's credits against models retrained from scratch.
-
-        See :func:`diffcredit.validation.validate.validate`. Without an ``executor`` nothing is retrained.
-        """
+        """Test the study's credits against models retrained from scratch; without an ``executor`` nothing is retrained.
+        See :func:`diffcredit.validation.validate.validate`."""
         # found by name, because a room imports only rooms above it and validation is below
         validation = import_module("diffcredit.validation.validate")
         return validation.validate(self, parts, properties, executor=executor)

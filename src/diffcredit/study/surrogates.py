@@ -98,10 +98,8 @@ class StudySurrogates:
         return self._ready
 
     def work(self, n: int, evaluations: int, names: Collection[str] | None = None) -> Work:
-        """Return what the surrogates (those of these ``names``, or all) cost in addition to ``evaluations``.
-
-        All surrogates share the contributors' fine-tuned models.
-        """
+        """Return what the surrogates (those of these ``names``, or all) cost in addition to ``evaluations``. All of
+        them share the contributors' fine-tuned models."""
         works = []
         for surrogate in (each for name, each in self._built.items() if names is None or name in names):
             table = len(tabulated(n, surrogate.coalitions, self._seed)[0])

@@ -1,8 +1,5 @@
-"""Events of long work, as records with fields in Python's logging.
-
-A program that embeds the library receives them with a handler of the logger ``diffcredit``. A study's run writes them
-to a file (:class:`LogFile`).
-"""
+"""Events of long work, as records with fields in Python's logging. A program that embeds the library receives them with
+a handler of the logger ``diffcredit``; a study's run writes them to a file (:class:`LogFile`)."""
 
 import json
 import logging

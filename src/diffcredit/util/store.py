@@ -217,10 +217,8 @@ def pull(store: Store, folder: Path) -> list[str]:
 
 
 def push(store: Store, folder: Path, pulled: Collection[str]) -> bool:
-    """Upload what ``folder`` has and was not ``pulled`` before.
-
-    Where another machine has uploaded an artifact of the same name meanwhile, it replaces ours. Return whether one did.
-    """
+    """Upload what ``folder`` has and was not ``pulled`` before. Where another machine has uploaded an artifact of the
+    same name meanwhile, it replaces ours; return whether one did."""
     other = False
     for name in artifacts_in(folder):
         if name not in pulled and not store.put(folder / name, f"{folder.name}/{name}"):
@@ -231,11 +229,8 @@ def push(store: Store, folder: Path, pulled: Collection[str]) -> bool:
 
 
 def artifacts_in(folder: Path) -> Iterator[str]:
-    """Yield the names of the complete artifacts in ``folder``, relative to it.
-
-    An artifact is a folder whose name ends in a fingerprint, or a file anywhere else. Half-written files and
-    checkpoints are none.
-    """
+    """Yield the names, relative to ``folder``, of the complete artifacts in it: folders whose names end in a
+    fingerprint, and files anywhere else. Half-written files and checkpoints are none."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.name.startswith(".") or path.name.endswith(".checkpoint.safetensors") or path.is_symlink():
             continue
