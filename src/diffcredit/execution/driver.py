@@ -18,7 +18,7 @@ from diffcredit.errors import DiffcreditError
 from diffcredit.execution import EvaluatorFactory, Executor, Task
 from diffcredit.execution.tasks import worker_name
 from diffcredit.ledger import Claim, Evaluation, Ledger, NonDeterminism
-from diffcredit.ledger.clock import worker_seconds
+from diffcredit.ledger.clock import Clock
 from diffcredit.util.events import event
 from diffcredit.util.sanitize import last_line
 
@@ -116,7 +116,7 @@ class Driver:
             replicate=evaluation.replicate,
             purpose=evaluation.purpose,
             status=evaluation.status,
-            seconds=round(worker_seconds([evaluation]), 3),
+            seconds=round(Clock([evaluation]).worker_seconds, 3),
             worker=evaluation.worker,
             **({} if evaluation.error is None else {"error": last_line(evaluation.error)}),
         )

@@ -1,8 +1,5 @@
-"""An evaluation: get a coalition's model and images, measure the properties, keep what is worth keeping.
-
-:class:`ModelEvaluator` is the one path. A :class:`Source` says where models and images come from: they are retrained
-(:class:`RetrainedModels`) or read from what an earlier evaluation kept (:class:`KeptModels`).
-"""
+"""An evaluation: get a coalition's model and images, measure the properties, keep what is worth keeping. Models come
+from a :class:`Source`: retrained (:class:`RetrainedModels`), or kept by an earlier evaluation (:class:`KeptModels`)."""
 
 import platform
 import time

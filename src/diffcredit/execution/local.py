@@ -12,8 +12,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
 from multiprocessing.connection import Connection, wait
@@ -33,7 +33,7 @@ from diffcredit.execution.tasks import (
     evaluate_all,
     worker_name,
 )
-from diffcredit.execution.threads import limited_threads
+from diffcredit.execution.threads import environment, limited_threads
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
@@ -122,7 +122,7 @@ class ProcessWorker(Worker):
         # a daemon, so that an interpreter that ends with the run still open does not wait for its workers
         arguments = (theirs, self._threads, os.getpid())
         self.process = context.Process(target=_work, args=arguments, daemon=True)
-        with device_visible(self.device):
+        with environment({} if self.device is None else {VARIABLE: self.device}):
             self.process.start()
         # with our copy of its side closed, the end of the process is the end of the connection
         theirs.close()
@@ -237,18 +237,3 @@ def visible_devices(count: int, variable: str | None) -> tuple[str, ...]:
 def spread(workers: int, devices: Sequence[str]) -> list[str | None]:
     """Return the device of each worker, in turn; None for all where there are no ``devices``."""
     return list(islice(cycle(devices), workers)) if devices else [None] * workers
-
-
-@contextmanager
-def device_visible(device: str | None) -> Generator[None]:
-    """Have processes that are started within see this CUDA device alone; None: what this process sees."""
-    before = os.environ.get(VARIABLE)
-    if device is not None:
-        os.environ[VARIABLE] = device
-    try:
-        yield
-    finally:
-        if device is not None and before is None:
-            del os.environ[VARIABLE]
-        elif before is not None:
-            os.environ[VARIABLE] = before

@@ -35,7 +35,7 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     for evaluation in ordered:
         if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
             continue
-        value = next((v.value for v in evaluation.values if v.property == prop), None)
+        value = evaluation.measured.get(prop)
         if value is None:
             missing += 1
         elif evaluation.purpose == "endpoint":

@@ -21,30 +21,20 @@ from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord
 class Ledger(AbstractContextManager["Ledger"]):
     """Evaluations of one or more studies, in a database.
 
-    **Rows are only added.** An evaluation is there as a success with its values, there as a failed attempt with its
-    error, or absent. Nothing is ever changed, filled in or removed; claims alone come and go, and are no part of the
-    record. A recipe or property that changed under the same name is refused. Every row is chained to the rows before
-    it (:mod:`~diffcredit.ledger.chain`), so that :meth:`audit` finds a change made behind this class's back.
-
-    **Atomicity.** Each method is one transaction: it takes effect as a whole or, when it raises, not at all. An
-    evaluation is never visible without its values, nor a row without its link in the chain.
-
-    **Durability.** When a ``register_…`` method, :meth:`record` or :meth:`restore` returns, its rows survive a crash
-    and a power cut. Claims may be lost with the power: they save work and protect nothing.
-
-    **Threads, processes, machines.** One Ledger may be shared by threads. Any number of processes may open the same
-    database; with a database server, also from several machines. Writers take turns, readers wait for nobody and see
-    only what was committed. A Ledger must not be used in a forked child process: open another there.
-
-    **Ownership.** Records are immutable. Those that come back are the caller's own copies, and nothing that the caller
-    does to their dictionaries reaches the ledger.
-
-    **Order.** Lists come in the order in which their rows were committed, the same for every reader.
-
-    **Errors.** A :class:`~diffcredit.errors.UserError` where a name is unknown or settings changed,
-    :class:`NonDeterminism` where a value came out differently than before, any other
-    :class:`~diffcredit.errors.DiffcreditError` where the database refuses. A server that is away for up to two minutes
-    is waited for.
+    - **Rows are only added.** An evaluation is there as a success with its values, there as a failed attempt with its
+      error, or absent. Claims alone come and go, and are no part of the record. A recipe or property that changed under
+      the same name is refused. Every row is chained to the rows before it (:mod:`~diffcredit.ledger.chain`), so that
+      :meth:`audit` finds a change made behind this class's back.
+    - **Atomicity.** Each method is one transaction: it takes effect as a whole or, when it raises, not at all.
+    - **Durability.** What ``register_…``, :meth:`record` and :meth:`restore` have entered survives a crash and a power
+      cut. Claims may be lost with the power: they save work and protect nothing.
+    - **Sharing.** Threads may share a Ledger, and processes a database; with a server, also from several machines.
+      Writers take turns, readers wait for nobody and see only what was committed. A forked child must open its own.
+    - **Ownership.** Records are immutable copies: nothing done to their dictionaries reaches the ledger.
+    - **Order.** Lists come in the order in which their rows were committed, the same for every reader.
+    - **Errors.** A UserError where a name is unknown or settings changed, :class:`NonDeterminism` where a value came
+      out differently than before, any other DiffcreditError where the database refuses. A server that is away for up to
+      two minutes is waited for.
 
     ``tests/ledger/contract.py`` checks all this for every kind of database.
     """

@@ -107,9 +107,8 @@ def _values(recipe: "Recipe") -> dict[str, dict[str, list[float]]]:
     """Return the pilot's values by property and coalition, in the order of their seeds."""
     values: dict[str, dict[str, list[float]]] = {}
     for evaluation in sorted(pilot_evaluations(recipe), key=lambda e: e.key):
-        for value in evaluation.values:
-            if value.value is not None:
-                values.setdefault(value.property, {}).setdefault(evaluation.coalition, []).append(value.value)
+        for name, value in evaluation.measured.items():
+            values.setdefault(name, {}).setdefault(evaluation.coalition, []).append(value)
     return values
 
 

@@ -1,6 +1,5 @@
 """The expected cost of a study: from a few timed steps on this machine, and from its ledger once it has evaluations."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,11 +65,6 @@ class Plan:
     def seconds_left(self) -> float:
         stages = (self.base, self.preparation, self.surrogates, self.evaluations)
         return sum(stage.seconds for stage in stages if stage is not None and not stage.done)
-
-    @property
-    def untimed(self) -> Mapping[str, str]:
-        """The properties that could not be timed, with the reasons."""
-        return self.evaluation.measuring.left_out
 
 
 def make_plan(study: "Study", workers: int | None = None) -> Plan:

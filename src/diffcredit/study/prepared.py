@@ -31,12 +31,9 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """The models, images and fitted properties of one study, each made on first use and found again in its artifact
-    cache.
-
-    Several processes may prepare one study: the cache makes each artifact in one of them while the others wait. An
-    object of this class belongs to one thread.
-    """
+    """The models, images and fitted properties of one study, each made on first use and found again in its cache.
+    Several processes may prepare one study: one makes an artifact while the others wait. An object belongs to one
+    thread."""
 
     def __init__(self, study: "Study") -> None:
         self.config, self.file, self.contributions = study.config, study.file, study.contributions
@@ -195,15 +192,9 @@ class Prepared:
         records = []
         for index, (section, prop) in enumerate(zip(self.config.properties, self.properties, strict=True)):
             settings = identity.property_settings(prop, section.options, self._features(prop))
-            fitted = needs_fitting(prop)
-            records.append(
-                PropertyRecord(
-                    name=prop.name,
-                    settings={"name": section.name, **settings},
-                    higher_is_better=prop.higher_is_better,
-                    state=fingerprint_arrays(read_arrays(self._state_file(index, prop))) if fitted else "",
-                )
-            )
+            state = fingerprint_arrays(read_arrays(self._state_file(index, prop))) if needs_fitting(prop) else ""
+            settings = {"name": section.name, **settings}
+            records.append(PropertyRecord(prop.name, settings, prop.higher_is_better, state))
         return records
 
     def _state_identity(self, index: int, prop: Property) -> str:

@@ -67,9 +67,7 @@ def compare(study: "Study") -> list[Comparison]:
     """Compare the study's properties and the denoising loss of the three models, once; there is nothing to compare if
     coalitions start from the base model itself, or from no model."""
     file = _file(study)
-    if file is None:
-        return []
-    if not file.exists():
+    if file is not None and not file.exists():
         with limited_threads(study.config.threads):
             comparisons = _compare(study)
         write_text(file, canonical_json([dataclasses.asdict(comparison) for comparison in comparisons]))

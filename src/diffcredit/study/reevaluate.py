@@ -1,8 +1,5 @@
-"""Making recorded evaluations again: to check their values, or to measure further properties on them.
-
-:func:`recompute` checks that the recipe really gives the ledger's values. :func:`outlook` and the functions after it
-measure properties on what was kept of each evaluation; where too little was kept, its model can be retrained.
-"""
+"""Making recorded evaluations again: to check that the recipe really gives the ledger's values (:func:`recompute`), or
+to measure further properties (:func:`outlook` and after), on what was kept or on models retrained."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,16 +63,16 @@ def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomp
 
 def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> Iterator[Recomputed]:
     found = {value.property: value for value in new.values}
-    for value in old.values:
-        if value.value is None or (new.status == "done" and value.property not in found):
-            continue  # was not measured, or is no longer a property of the study file
-        now = found.get(value.property)
-        allowed = max(TOLERANCE * spreads[value.property], ROUNDING * abs(value.value))
+    for name, recorded in old.measured.items():
+        if new.status == "done" and name not in found:
+            continue  # no longer a property of the study file
+        now = found.get(name)
+        allowed = max(TOLERANCE * spreads[name], ROUNDING * abs(recorded))
         yield Recomputed(
             old.coalition,
             old.replicate,
-            value.property,
-            value.value,
+            name,
+            recorded,
             now=None if now is None else now.value,
             tolerance=0.0 if old.numerics == new.numerics and _repeats(new.numerics) else allowed,
             error=new.error if now is None else now.error,
@@ -94,9 +91,8 @@ def _repeats(numerics: Mapping[str, Any]) -> bool:
 def _spreads(evaluations: list[Evaluation]) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for evaluation in evaluations:
-        for value in evaluation.values:
-            if value.value is not None:
-                values.setdefault(value.property, []).append(value.value)
+        for name, value in evaluation.measured.items():
+            values.setdefault(name, []).append(value)
     return {name: float(np.std(some)) for name, some in values.items()}
 
 
@@ -124,8 +120,7 @@ def outlook(study: "Study", names: Sequence[str]) -> Outlook:
     retrained: Groups = {}
     for evaluation in evaluations:
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
-        known = {value.property for value in evaluation.values if value.value is not None}
-        missing = [name for name in properties if name not in known]
+        missing = [name for name in properties if name not in evaluation.measured]
         there = keeper.kept(task) if missing else frozenset()
         able = [name for name in missing if _measurable(study, properties[name], there)]
         for groups, some in ((kept, able), (retrained, [name for name in missing if name not in able])):
@@ -171,8 +166,7 @@ def _missing(study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[T
     the same property rarely work on the same task at a time."""
     for task in random.SystemRandom().sample(tasks, len(tasks)):
         done = ledger.done(study.name, study.recipe.name, *task.key)
-        known = {value.property for value in done.values if value.value is not None} if done else set()
-        if not known.issuperset(names):
+        if done is None or not done.measured.keys() >= set(names):
             yield task
 
 

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of a run.
-
-    ``evaluations`` were made by this run. ``reason`` says why it made no more. ``quality`` compares the pruned model
-    with the base model. ``signals`` holds each property's ratio of signal to noise.
-    """
+    """The result of a run: the ``evaluations`` made by it, the ``reason`` why it made no more, the ``quality`` of the
+    pruned model beside the base model, and each property's ratio of signal to noise (``signals``)."""
 
     evaluations: tuple[Evaluation, ...]
     reason: str

@@ -20,7 +20,7 @@ from diffcredit.credit.stopping import Evaluations, Look, RuleStatus
 from diffcredit.errors import UserError, located
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord
-from diffcredit.ledger.clock import Clock, active_seconds, worker_seconds
+from diffcredit.ledger.clock import Clock
 from diffcredit.study.config import StudyConfig, check_rule_properties
 from diffcredit.study.reserved import reserved
 from diffcredit.study.sections import PropertySection
@@ -100,7 +100,9 @@ class Schedule:
                     settled += 1
                 self._take_looks(settled - len(self.endpoints))
                 running = [each for each in running if each not in self._attempts]
-                if self._reached(place - len(running)):
+                if self._enough:
+                    return
+                if self._watches_clocks and self.rule.reached([*self._looks, self._now(place - len(running))]):
                     return
                 if task not in self._attempts:
                     running.append(task)
@@ -159,10 +161,6 @@ class Schedule:
         """Return the design's first tasks, as many as were tried. Only tasks that are still running are missing."""
         return list(islice(self.coalitions(), sum(task.purpose == "estimate" for task in self._attempts)))
 
-    def _reached(self, made: int) -> bool:
-        """Return whether the rule is reached: by a look, or by the time spent on ``made`` coalitions."""
-        return self._enough or (self._watches_clocks and self.rule.reached([*self._looks, self._now(made)]))
-
     def _take_looks(self, settled: int) -> None:
         """Take the looks that are due once the design's first ``settled`` coalitions are, until the rule is reached."""
         while self._watches_credits and not self._enough:
@@ -171,15 +169,17 @@ class Schedule:
                 return
             tasks = [*self.endpoints, *self._drawn[:end]]
             attempts = [attempt for task in tasks for attempt in self._attempts[task]]
-            clocks = worker_seconds(attempts), active_seconds(attempts)
-            self._looks.append(Look(end, *clocks, self._credits_of(attempts), self._higher_is_better))
+            self._looks.append(self._look(end, Clock(attempts), self._credits_of(attempts)))
             self._enough = self.rule.reached(self._looks)
 
     def _now(self, made: int) -> Look:
         """Return a look at the time spent on ``made`` coalitions, without credits."""
         while self._unclocked:
             self._clock.add(self._unclocked.pop())
-        return Look(made, self._clock.worker_seconds, self._clock.active_seconds, None, self._higher_is_better)
+        return self._look(made, self._clock, None)
+
+    def _look(self, made: int, clock: Clock, credits: Mapping[str, Credits] | None) -> Look:
+        return Look(made, clock.worker_seconds, clock.active_seconds, credits, self._higher_is_better)
 
     @cached_property
     def _watches_credits(self) -> bool:

@@ -165,10 +165,8 @@ class SurrogateSection(_NamedSection):
 
 
 class DesignSection(Section):
-    """The coalitions: the ``distribution`` of their sizes, and how often F(all) is evaluated.
-
-    F(all) enters every credit, so its noise is worth averaging. F(none) is an untrained network's and has no noise.
-    """
+    """The coalitions: the ``distribution`` of their sizes, and how often F(all) is evaluated: it enters every credit,
+    so its noise is worth averaging. F(none) is an untrained network's and has no noise."""
 
     distribution: str = "uniform"
     seed: int = 0

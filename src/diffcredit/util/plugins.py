@@ -115,12 +115,9 @@ def in_plugin(what: str) -> Generator[None]:
 
 
 class Adapted:
-    """A plug-in that inherits from none of our base classes, given their defaults where it is built::
-
-        class AdaptedProperty(Adapted, Property): ...
-
-    Members are looked up each time, since some change when a plug-in is fitted. Wrapping changes no fingerprint.
-    """
+    """A plug-in that inherits from none of our base classes, with their defaults: ``class AdaptedProperty(Adapted,
+    Property)``. Members are looked up each time, since some change when it is fitted. Wrapping changes no
+    fingerprint."""
 
     def __init__(self, wrapped: Any) -> None:
         self.__wrapped__ = wrapped

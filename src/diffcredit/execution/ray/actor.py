@@ -179,10 +179,8 @@ def _encoded(value: Any) -> Any:
         made_by, arguments = value.__reduce__()
         return {"made by": _name(made_by), "arguments": _encoded(list(arguments))}
     if is_dataclass(value):
-        return {
-            "type": _name(kind),
-            "fields": _encoded({each.name: getattr(value, each.name) for each in fields(value)}),
-        }
+        content = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"type": _name(kind), "fields": _encoded(content)}
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be sent to workers on other machines")
 
 
