@@ -1,7 +1,9 @@
-"""A recipe: one way from a coalition to its values, by a retraining with its settings and starting weights and the
-study's data, model, sampling and seed. A study has its own recipe; validation compares it with others, such as models
-retrained from scratch. All share the study's ledger, base model and properties; the ledger never mixes them in one
-estimate."""
+"""A recipe: one way from a coalition to its values.
+
+It is a retraining with its settings, its starting weights, and the study's data, model, sampling and seed. A study has
+its own recipe; validation compares it with others, such as models retrained from scratch. All share the study's ledger,
+base model and properties, and the ledger never mixes them in one estimate.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
