@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def evaluate_design(recipe: "Recipe", executor: Executor) -> Iterator[Evaluation]:
     """Evaluate the study's design until its stopping rule is reached; yield each evaluation made here."""
     schedule = recipe.schedule()
-    for evaluation in _recorded(recipe, executor, schedule.pending(), schedule.record, schedule.mark):
+    for evaluation in _evaluate_and_record(recipe, executor, schedule.pending(), schedule.record, schedule.mark):
         schedule.report_progress(recipe.study.progress)
         yield evaluation
 
@@ -33,7 +33,7 @@ def evaluate_tasks(recipe: "Recipe", executor: Executor, tasks: Sequence[Task], 
     wanted = {task.key for task in tasks}
     settled = {each.key for each in recorded if each.status == "done"} & wanted
     pending = (task for task in tasks if task.key not in settled)
-    for evaluation in _recorded(recipe, executor, pending, lambda each: settled.add(each.key), mark):
+    for evaluation in _evaluate_and_record(recipe, executor, pending, lambda each: settled.add(each.key), mark):
         recipe.study.progress(what, len(settled & wanted), len(tasks))
         yield evaluation
 
@@ -59,7 +59,7 @@ def keep_again(recipe: "Recipe", executor: Executor, tasks: Sequence[Task], what
         yield evaluation
 
 
-def _recorded(
+def _evaluate_and_record(
     recipe: "Recipe",
     executor: Executor,
     tasks: Iterable[Task],

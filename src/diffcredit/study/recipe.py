@@ -46,11 +46,11 @@ class Recipe:
         keep: "Kind | None" = None,
     ) -> None:
         self.study, self.section, self.name = study, section, section.recipe
-        self._evaluations = evaluations
+        self._count = evaluations
         self.keep: Kind = keep or study.config.keep
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recipe, (self.study, self.section, self._evaluations, self.keep)
+        return Recipe, (self.study, self.section, self._count, self.keep)
 
     @property
     def key(self) -> str:
@@ -156,10 +156,10 @@ class Recipe:
                 if self.recorded(ledger) is not None:
                     evaluations, mark = ledger.evaluations_since(study.name, self.name, 0)
                     # the study's own recipe alone has surrogates
-                    known = study.surrogates.when_ready() if self._evaluations is None else None
+                    known = study.surrogates.when_ready() if self._count is None else None
         properties = studied(config, records)
-        if self._evaluations is not None:
-            config = config.model_copy(update={"stop": StopSection(evaluations=self._evaluations)})
+        if self._count is not None:
+            config = config.model_copy(update={"stop": StopSection(evaluations=self._count)})
         schedule = Schedule(
             config,
             study.contributions.n if n is None else n,

@@ -113,7 +113,7 @@ class Outlook:
 def outlook(study: "Study", names: Sequence[str]) -> Outlook:
     """Fit the properties ``names`` to the base model, and return which of their values are missing and whether what was
     kept is enough for them."""
-    record, evaluations = _recorded(study)
+    record, evaluations = _recipe_and_evaluations(study)
     keeper = study.recipe.keeper(record)
     properties = {prop.name: prop for prop in study.prepared.properties if prop.name in names}
     kept: Groups = {}
@@ -132,7 +132,7 @@ def outlook(study: "Study", names: Sequence[str]) -> Outlook:
 
 def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[Evaluation]:
     """Measure on what was kept; yield each evaluation once its new values are recorded."""
-    record, _ = _recorded(study)
+    record, _ = _recipe_and_evaluations(study)
     with study.ledger(create=False) as ledger:
         for each in study.prepared.property_records():
             ledger.register_property(study.name, each)
@@ -170,7 +170,7 @@ def _missing(study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[T
             yield task
 
 
-def _recorded(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
+def _recipe_and_evaluations(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
     """Return the study's recipe and its evaluations that are done, as the ledger has them."""
     check(study)
     with study.ledger(create=False) as ledger:

@@ -113,13 +113,13 @@ class Schedule:
     def catch_up(self) -> None:
         """Take the looks that a run would have taken by now, from what is recorded."""
         if all(map(self._tried, self.endpoints)):
-            self._take_looks(sum(1 for _ in takewhile(self._tried, self._recorded())))
+            self._take_looks(sum(1 for _ in takewhile(self._tried, self._first_tasks())))
 
     def rule_status(self) -> RuleStatus:
         """Return how far the rule is, by the looks taken and by the time spent until now."""
         if self._enough:
             return self.rule.status(self._looks)
-        return self.rule.status([*self._looks, self._now(sum(task in self._attempts for task in self._recorded()))])
+        return self.rule.status([*self._looks, self._now(sum(task in self._attempts for task in self._first_tasks()))])
 
     def total(self, assumed: Look | None = None) -> Total | None:
         """Estimate how many evaluations there will be, from those so far or from a look that is ``assumed``; None if
@@ -136,7 +136,7 @@ class Schedule:
 
     def evaluated(self) -> list[Evaluation]:
         """Return the evaluations of the design's coalitions that are done."""
-        attempts = [attempt for task in self._recorded() for attempt in self._attempts.get(task, ())]
+        attempts = [attempt for task in self._first_tasks() for attempt in self._attempts.get(task, ())]
         return [attempt for attempt in attempts if attempt.status == "done"]
 
     def report_progress(self, progress: Progress) -> None:
@@ -157,7 +157,7 @@ class Schedule:
     def _done(self, task: Task) -> bool:
         return any(evaluation.status == "done" for evaluation in self._attempts.get(task, ()))
 
-    def _recorded(self) -> list[Task]:
+    def _first_tasks(self) -> list[Task]:
         """Return the design's first tasks, as many as were tried. Only tasks that are still running are missing."""
         return list(islice(self.coalitions(), sum(task.purpose == "estimate" for task in self._attempts)))
 
