@@ -6,7 +6,7 @@ import re
 import pytest
 
 from diffcredit.cli.plan import print_plan, stages
-from diffcredit.execution.timing.evaluation import EvaluationTime
+from diffcredit.execution.timing.calibration import EvaluationTime
 from diffcredit.study.plan import evaluation_time, expected_total, time_evaluation
 from diffcredit.study.schedule import Total
 from diffcredit.study.study import Study

@@ -33,7 +33,8 @@ from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess, LocalWorkers, Task, local
 from diffcredit.execution.assignments import WorkerFailure
 from diffcredit.execution.backend import Ready
-from diffcredit.execution.local import LocalBackend, ProcessWorker, device_visible, spread, visible_devices
+from diffcredit.execution.local import LocalBackend, ProcessWorker, spread, visible_devices
+from diffcredit.execution.threads import environment
 from running_study import wait_until
 
 TASKS = [Task(f"{i:02b}", replicate, "estimate") for i in range(4) for replicate in range(2)]
@@ -243,11 +244,11 @@ def test_workers_are_spread_over_devices_in_turn():
 
 
 @pytest.mark.parametrize("before", [None, "4,5"])
-@pytest.mark.parametrize(("device", "seen"), [("GPU-1", "GPU-1"), (None, None)])
-def test_within_a_device_is_visible_and_afterwards_what_was(monkeypatch, before, device, seen):
+@pytest.mark.parametrize("device", ["GPU-1", None])
+def test_within_a_device_is_visible_and_afterwards_what_was(monkeypatch, before, device):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if before is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
-    with device_visible(device):
-        assert os.environ.get("CUDA_VISIBLE_DEVICES") == (seen or before)
+    with environment({"CUDA_VISIBLE_DEVICES": device} if device else {}):
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == (device or before)
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == before

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_evaluators import Toy, Troubled
 
-from diffcredit.execution.ray.serialization import (
+from diffcredit.execution.ray.actor import (
     evaluation_of,
     evaluation_text,
     factory_of,

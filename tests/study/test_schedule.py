@@ -20,13 +20,11 @@ from diffcredit.study.crediting import estimate_all
 from diffcredit.study.schedule import (
     Clock,
     Schedule,
-    active_seconds,
     check_schedule,
     look_step,
     next_look,
     rows,
     studied,
-    worker_seconds,
 )
 from tiny_study import CONFIG, changed
 
@@ -214,7 +212,7 @@ def test_hours_are_those_of_the_clock_and_money_is_for_workers_hours(workers, ex
     made = Crew(workers, seconds=60.0).work(schedule_of({"hours": 1}))
     assert len(made) == pytest.approx(expected, abs=2 * workers)
     paid = Crew(workers, seconds=60.0).work(schedule_of({"money": {"amount": 5, "per_hour": 2.5}}))
-    assert worker_seconds(paid) == pytest.approx(7200, rel=0.15)
+    assert Clock(paid).worker_seconds == pytest.approx(7200, rel=0.15)
 
 
 def test_time_goes_on_in_a_resumed_run():
@@ -260,11 +258,11 @@ def test_clocks_of_evaluations():
     task = Task("0" * N, 0, "endpoint")
     spans = [(0, 10), (5, 10), (100, 3), (101, 1), (103, 4)]
     made = [evaluation(task, start, seconds) for start, seconds in spans]
-    assert worker_seconds(made) == pytest.approx(28)
-    assert active_seconds(reversed(made)) == pytest.approx(15 + 7)
-    assert active_seconds([]) == worker_seconds([]) == 0
+    assert Clock(made).worker_seconds == pytest.approx(28)
+    assert Clock(reversed(made)).active_seconds == pytest.approx(15 + 7)
+    assert Clock().active_seconds == Clock().worker_seconds == 0
     backwards = [evaluation(task, 10, -5)]  # a clock that was set back
-    assert active_seconds(backwards) == worker_seconds(backwards) == 0
+    assert Clock(backwards).active_seconds == Clock(backwards).worker_seconds == 0
     chance = random.Random(0)
     spans = [(chance.randrange(1000), chance.randrange(30)) for _ in range(60)]
     covered = {second for start, seconds in spans for second in range(start, start + seconds)}  # brute force

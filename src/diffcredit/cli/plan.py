@@ -48,7 +48,7 @@ def print_plan(study: "Study", planned: "Plan") -> None:
     if planned.compiling >= LONG:
         grid.add_row("compiling, just done; a run on this machine reuses it", duration(planned.compiling))
     console.print(grid)
-    for name, why in planned.untimed.items():
+    for name, why in planned.evaluation.measuring.left_out.items():
         say(f"Not timed: {name}, which cannot be measured on random images: {single_line(why)}")
 
 

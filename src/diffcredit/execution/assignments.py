@@ -124,9 +124,7 @@ class TaskBatch:
 
     def failed(self, failure: WorkerFailure, seconds: float, queue: TaskQueue, retries: int) -> list[Evaluation]:
         """Have the unanswered tasks repeated alone; return the failed evaluation of a task without ``retries`` left.
-
-        Which of several tasks the worker failed over is unknown: it costs none of them a retry.
-        """
+        Which of several tasks the worker failed over is unknown: that costs none of them a retry."""
         for assignment in self.unanswered:
             failure.report(assignment.task, seconds)
             if len(self._assignments) == 1:

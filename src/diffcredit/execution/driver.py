@@ -18,7 +18,7 @@ from diffcredit.errors import DiffcreditError
 from diffcredit.execution import EvaluatorFactory, Executor, Task
 from diffcredit.execution.tasks import worker_name
 from diffcredit.ledger import Claim, Evaluation, Ledger, NonDeterminism
-from diffcredit.ledger.clock import worker_seconds
+from diffcredit.ledger.clock import Clock
 from diffcredit.util.events import event
 from diffcredit.util.sanitize import last_line
 
@@ -51,10 +51,8 @@ class Driver:
         self._attempted: set[tuple[str, int]] = set()
 
     def run(self, executor: Executor, factory: EvaluatorFactory, wanted: Iterable[Task]) -> Iterator[Evaluation]:
-        """Evaluate the ``wanted`` tasks that no other driver evaluates; yield each evaluation once it is recorded.
-
-        Ends when every wanted task has been tried, here or elsewhere since the beginning.
-        """
+        """Evaluate the ``wanted`` tasks that no other driver evaluates; yield each evaluation once it is recorded. Ends
+        when every one has been tried, here or elsewhere since the beginning."""
         with self._renewing_claims():
             for evaluation in executor.run(factory, self._tasks(wanted)):
                 recorded = self._record(evaluation)
@@ -118,7 +116,7 @@ class Driver:
             replicate=evaluation.replicate,
             purpose=evaluation.purpose,
             status=evaluation.status,
-            seconds=round(worker_seconds([evaluation]), 3),
+            seconds=round(Clock([evaluation]).worker_seconds, 3),
             worker=evaluation.worker,
             **({} if evaluation.error is None else {"error": last_line(evaluation.error)}),
         )

@@ -1,8 +1,5 @@
-"""An evaluation: get a coalition's model and images, measure the properties, keep what is worth keeping.
-
-:class:`ModelEvaluator` is the one path. A :class:`Source` says where models and images come from: they are retrained
-(:class:`RetrainedModels`) or read from what an earlier evaluation kept (:class:`KeptModels`).
-"""
+"""An evaluation: get a coalition's model and images, measure the properties, keep what is worth keeping. Models come
+from a :class:`Source`: retrained (:class:`RetrainedModels`), or kept by an earlier evaluation (:class:`KeptModels`)."""
 
 import platform
 import time
@@ -66,11 +63,8 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class RetrainedModels(Source):
-    """Models made by a prepared retraining, and their images.
-
-    All coalitions start from the same initial noises (common random numbers). The randomness of a coalition's training
-    follows from (study ``seed``, coalition, replicate).
-    """
+    """Models made by a prepared retraining, and their images, all from the same initial noises (common random numbers).
+    The randomness of a training follows from (study ``seed``, coalition, replicate)."""
 
     retraining: Retraining
     sampling: Sampling
@@ -122,10 +116,8 @@ class RetrainedModels(Source):
 
 @dataclass(frozen=True)
 class KeptModels(Source):
-    """Models and images that ``keeper`` has of earlier evaluations.
-
-    A kept model is sampled again if a property needs images. ``load`` reads a model's folder.
-    """
+    """Models and images that ``keeper`` has of earlier evaluations. A kept model is sampled again if a property needs
+    images. ``load`` reads a model's folder."""
 
     keeper: Keeper
     sampling: Sampling

@@ -27,11 +27,8 @@ from diffcredit.util.events import event
 @dataclass(frozen=True)
 class InProcess(Executor):
     """Run tasks in this process with ``threads`` threads; between two results the caller's number of threads applies.
-
-    A task over which memory or disk runs out is repeated up to ``retries`` times and then fails. Tasks that were
-    evaluated together are first repeated one by one; where memory ran out, half as many are evaluated together from
-    then on.
-    """
+    Where memory or disk runs out, tasks evaluated together are first repeated one by one, and a single one up to
+    ``retries`` times; then it fails. Where it was memory, half as many are evaluated together from then on."""
 
     threads: int = 1
     retries: int = 2

@@ -1,7 +1,5 @@
-"""The parts of an evaluation that are kept: its images, their features, its model, or nothing.
-
-A property that is added later then costs no retraining.
-"""
+"""The parts of an evaluation that are kept (its images, their features, its model, or nothing), so that a property that
+is added later costs no retraining."""
 
 import hashlib
 import tempfile
@@ -25,10 +23,8 @@ Kind = Literal["images", "features", "model", "nothing"]
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps results of one recipe's evaluations in ``folder``, a file or folder each, and finds them again.
-
-    With a ``store`` they are kept there alone, under the folder's last two names, and ``folder`` has what was fetched.
-    """
+    """Keeps results of one recipe's evaluations in ``folder``, a file or folder each, and finds them again. With a
+    ``store`` they are kept there alone, under the folder's last two names, and ``folder`` has what was fetched."""
 
     folder: Path
     kind: Kind

@@ -12,8 +12,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
 from multiprocessing.connection import Connection, wait
@@ -33,7 +33,7 @@ from diffcredit.execution.tasks import (
     evaluate_all,
     worker_name,
 )
-from diffcredit.execution.threads import limited_threads
+from diffcredit.execution.threads import environment, limited_threads
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
@@ -49,12 +49,11 @@ class LocalWorkers(PooledExecutor):
     ``devices`` are CUDA devices as ``CUDA_VISIBLE_DEVICES`` names them; each worker sees one of them, in turn. By
     default workers see what this process sees.
 
-    A worker is given as many tasks at once as its evaluator asks for. A worker that dies, that takes longer than
-    ``timeout`` seconds for its tasks (None: see :class:`~diffcredit.execution.pool.TimeLimits`) or that meets
-    a machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the task
-    fails. Tasks given together are first repeated one by one, which costs no retry. Where memory does not hold a
+    A worker that dies, takes longer than ``timeout`` seconds (None: see :class:`~diffcredit.execution.pool.TimeLimits`)
+    or meets a machine error (out of memory or disk) is replaced and its task repeated up to ``retries`` times; then the
+    task fails. Tasks given together are first repeated one by one, which costs no retry. Where memory does not hold a
     batch, batches become smaller; where a device does not serve all its workers, they become fewer. A factory that
-    raises, or workers that keep dying before their evaluator is built, end the run with an error.
+    raises, or workers that keep dying before they are ready, end the run with an error.
     """
 
     workers: int
@@ -123,7 +122,7 @@ class ProcessWorker(Worker):
         # a daemon, so that an interpreter that ends with the run still open does not wait for its workers
         arguments = (theirs, self._threads, os.getpid())
         self.process = context.Process(target=_work, args=arguments, daemon=True)
-        with device_visible(self.device):
+        with environment({} if self.device is None else {VARIABLE: self.device}):
             self.process.start()
         # with our copy of its side closed, the end of the process is the end of the connection
         theirs.close()
@@ -226,10 +225,8 @@ def _end_with(driver: int) -> None:
 
 
 def visible_devices(count: int, variable: str | None) -> tuple[str, ...]:
-    """Return the ``count`` CUDA devices that this process sees, as ``CUDA_VISIBLE_DEVICES`` names them.
-
-    ``variable`` is its value here: numbers, UUIDs or names of MIG devices; None if it is not set.
-    """
+    """Return the ``count`` CUDA devices that this process sees, by their names in ``CUDA_VISIBLE_DEVICES``.
+    ``variable`` is its value here: numbers, UUIDs or names of MIG devices; None if it is not set."""
     if variable is None:
         return tuple(map(str, range(count)))
     names = tuple(name.strip() for name in variable.split(","))
@@ -240,18 +237,3 @@ def visible_devices(count: int, variable: str | None) -> tuple[str, ...]:
 def spread(workers: int, devices: Sequence[str]) -> list[str | None]:
     """Return the device of each worker, in turn; None for all where there are no ``devices``."""
     return list(islice(cycle(devices), workers)) if devices else [None] * workers
-
-
-@contextmanager
-def device_visible(device: str | None) -> Generator[None]:
-    """Have processes that are started within see this CUDA device alone; None: what this process sees."""
-    before = os.environ.get(VARIABLE)
-    if device is not None:
-        os.environ[VARIABLE] = device
-    try:
-        yield
-    finally:
-        if device is not None and before is None:
-            del os.environ[VARIABLE]
-        elif before is not None:
-            os.environ[VARIABLE] = before

@@ -26,10 +26,8 @@ class MachineError(Exception):
 
 
 def machine_error(error: BaseException) -> MachineError | None:
-    """Return the machine error behind ``error`` or its causes; None if the task itself is to blame.
-
-    The result holds no frames, so that the tensors of the failed attempt can be freed.
-    """
+    """Return the machine error behind ``error`` or its causes; None if the task itself is to blame. It holds no frames,
+    so that the tensors of the failed attempt can be freed."""
     cause: BaseException | None = error
     while cause is not None:  # also those that its traceback would show
         kind = _kind(cause)

@@ -1,7 +1,5 @@
-"""A pool of workers that evaluate tasks: who gets which task, how long it may take, and what is repeated.
-
-The same code drives processes of this machine and actors of a Ray cluster; see :mod:`diffcredit.execution.backend`.
-"""
+"""A pool of workers, processes of this machine or actors of a Ray cluster (:mod:`diffcredit.execution.backend`): who
+gets which task, how long it may take, and what is repeated."""
 
 import math
 import signal
@@ -33,11 +31,9 @@ PAUSE = 60.0  # seconds between two readings: a driver that takes longer was pau
 class TimeLimits:
     """The time limits of one run, and its clock.
 
-    A limit is ``timeout`` where one is given. Otherwise it is ten times the longest answer of its kind in this run, at
-    least ten minutes; a day before the first answer.
-
-    At most :data:`PAUSE` seconds between two readings of the clock count: if a whole run is paused, as by Ctrl-Z, no
-    worker is late afterwards.
+    A limit is ``timeout`` or, without one, ten times the longest answer of its kind in this run, at least ten minutes;
+    a day before the first answer. At most :data:`PAUSE` seconds between two readings of the clock count: if a whole run
+    is paused, as by Ctrl-Z, no worker is late afterwards.
     """
 
     def __init__(self, timeout: float | None) -> None:
@@ -66,10 +62,8 @@ class TimeLimits:
 
 @contextmanager
 def stop_after_current(enabled: bool) -> Generator[threading.Event]:
-    """Within, the first Ctrl-C sets the event and the next raises KeyboardInterrupt, if ``enabled``.
-
-    Signals reach the main thread only, and a program's own handler stays: there, nothing changes.
-    """
+    """Within, the first Ctrl-C sets the event and the next raises KeyboardInterrupt, if ``enabled``. Nothing changes
+    outside the main thread, which alone receives signals, or where a program has its own handler."""
     stop = threading.Event()
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()
@@ -110,10 +104,8 @@ class PooledExecutor(Executor):
 
 
 class WorkerPool(Executor, Generic[WorkerT]):
-    """Workers of one back end. Idle ones are kept from one run to the next.
-
-    What is repeated, and how often, is described in :class:`~diffcredit.execution.local.LocalWorkers`.
-    """
+    """Workers of one back end. Idle ones are kept from one run to the next. What is repeated, and how often, is
+    described in :class:`~diffcredit.execution.local.LocalWorkers`."""
 
     def __init__(self, backend: Backend[WorkerT], retries: int, timeout: float | None) -> None:
         self._backend, self._retries, self._timeout = backend, retries, timeout

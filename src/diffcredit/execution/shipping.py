@@ -1,7 +1,5 @@
-"""Send the files that evaluators read to nodes that do not see the driver's files.
-
-Each node gets them once, into a folder that is named after their content: the next run finds them there.
-"""
+"""Send the files that evaluators read to nodes that do not see the driver's files: once to each node, into a folder
+that is named after their content, where the next run finds them."""
 
 import hashlib
 import json

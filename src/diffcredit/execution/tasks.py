@@ -51,15 +51,12 @@ class Task:
 
 
 class Evaluator(ABC):
-    """Base class of what turns tasks into evaluations.
+    """Base class of what turns tasks into evaluations. One thread of a worker builds an evaluator and calls it for one
+    batch of tasks after another.
 
-    A worker builds one evaluator and calls it for one batch of tasks after another.
-
-    - Threads: one thread of one process uses an evaluator.
-    - Errors: an error of one task should become that task's failed evaluation. An error that is raised fails all
-      unanswered tasks of the batch. Machine errors (out of memory, disk full) must be raised: the executor repeats
-      the tasks.
-    - Closing: an executor may close the iterator before its end.
+    An error of one task should become that task's failed evaluation; one that is raised fails all unanswered tasks of
+    the batch. Machine errors (out of memory, disk full) must be raised: the executor repeats the tasks. An executor may
+    close the iterator before its end.
     """
 
     @property
@@ -72,11 +69,8 @@ class Evaluator(ABC):
         """Yield one evaluation for each task, in order."""
 
     def evaluate_pipelined(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
-        """Yield one evaluation for each task, and for each task that ``more()`` returns, in order.
-
-        An evaluator that can start the next tasks before all are answered overrides this and calls ``more`` then;
-        ``()`` means that there are none. By default ``more`` is not called.
-        """
+        """Yield one evaluation for each task, and for each task that ``more()`` returns (none: ``()``), in order. An
+        evaluator that can start the next tasks before all are answered overrides this; here ``more`` is not called."""
         answers = iter(self.evaluate(tasks))
         yield from islice(answers, len(tasks) - 1)
         (last,) = answers  # raises ValueError where there are too few or too many
@@ -93,14 +87,13 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, factory: EvaluatorFactory, tasks: Iterable[Task | None]) -> Iterator[Evaluation]:
-        """Yield one evaluation for each task, in any order.
+        """Yield one evaluation for each task, in any order. Closing the iterator stops the work.
 
-        A task is taken from ``tasks`` only when a worker can start it, after all results so far were yielded: tasks
-        may depend on results. A worker whose evaluator takes several at once is given that many, or those that are
-        available now. None among the tasks means that none is available now but may be later: the executor serves
-        its busy workers and asks again after :data:`ASK_AGAIN` seconds. No evaluator is built before the first task.
-
-        Closing the iterator stops the work. Raises UserError or DiffcreditError if no evaluator can be built.
+        A task is taken only when a worker can start it, after all results so far were yielded: tasks may depend on
+        results. A worker whose evaluator takes several at once is given that many, or those that are available now.
+        None among the tasks means that none is available now but may be later: the executor asks again after
+        :data:`ASK_AGAIN` seconds. No evaluator is built before the first task. Raises UserError or DiffcreditError if
+        none can be built.
         """
 
     @contextmanager
@@ -112,11 +105,8 @@ class Executor(ABC):
 def evaluate_all(
     evaluator: Evaluator, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] = tuple
 ) -> Iterator[Evaluation]:
-    """Yield exactly one evaluation for each task (and each that the evaluator gets from ``more``), in order.
-
-    A task that the evaluator does not answer, or answers with another task's evaluation, fails. Raises MachineError
-    where the machine is to blame.
-    """
+    """Yield exactly one evaluation for each task (and each that the evaluator gets from ``more``), in order. A task
+    without an answer, or with another task's, fails. Raises MachineError where the machine is to blame."""
     started, unanswered = utc_now(), deque(tasks)
 
     def another() -> Sequence[Task]:

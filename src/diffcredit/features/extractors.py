@@ -10,10 +10,9 @@ import numpy as np
 from diffcredit.errors import UserError
 from diffcredit.features import EXTRACTORS
 from diffcredit.features.base import Extractor, Features, FeaturesOption, Images, option_key, option_name
-from diffcredit.util.adapting import Adapted, missing_members
 from diffcredit.util.artifacts import canonical_json, fingerprint_arrays
 from diffcredit.util.cache import artifact_name, cached_arrays
-from diffcredit.util.plugins import build, code_of, in_plugin
+from diffcredit.util.plugins import Adapted, build, code_of, in_plugin, missing_members
 from diffcredit.util.progress import Progress, silent
 
 LABELS = {

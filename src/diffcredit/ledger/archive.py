@@ -36,10 +36,8 @@ _DAMAGES = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, Att
 
 
 def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], models: Path | None = None) -> None:
-    """Write an archive of ``rows`` with their ``head`` and the content of the ``study`` file.
-
-    ``models`` is the folder of models to include, if any.
-    """
+    """Write an archive of ``rows`` with their ``head``, the content of the ``study`` file and, if given, the folder
+    ``models``."""
     found = {} if models is None else _model_files(models)
     numbered = [(number, kind, row) for number, (kind, row) in enumerate(rows, 1)]
     others = [{"number": number, "kind": kind, "row": row} for number, kind, row in numbered if kind not in TABLES]

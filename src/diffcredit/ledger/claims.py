@@ -80,7 +80,7 @@ def renew(connection: Connection, claims: Iterable[Claim], seconds: float) -> li
 
 
 def release(connection: Connection, claims: Iterable[Claim]) -> None:
-    """Give back those claims that still belong to their holder. Their rows stay, so that tokens keep growing."""
+    """Give back those claims that still belong to their holder; their rows stay, so that tokens keep growing."""
     for each in claims:
         connection.execute(update(tables.claims).where(_is(each)).values(expires=0.0))
 

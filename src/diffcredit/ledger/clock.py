@@ -7,24 +7,8 @@ from datetime import datetime
 from diffcredit.ledger.records import Evaluation
 
 
-def worker_seconds(evaluations: Iterable[Evaluation]) -> float:
-    """Return the durations of all evaluations added up."""
-    return Clock(evaluations).worker_seconds
-
-
-def active_seconds(evaluations: Iterable[Evaluation]) -> float:
-    """Return the time during which at least one evaluation was under way.
-
-    Pauses between two runs of a study do not count, nor does the number of workers.
-    """
-    return Clock(evaluations).active_seconds
-
-
 class Clock:
-    """Both sums, kept up to date as evaluations are added.
-
-    They are kept in whole microseconds, so that the order of adding does not matter.
-    """
+    """Sums over the evaluations added so far, in whole microseconds, so that the order of adding does not matter."""
 
     def __init__(self, evaluations: Iterable[Evaluation] = ()) -> None:
         self._worked = self._active = 0
@@ -36,10 +20,12 @@ class Clock:
 
     @property
     def worker_seconds(self) -> float:
+        """The durations of all evaluations added up."""
         return self._worked / 1e6
 
     @property
     def active_seconds(self) -> float:
+        """The time during which at least one evaluation was under way: pauses between runs do not count."""
         return self._active / 1e6
 
     def add(self, evaluation: Evaluation) -> None:

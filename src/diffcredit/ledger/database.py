@@ -58,11 +58,9 @@ class Database:
 
     @classmethod
     def connect(cls, url: str | Path, *, create: bool) -> Self:
-        """Connect to a file path or SQLAlchemy URL.
-
-        With ``create``, a ledger is made where nothing is yet, and one of an older schema is migrated. Otherwise an
-        older one stays as it is until it is written to. What is no ledger, or a newer one, is refused.
-        """
+        """Connect to a file path or SQLAlchemy URL. With ``create``, a ledger is made where nothing is yet, and one of
+        an older schema is migrated, which otherwise waits until it is written to. What is no ledger, or a newer one, is
+        refused."""
         address = _address(url)
         on_disk = address.get_backend_name() == "sqlite" and address.database not in ("", ":memory:", None)
         file = Path(str(address.database)) if on_disk else None
@@ -229,11 +227,8 @@ def prepare_sqlite(engine: Engine) -> None:
 
 
 def switch_to_wal(connection: Any) -> None:
-    """Switch SQLite to a write-ahead log.
-
-    Where several connections switch a new file at once, SQLite avoids a deadlock by telling some of them without any
-    waiting that the file is locked. They try again.
-    """
+    """Switch SQLite to a write-ahead log. Where several connections switch a new file at once, SQLite avoids a deadlock
+    by telling some of them at once that the file is locked; they try again."""
     end = time.monotonic() + LOCKED
     while True:
         try:

@@ -26,10 +26,8 @@ class Game:
 
 
 def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
-    """Return a property's game from done evaluations with the purposes ``estimate`` and ``endpoint``.
-
-    Rows are sorted by coalition and replicate, so that sums over them do not depend on who finished first.
-    """
+    """Return a property's game from done evaluations with the purposes ``estimate`` and ``endpoint``, sorted by
+    coalition and replicate, so that sums over them do not depend on who finished first."""
     rows: list[tuple[list[bool], float]] = []
     endpoints: dict[bool, list[float]] = {False: [], True: []}
     missing = 0
@@ -37,7 +35,7 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     for evaluation in ordered:
         if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
             continue
-        value = next((v.value for v in evaluation.values if v.property == prop), None)
+        value = evaluation.measured.get(prop)
         if value is None:
             missing += 1
         elif evaluation.purpose == "endpoint":

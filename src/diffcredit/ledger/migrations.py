@@ -4,8 +4,8 @@ The table ``schema_version`` says which of them a ledger has gone through. A mig
 before you change one of them, copy its present definition into the migrations that create it.
 """
 
+import itertools
 from collections.abc import Iterator
-from itertools import chain
 
 from sqlalchemy import Connection, select, update
 
@@ -25,7 +25,7 @@ def _to_3(connection: Connection) -> None:
     tables.claims.create(connection)
     tables.chain.create(connection)
     for study_id in connection.execute(select(tables.studies.c.id).order_by(tables.studies.c.id)).scalars().all():
-        links = chain(_links(connection, study_id), [migration_link(2)])
+        links = itertools.chain(_links(connection, study_id), [migration_link(2)])
         append(connection, study_id, head_of(connection, study_id), links)
 
 

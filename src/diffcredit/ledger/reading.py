@@ -1,8 +1,5 @@
-"""Rows back to records, and names to primary keys.
-
-Users name a study, recipe or property; rows refer to it by the database's primary key. An unknown name is a UserError
-that lists the known ones.
-"""
+"""Rows back to records, and names to the primary keys by which rows refer to each other. An unknown name is a UserError
+that lists the known ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -77,9 +74,7 @@ def evaluations(
     connection: Connection, study: str, recipe: str, columns: Mapping[str, str | None], after: int = 0
 ) -> list[tuple[int, Evaluation]]:
     """Return a recipe's evaluations in the order of recording, each with its primary key, which is over ``after``.
-
-    ``columns`` are the status or purpose that they must have; None for any.
-    """
+    ``columns`` are the status or purpose that they must have; None for any."""
     table = tables.evaluations
     wanted = {name: value for name, value in columns.items() if value is not None}
     query = select(table).filter_by(recipe_id=recipe_key(connection, study, recipe), **wanted).where(table.c.id > after)

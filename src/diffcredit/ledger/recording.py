@@ -7,12 +7,12 @@
 - An exported study is entered row by row: the same rows in the same order give the same chain.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select
@@ -153,7 +153,7 @@ def restore(connection: Connection, rows: Rows) -> Head:
         raise UserError("no rows of a study: the first row must be the study itself")
     with _refused(1):
         study = _insert_study(connection, **rows[0][1])
-    links = chain([study], _restored(connection, study.row_id, rows))
+    links = itertools.chain([study], _restored(connection, study.row_id, rows))
     return append(connection, study.row_id, head_of(connection, study.row_id), links)
 
 
@@ -220,10 +220,7 @@ def _insert_evaluation(connection: Connection, recipe_id: int, recipe_name: str,
 def _insert_values(
     connection: Connection, evaluation_id: int, number: int, values: Sequence[tuple[int, Value]]
 ) -> list[Link]:
-    """Insert one or more values of one evaluation, whose place in the chain is ``number``.
-
-    Each value comes with the primary key of its property.
-    """
+    """Insert values of one evaluation, whose place in the chain is ``number``, each with its property's primary key."""
     rows = [
         {
             "value": _plain_number(value.value),

@@ -90,6 +90,11 @@ class Evaluation:
         """The coalition and replicate, which identify an evaluation within its recipe."""
         return self.coalition, self.replicate
 
+    @property
+    def measured(self) -> dict[str, float]:
+        """The values by property, without those that could not be measured."""
+        return {value.property: value.value for value in self.values if value.value is not None}
+
     def __post_init__(self) -> None:
         if not self.coalition or set(self.coalition) - {"0", "1"}:
             raise ValueError(f"coalition {self.coalition!r}: must consist of 0 and 1")

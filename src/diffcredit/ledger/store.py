@@ -1,8 +1,5 @@
-"""The class :class:`Ledger`, through which all other rooms read and write the record.
-
-Each method is one transaction. What happens within it stands in :mod:`~diffcredit.ledger.recording`,
-:mod:`~diffcredit.ledger.reading` and :mod:`~diffcredit.ledger.claims`.
-"""
+"""The class :class:`Ledger`, through which all other rooms read and write the record. What happens within a transaction
+stands in ``recording``, ``reading`` and ``claims``."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -24,30 +21,20 @@ from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord
 class Ledger(AbstractContextManager["Ledger"]):
     """Evaluations of one or more studies, in a database.
 
-    **Rows are only added.** An evaluation is there as a success with its values, there as a failed attempt with its
-    error, or absent. Nothing is ever changed, filled in or removed; claims alone come and go, and are no part of the
-    record. A recipe or property that changed under the same name is refused. Every row is chained to the rows before
-    it (:mod:`~diffcredit.ledger.chain`), so that :meth:`audit` finds a change made behind this class's back.
-
-    **Atomicity.** Each method is one transaction: it takes effect as a whole or, when it raises, not at all. An
-    evaluation is never visible without its values, nor a row without its link in the chain.
-
-    **Durability.** When a ``register_…`` method, :meth:`record` or :meth:`restore` returns, its rows survive a crash
-    and a power cut. Claims may be lost with the power: they save work and protect nothing.
-
-    **Threads, processes, machines.** One Ledger may be shared by threads. Any number of processes may open the same
-    database; with a database server, also from several machines. Writers take turns, readers wait for nobody and see
-    only what was committed. A Ledger must not be used in a forked child process: open another there.
-
-    **Ownership.** Records are immutable. Those that come back are the caller's own copies, and nothing that the caller
-    does to their dictionaries reaches the ledger.
-
-    **Order.** Lists come in the order in which their rows were committed, the same for every reader.
-
-    **Errors.** A :class:`~diffcredit.errors.UserError` where a name is unknown or settings changed,
-    :class:`NonDeterminism` where a value came out differently than before, any other
-    :class:`~diffcredit.errors.DiffcreditError` where the database refuses. A server that is away for up to two minutes
-    is waited for.
+    - **Rows are only added.** An evaluation is there as a success with its values, there as a failed attempt with its
+      error, or absent. Claims alone come and go, and are no part of the record. A recipe or property that changed under
+      the same name is refused. Every row is chained to the rows before it (:mod:`~diffcredit.ledger.chain`), so that
+      :meth:`audit` finds a change made behind this class's back.
+    - **Atomicity.** Each method is one transaction: it takes effect as a whole or, when it raises, not at all.
+    - **Durability.** What ``register_…``, :meth:`record` and :meth:`restore` have entered survives a crash and a power
+      cut. Claims may be lost with the power: they save work and protect nothing.
+    - **Sharing.** Threads may share a Ledger, and processes a database; with a server, also from several machines.
+      Writers take turns, readers wait for nobody and see only what was committed. A forked child must open its own.
+    - **Ownership.** Records are immutable copies: nothing done to their dictionaries reaches the ledger.
+    - **Order.** Lists come in the order in which their rows were committed, the same for every reader.
+    - **Errors.** A UserError where a name is unknown or settings changed, :class:`NonDeterminism` where a value came
+      out differently than before, any other DiffcreditError where the database refuses. A server that is away for up to
+      two minutes is waited for.
 
     ``tests/ledger/contract.py`` checks all this for every kind of database.
     """
@@ -67,11 +54,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         self.close()
 
     def register_study(self, name: str, settings: dict[str, Any]) -> None:
-        """Enter a study, or check that the one already there is the same.
-
-        ``settings`` hold what fixes the meaning of its coalitions, such as the names of the contributors in the order
-        of a coalition's characters.
-        """
+        """Enter a study, or check that the one already there is the same. ``settings`` fix the meaning of its
+        coalitions, such as the contributors' names in the order of a coalition's characters."""
         self._database.write(lambda connection: recording.register_study(connection, name, settings))
 
     def register_recipe(self, study: str, recipe: RecipeRecord) -> None:
@@ -104,10 +88,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         return [each for _, each in found]
 
     def evaluations_since(self, study: str, recipe_name: str, mark: int) -> tuple[list[Evaluation], int]:
-        """Return a recipe's evaluations recorded by anybody after ``mark``, and the mark to continue from.
-
-        The first mark is 0. Values that were added to an earlier evaluation are not reported.
-        """
+        """Return a recipe's evaluations recorded by anybody after ``mark``, 0 at first, and the mark to continue from.
+        Values that were added to an earlier evaluation are not reported."""
         found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, {}, mark))
         return [each for _, each in found], found[-1][0] if found else mark
 
@@ -126,11 +108,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         seconds: float,
         gone: Callable[[str], bool] = lambda holder: False,
     ) -> Claim | None:
-        """Reserve an evaluation for ``holder`` for ``seconds``, or return None where that cannot be.
-
-        It cannot be where the evaluation is done, or where another holder's claim has not expired, unless the caller
-        knows that holder to be ``gone``. A claim lasts at most :data:`~diffcredit.ledger.claims.LONGEST_LEASE`.
-        """
+        """Reserve an evaluation for ``holder`` for ``seconds``, at most
+        :data:`~diffcredit.ledger.claims.LONGEST_LEASE`. Return None where it is done, or where another holder's claim
+        has not expired, unless the caller knows that holder to be ``gone``."""
         task = study, recipe_name, coalition, replicate
         claim = partial(claims.claim, task=task, holder=holder, seconds=seconds, gone=gone)
         return self._database.write(claim, durable=False)
@@ -148,10 +128,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         return self._database.read(lambda connection: claims.current(connection, study))
 
     def head(self, study: str) -> Head:
-        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it.
-
-        A ledger of an older schema has no chain until it is written to; its head has no rows.
-        """
+        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it. It has no rows
+        in a ledger of an older schema, which gets its chain when it is written to."""
         return self._database.read(lambda connection: reading.head(connection, study))
 
     def audit(self, study: str, head: str | None = None) -> Audit:

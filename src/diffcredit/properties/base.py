@@ -32,7 +32,7 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features, FeaturesOption, Images
 from diffcredit.features.extractors import Extractors
-from diffcredit.util.adapting import Adapted, overridden
+from diffcredit.util.plugins import Adapted, overridden
 
 if TYPE_CHECKING:  # brings torch
     from diffcredit.diffusion.model import DiffusionModel

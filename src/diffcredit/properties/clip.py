@@ -16,7 +16,7 @@ from diffcredit.features.base import option_name, unit_rows
 from diffcredit.features.weights import PublishedWeights, read_state
 from diffcredit.properties.base import Context, State
 from diffcredit.properties.kinds import MeanProperty, PercentileProperty
-from diffcredit.util.adapting import overridden
+from diffcredit.util.plugins import overridden
 
 KEY = "aesthetic.weights"
 PARTS = ("weight", "bias")

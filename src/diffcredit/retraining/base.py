@@ -21,7 +21,7 @@ from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
 from diffcredit.errors import UserError
-from diffcredit.util.adapting import Adapted
+from diffcredit.util.plugins import Adapted
 from diffcredit.util.progress import Progress
 from diffcredit.util.seeds import derive_seed
 

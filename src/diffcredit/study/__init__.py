@@ -1,8 +1,5 @@
 """A study: contributions, model, retraining, properties and design put together, from its file to its credits.
-
-``Study`` is the class to start from. It is imported on first use, because reading a study file needs only
-:mod:`diffcredit.study.config`.
-"""
+``Study`` is imported on first use, because reading a study file needs only :mod:`diffcredit.study.config`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -75,10 +75,8 @@ def _try_extractors(study: "Study", properties: list[Property]) -> None:
 
 
 def check_unchanged(study: "Study") -> None:
-    """Refuse properties that have changed since the ledger registered them.
-
-    A worker that starts late may find that a file which a property names was replaced.
-    """
+    """Refuse properties that have changed since the ledger registered them: a worker that starts late may find that a
+    file which a property names was replaced."""
     with suppress(NoLedger), study.ledger(create=False) as ledger:
         entered = {record.name: record.fingerprint for record in ledger.properties(study.name)}
         for record in study.prepared.property_records():

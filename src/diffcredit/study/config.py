@@ -1,8 +1,5 @@
-"""A study file, read and validated.
-
-Every error names the file, the key, the value and what is accepted. The sections are in
-:mod:`diffcredit.study.sections`.
-"""
+"""A study file, read and validated; its sections are in :mod:`diffcredit.study.sections`. Every error names the file,
+the key, the value and what is accepted."""
 
 import dataclasses
 import re

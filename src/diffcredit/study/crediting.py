@@ -23,10 +23,8 @@ def estimate_all(
     surrogates: Surrogates | None = None,
     names: Sequence[str] | None = None,
 ) -> tuple[dict[str, Credits], dict[str, str]]:
-    """Return the credits of each property, and for properties without credits the reason.
-
-    ``method``: None for the design's own. Only the default method uses ``surrogates``. ``names`` are the contributors'.
-    """
+    """Return the credits of each property, and for properties without credits the reason. ``method``: None for the
+    design's own. Only the default method uses ``surrogates``. ``names`` are the contributors'."""
     method = method or method_of(config.design.distribution)
     credits, reasons = {}, {}
     for name in properties:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def evaluate_design(recipe: "Recipe", executor: Executor) -> Iterator[Evaluation]:
     """Evaluate the study's design until its stopping rule is reached; yield each evaluation made here."""
     schedule = recipe.schedule()
-    for evaluation in _recorded(recipe, executor, schedule.pending(), schedule.record, schedule.mark):
+    for evaluation in _evaluate_and_record(recipe, executor, schedule.pending(), schedule.record, schedule.mark):
         schedule.report_progress(recipe.study.progress)
         yield evaluation
 
@@ -33,7 +33,7 @@ def evaluate_tasks(recipe: "Recipe", executor: Executor, tasks: Sequence[Task], 
     wanted = {task.key for task in tasks}
     settled = {each.key for each in recorded if each.status == "done"} & wanted
     pending = (task for task in tasks if task.key not in settled)
-    for evaluation in _recorded(recipe, executor, pending, lambda each: settled.add(each.key), mark):
+    for evaluation in _evaluate_and_record(recipe, executor, pending, lambda each: settled.add(each.key), mark):
         recipe.study.progress(what, len(settled & wanted), len(tasks))
         yield evaluation
 
@@ -45,10 +45,8 @@ def evaluate_again(
     names: Sequence[str] | None = None,
     kept: RecipeRecord | None = None,
 ) -> Iterator[Evaluation]:
-    """Make evaluations that are recorded once more, and measure the properties ``names`` (None: all) on them.
-
-    ``kept``: measure on what was kept of this record's evaluations instead of retraining.
-    """
+    """Make recorded evaluations once more, and measure the properties ``names`` (None: all) on them. ``kept``: measure
+    on what was kept of this record's evaluations instead of retraining."""
     return executor.run(partial(recipe.evaluator, names, kept), tasks)
 
 
@@ -61,17 +59,15 @@ def keep_again(recipe: "Recipe", executor: Executor, tasks: Sequence[Task], what
         yield evaluation
 
 
-def _recorded(
+def _evaluate_and_record(
     recipe: "Recipe",
     executor: Executor,
     tasks: Iterable[Task],
     on_recorded: Callable[[Evaluation], object],
     mark: int,
 ) -> Iterator[Evaluation]:
-    """Evaluate ``tasks`` together with other drivers.
-
-    ``on_recorded`` is called with every evaluation that any driver recorded after ``mark``, a place in the ledger.
-    """
+    """Evaluate ``tasks`` together with other drivers. ``on_recorded`` is called with every evaluation that any driver
+    recorded after ``mark``, a place in the ledger."""
     with recipe.study.ledger() as ledger:
         driver = Driver(ledger, recipe.study.name, recipe.name, on_recorded, mark)
         yield from driver.run(executor, recipe.evaluator, tasks)

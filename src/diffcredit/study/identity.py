@@ -43,13 +43,12 @@ def generated_identity(base: str, sampling: "Sampling") -> str:
     return fingerprint([base, dataclasses.asdict(sampling)])
 
 
-def retraining_settings(section: RetrainingSection, retraining: Any) -> dict[str, Any]:
-    """Return the settings of a retraining, defaults included."""
-    return {"method": section.method, **settings_of(retraining, section.options)}
-
-
 def recipe_settings(
-    config: StudyConfig, contributions: "Contributions", model: Mapping[str, Any], retraining: Mapping[str, Any]
+    config: StudyConfig,
+    contributions: "Contributions",
+    model: Mapping[str, Any],
+    section: RetrainingSection,
+    retraining: Any,
 ) -> dict[str, Any]:
     """Return all that fixes an evaluation's images but its coalition and replicate, as the ledger keeps it."""
     return {
@@ -59,7 +58,7 @@ def recipe_settings(
             "resolution": config.contributions.resolution,
         },
         "model": dict(model),
-        "retraining": dict(retraining),
+        "retraining": {"method": section.method, **settings_of(retraining, section.options)},
         "sampling": dataclasses.asdict(config.sampling),
         "seed": config.seed,
     }

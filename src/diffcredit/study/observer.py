@@ -10,10 +10,8 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Is called while a study runs, in the order of the methods. Override those of interest.
-
-    Calls come from the thread that called :meth:`Study.run`; an exception ends the run.
-    """
+    """Is called while a study runs, in the order of the methods; override those of interest. Calls come from the thread
+    that called :meth:`Study.run`; an exception ends the run."""
 
     def on_contributions(self, contributions: "Contributions") -> None:
         """The images are loaded."""

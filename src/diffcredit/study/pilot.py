@@ -39,9 +39,7 @@ ENOUGH = 40  # evaluations from which signal and noise are better known than fro
 
 def pilot_tasks(config: StudyConfig, n: int, coalitions: int = COALITIONS, replicates: int = REPLICATES) -> list[Task]:
     """Return ``replicates`` seeds of each of ``coalitions`` coalitions, or of all of that size where there are fewer.
-
-    Asking for more of either only adds tasks.
-    """
+    Asking for more of either only adds tasks."""
     design = make_design("subset(0.5)", derive_seed(config.seed, "pilot"))
     drawn = design.draw(n, 0, min(coalitions, comb(n, pilot_size(n))))
     return [
@@ -109,9 +107,8 @@ def _values(recipe: "Recipe") -> dict[str, dict[str, list[float]]]:
     """Return the pilot's values by property and coalition, in the order of their seeds."""
     values: dict[str, dict[str, list[float]]] = {}
     for evaluation in sorted(pilot_evaluations(recipe), key=lambda e: e.key):
-        for value in evaluation.values:
-            if value.value is not None:
-                values.setdefault(value.property, {}).setdefault(evaluation.coalition, []).append(value.value)
+        for name, value in evaluation.measured.items():
+            values.setdefault(name, {}).setdefault(evaluation.coalition, []).append(value)
     return values
 
 

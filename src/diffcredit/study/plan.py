@@ -1,6 +1,5 @@
 """The expected cost of a study: from a few timed steps on this machine, and from its ledger once it has evaluations."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,8 +7,7 @@ from diffcredit.credit.stopping import Look
 from diffcredit.diffusion.fast.eligibility import fleet_size
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.execution.threads import limited_threads
-from diffcredit.execution.timing.calibration import Timing, time_sampling, time_training
-from diffcredit.execution.timing.evaluation import EvaluationTime
+from diffcredit.execution.timing.calibration import EvaluationTime, Timing, time_sampling, time_training
 from diffcredit.execution.timing.measuring import DISTINCT, MeasuringTime, random_images, time_measuring
 from diffcredit.properties import Context
 from diffcredit.retraining.base import Rehearsal
@@ -67,11 +65,6 @@ class Plan:
     def seconds_left(self) -> float:
         stages = (self.base, self.preparation, self.surrogates, self.evaluations)
         return sum(stage.seconds for stage in stages if stage is not None and not stage.done)
-
-    @property
-    def untimed(self) -> Mapping[str, str]:
-        """The properties that could not be timed, with the reasons."""
-        return self.evaluation.measuring.left_out
 
 
 def make_plan(study: "Study", workers: int | None = None) -> Plan:

@@ -1,8 +1,5 @@
-"""Everything that a study makes once and keeps: its base model, that model's images, its fitted properties.
-
-:class:`Prepared` makes each of them on first use and finds it again in the study's artifact cache. It needs torch,
-which reading a ledger does not: :class:`~diffcredit.study.study.Study` builds one only where a model is needed.
-"""
+"""Everything that a study makes once and keeps: its base model, that model's images, its fitted properties. It needs
+torch, which reading a ledger does not."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -34,11 +31,9 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """The models, images and fitted properties of one study, each made on first use.
-
-    Several processes may prepare one study at the same time: the cache makes each artifact in one of them, and the
-    others wait. An object of this class belongs to one thread.
-    """
+    """The models, images and fitted properties of one study, each made on first use and found again in its cache.
+    Several processes may prepare one study: one makes an artifact while the others wait. An object belongs to one
+    thread."""
 
     def __init__(self, study: "Study") -> None:
         self.config, self.file, self.contributions = study.config, study.file, study.contributions
@@ -197,15 +192,9 @@ class Prepared:
         records = []
         for index, (section, prop) in enumerate(zip(self.config.properties, self.properties, strict=True)):
             settings = identity.property_settings(prop, section.options, self._features(prop))
-            fitted = needs_fitting(prop)
-            records.append(
-                PropertyRecord(
-                    name=prop.name,
-                    settings={"name": section.name, **settings},
-                    higher_is_better=prop.higher_is_better,
-                    state=fingerprint_arrays(read_arrays(self._state_file(index, prop))) if fitted else "",
-                )
-            )
+            state = fingerprint_arrays(read_arrays(self._state_file(index, prop))) if needs_fitting(prop) else ""
+            settings = {"name": section.name, **settings}
+            records.append(PropertyRecord(prop.name, settings, prop.higher_is_better, state))
         return records
 
     def _state_identity(self, index: int, prop: Property) -> str:

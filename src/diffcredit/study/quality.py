@@ -34,9 +34,7 @@ LOSS_IMAGES = 256  # images for the loss: held-out ones if there are any, otherw
 @dataclass(frozen=True)
 class Comparison:
     """One value of the base model, of the model that coalitions start from, and of the untrained network.
-
-    ``only_rises``: only an increase counts as a change, as for a loss.
-    """
+    ``only_rises``: only an increase counts as a change, as for a loss."""
 
     name: str
     base: float
@@ -66,14 +64,10 @@ class Comparison:
 
 
 def compare(study: "Study") -> list[Comparison]:
-    """Compare the study's properties and the denoising loss of the three models, once.
-
-    The result is empty if coalitions start from the base model itself, or from no model.
-    """
+    """Compare the study's properties and the denoising loss of the three models, once; there is nothing to compare if
+    coalitions start from the base model itself, or from no model."""
     file = _file(study)
-    if file is None:
-        return []
-    if not file.exists():
+    if file is not None and not file.exists():
         with limited_threads(study.config.threads):
             comparisons = _compare(study)
         write_text(file, canonical_json([dataclasses.asdict(comparison) for comparison in comparisons]))

@@ -1,26 +1,28 @@
 """A recipe: one way from a coalition to its values.
 
-A recipe is a retraining with its settings, its starting weights, and the study's data, model, sampling and seed. A
-study has its own recipe. Validation compares it with others, such as models retrained from scratch. All recipes of a
-study share its ledger, base model and properties, and the ledger never mixes them in one estimate.
+It is a retraining with its settings, its starting weights, and the study's data, model, sampling and seed. A study has
+its own recipe; validation compares it with others, such as models retrained from scratch. All share the study's ledger,
+base model and properties, and the ledger never mixes them in one estimate.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from diffcredit.errors import located
+from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Evaluation, Ledger, NoLedger, RecipeRecord
 from diffcredit.study import identity
+from diffcredit.study.crediting import estimate_all
 from diffcredit.study.schedule import Schedule, studied
 from diffcredit.study.sections import RetrainingSection, StopSection
+from diffcredit.study.workers import worker_files
 from diffcredit.util.artifacts import canonical_json, write_text
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from diffcredit.diffusion.model import DiffusionModel
     from diffcredit.execution import Evaluator
     from diffcredit.execution.keeping import Keeper, Kind
@@ -30,11 +32,10 @@ if TYPE_CHECKING:
 
 
 class Recipe:
-    """One retraining of a study.
+    """One retraining of a study, pickled as its settings: a worker finds in the artifact cache what was prepared.
 
     ``evaluations`` is how many of the study's design to make (None: as the stopping rule says, for the study's own
-    recipe). ``keep`` is what is kept of each evaluation (None: as the study file says). A recipe is pickled as its
-    settings; a worker finds in the artifact cache what was prepared.
+    recipe). ``keep`` is what is kept of each evaluation (None: as the study file says).
     """
 
     def __init__(
@@ -45,11 +46,11 @@ class Recipe:
         keep: "Kind | None" = None,
     ) -> None:
         self.study, self.section, self.name = study, section, section.recipe
-        self._evaluations = evaluations
+        self._count = evaluations
         self.keep: Kind = keep or study.config.keep
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recipe, (self.study, self.section, self._evaluations, self.keep)
+        return Recipe, (self.study, self.section, self._count, self.keep)
 
     @property
     def key(self) -> str:
@@ -61,9 +62,8 @@ class Recipe:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Everything that fixes an evaluation's images except its coalition and replicate, as the ledger keeps it."""
-        study = self.study
-        retraining = identity.retraining_settings(self.section, self.build())
-        return identity.recipe_settings(study.config, study.contributions, study.prepared.model_settings, retraining)
+        study, model = self.study, self.study.prepared.model_settings
+        return identity.recipe_settings(study.config, study.contributions, model, self.section, self.build())
 
     @property
     def record(self) -> RecipeRecord:
@@ -97,7 +97,6 @@ class Recipe:
     @cached_property
     def retraining(self) -> "Retraining":
         """The retraining, ready to make coalitions' models."""
-        from diffcredit.execution.threads import limited_threads
         from diffcredit.retraining.base import RetrainingContext
 
         study, prepared, settings = self.study, self.study.prepared, self.settings
@@ -149,8 +148,6 @@ class Recipe:
 
     def schedule(self) -> Schedule:
         """Return the tasks of the study's design for this recipe, with those that the ledger has recorded."""
-        from diffcredit.study.crediting import estimate_all
-
         study, config = self.study, self.study.config
         n, evaluations, records, known, mark = None, [], [], None, 0
         with suppress(NoLedger), study.ledger(create=False) as ledger:
@@ -159,10 +156,10 @@ class Recipe:
                 if self.recorded(ledger) is not None:
                     evaluations, mark = ledger.evaluations_since(study.name, self.name, 0)
                     # the study's own recipe alone has surrogates
-                    known = study.surrogates.when_ready() if self._evaluations is None else None
+                    known = study.surrogates.when_ready() if self._count is None else None
         properties = studied(config, records)
-        if self._evaluations is not None:
-            config = config.model_copy(update={"stop": StopSection(evaluations=self._evaluations)})
+        if self._count is not None:
+            config = config.model_copy(update={"stop": StopSection(evaluations=self._count)})
         schedule = Schedule(
             config,
             study.contributions.n if n is None else n,
@@ -191,15 +188,11 @@ class Recipe:
 
     def worker_files(self) -> "WorkerFiles":
         """Return the files that evaluators read, for workers on machines that do not see them."""
-        from diffcredit.study.shipping import worker_files
-
         return worker_files(self.study)
 
-    def evaluator(self, names: "Sequence[str] | None" = None, kept: RecipeRecord | None = None) -> "Evaluator":
-        """Return the evaluator, with the properties ``names`` (None: all).
-
-        ``kept``: it measures on what was kept of this record's evaluations instead of retraining.
-        """
+    def evaluator(self, names: Sequence[str] | None = None, kept: RecipeRecord | None = None) -> "Evaluator":
+        """Return the evaluator, with the properties ``names`` (None: all). Given ``kept``, it measures on what was kept
+        of this record's evaluations instead of retraining."""
         from diffcredit.execution.evaluator import KeptModels, ModelEvaluator, RetrainedModels
         from diffcredit.study.checks import check_unchanged
 

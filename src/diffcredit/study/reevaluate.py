@@ -1,8 +1,5 @@
-"""Making recorded evaluations again: to check their values, or to measure further properties on them.
-
-:func:`recompute` checks that the recipe really gives the ledger's values. :func:`outlook` and the functions after it
-measure properties on what was kept of each evaluation; where too little was kept, its model can be retrained.
-"""
+"""Making recorded evaluations again: to check that the recipe really gives the ledger's values (:func:`recompute`), or
+to measure further properties (:func:`outlook` and after), on what was kept or on models retrained."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +30,8 @@ Groups = dict[tuple[str, ...], list[Task]]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """One value of a repeated evaluation: as ``recorded``, and as it came out ``now``.
-
-    ``now`` is None if measuring failed, with its ``error``. The two may differ by ``tolerance``.
-    """
+    """One value of a repeated evaluation: as ``recorded``, and as it came out ``now``, by at most ``tolerance`` off. If
+    measuring failed, ``now`` is None and ``error`` says why."""
 
     coalition: str
     replicate: int
@@ -52,10 +47,8 @@ class Recomputed:
 
 
 def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomputed]:
-    """Repeat ``count`` evaluations of the study's recipe, or all where there are fewer, and compare every value.
-
-    They are drawn at random, unpredictably. Nothing is recorded.
-    """
+    """Repeat ``count`` evaluations of the study's recipe (or all), drawn at random, unpredictably, and compare every
+    value. Nothing is recorded."""
     done = study.evaluations(status="done")
     if not done:
         raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} to repeat; diffcredit run makes them")
@@ -70,16 +63,16 @@ def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomp
 
 def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> Iterator[Recomputed]:
     found = {value.property: value for value in new.values}
-    for value in old.values:
-        if value.value is None or (new.status == "done" and value.property not in found):
-            continue  # was not measured, or is no longer a property of the study file
-        now = found.get(value.property)
-        allowed = max(TOLERANCE * spreads[value.property], ROUNDING * abs(value.value))
+    for name, recorded in old.measured.items():
+        if new.status == "done" and name not in found:
+            continue  # no longer a property of the study file
+        now = found.get(name)
+        allowed = max(TOLERANCE * spreads[name], ROUNDING * abs(recorded))
         yield Recomputed(
             old.coalition,
             old.replicate,
-            value.property,
-            value.value,
+            name,
+            recorded,
             now=None if now is None else now.value,
             tolerance=0.0 if old.numerics == new.numerics and _repeats(new.numerics) else allowed,
             error=new.error if now is None else now.error,
@@ -87,10 +80,8 @@ def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> It
 
 
 def _repeats(numerics: Mapping[str, Any]) -> bool:
-    """Return whether all processes of a numerics class get the same bits.
-
-    On a GPU they do only where the order of sums follows a rule; otherwise, autotuning may pick another order.
-    """
+    """Return whether all processes of a numerics class get the same bits. On a GPU they do only where the order of sums
+    follows a rule; otherwise, autotuning may pick another order."""
     if not str(numerics.get("device", "")).startswith("cuda"):
         return True
     stages = [numerics.get("training"), numerics.get("sampling")]
@@ -100,18 +91,15 @@ def _repeats(numerics: Mapping[str, Any]) -> bool:
 def _spreads(evaluations: list[Evaluation]) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for evaluation in evaluations:
-        for value in evaluation.values:
-            if value.value is not None:
-                values.setdefault(value.property, []).append(value.value)
+        for name, value in evaluation.measured.items():
+            values.setdefault(name, []).append(value)
     return {name: float(np.std(some)) for name, some in values.items()}
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The work of measuring properties on all recorded evaluations.
-
-    ``kept`` can be measured on what was kept. ``retrained`` must be retrained, which takes one worker ``seconds`` each.
-    """
+    """The work of measuring properties on all recorded evaluations: those that can be measured on what was ``kept``,
+    and those that must be ``retrained``, which takes one worker ``seconds`` each."""
 
     kept: Groups
     retrained: Groups
@@ -123,19 +111,16 @@ class Outlook:
 
 
 def outlook(study: "Study", names: Sequence[str]) -> Outlook:
-    """Return which values of the properties ``names`` are missing, and whether what was kept is enough for them.
-
-    The properties are fitted to the base model first.
-    """
-    record, evaluations = _recorded(study)
+    """Fit the properties ``names`` to the base model, and return which of their values are missing and whether what was
+    kept is enough for them."""
+    record, evaluations = _recipe_and_evaluations(study)
     keeper = study.recipe.keeper(record)
     properties = {prop.name: prop for prop in study.prepared.properties if prop.name in names}
     kept: Groups = {}
     retrained: Groups = {}
     for evaluation in evaluations:
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
-        known = {value.property for value in evaluation.values if value.value is not None}
-        missing = [name for name in properties if name not in known]
+        missing = [name for name in properties if name not in evaluation.measured]
         there = keeper.kept(task) if missing else frozenset()
         able = [name for name in missing if _measurable(study, properties[name], there)]
         for groups, some in ((kept, able), (retrained, [name for name in missing if name not in able])):
@@ -147,7 +132,7 @@ def outlook(study: "Study", names: Sequence[str]) -> Outlook:
 
 def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[Evaluation]:
     """Measure on what was kept; yield each evaluation once its new values are recorded."""
-    record, _ = _recorded(study)
+    record, _ = _recipe_and_evaluations(study)
     with study.ledger(create=False) as ledger:
         for each in study.prepared.property_records():
             ledger.register_property(study.name, each)
@@ -177,18 +162,15 @@ def _add_values(
 
 
 def _missing(study: "Study", ledger: Ledger, names: Sequence[str], tasks: list[Task]) -> Iterator[Task]:
-    """Yield the tasks that still miss values when their turn comes.
-
-    The order is random, so that processes that measure the same property rarely work on the same task at a time.
-    """
+    """Yield the tasks that still miss values when their turn comes, in a random order, so that processes that measure
+    the same property rarely work on the same task at a time."""
     for task in random.SystemRandom().sample(tasks, len(tasks)):
         done = ledger.done(study.name, study.recipe.name, *task.key)
-        known = {value.property for value in done.values if value.value is not None} if done else set()
-        if not known.issuperset(names):
+        if done is None or not done.measured.keys() >= set(names):
             yield task
 
 
-def _recorded(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
+def _recipe_and_evaluations(study: "Study") -> tuple[RecipeRecord, list[Evaluation]]:
     """Return the study's recipe and its evaluations that are done, as the ledger has them."""
     check(study)
     with study.ledger(create=False) as ledger:

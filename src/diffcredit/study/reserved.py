@@ -1,8 +1,5 @@
-"""Truth coalitions: retrained from scratch for validation, and never used for estimation.
-
-They follow from the study file alone, so they are known before the first evaluation. The study's design leaves them
-out.
-"""
+"""Truth coalitions: retrained from scratch for validation, and left out of the study's design. They follow from the
+study file alone, so they are known before the first evaluation."""
 
 from math import comb
 
@@ -21,10 +18,8 @@ WHOLE = ("exhaustive", "leave-one-out", "add-one-in")  # designs that need all o
 
 
 def truth_coalitions(config: StudyConfig, n: int, share: float) -> BoolArray:
-    """Return the (B, n) truth coalitions of ``share`` of the contributors.
-
-    There are as many as the study file asks for, but at most half of that size: the design needs some of it too.
-    """
+    """Return the (B, n) truth coalitions of ``share`` of the contributors: as many as the study file asks for, but at
+    most half of that size, since the design needs some of it too."""
     wanted = (config.validation or ValidationSection()).coalitions
     design = make_design(f"subset({share})", derive_seed(config.seed, "truth"))
     size = int(design.size_probabilities(n).argmax()) + 1
@@ -32,20 +27,16 @@ def truth_coalitions(config: StudyConfig, n: int, share: float) -> BoolArray:
 
 
 def reserved(config: StudyConfig, n: int) -> BoolArray:
-    """Return the (m, n) coalitions that the study's design leaves out: the truth coalitions of every share.
-
-    There are none if the study file has no validation section, or if the design needs all of its coalitions.
-    """
+    """Return the (m, n) coalitions that the study's design leaves out: the truth coalitions of every share. There are
+    none without a validation section, or if the design needs all of its coalitions."""
     if config.validation is None or config.design.distribution in WHOLE:
         return np.zeros((0, n), dtype=np.bool_)
     return np.concatenate([truth_coalitions(config, n, share) for share in config.validation.shares])
 
 
 def truth_tasks(config: StudyConfig, n: int) -> list[Task]:
-    """Return the truth evaluations: all coalitions with the first seed, then all with the next.
-
-    So an interrupted validation still has every coalition. Shares with too few coalitions for an interval are left out.
-    """
+    """Return the truth evaluations: all coalitions with the first seed, then all with the next, so that an interrupted
+    validation has every coalition. Shares with too few coalitions for an interval are left out."""
     section = config.validation or ValidationSection()
     by_share = [truth_coalitions(config, n, share) for share in section.shares]
     coalitions = dict.fromkeys(encode(row) for rows in by_share if len(rows) >= LEAST_TRUTH for row in rows)

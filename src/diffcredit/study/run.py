@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of a run.
-
-    ``evaluations`` were made by this run. ``reason`` says why it made no more. ``quality`` compares the pruned model
-    with the base model. ``signals`` holds each property's ratio of signal to noise.
-    """
+    """The result of a run: the ``evaluations`` made by it, the ``reason`` why it made no more, the ``quality`` of the
+    pruned model beside the base model, and each property's ratio of signal to noise (``signals``)."""
 
     evaluations: tuple[Evaluation, ...]
     reason: str
@@ -36,10 +33,8 @@ class Run:
 
 
 def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
-    """Run ``study`` from its present state, together with other processes that run it.
-
-    Every evaluation is in the ledger before the observer is called with it, so an interrupt loses nothing.
-    """
+    """Run ``study`` from its present state, together with other processes that run it. Every evaluation is in the
+    ledger before the observer is called with it, so an interrupt loses nothing."""
     observer.on_contributions(study.contributions)
     study.prepare()
     quality = compare(study)

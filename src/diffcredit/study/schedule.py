@@ -20,7 +20,7 @@ from diffcredit.credit.stopping import Evaluations, Look, RuleStatus
 from diffcredit.errors import UserError, located
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord
-from diffcredit.ledger.clock import Clock, active_seconds, worker_seconds
+from diffcredit.ledger.clock import Clock
 from diffcredit.study.config import StudyConfig, check_rule_properties
 from diffcredit.study.reserved import reserved
 from diffcredit.study.sections import PropertySection
@@ -45,10 +45,8 @@ class Total:
 
 
 class Schedule:
-    """The tasks of a study with n contributors in order, their attempts so far, and the looks at them.
-
-    A task is *tried* once it has an attempt, and *done* once an attempt succeeded.
-    """
+    """The tasks of a study with n contributors in order, their attempts so far, and the looks at them. A task is
+    *tried* once it has an attempt, and *done* once an attempt succeeded."""
 
     def __init__(
         self, config: StudyConfig, n: int, higher_is_better: Mapping[str, bool], credits_of: Estimator
@@ -102,7 +100,9 @@ class Schedule:
                     settled += 1
                 self._take_looks(settled - len(self.endpoints))
                 running = [each for each in running if each not in self._attempts]
-                if self._reached(place - len(running)):
+                if self._enough:
+                    return
+                if self._watches_clocks and self.rule.reached([*self._looks, self._now(place - len(running))]):
                     return
                 if task not in self._attempts:
                     running.append(task)
@@ -113,19 +113,17 @@ class Schedule:
     def catch_up(self) -> None:
         """Take the looks that a run would have taken by now, from what is recorded."""
         if all(map(self._tried, self.endpoints)):
-            self._take_looks(sum(1 for _ in takewhile(self._tried, self._recorded())))
+            self._take_looks(sum(1 for _ in takewhile(self._tried, self._first_tasks())))
 
     def rule_status(self) -> RuleStatus:
         """Return how far the rule is, by the looks taken and by the time spent until now."""
         if self._enough:
             return self.rule.status(self._looks)
-        return self.rule.status([*self._looks, self._now(sum(task in self._attempts for task in self._recorded()))])
+        return self.rule.status([*self._looks, self._now(sum(task in self._attempts for task in self._first_tasks()))])
 
     def total(self, assumed: Look | None = None) -> Total | None:
-        """Estimate how many evaluations there will be; None if that is not known yet.
-
-        ``assumed``: estimate from this look instead of the evaluations so far.
-        """
+        """Estimate how many evaluations there will be, from those so far or from a look that is ``assumed``; None if
+        not known yet."""
         most = self.rule.max_evaluations()
         if most is not None and not self._watches_credits and not self._watches_clocks:
             return Total(len(self.endpoints) + most, certain=True)
@@ -138,7 +136,7 @@ class Schedule:
 
     def evaluated(self) -> list[Evaluation]:
         """Return the evaluations of the design's coalitions that are done."""
-        attempts = [attempt for task in self._recorded() for attempt in self._attempts.get(task, ())]
+        attempts = [attempt for task in self._first_tasks() for attempt in self._attempts.get(task, ())]
         return [attempt for attempt in attempts if attempt.status == "done"]
 
     def report_progress(self, progress: Progress) -> None:
@@ -159,13 +157,9 @@ class Schedule:
     def _done(self, task: Task) -> bool:
         return any(evaluation.status == "done" for evaluation in self._attempts.get(task, ()))
 
-    def _recorded(self) -> list[Task]:
+    def _first_tasks(self) -> list[Task]:
         """Return the design's first tasks, as many as were tried. Only tasks that are still running are missing."""
         return list(islice(self.coalitions(), sum(task.purpose == "estimate" for task in self._attempts)))
-
-    def _reached(self, made: int) -> bool:
-        """Return whether the rule is reached: by a look, or by the time spent on ``made`` coalitions."""
-        return self._enough or (self._watches_clocks and self.rule.reached([*self._looks, self._now(made)]))
 
     def _take_looks(self, settled: int) -> None:
         """Take the looks that are due once the design's first ``settled`` coalitions are, until the rule is reached."""
@@ -175,15 +169,17 @@ class Schedule:
                 return
             tasks = [*self.endpoints, *self._drawn[:end]]
             attempts = [attempt for task in tasks for attempt in self._attempts[task]]
-            clocks = worker_seconds(attempts), active_seconds(attempts)
-            self._looks.append(Look(end, *clocks, self._credits_of(attempts), self._higher_is_better))
+            self._looks.append(self._look(end, Clock(attempts), self._credits_of(attempts)))
             self._enough = self.rule.reached(self._looks)
 
     def _now(self, made: int) -> Look:
         """Return a look at the time spent on ``made`` coalitions, without credits."""
         while self._unclocked:
             self._clock.add(self._unclocked.pop())
-        return Look(made, self._clock.worker_seconds, self._clock.active_seconds, None, self._higher_is_better)
+        return self._look(made, self._clock, None)
+
+    def _look(self, made: int, clock: Clock, credits: Mapping[str, Credits] | None) -> Look:
+        return Look(made, clock.worker_seconds, clock.active_seconds, credits, self._higher_is_better)
 
     @cached_property
     def _watches_credits(self) -> bool:
@@ -224,10 +220,8 @@ def studied(config: StudyConfig, records: Iterable[PropertyRecord]) -> dict[str,
 
 
 def tasks_of(design: Design, n: int, most: int | None, exclude: Iterable[BoolArray] = ()) -> Iterator[Task]:
-    """Yield a design's coalitions as tasks, without those to ``exclude``.
-
-    A coalition that is drawn again becomes another replicate, which has its own seed.
-    """
+    """Yield a design's coalitions as tasks, without those to ``exclude``. A coalition that is drawn again becomes
+    another replicate, which has its own seed."""
     times: Counter[str] = Counter()
     for coalition in map(encode, rows(design, n, most, tuple(exclude))):
         yield Task(coalition, times[coalition], "estimate")

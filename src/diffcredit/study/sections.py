@@ -40,11 +40,9 @@ _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
 
 
 def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the ``options`` of the component ``name``, with files and folders in ``folder`` as full paths.
-
-    A value that is neither may be a model on the hub or mean something to a plug-in, and stays. The options of an
-    extractor are a mapping under ``features``.
-    """
+    """Return the ``options`` of the component ``name``, and those of its extractor under ``features``, with files and
+    folders in ``folder`` as full paths. Other values stay: they may be models on the hub, or mean something to a
+    plug-in."""
 
     def full(key: str, value: Any) -> Any:
         if key == "features" and isinstance(value, dict):
@@ -167,10 +165,8 @@ class SurrogateSection(_NamedSection):
 
 
 class DesignSection(Section):
-    """The coalitions: the ``distribution`` of their sizes, and how often F(all) is evaluated.
-
-    F(all) enters every credit, so its noise is worth averaging. F(none) is an untrained network's and has no noise.
-    """
+    """The coalitions: the ``distribution`` of their sizes, and how often F(all) is evaluated: it enters every credit,
+    so its noise is worth averaging. F(none) is an untrained network's and has no noise."""
 
     distribution: str = "uniform"
     seed: int = 0

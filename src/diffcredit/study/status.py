@@ -1,10 +1,8 @@
-"""How far a study is, in numbers.
-
-They come from the ledger, so every machine sees all machines' work. A :class:`StatusReader` that looks again reads only
-the rows that are new. What each worker is doing now comes from the study's log, if this machine sees it.
-"""
+"""How far a study is, in numbers from the ledger: every machine sees all machines' work, and a :class:`StatusReader`
+that looks again reads only new rows. What each worker does now comes from the study's log, if this machine sees it."""
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,14 +11,11 @@ from typing import TYPE_CHECKING
 
 from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import HOUR, Evaluations, Look, Money, RuleStatus
-from diffcredit.ledger import NoLedger
+from diffcredit.ledger import CurrentClaim, NoLedger
 from diffcredit.study.schedule import Total
 from diffcredit.study.tally import DESIGN, LOG_NAME, Tally, TaskLog, WorkerTally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from diffcredit.ledger import CurrentClaim
     from diffcredit.study.study import Study
 
 WINDOW = 600.0  # seconds that per_minute_lately covers
@@ -86,10 +81,8 @@ class WorkerStatus:
 
 @dataclass(frozen=True)
 class DriverStatus:
-    """A process that hands tasks of a recipe to workers.
-
-    ``tasks`` is how many it has claimed, ``expires_in`` the seconds until the first claim expires unless it is renewed.
-    """
+    """A process that hands ``tasks`` tasks of a recipe to workers; its first claim expires in ``expires_in`` seconds
+    unless renewed."""
 
     holder: str
     recipe: str
@@ -117,11 +110,8 @@ class Status:
 
 
 class StatusReader:
-    """Reads a study's status, as often as wanted.
-
-    ``price`` is that of one worker's hour; by default the stopping rule's, if it has one. ``live``: answer fast, and so
-    estimate credits only as long as that is cheap.
-    """
+    """Reads a study's status, as often as wanted. ``price`` is that of one worker's hour; by default the stopping
+    rule's, if it has one. ``live``: answer fast, and so estimate credits only as long as that is cheap."""
 
     def __init__(self, study: "Study", price: float | None = None, *, live: bool = False) -> None:
         self._study, self._live = study, live
@@ -160,7 +150,7 @@ class StatusReader:
             ),
         )
 
-    def _read_ledger(self) -> "list[CurrentClaim]":
+    def _read_ledger(self) -> list[CurrentClaim]:
         """Count the evaluations that are new, and return the present claims."""
         study = self._study
         with suppress(NoLedger), study.ledger(create=False) as ledger:
@@ -194,7 +184,7 @@ class StatusReader:
             self._rule, self._total = schedule.rule_status(), schedule.total()
             self._due = time.monotonic() + PATIENCE * (time.monotonic() - began)
 
-    def _recipe(self, name: str, claims: "Sequence[CurrentClaim]", now: float) -> RecipeStatus:
+    def _recipe(self, name: str, claims: Sequence[CurrentClaim], now: float) -> RecipeStatus:
         tally, studied = self._tallies[name], name == self._study.recipe.name
         total = self._total if studied else None
         every = tally.done.total()
@@ -221,7 +211,7 @@ class StatusReader:
             cost_left=None if self._price is None or hours_left is None else hours_left * self._price,
         )
 
-    def _workers(self, claims: "Sequence[CurrentClaim]", now: float) -> "list[WorkerStatus]":
+    def _workers(self, claims: Sequence[CurrentClaim], now: float) -> list[WorkerStatus]:
         """Return all workers: the busy ones first, then those seen last."""
         assigned = self._log.assigned()
         busy = {}

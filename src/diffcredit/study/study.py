@@ -26,10 +26,12 @@ from diffcredit.ledger import Evaluation, Ledger
 from diffcredit.study.config import StudyConfig, read_config
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.evaluating import evaluate_design
+from diffcredit.study.observer import Observer
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.schedule import Schedule
 from diffcredit.study.sections import RetrainingSection
 from diffcredit.study.surrogates import StudySurrogates
+from diffcredit.study.workers import Workers, make_executor
 from diffcredit.util.cache import ArtifactCache
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build
@@ -38,7 +40,6 @@ from diffcredit.util.store import Store, is_url
 
 if TYPE_CHECKING:
     from diffcredit.execution.keeping import Kind
-    from diffcredit.study.observer import Observer
     from diffcredit.study.plan import Plan
     from diffcredit.study.prepared import Prepared
     from diffcredit.study.run import Run
@@ -46,11 +47,9 @@ if TYPE_CHECKING:
 
 
 class Study:
-    """Everything that fixes the credits of one study file, and what has been computed so far.
-
-    ``progress(what, done, total)`` is called during long work. An object belongs to one thread; several processes and
-    machines may run the same study.
-    """
+    """Everything that fixes the credits of one study file, and what has been computed so far. ``progress(what, done,
+    total)`` is called during long work. An object belongs to one thread; several processes and machines may run the
+    same study."""
 
     def __init__(self, config: StudyConfig, file: Path, progress: Progress = silent) -> None:
         self.config, self.file, self.progress = config, file, progress
@@ -114,23 +113,17 @@ class Study:
         return make_plan(self, workers)
 
     def run(
-        self, executor: Executor | None = None, *, workers: int | None = None, observer: "Observer | None" = None
+        self, executor: Executor | None = None, *, workers: int | None = None, observer: Observer | None = None
     ) -> "Run":
-        """Run the study from its present state until its stopping rule is reached.
-
-        ``executor`` decides where evaluations run; by default, ``workers`` processes on this machine.
-        """
-        from diffcredit.study.observer import Observer
+        """Run the study from its present state until its stopping rule is reached. ``executor`` decides where
+        evaluations run; by default, ``workers`` processes on this machine."""
         from diffcredit.study.run import run_study
-        from diffcredit.study.workers import Workers, make_executor
 
         return run_study(self, executor or make_executor(self, Workers(workers)), observer or Observer())
 
     def evaluate(self, executor: Executor) -> Iterator[Evaluation]:
-        """Evaluate the design until its stopping rule is reached, and yield each evaluation once it is recorded.
-
-        This is the part of :meth:`run` that takes long, for callers who watch evaluations themselves.
-        """
+        """Evaluate the design until its stopping rule is reached, and yield each evaluation once it is recorded. This
+        is the part of :meth:`run` that takes long, for callers who watch evaluations themselves."""
         self.prepare()
         self.surrogates.prepare()
         yield from evaluate_design(self.recipe, executor)
@@ -144,10 +137,8 @@ class Study:
     def validate(
         self, parts: Sequence[str] = (), properties: Sequence[str] = (), *, executor: Executor | None = None
     ) -> Any:
-        """Test the study's credits against models retrained from scratch.
-
-        See :func:`diffcredit.validation.validate.validate`. Without an ``executor`` nothing is retrained.
-        """
+        """Test the study's credits against models retrained from scratch; without an ``executor`` nothing is retrained.
+        See :func:`diffcredit.validation.validate.validate`."""
         # found by name, because a room imports only rooms above it and validation is below
         validation = import_module("diffcredit.validation.validate")
         return validation.validate(self, parts, properties, executor=executor)

@@ -98,10 +98,8 @@ class StudySurrogates:
         return self._ready
 
     def work(self, n: int, evaluations: int, names: Collection[str] | None = None) -> Work:
-        """Return what the surrogates (those of these ``names``, or all) cost in addition to ``evaluations``.
-
-        All surrogates share the contributors' fine-tuned models.
-        """
+        """Return what the surrogates (those of these ``names``, or all) cost in addition to ``evaluations``. All of
+        them share the contributors' fine-tuned models."""
         works = []
         for surrogate in (each for name, each in self._built.items() if names is None or name in names):
             table = len(tabulated(n, surrogate.coalitions, self._seed)[0])
@@ -142,7 +140,7 @@ class StudySurrogates:
         return surrogates
 
     @cached_property
-    def _recorded(self) -> tuple[int, str, dict[str, str]]:
+    def _in_ledger(self) -> tuple[int, str, dict[str, str]]:
         """From the ledger: the number of contributors, and the fingerprints of the recipe and of the properties."""
         study = self._study
         with study.ledger(create=False) as ledger:
@@ -154,11 +152,11 @@ class StudySurrogates:
 
     @property
     def _n(self) -> int:
-        return self._recorded[0]
+        return self._in_ledger[0]
 
     @property
     def _properties(self) -> Collection[str]:
-        return self._recorded[2]
+        return self._in_ledger[2]
 
     @cached_property
     def _values(self) -> dict[str, SurrogateValues]:
@@ -166,7 +164,7 @@ class StudySurrogates:
         for section in study.config.surrogates:
             surrogate = self._built[section.name]
             settings, files = settings_of(surrogate, section.options), {}
-            _, recipe, properties = self._recorded
+            _, recipe, properties = self._in_ledger
             for prop, measured_by in properties.items():
                 key = identity.surrogate_identity(recipe, measured_by, section.name, settings)
                 files[prop] = study.cache.path("surrogate", key, ".json")

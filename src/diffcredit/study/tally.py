@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from diffcredit.ledger import Evaluation
-from diffcredit.ledger.clock import Clock, active_seconds, worker_seconds
+from diffcredit.ledger.clock import Clock
 from diffcredit.util.sanitize import last_line
 
 RECENT = 50  # evaluations that the present rate is measured on
@@ -49,7 +49,7 @@ class Tally:
     finishes: deque[float] = field(default_factory=deque)
 
     def add(self, evaluation: Evaluation) -> None:
-        seconds, finish = worker_seconds([evaluation]), datetime.fromisoformat(evaluation.finished).timestamp()
+        seconds, finish = Clock([evaluation]).worker_seconds, datetime.fromisoformat(evaluation.finished).timestamp()
         worker = self.workers.setdefault(evaluation.worker, WorkerTally())
         worker.last_finish = max(worker.last_finish, finish)
         self.clock.add(evaluation)
@@ -81,7 +81,7 @@ class Tally:
     @property
     def rate(self) -> float | None:
         """Evaluations per second over the last :data:`RECENT`, without pauses; None for fewer than two."""
-        elapsed = active_seconds(self.recent)
+        elapsed = Clock(self.recent).active_seconds
         return len(self.recent) / elapsed if len(self.recent) > 1 and elapsed > 0 else None
 
     @property

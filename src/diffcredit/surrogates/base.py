@@ -18,8 +18,8 @@ from diffcredit.contributions import Contributions
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError
 from diffcredit.properties import Images
-from diffcredit.util.adapting import Adapted, missing_members
 from diffcredit.util.arrays import BoolArray
+from diffcredit.util.plugins import Adapted, missing_members
 from diffcredit.util.progress import Progress
 
 if TYPE_CHECKING:  # these bring torch, which kept values do not need

@@ -22,9 +22,8 @@ from diffcredit.properties import Context, Images, Property, as_property
 from diffcredit.properties.base import has_standard_error, needs_features, needs_fitting, needs_model, property_of
 from diffcredit.properties.measuring import checked, copied
 from diffcredit.testing.designs import ConformanceError, attempt, require
-from diffcredit.util.adapting import overridden
 from diffcredit.util.artifacts import canonical_json, fingerprint_arrays, read_arrays, write_arrays
-from diffcredit.util.plugins import settings_of
+from diffcredit.util.plugins import overridden, settings_of
 from diffcredit.util.progress import silent
 
 if TYPE_CHECKING:

@@ -1,7 +1,4 @@
-"""Files written whole or not at all, and the fingerprints that name them.
-
-A process killed at any moment leaves no half-written file under a final name.
-"""
+"""Files written whole or not at all, even where a process is killed, and the fingerprints that name them."""
 
 import hashlib
 import json
@@ -58,10 +55,8 @@ def atomic_folder(path: Path) -> Generator[Path]:
 
 @contextmanager
 def exclusive_lock(file: Path, wait: Callable[[], object]) -> Generator[bool]:
-    """Hold a lock that one process at a time can hold, by its ``file``; yield whether it had to be waited for.
-
-    ``wait`` is called before waiting. The lock ends with its holder, however that ends.
-    """
+    """Hold a lock that one process at a time can hold, by its ``file``; yield whether it had to be waited for. ``wait``
+    is called before waiting. The lock ends with its holder, however that ends."""
     from filelock import FileLock, Timeout
 
     file.parent.mkdir(parents=True, exist_ok=True)

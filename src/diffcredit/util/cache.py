@@ -41,11 +41,9 @@ def cached_arrays(
 
 @dataclass(frozen=True)
 class ArtifactCache:
-    """Artifacts under ``root``; with a ``store``, ``root`` holds copies of what lies there.
-
-    Several processes and machines may use one cache. A file appears whole or not at all: ``make`` must write through
-    :func:`~diffcredit.util.artifacts.atomic_file` or its like.
-    """
+    """Artifacts under ``root``; with a ``store``, ``root`` holds copies of what lies there. Several processes and
+    machines may use one cache: ``make`` must write whole files, as :func:`~diffcredit.util.artifacts.atomic_file`
+    does."""
 
     root: Path
     store: Store | None = None
@@ -63,10 +61,8 @@ class ArtifactCache:
     def get(
         self, kind: str, identity: Any, make: Callable[[Path], object], read: Callable[[Path], T], **named: str
     ) -> T:
-        """Return ``read`` of an artifact, made before where it is missing.
-
-        ``named`` may hold ``suffix``, the end of the file's name, and ``what``, how messages call the artifact.
-        """
+        """Return ``read`` of an artifact, made before where it is missing. ``named`` may hold ``suffix``, the end of
+        the file's name, and ``what``, how messages call the artifact."""
         path = self.path(kind, identity, named.get("suffix", ""))
         if not path.exists():
             self.made_once(path.stem, named.get("what", kind), lambda: None if path.exists() else make(path))
@@ -85,11 +81,9 @@ class ArtifactCache:
         self._shared(lambda: None)
 
     def _shared(self, make: Callable[[], T]) -> T:
-        """Return ``make()`` with other machines' artifacts fetched before and ours put in the store afterwards.
-
-        Where another machine has put the same artifact meanwhile, its copy replaces ours and ``make`` is called again
-        to read it.
-        """
+        """Return ``make()`` with other machines' artifacts fetched before and ours put in the store afterwards. Where
+        another machine was faster with the same artifact, its copy replaces ours and ``make`` is called again to read
+        it."""
         if self.store is None:
             return make()
         pulled = pull(self.store, self.folder)

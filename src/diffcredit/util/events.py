@@ -1,8 +1,5 @@
-"""Events of long work, as records with fields in Python's logging.
-
-A program that embeds the library receives them with a handler of the logger ``diffcredit``. A study's run writes them
-to a file (:class:`LogFile`).
-"""
+"""Events of long work, as records with fields in Python's logging. A program that embeds the library receives them with
+a handler of the logger ``diffcredit``; a study's run writes them to a file (:class:`LogFile`)."""
 
 import json
 import logging
@@ -48,12 +45,12 @@ def stage(what: str) -> Generator[None]:
 
 
 class LogFile(logging.Handler):
-    """A handler that appends every event to ``path`` as one line of JSON.
+    """A handler that appends every event to ``path`` as one line of JSON: ``time`` (UTC), ``level``, ``event``,
+    ``driver``, ``study`` and the event's own fields.
 
-    A line has ``time`` (UTC), ``level``, ``event``, ``driver``, ``study`` and the event's own fields. Several drivers
-    may share the file: a record is one write to its end. At :data:`MOST_BYTES` the file is renamed to ``path.1``, an
-    older one to ``path.2`` and so on. The folder is not made: records wait until it exists. Where the file cannot be
-    written, its records are lost with one warning and the work goes on.
+    Several drivers may share the file: a record is one write to its end. At :data:`MOST_BYTES` it is renamed to
+    ``path.1``, an older one to ``path.2`` and so on. Records wait until the folder exists. Where the file cannot be
+    written, they are lost with one warning and the work goes on.
     """
 
     def __init__(self, path: Path, driver: str, study: str) -> None:

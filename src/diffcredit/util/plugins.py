@@ -23,7 +23,7 @@ import sys
 import traceback
 import typing
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +74,16 @@ def build(
 
 
 def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what determines a component's numbers, for the ledger.
-
-    That is all fields of a dataclass, else the options it was made with; and the code of a plug-in.
-    """
+    """Return what determines a component's numbers, for the ledger: all fields of a dataclass, else the options it was
+    made with; and the code of a plug-in."""
     written = getattr(component, "__wrapped__", component)  # a component may stand for a user's own object
     settings = dataclasses.asdict(written) if dataclasses.is_dataclass(written) else dict(options)
     return {**settings, **code_of(component)}
 
 
 def code_of(component: Any) -> dict[str, str]:
-    """Return the hash of a plug-in's file, so that a changed program is not mistaken for the old one.
-
-    Empty for our own classes, whose version is that of the package.
-    """
+    """Return the hash of a plug-in's file, so that a changed program is not mistaken for the old one; nothing for our
+    own classes, whose version is that of the package."""
     written = getattr(component, "__wrapped__", type(component))  # a component may stand for a plain function
     module = sys.modules[written.__module__]
     file = getattr(module, "__file__", None)
@@ -116,6 +112,39 @@ def in_plugin(what: str) -> Generator[None]:
         raise DiffcreditError(
             f"{what} raised {type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
         ) from error
+
+
+class Adapted:
+    """A plug-in that inherits from none of our base classes, with their defaults: ``class AdaptedProperty(Adapted,
+    Property)``. Members are looked up each time, since some change when it is fitted. Wrapping changes no
+    fingerprint."""
+
+    def __init__(self, wrapped: Any) -> None:
+        self.__wrapped__ = wrapped
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            with suppress(AttributeError):
+                return getattr(object.__getattribute__(self, "__wrapped__"), name)
+        return super().__getattribute__(name)
+
+
+def overridden(method: Callable[..., Any], default: Callable[..., Any]) -> bool:
+    """Whether a bound ``method`` is another one than the base class's ``default``."""
+    return getattr(method, "__func__", None) is not default
+
+
+def missing_members(component: Any, base: type, required: Sequence[str]) -> list[str]:
+    """Return those of the ``required`` members that the class of ``component`` neither defines nor annotates. The
+    object itself is not asked: its members may need a loaded network."""
+    kind, nothing = type(component), object()
+    annotated = {name for each in kind.__mro__ if each is not base for name in vars(each).get("__annotations__", ())}
+
+    def defined(name: str) -> bool:
+        defaults = (nothing, inspect.getattr_static(base, name, nothing))
+        return inspect.getattr_static(kind, name, nothing) not in defaults
+
+    return [name for name in required if name not in annotated and not defined(name)]
 
 
 def _load(reference: str, registry: Mapping[str, str], where: str, beside: Path) -> Any:

@@ -5,10 +5,8 @@ import operator
 
 
 def derive_seed(*parts: int | str) -> int:
-    """Return a 63-bit seed from any sequence of integers and strings, the same on every machine.
-
-    ``derive_seed(study_seed, coalition_bits, replicate)``, for instance, is the seed of an evaluation.
-    """
+    """Return a 63-bit seed from any sequence of integers and strings, the same on every machine. That of an evaluation
+    is ``derive_seed(study_seed, coalition_bits, replicate)``."""
     # a number is not its digits as text, but numpy's numbers are Python's
     typed = (f"str:{part}" if isinstance(part, str) else f"int:{int(operator.index(part))}" for part in parts)
     # without the separator in it, no part reads as two: names of files may contain anything

@@ -76,8 +76,8 @@ class Store:
         if not replace and (there := self._record(name)) is not None:
             return there == record
         for each, file in files.items():
-            self._upload(file, f"{FILES}/{record[each][1]}")
-        self._commit(canonical_json(record).encode(), f"{name}{RECORD}", replace)
+            self._write(file, f"{FILES}/{record[each][1]}")
+        self._write(canonical_json(record).encode(), f"{name}{RECORD}", replace=replace)
         return self._record(name) == record
 
     def fetch(self, name: str, path: Path) -> bool:
@@ -135,29 +135,23 @@ class Store:
             pass
         raise DiffcreditError(f"{self._shown}: the record of {name!r} is damaged; remove {name}{RECORD} there")
 
-    def _upload(self, file: Path, name: str) -> None:
+    def _write(self, content: bytes | Path, name: str, *, replace: bool = True) -> None:
+        """Write bytes or a copy of a file in one step. A file that is there stays unless ``replace``."""
         final = f"{self._root}/{name}"
 
-        def upload(files: Any) -> None:
-            if _puts_at_once(files):
-                files.put_file(str(file), final)
-                return
-            temporary = _temporary(files, final)
-            files.put_file(str(file), temporary)
-            files.mv(temporary, final)
-
-        self._patiently(upload)
-
-    def _commit(self, content: bytes, name: str, replace: bool) -> None:
-        """Write a small file in one step. One that is there stays unless ``replace``."""
-        final = f"{self._root}/{name}"
+        def write(files: Any, place: str, mode: str) -> None:
+            if isinstance(content, Path):
+                files.put_file(str(content), place)
+            else:
+                files.pipe_file(place, content, mode=mode)
 
         def commit(files: Any) -> None:
-            if _puts_at_once(files):
-                files.pipe_file(final, content, mode="overwrite" if replace else "create")
+            if not SINGLE_PUT.isdisjoint([files.protocol] if isinstance(files.protocol, str) else files.protocol):
+                write(files, final, "overwrite" if replace else "create")
                 return
-            temporary = _temporary(files, final)
-            files.pipe_file(temporary, content)
+            files.makedirs(files._parent(final), exist_ok=True)
+            temporary = f"{final}.{uuid.uuid4().hex}.part"
+            write(files, temporary, "overwrite")
             if not replace and "file" in files.protocol:
                 os.link(temporary, final)  # fails where there is one already; a move would not
                 files.rm_file(temporary)
@@ -217,10 +211,8 @@ def pull(store: Store, folder: Path) -> list[str]:
 
 
 def push(store: Store, folder: Path, pulled: Collection[str]) -> bool:
-    """Upload what ``folder`` has and was not ``pulled`` before.
-
-    Where another machine has uploaded an artifact of the same name meanwhile, it replaces ours. Return whether one did.
-    """
+    """Upload what ``folder`` has and was not ``pulled`` before. Where another machine has uploaded an artifact of the
+    same name meanwhile, it replaces ours; return whether one did."""
     other = False
     for name in artifacts_in(folder):
         if name not in pulled and not store.put(folder / name, f"{folder.name}/{name}"):
@@ -231,11 +223,8 @@ def push(store: Store, folder: Path, pulled: Collection[str]) -> bool:
 
 
 def artifacts_in(folder: Path) -> Iterator[str]:
-    """Yield the names of the complete artifacts in ``folder``, relative to it.
-
-    An artifact is a folder whose name ends in a fingerprint, or a file anywhere else. Half-written files and
-    checkpoints are none.
-    """
+    """Yield the names, relative to ``folder``, of the complete artifacts in it: folders whose names end in a
+    fingerprint, and files anywhere else. Half-written files and checkpoints are none."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.name.startswith(".") or path.name.endswith(".checkpoint.safetensors") or path.is_symlink():
             continue
@@ -262,16 +251,6 @@ def _opened(url: str) -> tuple[Any, str]:
             f"artifacts: {redacted_url(url)}: unknown kind of URL; accepted: a folder, or what fsspec knows, such as "
             "s3://bucket/prefix, gs://bucket/prefix, file:///folder"
         ) from None
-
-
-def _puts_at_once(files: Any) -> bool:
-    return not SINGLE_PUT.isdisjoint([files.protocol] if isinstance(files.protocol, str) else files.protocol)
-
-
-def _temporary(files: Any, final: str) -> str:
-    """Return a name beside ``final``, in a folder that is there."""
-    files.makedirs(files._parent(final), exist_ok=True)
-    return f"{final}.{uuid.uuid4().hex}.part"
 
 
 def _sha256(file: Path) -> str:

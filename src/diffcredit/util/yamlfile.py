@@ -106,9 +106,7 @@ def parse_yaml(text: str, where: object) -> Any:
 
 def with_item(text: str, key: str, item: dict[str, Any]) -> str:
     """Return a study file's text with ``item`` added to its list ``key``; all else, comments too, stays as it is.
-
-    Raises a ValueError where the list cannot be found, or where no item can be added to the way it is written.
-    """
+    Raises a ValueError where there is no such list, or where no item can be added to the way it is written."""
     root = yaml.compose(text, _Loader)
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
     node = next((value for name, value in pairs if name.value == key), None)

@@ -323,11 +323,9 @@ class ValidationData:
         """Return the helpfulness of ``evaluations`` that are done, by coalition and replicate."""
         sign = 1 if self.properties[prop].higher_is_better else -1
         return {
-            one.key: sign * value.value
+            one.key: sign * one.measured[prop]
             for one in evaluations
-            if one.status == "done" and one.purpose in purposes
-            for value in one.values
-            if value.property == prop and value.value is not None
+            if one.status == "done" and one.purpose in purposes and prop in one.measured
         }
 
     def _places(self, recipe: Recipe, count: int) -> dict[tuple[str, int], int]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diffcredit.execution.tasks import Task, failed_evaluation
-from diffcredit.execution.timing.evaluation import EvaluationTime
+from diffcredit.execution.timing.calibration import EvaluationTime
 
 
 def simulated(training: float, sampling: float, measuring: float, at_once: int, count: int, *, ahead: bool) -> float:

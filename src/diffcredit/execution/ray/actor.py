@@ -1,22 +1,37 @@
-"""The Ray actor that evaluates tasks on a node. Its methods receive and return JSON texts."""
+"""The Ray actor that evaluates tasks on a node, and the JSON texts that its methods receive and return.
+
+Nothing is pickled: an evaluation is data, whoever sends it. A factory names code of this installation, which a worker
+accepts from its driver alone.
+"""
 
 import json
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, fields, is_dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.execution.machine_errors import MachineError, machine_error
-from diffcredit.execution.ray.serialization import evaluation_text, factory_of
 from diffcredit.execution.shipping import unpack
-from diffcredit.execution.tasks import Evaluator, Task, evaluate_all, failed_evaluation, utc_now, worker_name
+from diffcredit.execution.tasks import (
+    Evaluator,
+    EvaluatorFactory,
+    Task,
+    evaluate_all,
+    failed_evaluation,
+    utc_now,
+    worker_name,
+)
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
-from diffcredit.ledger import Evaluation
+from diffcredit.ledger import Evaluation, Value
 
 STARTED, READY, MISSING_FILES, BUILD_ERROR = "started", "ready", "missing files", "build error"
 EVALUATIONS, MACHINE_ERROR = "evaluations", "machine error"
@@ -38,11 +53,9 @@ class EvaluationActor:
         return _answer(STARTED, name=worker_name(), version=package_versions().get("diffcredit"))
 
     def build(self, factory: str, seen: list[str], manifest: str, pieces: Sequence[Any]) -> str:
-        """Build the evaluator.
-
-        ``seen`` are paths that this node has if it shares the driver's files. If one is missing, the answer asks for
-        the files, and the driver calls again with a ``manifest`` and references to ``pieces``.
-        """
+        """Build the evaluator. ``seen`` are paths that this node has if it shares the driver's files. If one is
+        missing, the answer asks for the files, and the driver calls again with a ``manifest`` and references to
+        ``pieces``."""
         import ray
 
         self._evaluator = None  # before the next one is built: both may not fit into memory
@@ -109,3 +122,114 @@ def _text(task: Task, evaluation: Evaluation, started: str) -> tuple[str, str]:
     except (TypeError, ValueError):
         failed = failed_evaluation(task, traceback.format_exc(), worker_name(), started)
         return evaluation_text(failed), failed.status
+
+
+def evaluation_text(evaluation: Evaluation) -> str:
+    """Write an evaluation; floats have all their digits, so that they are read back bit for bit."""
+    return json.dumps(asdict(evaluation))
+
+
+def evaluation_of(text: str) -> Evaluation:
+    content = json.loads(text)
+    values = tuple(Value(**value) for value in content.pop("values"))
+    return Evaluation(values=values, **content)
+
+
+def factory_text(factory: EvaluatorFactory) -> str:
+    """Write a factory. It may consist of a module's functions and classes, methods of objects that define
+    ``__reduce__`` (a study: its settings), dataclasses and JSON values; TypeError for anything else."""
+    return json.dumps(_encoded(factory))
+
+
+def factory_of(text: str, places: Mapping[str, str]) -> EvaluatorFactory:
+    """Read a factory. ``places`` maps paths to where they are on this machine; paths below them follow."""
+    return _decoded(_relocated(json.loads(text), sorted(places.items(), key=lambda place: -len(place[0]))))
+
+
+def owner_of(factory: EvaluatorFactory) -> Any:
+    """Return the object whose method the factory is; None if it is no method."""
+    if isinstance(factory, partial):
+        return owner_of(factory.func)
+    return factory.__self__ if isinstance(factory, MethodType) else None
+
+
+def _encoded(value: Any) -> Any:
+    from pydantic import BaseModel  # only drivers need it
+
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind is list:
+        return [_encoded(item) for item in value]
+    if kind is tuple:
+        return {"tuple": [_encoded(item) for item in value]}
+    if kind is dict:
+        return {"mapping": [[_encoded(key), _encoded(item)] for key, item in value.items()]}
+    if isinstance(value, Path):
+        return {"path": str(value.absolute())}  # a worker has another working directory
+    if kind is partial:
+        return {"partial": _encoded(value.func), "arguments": _encoded([list(value.args), value.keywords])}
+    if kind is MethodType:
+        return {"method": value.__name__, "of": _encoded(value.__self__)}
+    if (kind is FunctionType or isinstance(value, type)) and "<" not in value.__qualname__:
+        return {"named": _name(value)}
+    if isinstance(value, BaseModel):
+        return {"settings": value.model_dump(mode="json", by_alias=True), "type": _name(kind)}
+    if isinstance(vars(kind).get("__reduce__"), FunctionType):
+        made_by, arguments = value.__reduce__()
+        return {"made by": _name(made_by), "arguments": _encoded(list(arguments))}
+    if is_dataclass(value):
+        content = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"type": _name(kind), "fields": _encoded(content)}
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be sent to workers on other machines")
+
+
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}:{thing.__qualname__}"
+
+
+def _decoded(value: Any) -> Any:
+    match value:
+        case list():
+            return [_decoded(item) for item in value]
+        case {"tuple": items}:
+            return tuple(_decoded(items))
+        case {"mapping": items}:
+            return {_decoded(key): _decoded(item) for key, item in items}
+        case {"path": path}:
+            return Path(path)
+        case {"partial": function, "arguments": arguments}:
+            positional, keywords = _decoded(arguments)
+            return partial(_decoded(function), *positional, **keywords)
+        case {"made by": name, "arguments": arguments}:
+            return _named(name)(*_decoded(arguments))
+        case {"method": name, "of": owner}:
+            return getattr(_decoded(owner), name)
+        case {"named": name}:
+            return _named(name)
+        case {"settings": settings, "type": name}:
+            return _named(name).model_validate(settings)
+        case {"type": name, "fields": content}:
+            return _named(name)(**_decoded(content))
+    return value
+
+
+def _named(name: str) -> Any:
+    module, _, path = name.partition(":")
+    found = import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _relocated(value: Any, places: list[tuple[str, str]]) -> Any:
+    """Replace paths by ``places``: (there, here), the longest first."""
+    if isinstance(value, list):
+        return [_relocated(item, places) for item in value]
+    if isinstance(value, dict):
+        return {key: _relocated(item, places) for key, item in value.items()}
+    if isinstance(value, str):
+        for there, here in places:
+            if value == there or value.startswith(f"{there}/"):
+                return here + value[len(there) :]
+    return value

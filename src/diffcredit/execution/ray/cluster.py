@@ -20,7 +20,7 @@ from diffcredit.execution.assignments import WorkerFailure
 from diffcredit.execution.backend import Backend, BuildError, Message, Ready, Started, Worker
 from diffcredit.execution.pool import CHECK, PooledExecutor, WorkerPool, warn
 from diffcredit.execution.ray import actor
-from diffcredit.execution.ray.serialization import evaluation_of, factory_text, owner_of
+from diffcredit.execution.ray.actor import evaluation_of, factory_text, owner_of
 from diffcredit.execution.shipping import WorkerFiles, marker_file, pack
 from diffcredit.execution.tasks import EvaluatorFactory, Task, check_minimum, check_timeout
 from diffcredit.execution.versions import package_versions
@@ -34,14 +34,14 @@ ANSWER_WITHIN = 10.0  # seconds, of a cluster's head
 class RayWorkers(PooledExecutor):
     """Run tasks in workers of a Ray cluster, each with ``threads`` CPUs and ``gpus`` GPUs.
 
-    ``gpus`` may be a fraction: several workers then share a GPU. None means one if the cluster has any when it is
-    first seen. ``workers`` is the most there may be; None: as many as the cluster's nodes have room for, including
-    nodes that join later. ``address`` is the cluster's, such as ``10.0.0.1:6379``; None: the cluster that runs on
-    this machine, or else one that is started here for the run.
+    ``gpus`` may be a fraction: several workers then share a GPU. None means one if the cluster has any when it is first
+    seen. ``workers`` is the most there may be; None: as many as the nodes have room for, including nodes that join
+    later. ``address`` is the cluster's, such as ``10.0.0.1:6379``; None: the one that runs on this machine, or else one
+    that is started here for the run.
 
-    Failed workers, ``retries``, ``timeout`` and memory are treated as by
-    :class:`~diffcredit.execution.local.LocalWorkers`; a worker may also be lost with its node. The first Ctrl-C lets
-    the evaluations under way finish and then raises KeyboardInterrupt; the second raises it at once.
+    Failures are treated as by :class:`~diffcredit.execution.local.LocalWorkers`; a worker may also be lost with its
+    node. The first Ctrl-C lets the evaluations under way finish and then raises KeyboardInterrupt; the second raises it
+    at once.
     """
 
     workers: int | None = None
@@ -62,10 +62,8 @@ class RayWorkers(PooledExecutor):
 
 
 class RayPayload:
-    """The description from which the workers of one run build their evaluator.
-
-    ``seen``: paths that show whether a node shares the driver's files.
-    """
+    """The description from which the workers of one run build their evaluator; ``seen`` are paths that show whether a
+    node shares the driver's files."""
 
     def __init__(self, factory: str, files: WorkerFiles | None, seen: list[str]) -> None:
         self.factory, self.seen = factory, seen

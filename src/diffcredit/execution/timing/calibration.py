@@ -1,11 +1,12 @@
-"""How long training and sampling take on this machine, from a few steps of the code path that a study uses."""
+"""How long an evaluation takes: by the ledger, or by a few steps of the code path that a study uses, timed here."""
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import WORTHWHILE, train, train_each
+from diffcredit.ledger import Evaluation
 
 STEPS = 2
 FEW = 4  # samples that a larger batch on the CPU is extrapolated from if it would take long
@@ -33,12 +35,56 @@ class Timing:
     compiling: float = 0.0
 
 
-def time_training(model: DiffusionModel, settings: Training, at_once: int | None = None) -> Timing:
-    """Time a whole training of ``model``; a few steps of it change its weights.
+@dataclass(frozen=True)
+class EvaluationTime:
+    """Seconds of an evaluation's stages, where ``at_once`` coalitions' models are trained together; ``training`` is one
+    model's share."""
 
-    Without ``at_once`` the training happens once. With it, the result is one model's share where so many are trained
-    together, for one coalition after another.
-    """
+    training: float
+    sampling: float
+    measuring: float
+    at_once: int = 1
+
+    @classmethod
+    def of(cls, evaluations: Sequence[Evaluation]) -> Self:
+        """Return the mean times of recorded evaluations."""
+        parts = ("training", "sampling", "measuring")
+        means = (sum(each.seconds.get(part, 0.0) for each in evaluations) / len(evaluations) for part in parts)
+        fleets = [each.numerics.get("training", {}).get("fleet", 1) for each in evaluations]
+        return cls(*means, at_once=max(fleets))
+
+    def each(self, workers: int) -> float:
+        """Return the seconds of one evaluation among many. A single worker that trains fleets measures one fleet while
+        it makes the next: the longer time counts."""
+        if self._overlaps(workers):
+            return max(self.training + self.sampling, self.measuring)
+        return self.training + self._after_training
+
+    def of_all(self, count: int, workers: int) -> float:
+        """Return the seconds until ``workers`` have made ``count`` of them. A fleet that is not full takes as long."""
+        fleets = math.ceil(count / (self.at_once * workers))
+        making = fleets * self.at_once * self.training
+        if not self._overlaps(workers) or not count:
+            return making + count * self._after_training / workers
+        last = count - (fleets - 1) * self.at_once
+        left = self.measuring + (last - 1) * max(0.0, self.measuring - self.sampling)  # once all images are made
+        first = self.at_once * self.training + self.sampling  # until there is something to measure
+        return max(making + count * self.sampling + left, first + count * self.measuring)
+
+    def _overlaps(self, workers: int) -> bool:
+        return workers == 1 and self.at_once > 1
+
+    @property
+    def _after_training(self) -> float:
+        """Seconds of sampling s and measuring m per evaluation: of K models made together, each but the last is
+        measured while the next is sampled, so K times it is s + (K − 1) max(s, m) + m."""
+        longer, shorter = sorted((self.sampling, self.measuring), reverse=True)
+        return longer + shorter / self.at_once
+
+
+def time_training(model: DiffusionModel, settings: Training, at_once: int | None = None) -> Timing:
+    """Time a whole training of ``model``, which happens once, or one model's share where ``at_once`` are trained
+    together, for one coalition after another. A few steps of it change the model's weights."""
     if trains_fast(model, settings) and (at_once is not None or settings.steps >= WORTHWHILE):
         return _training_together(model, settings, at_once or 1)
     if model.device.type == "cuda":

@@ -44,10 +44,8 @@ class MeasuringTime:
 def time_measuring(
     properties: Sequence[Any], states: Mapping[str, State], model: DiffusionModel, images: int, context: Context
 ) -> MeasuringTime:
-    """Time what an evaluation does with ``properties``, on ``images`` random images or features of ``model``.
-
-    Properties without a fitted state in ``states``, by name, are fitted here to ``context``, with random features.
-    """
+    """Time what an evaluation does with ``properties``, on ``images`` random images or features of ``model``. Those
+    without a fitted state in ``states``, by name, are fitted here to ``context``, with random features."""
     features: dict[str, float] = {}
     seconds, left_out = 0.0, {}
     for prop in map(as_property, properties):
@@ -125,11 +123,8 @@ def _again(work: Callable[[], object]) -> float:
 
 
 def extrapolate(seconds_of: Callable[[int], float], size: int) -> float:
-    """Estimate ``seconds_of(size)``.
-
-    Sizes are doubled until ``size`` is reached or the work takes long enough to show how it grows. Sizes that are too
-    small may raise anything; what ``seconds_of(size)`` itself raises is raised here.
-    """
+    """Estimate ``seconds_of(size)`` from sizes that double until the work takes long enough to show how it grows. Sizes
+    that are too small may raise anything; what ``seconds_of(size)`` itself raises is raised here."""
 
     def tried(count: int) -> float | None:
         try:
