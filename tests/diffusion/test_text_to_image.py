@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import Training
-from diffcredit.diffusion.pipeline import Pipeline, _pipeline, pipeline
+from diffcredit.diffusion.pipeline import Pipeline, pipeline
 from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _config, _projections
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
@@ -445,7 +445,7 @@ def test_a_study(sd_folder, tmp_path, monkeypatch):
     def never(*arguments, **options):
         raise AssertionError("made twice")
 
-    _pipeline.cache_clear()  # as in a new process, which has read no text yet
+    pipeline.cache_clear()  # as in a new process, which has read no text yet
     monkeypatch.setattr(TextToImageLoRA, "encode", never)
     monkeypatch.setattr(TextToImageLoRA, "create", never)
     again = Study.load(file)

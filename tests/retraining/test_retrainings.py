@@ -13,8 +13,7 @@ from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.base import RetrainingContext
-from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.from_scratch import FromScratch
+from diffcredit.retraining.fine_tune import FineTune, FromScratch
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.sparsified import Sparsified
 from diffcredit.util.plugins import build

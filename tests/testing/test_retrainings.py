@@ -9,8 +9,7 @@ import torch
 
 from diffcredit.diffusion.networks import PRESETS
 from diffcredit.retraining.base import Rehearsal
-from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.from_scratch import FromScratch
+from diffcredit.retraining.fine_tune import FineTune, FromScratch
 from diffcredit.retraining.gradient_ascent import GradientAscent
 from diffcredit.retraining.influence import Influence
 from diffcredit.retraining.lora import LoRA

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,14 +96,11 @@ class FirstStage:
             self.autoencoder.to("cpu")
 
 
+@lru_cache(maxsize=4)
 def first_stage(reference: str) -> FirstStage:
     """Return the autoencoder of a folder or hub id: the folder itself, one below a pipeline's (``vae``, ``vqvae``), or
     TAESD's pair of files ``*_encoder.pth`` and ``*_decoder.pth``. It is read once per process."""
-    return _first_stage(folder_of(reference))
-
-
-@lru_cache(maxsize=4)
-def _first_stage(folder: Path) -> FirstStage:
+    folder = folder_of(reference)
     pair = taesd.find_pair(folder)
     if pair is not None:
         autoencoder = taesd.load(*pair)

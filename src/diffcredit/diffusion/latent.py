@@ -3,33 +3,31 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from diffcredit.diffusion.ddpm import DDPM, PixelFamily
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.diffusion.unconditional import Unconditional, UnconditionalFamily
-
-SCHEDULE = {
-    "num_train_timesteps": 1000,
-    "beta_start": 0.0015,
-    "beta_end": 0.0195,
-    "beta_schedule": "scaled_linear",
-    "clip_sample": False,
-}
 
 
-class LatentDiffusion(Unconditional):
+class LatentDiffusion(DDPM):
     """ε-prediction in the latent space of ``stage`` (Rombach et al. 2022)."""
 
     family = "latent"
-    schedule = SCHEDULE
+    schedule: ClassVar = {
+        **DDPM.schedule,
+        "beta_start": 0.0015,
+        "beta_end": 0.0195,
+        "beta_schedule": "scaled_linear",
+        "clip_sample": False,
+    }
 
 
 @dataclass(frozen=True)
-class LatentFamily(UnconditionalFamily):
+class LatentFamily(PixelFamily):
     """``model: {family: latent}``, with a ``preset`` or a ``pretrained`` U-Net. ``autoencoder`` is a folder or hub id;
     a pretrained pipeline may have its own."""
 
     autoencoder: str | None = None
 
-    model: ClassVar[type[Unconditional]] = LatentDiffusion
+    model: ClassVar[type[DDPM]] = LatentDiffusion
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -40,21 +40,26 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @lru_cache(maxsize=32)
-def folder_of(reference: str) -> Path:
-    """Return the folder of ``reference``: a path, or a model on the hub, which is downloaded once."""
+def folder_of(reference: str, downloaded: tuple[str, ...] = DOWNLOADED) -> Path:
+    """Return the folder of ``reference``: a path, or a model on the hub, whose files are downloaded once."""
     with suppress(OSError):  # a name that no folder can have
-        if Path(reference).is_dir():
-            return Path(reference).resolve()
+        if (folder := Path(reference).expanduser()).is_dir():
+            return folder.resolve()
     if not _HUB_ID.fullmatch(reference):
         raise UserError(f"{reference}: no such folder, and not a hub id such as 'google/ddpm-cifar10-32'")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(reference, allow_patterns=list(DOWNLOADED), ignore_patterns=list(NOT_DOWNLOADED)))
+        with quiet():
+            patterns = {"allow_patterns": list(downloaded), "ignore_patterns": list(NOT_DOWNLOADED)}
+            return Path(snapshot_download(reference, **patterns))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{reference}: no such folder, and the hub does not give it ({reason})") from None
+        raise UserError(
+            f"{reference}: no such folder, and the hub does not give it ({reason}); where the hub can be reached, run "
+            f"'hf download {reference} --local-dir FOLDER', and name FOLDER"
+        ) from None
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -108,6 +113,17 @@ def load_pretrained(kind: Any, folder: Path) -> Any:
     if missing := sorted(report["missing_keys"]):  # they would be random
         raise UserError(f"{folder}: {len(missing)} tensors of {kind.__name__} are missing, such as {missing[0]!r}")
     return model.float().eval()
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Return CLIP's tokenizer in ``folder``."""
+    from transformers.models.clip import CLIPTokenizer
+
+    there = {file.name for file in folder.iterdir()}
+    if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would have no vocabulary
+        raise UserError(f"{folder}: has neither tokenizer.json nor vocab.json and merges.txt")
+    with loading(CLIPTokenizer, folder), quiet():
+        return CLIPTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@
 """
 
 RETRAININGS = {
-    "from_scratch": "diffcredit.retraining.from_scratch:FromScratch",
+    "from_scratch": "diffcredit.retraining.fine_tune:FromScratch",
     "fine_tune": "diffcredit.retraining.fine_tune:FineTune",
     "sparsified": "diffcredit.retraining.sparsified:Sparsified",
     "lora": "diffcredit.retraining.lora:LoRA",

@@ -17,8 +17,7 @@ from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
 
-CLIP = 1.0
-"""Norm to which gradients are clipped: unlike descent, ascent does not converge."""
+CLIP = 1.0  # norm to which gradients are clipped: unlike descent, ascent does not converge
 
 
 @dataclass

@@ -21,14 +21,13 @@ from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import PositiveInt, Training
 from diffcredit.errors import DiffcreditError
 from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext
-from diffcredit.retraining.contributor_models import ForEachContributor
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
+from diffcredit.retraining.soup import ForEachContributor
 from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.seeds import derive_seed
 
-NUMBERS_AT_ONCE = 2**25
-"""Entries of G that are in memory at a time."""
+NUMBERS_AT_ONCE = 2**25  # entries of G that are in memory at a time
 
 
 @dataclass

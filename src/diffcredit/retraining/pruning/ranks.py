@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance
+from diffcredit.retraining.pruning.channels import GRADIENT_THRESHOLD, Importance
 from diffcredit.retraining.pruning.widths import check_reached, target_count
 from diffcredit.util.seeds import derive_seed
 

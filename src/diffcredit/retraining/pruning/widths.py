@@ -10,14 +10,9 @@ import numpy as np
 from diffcredit.errors import UserError
 from diffcredit.retraining.pruning.structure import Integers, Structure
 
-TOLERANCE = 0.02
-"""Relative error of the number of parameters that is accepted."""
-
-NEAR = 0.01
-"""Relative error of the number of parameters that is accepted for the sake of even widths."""
-
-BALANCE = 0.25
-"""Largest difference between the shares of linear channels and of convolutions' channels that are kept."""
+TOLERANCE = 0.02  # relative error of the number of parameters that is accepted
+NEAR = 0.01  # the same, for the sake of even widths
+BALANCE = 0.25  # largest difference between the shares of linear and of convolutions' channels that are kept
 
 
 def target_count(parameters: float, total: int) -> int:
