@@ -14,9 +14,9 @@ from scipy.stats import chisquare
 from torch import Tensor, nn
 
 from diffcredit.diffusion import Training, checkpoints, stepwise
-from diffcredit.diffusion.data_parallel import Processes
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.draws import draw, plan
+from diffcredit.diffusion.stepwise import Processes
 from diffcredit.diffusion.training import TrainingDiverged, train
 from diffcredit.errors import DiffcreditError, UserError
 

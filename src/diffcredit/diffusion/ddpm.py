@@ -1,4 +1,5 @@
-"""The pixel DDPM: a U-Net of diffusers, possibly pruned, on images in [−1, 1]. Latent diffusion inherits from it."""
+"""The pixel DDPM and latent diffusion: a U-Net of diffusers, possibly pruned, on images in [−1, 1] or on the latents of
+a frozen autoencoder."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from torch import nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import networks
-from diffcredit.diffusion.first_stage import PIXELS, FirstStage, Pixels
+from diffcredit.diffusion.first_stage import PIXELS, FirstStage, Pixels, first_stage
 from diffcredit.diffusion.model import Family, tensors_fingerprint
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.pretrained import PretrainedUNet, read_description, read_json, read_weights
@@ -87,6 +88,19 @@ class DDPM(UNetModel):
         return model
 
 
+class LatentDiffusion(DDPM):
+    """ε-prediction in the latent space of ``stage`` (Rombach et al. 2022)."""
+
+    family = "latent"
+    schedule: ClassVar = {
+        **DDPM.schedule,
+        "beta_start": 0.0015,
+        "beta_end": 0.0195,
+        "beta_schedule": "scaled_linear",
+        "clip_sample": False,
+    }
+
+
 @dataclass(frozen=True)
 class PixelFamily(Family):
     """``model: {family: ddpm}``: the architecture of a ``preset``, or a ``pretrained`` U-Net of diffusers
@@ -125,3 +139,25 @@ class PixelFamily(Family):
 
     def load(self, directory: Path) -> DDPM:
         return self.model.load(directory, self.stage)
+
+
+@dataclass(frozen=True)
+class LatentFamily(PixelFamily):
+    """``model: {family: latent}``, with a ``preset`` or a ``pretrained`` U-Net. ``autoencoder`` is a folder or hub id;
+    a pretrained pipeline may have its own."""
+
+    autoencoder: str | None = None
+
+    model: ClassVar[type[DDPM]] = LatentDiffusion
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.preset is not None and self.autoencoder is None:
+            raise ValueError("autoencoder is missing: a folder or hub id of AutoencoderKL, AutoencoderTiny or VQModel")
+
+    @property
+    def stage(self) -> FirstStage:
+        return first_stage(str(self.autoencoder or self.pretrained))
+
+    def identity(self) -> dict[str, Any]:
+        return super().identity() | {"autoencoder": self.stage.fingerprint}

@@ -35,7 +35,7 @@ DOWNLOADED = (
     "*/diffusion_pytorch_model-*.safetensors",
     "*/model.safetensors",
 )
-NOT_DOWNLOADED = ("safety_checker/*",)
+NOT_DOWNLOADED = ["safety_checker/*"]
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -52,8 +52,7 @@ def folder_of(reference: str, downloaded: tuple[str, ...] = DOWNLOADED) -> Path:
 
     try:
         with quiet():
-            patterns = {"allow_patterns": list(downloaded), "ignore_patterns": list(NOT_DOWNLOADED)}
-            return Path(snapshot_download(reference, **patterns))
+            return Path(snapshot_download(reference, allow_patterns=list(downloaded), ignore_patterns=NOT_DOWNLOADED))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from diffcredit.features import Features
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.kinds import MeanProperty, groups, halves, halves_error, jackknife_error
-from diffcredit.properties.reference import ReferenceProperty
+from diffcredit.properties.kinds import MeanProperty, ReferenceProperty, groups, halves, halves_error, jackknife_error
 
 PAIRS = 1 << 23  # distances held at once: 64 MiB
 SAME = 1e-6  # squared distances that differ relatively by less are equal

@@ -16,10 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.kept import encoded
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.training import train_each
+from diffcredit.diffusion.training import encoded, train_each
 from diffcredit.errors import UserError
 from diffcredit.util.adapting import Adapted
 from diffcredit.util.progress import Progress

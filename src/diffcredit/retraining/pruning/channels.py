@@ -13,8 +13,7 @@ from torch_pruning.pruner.importance import GroupMagnitudeImportance, GroupTaylo
 
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.networks import parameter_count, sync_resamplers
-from diffcredit.retraining.pruning.structure import Coupled, Example, trace
-from diffcredit.retraining.pruning.widths import target_count, widths_for
+from diffcredit.retraining.pruning.structure import Coupled, Example, target_count, trace, widths_for
 from diffcredit.util.seeds import derive_seed
 
 Importance = Literal["magnitude", "taylor", "diff-pruning", "random", "reinitialised"]

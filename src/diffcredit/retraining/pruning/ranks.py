@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.retraining.pruning.channels import GRADIENT_THRESHOLD, Importance
-from diffcredit.retraining.pruning.widths import check_reached, target_count
+from diffcredit.retraining.pruning.structure import check_reached, target_count
 from diffcredit.util.seeds import derive_seed
 
 
