@@ -24,8 +24,7 @@ from diffcredit.util.seeds import derive_seed
 RESOLUTIONS = range(4, 1025)
 AT_A_TIME = 8  # images that a thread is given at once: handing over small ones one by one is slower than decoding them
 REMEDY = "repair or remove it, or say unreadable: skip"
-LARGE = 8_000_000
-"""Pixels from which images are decoded one after the other: the largest need over 1 GB each."""
+LARGE = 8_000_000  # pixels from which images are decoded one after the other: the largest need over 1 GB each
 
 
 def load_contributions(
@@ -100,7 +99,6 @@ def _source(source: str | Source, path: Path | None) -> Source:
 
 
 def _records(source: Source, path: Path | None, contributor: str | None) -> list[Record]:
-    """Return a source's records, sorted by name."""
     return sorted(source(path, contributor), key=lambda record: record.name)
 
 

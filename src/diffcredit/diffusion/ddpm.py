@@ -1,5 +1,4 @@
-"""The pixel DDPM and latent diffusion: a U-Net of diffusers, possibly pruned, on images in [−1, 1] or on the latents of
-a frozen autoencoder."""
+"""Pixel DDPM and latent diffusion: a U-Net, possibly pruned, on images in [−1, 1] or a frozen autoencoder's latents."""
 
 import json
 from collections.abc import Mapping
@@ -135,7 +134,7 @@ class PixelFamily(Family):
             return self.model.create(self.preset, resolution, seed, stage)
         unet = PretrainedUNet.find(str(self.pretrained))
         network, config = unet.load(channels=stage.channels, size=stage.size_of(resolution), resolution=resolution)
-        return self.model(network, config, unet.noise_schedule(self.model.schedule), stage)
+        return self.model(network, config, NoiseSchedule({**self.model.schedule, **(unet.scheduler or {})}), stage)
 
     def load(self, directory: Path) -> DDPM:
         return self.model.load(directory, self.stage)

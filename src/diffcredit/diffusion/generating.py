@@ -21,8 +21,7 @@ WORTHWHILE = 200_000  # image-steps; a single sampling of fewer ends before it w
 
 
 def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Images:
-    """Return ``sampling.images`` images (m, h, w, 3). ``often``: other models of this architecture will be sampled in
-    the same way, so that compiling pays."""
+    """Return ``sampling.images`` images (m, h, w, 3). ``often``: more such models follow, so that compiling pays."""
     if goes_fast(model, sampling, often=often) and isinstance(model, UNetModel):
         session = current_session()
         try:

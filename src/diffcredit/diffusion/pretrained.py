@@ -194,10 +194,6 @@ class PretrainedUNet:
     def fingerprint(self) -> str:
         return fingerprint([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
 
-    def noise_schedule(self, default: Mapping[str, Any]) -> NoiseSchedule:
-        """Return the checkpoint's own schedule, or else the family's."""
-        return NoiseSchedule(dict(default) if self.scheduler is None else {**default, **self.scheduler})
-
     def load(self, *, channels: int, size: int, resolution: int) -> tuple[nn.Module, dict[str, Any]]:
         """Return the network and its config; refuse one not made for (channels, size, size)."""
         from diffusers.models.unets.unet_2d import UNet2DModel

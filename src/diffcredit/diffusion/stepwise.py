@@ -243,7 +243,6 @@ class _Run:
 
 @contextmanager
 def _gradient_checkpointing(network: nn.Module, on: bool) -> Generator[None]:
-    """Switch gradient checkpointing of a diffusers network on within the block."""
     if not on:
         yield
         return

@@ -71,7 +71,6 @@ class TextToImageLoRA(UNetModel):
         return super().example() | {"encoder_hidden_states": self.base.embed(self.prompts[:1], "cpu")}
 
     def conditions(self, captions: Sequence[str] | None, count: int) -> tuple[Tensor, Tensor]:
-        """Return the embeddings of the distinct captions, and the index of each image's."""
         if self.prompt is None and captions is None:
             raise UserError("model.prompt: missing, and the images have no captions; one of both is needed")
         texts = list(captions or ()) if self.prompt is None else [self.prompt] * count

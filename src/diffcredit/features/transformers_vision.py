@@ -111,7 +111,6 @@ class _CheckpointExtractor(NetworkExtractor):
     model: str
 
     def _open(self, extractor: str) -> Any:
-        """Find the checkpoint; return the package transformers."""
         transformers = package("transformers", extractor, "vision")
         with located(KEY):
             self._checkpoint = Checkpoint(folder_of(self.model, DOWNLOADED))
@@ -237,7 +236,6 @@ class TransformersVision(_CheckpointExtractor):
         return self._classified(pixels) if self._classifies else (self._summary(pixels), None)
 
     def _summary(self, pixels: Tensor) -> Tensor:
-        """Return the vectors (m, d) that ``pooling`` chooses."""
         embed = getattr(self._network, "get_image_features", None)
         found = embed(pixels) if embed is not None else self._network(pixels)
         if self.pooling == "auto":
@@ -247,7 +245,6 @@ class TransformersVision(_CheckpointExtractor):
         return self._states(found)
 
     def _classified(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the vectors (m, d) that ``pooling`` chooses, and the logits (m, k)."""
         if self.pooling != "auto":
             with _calls_of(self._network.base_model) as calls:
                 logits = self._network(pixels).logits

@@ -149,17 +149,14 @@ def needs_model(prop: Property) -> bool:
 
 
 def needs_features(prop: Property) -> bool:
-    """Whether a property measures features of the images."""
     return overridden(prop.measure_features, Property.measure_features)
 
 
 def needs_fitting(prop: Property) -> bool:
-    """Whether a property learns something from the study."""
     return overridden(prop.fit, Property.fit)
 
 
 def has_standard_error(prop: Property) -> bool:
-    """Whether a property can estimate its standard error."""
     return overridden(prop.standard_error, Property.standard_error)
 
 

@@ -1,5 +1,4 @@
-"""Structured pruning: whole channels, the least important ones, are removed, so the smaller network is dense and faster
-on any hardware."""
+"""Structured pruning: the least important channels are removed whole, so the network is dense, and fast everywhere."""
 
 import copy
 import math
@@ -136,7 +135,6 @@ def accumulate(model: DiffusionModel, batch: Batch, noise: Tensor, times: list[i
 def _at(
     model: DiffusionModel, batch: Batch, noise: Tensor, time: int, parameters: list[nn.Parameter]
 ) -> tuple[float, list[Tensor]]:
-    """Return the mean loss at one time step and its gradient."""
     mean, gradients = 0.0, [torch.zeros_like(parameter) for parameter in parameters]
     for index in torch.arange(len(batch)).split(MICRO_BATCH):
         t = torch.full((len(index),), time, device=noise.device)

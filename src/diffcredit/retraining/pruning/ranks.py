@@ -82,7 +82,6 @@ def _adapters(network: nn.Module) -> Iterator[_Adapter]:
 
 
 def _scores(adapter: _Adapter, importance: Importance, seed: int) -> Tensor:
-    """Return the importance of each pair, (rank,)."""
     a, b = adapter.a.weight, adapter.b.weight
     if importance == "random":
         generator = torch.Generator().manual_seed(derive_seed(seed, adapter.layer_name))
