@@ -133,7 +133,8 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | N
     training = [record for record in records if not record.heldout]
     if isinstance(holdout, str | Path):
         place = existing(Path(holdout))
-        if root is not None and _overlap(place.resolve(), root.resolve()):
+        one, other = place.resolve(), root and root.resolve()
+        if other is not None and (one.is_relative_to(other) or other.is_relative_to(one)):
             raise UserError(f"holdout: {place} and the contributions at {root} overlap; separate places are accepted")
         kept_out = [replace(record, heldout=True) for record in _records(_source(AUTO, place), place, None)]
         if not kept_out:
@@ -142,10 +143,6 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | N
     if not 0 <= holdout < 1:
         raise UserError(f"holdout: {holdout!r}; a fraction from 0 to below 1, or a path, is accepted")
     return _stratified(training, holdout, seed)
-
-
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:

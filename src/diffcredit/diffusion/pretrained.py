@@ -85,7 +85,6 @@ def read_description(directory: Path, family: str, *keys: str) -> list[Any]:
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """Return the tensors that were saved in ``file``."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; a saved model has it")
     try:

@@ -37,7 +37,6 @@ class TrainingDiverged(DiffcreditError):
 
 
 def diverged(what: str, settings: Training) -> TrainingDiverged:
-    """Return the error that says ``what`` happened at a step."""
     return TrainingDiverged(
         f"{what} of {settings.steps}; a learning rate under {settings.learning_rate:g} usually helps"
     )

@@ -118,8 +118,7 @@ def _as_fleet(
     ascend: bool = False,
     **options: Any,
 ) -> list[TrainingDiverged | None] | None:
-    """Train ``models`` as one fleet; return for each None or its error. Return None, and leave the models as they were,
-    if the fast path fails."""
+    """Train ``models`` as one fleet; return each one's error or None. If that fails, return None, models unchanged."""
     session = current_session()
     try:
         plans = [

@@ -83,7 +83,6 @@ class InceptionV3(NetworkExtractor):
         return self._network(given.contiguous(memory_format=torch.channels_last))  # faster on a CPU
 
     def _file(self) -> Path:
-        """Return the file of weights, verified unless ``published`` is false."""
         published = PUBLISHED[self.variant]
         if self.weights is None:
             return published.file(KEY)

@@ -62,7 +62,6 @@ class Checkpoint:
         return network.float().eval().requires_grad_(False), not missing
 
     def image_processor(self) -> Any:
-        """Load its own preprocessing of images."""
         from transformers import AutoImageProcessor
 
         # Pillow resizes even if torchvision is installed, which rounds differently; transformers 4 knows only use_fast

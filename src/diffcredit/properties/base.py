@@ -39,8 +39,7 @@ if TYPE_CHECKING:  # brings torch
 
 METHODS = "measure(images), measure_features(features), measure_model(model)"
 
-State = Mapping[str, NDArray[Any]]
-"""What a property was fitted to, as named arrays."""
+State = Mapping[str, NDArray[Any]]  # what a property was fitted to, by name
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,6 @@ def has_standard_error(prop: Property) -> bool:
 
 
 def has_value_of_each(prop: Property) -> bool:
-    """Whether a property has a number for each single image."""
     return overridden(prop.of_each, Property.of_each)
 
 

@@ -107,7 +107,6 @@ class ContributorModels:
         return fingerprint([self.start.fingerprint, self.kept.fingerprint])
 
     def model(self, index: int) -> DiffusionModel:
-        """Return the model of contributor ``index``."""
         return self.average(np.arange(len(self.kept.files)) == index)
 
     def average(self, weights: NDArray[np.bool_] | NDArray[np.float64]) -> DiffusionModel:

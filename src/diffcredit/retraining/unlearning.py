@@ -140,15 +140,13 @@ class Influence(OneByOne):
 
 @dataclass(frozen=True)
 class GradientRows:
-    """G (N, d): the gradients of N mini-batches with respect to the d trainable parameters, in single precision."""
+    """G (N, d): the gradients of N mini-batches with respect to the d trainable parameters, in single precision.
+    ``owner`` and ``sizes`` (N,) are each row's contributor and number of images, ``gram`` (N, N) is G Gᵀ."""
 
     kept: ForEachContributor
     owner: NDArray[np.int64]
-    """(N,) the contributor of each row."""
     sizes: NDArray[np.int64]
-    """(N,) the number of images in each row's mini-batch."""
     gram: NDArray[np.float64]
-    """(N, N) G Gᵀ."""
 
     @classmethod
     def prepare(cls, context: RetrainingContext, start: DiffusionModel, batches: int, time_steps: int) -> Self:

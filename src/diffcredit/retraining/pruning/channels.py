@@ -35,14 +35,12 @@ MICRO_BATCH = 32  # images in memory at once
 def prune(
     network: nn.Module, parameters: float, example: Example, *, scores: Scores | None = None, multiple: int = 8
 ) -> nn.Module:
-    """Return a copy on the CPU of ``network``, a U-Net of diffusers, with ``parameters`` (a share or a count) of its
-    own.
+    """Return a copy of ``network``, a U-Net of diffusers, on the CPU, with a share or count ``parameters`` of its own.
 
     In each set of coupled channels, those with the highest ``scores`` are kept (by default the largest ℓ2 norms), with
     their weights; queries are scaled because narrower heads have another scale. Channels of a GroupNorm are removed in
     multiples of its groups, those of an attention in multiples of its heads, at the same positions of every group or
-    head. Where this allows it, widths are multiples of ``multiple``. Gradient-based scores read the parameters'
-    ``grad``.
+    head. Where this allows it, widths are multiples of ``multiple``. Some scores read the parameters' ``grad``.
     """
     pruned = copy.deepcopy(network).cpu().requires_grad_()
     for parameter, original in zip(pruned.parameters(), network.parameters(), strict=True):

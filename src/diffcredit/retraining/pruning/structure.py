@@ -20,9 +20,7 @@ from torch import Tensor, nn
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.errors import UserError
 
-Example = dict[str, Tensor]
-"""Inputs with which the network's structure is traced."""
-
+Example = dict[str, Tensor]  # inputs with which the network's structure is traced
 Integers = NDArray[np.int64]
 
 LAYERS = (nn.Conv2d, nn.Linear, nn.GroupNorm, nn.LayerNorm)
