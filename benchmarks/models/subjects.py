@@ -10,9 +10,8 @@ import torch
 from diffusers import AutoencoderKL, PNDMScheduler, StableDiffusionPipeline, UNet2DConditionModel, VQModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.ddpm import DDPM, LatentDiffusion
 from diffcredit.diffusion.first_stage import FirstStage
-from diffcredit.diffusion.latent import LatentDiffusion
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.settings import Sampling, Training

@@ -12,9 +12,8 @@ from diffcredit.baselines.controls import ApplicationScores, ImageCount, RandomR
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Context
-from diffcredit.properties.classes import ClassShare, InceptionScore
+from diffcredit.properties.classes import ClassShare, ClusterEntropy, InceptionScore
 from diffcredit.properties.clip import BUNDLED, Aesthetic, ClipSimilarity
-from diffcredit.properties.cluster_entropy import ClusterEntropy
 from diffcredit.properties.colourfulness import Colourfulness
 from properties.fake_features import FAKE, text_vector
 

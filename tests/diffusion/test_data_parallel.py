@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from diffcredit.diffusion import Training, stepwise
-from diffcredit.diffusion.data_parallel import Processes, processes
+from diffcredit.diffusion.stepwise import Processes, processes
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 

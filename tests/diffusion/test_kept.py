@@ -5,21 +5,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from diffcredit.diffusion import Training, checkpoints, kept
-from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion import Training, checkpoints, training
+from diffcredit.diffusion.ddpm import DDPM, LatentDiffusion
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.diffusion.kept import kept_model
-from diffcredit.diffusion.latent import LatentDiffusion
 from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
-from diffcredit.diffusion.training import train
+from diffcredit.diffusion.training import kept_model, train
 from diffcredit.errors import UserError
 from diffcredit.util.progress import silent
 
 from . import tiny, tiny_pipelines
 from .tiny_contributions import contributions
 
-encoded = partial(kept.encoded, mirrored=True, progress=silent)
+encoded = partial(training.encoded, mirrored=True, progress=silent)
 CAPTIONS = ("a cat", "a dog", "a cat", "a bee", "a dog", "a cat")
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from diffusers import LDMPipeline, VQModel
 
+from diffcredit.diffusion.ddpm import LatentDiffusion, LatentFamily
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.diffusion.latent import LatentDiffusion, LatentFamily
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads

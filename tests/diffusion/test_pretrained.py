@@ -13,8 +13,7 @@ from huggingface_hub.utils import are_progress_bars_disabled, filter_repo_object
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
-from diffcredit.diffusion.ddpm import DDPM, PixelFamily
-from diffcredit.diffusion.latent import LatentFamily
+from diffcredit.diffusion.ddpm import DDPM, LatentFamily, PixelFamily
 from diffcredit.diffusion.pretrained import DOWNLOADED, NOT_DOWNLOADED, PretrainedUNet, quiet
 from diffcredit.errors import UserError
 from diffcredit.execution import InProcess

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from diffcredit.diffusion import taesd
-from diffcredit.diffusion.first_stage import first_stage
+from diffcredit.diffusion.first_stage import TAESD, first_stage
 from diffcredit.errors import UserError
 
 from . import tiny_pipelines
@@ -52,7 +51,7 @@ def pooled(tensors: dict[str, torch.Tensor], place: int, width: int) -> dict[str
 def test_the_pooling_branch_is_its_formula(theirs):
     encoder, decoder = tiny_pipelines.taesd_layout(theirs)
     decoder = pooled(decoder, 3, 8)
-    model = taesd.TAESD(encoder, decoder).eval()
+    model = TAESD(encoder, decoder).eval()
     x = torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(1))
     own = {name.removeprefix("3."): tensor for name, tensor in decoder.items() if name.startswith("3.")}
 
@@ -68,7 +67,7 @@ def test_the_pooling_branch_is_its_formula(theirs):
         h = torch.relu(h) if index < 4 else h
     with torch.no_grad():
         torch.testing.assert_close(model.decoder[3](x), torch.relu(y + h), rtol=1e-4, atol=1e-5)
-        plain = taesd.TAESD(*tiny_pipelines.taesd_layout(theirs)).eval()
+        plain = TAESD(*tiny_pipelines.taesd_layout(theirs)).eval()
         assert not torch.allclose(model.decoder[3](x), plain.decoder[3](x), atol=0.1)
 
 

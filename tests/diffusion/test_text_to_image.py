@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from diffusers import DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+from peft import LoraConfig
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import Training
-from diffcredit.diffusion.pipeline import Pipeline, _pipeline, pipeline
-from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _config, _projections
+from diffcredit.diffusion.pipeline import Pipeline, pipeline
+from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _projections, _ranks_and_scales
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune_ranks
@@ -286,8 +287,9 @@ def test_a_rank_of_256_on_stable_diffusion_has_51_million_parameters():
     network.requires_grad_(False)
     projections = _projections(network)
     assert len(projections) == 16 * 8
+    config = LoraConfig(**_ranks_and_scales(dict.fromkeys(projections, 256)))
     with torch.device("meta"):
-        network.add_adapter(_config(dict.fromkeys(projections, 256)))
+        network.add_adapter(config)
     trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
     assert trained == expected
     assert trained / 1e6 == pytest.approx(51.0, abs=0.05)
@@ -445,7 +447,7 @@ def test_a_study(sd_folder, tmp_path, monkeypatch):
     def never(*arguments, **options):
         raise AssertionError("made twice")
 
-    _pipeline.cache_clear()  # as in a new process, which has read no text yet
+    pipeline.cache_clear()  # as in a new process, which has read no text yet
     monkeypatch.setattr(TextToImageLoRA, "encode", never)
     monkeypatch.setattr(TextToImageLoRA, "create", never)
     again = Study.load(file)

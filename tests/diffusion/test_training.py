@@ -14,9 +14,9 @@ from scipy.stats import chisquare
 from torch import Tensor, nn
 
 from diffcredit.diffusion import Training, checkpoints, stepwise
-from diffcredit.diffusion.data_parallel import Processes
-from diffcredit.diffusion.ddpm import SCHEDULE
+from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.draws import draw, plan
+from diffcredit.diffusion.stepwise import Processes
 from diffcredit.diffusion.training import TrainingDiverged, train
 from diffcredit.errors import DiffcreditError, UserError
 
@@ -50,7 +50,7 @@ def uninterrupted() -> dict[str, dict[str, Tensor]]:
 def plain_loop(settings: Training) -> list[dict[str, Tensor]]:
     """Adam on the denoising loss as a textbook has it; the weights after every step."""
     model, data = fresh()
-    network, schedule = model.network, DDPMScheduler(**SCHEDULE)
+    network, schedule = model.network, DDPMScheduler(**DDPM.schedule)
     # fused, since the other implementations round otherwise
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, fused=True)
     weights = []
@@ -347,7 +347,7 @@ def test_bf16_is_autocast_over_weights_in_float32():
     assert seen == {torch.bfloat16}
     reference, _ = fresh()
     optimizer = torch.optim.Adam(reference.network.parameters(), lr=1e-4, fused=True)
-    schedule = DDPMScheduler(**SCHEDULE)
+    schedule = DDPMScheduler(**DDPM.schedule)
     for step in range(3):
         batch, t, noise = draw(data, step, settings, SEED, 1000)
         with torch.autocast("cpu", torch.bfloat16):

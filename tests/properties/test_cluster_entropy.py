@@ -7,7 +7,7 @@ from diffcredit.errors import UserError
 from diffcredit.features import Features
 from diffcredit.features.extractors import Extractors
 from diffcredit.features.pixels import pixel_features
-from diffcredit.properties.cluster_entropy import ClusterEntropy
+from diffcredit.properties.classes import ClusterEntropy
 from properties.fake_features import FAKE, context, fitted
 
 K = 4

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.ddpm import DDPM, LatentDiffusion
 from diffcredit.diffusion.first_stage import first_stage
-from diffcredit.diffusion.latent import LatentDiffusion
 from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.errors import UserError

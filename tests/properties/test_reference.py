@@ -6,8 +6,8 @@ from diffcredit.contributions import Contributions
 from diffcredit.errors import UserError
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Context
+from diffcredit.properties.kinds import ReferenceProperty, reference_images
 from diffcredit.properties.manifolds import Coverage
-from diffcredit.properties.reference import ReferenceProperty, reference_images
 
 
 def pictures(count: int, seed: int, side: int = 8) -> np.ndarray:

@@ -9,8 +9,7 @@ import torch
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training
-from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.latent import LatentFamily
+from diffcredit.diffusion.ddpm import DDPM, LatentFamily
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.text_to_image import LoRAFamily
 from diffcredit.diffusion.training import train

@@ -8,8 +8,8 @@ import torch
 from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.stepwise import TrainingDiverged
-from diffcredit.retraining import contributor_models, fine_tune, from_scratch
-from diffcredit.retraining.contributor_models import ContributorModels
+from diffcredit.retraining import fine_tune, soup
+from diffcredit.retraining.soup import ContributorModels
 
 from .test_retrainings import SEEDS, SOME, ground, prepared
 
@@ -22,7 +22,7 @@ def weights(models: Iterable[DiffusionModel]) -> list[torch.Tensor]:
 def fleets_of_three(monkeypatch) -> None:
     """The fast path, here without a GPU."""
     monkeypatch.setattr(training, "trains_fast", lambda *_: True)
-    for module in (contributor_models, fine_tune, from_scratch):
+    for module in (fine_tune, soup):
         monkeypatch.setattr(module, "fleet_size", lambda *_: 3)
 
 

@@ -15,8 +15,7 @@ from diffcredit.diffusion import networks
 from diffcredit.diffusion.networks import PRESETS, parameter_count
 from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune
-from diffcredit.retraining.pruning.structure import Coupled, Structure, trace
-from diffcredit.retraining.pruning.widths import widths_for
+from diffcredit.retraining.pruning.structure import Coupled, Structure, trace, widths_for
 
 GROUPS, LAYERS = 4, (nn.Conv2d, nn.Linear)
 TINY = {"sample_size": 8, "in_channels": 3, "out_channels": 3, **PRESETS["tiny"]}

@@ -6,15 +6,14 @@ import pytest
 from torch import nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion import Training, kept, training
+from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.networks import parameter_count
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 from diffcredit.retraining import RETRAININGS
 from diffcredit.retraining.base import RetrainingContext
-from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.from_scratch import FromScratch
+from diffcredit.retraining.fine_tune import FineTune, FromScratch
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.sparsified import Sparsified
 from diffcredit.util.plugins import build
@@ -167,7 +166,7 @@ def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
     assert parameter_count(first.start.network) / parameter_count(on.base.network) == pytest.approx(0.55, abs=0.1)
     # conv_out's biases are pruned of nothing: what changed them is the recovery
     assert not first.start.network.conv_out.bias.equal(on.base.network.conv_out.bias)
-    monkeypatch.setattr(kept, "train", never)
+    monkeypatch.setattr(training, "train", never)
     # how coalitions are fine-tuned does not concern it
     again = Sparsified(steps=7, recover_steps=2, schedule="constant")
     again.prepare(ground(tmp_path, progress=never))
@@ -175,7 +174,7 @@ def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
 
 
 def test_another_option_makes_another_sparse_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "train", lambda *_, **__: None)
+    monkeypatch.setattr(training, "train", lambda *_, **__: None)
     for options, changes in (
         ({}, {}),
         ({"recover_steps": 1}, {}),

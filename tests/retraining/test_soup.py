@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from diffcredit.diffusion import Training, training
-from diffcredit.retraining.contributor_models import ContributorModels
 from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.soup import Soup
+from diffcredit.retraining.soup import ContributorModels, Soup
 
 from . import ridge
 from .test_retrainings import contributions, ground

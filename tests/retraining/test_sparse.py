@@ -19,7 +19,7 @@ from diffcredit.diffusion.networks import parameter_count
 from diffcredit.errors import UserError
 from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.pruning import Sparsity, prune_ranks
-from diffcredit.retraining.pruning.importance import accumulate, collect_gradients
+from diffcredit.retraining.pruning.channels import accumulate, collect_gradients
 from diffcredit.util.progress import silent
 from diffusion.tiny import CONFIG, SIDE
 
@@ -46,7 +46,7 @@ def shapes(network: nn.Module) -> list[torch.Size]:
 def few_time_steps():
     """Gradients at 5 time steps in place of 100: none of these claims depends on their number."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("diffcredit.retraining.pruning.importance.TIME_STEPS", 5)
+        patched.setattr("diffcredit.retraining.pruning.channels.TIME_STEPS", 5)
         yield
 
 
@@ -158,7 +158,7 @@ def test_late_time_steps_with_little_loss_are_left_out(curve, threshold, taken):
 
 
 def test_samples_in_pieces_give_the_gradient_of_all(monkeypatch):
-    monkeypatch.setattr("diffcredit.retraining.pruning.importance.MICRO_BATCH", 2)
+    monkeypatch.setattr("diffcredit.retraining.pruning.channels.MICRO_BATCH", 2)
     model, batch = Planted([1.0, 1.0]), planted_batch(5)
     accumulate(model, batch, torch.zeros_like(batch.x), [0, 1], 0.0)
     assert model.network.w.grad.tolist() == pytest.approx([1.5, 1.5])
@@ -166,7 +166,7 @@ def test_samples_in_pieces_give_the_gradient_of_all(monkeypatch):
 
 
 def test_the_time_steps_are_evenly_spaced(monkeypatch):
-    monkeypatch.setattr("diffcredit.retraining.pruning.importance.TIME_STEPS", 100)
+    monkeypatch.setattr("diffcredit.retraining.pruning.channels.TIME_STEPS", 100)
     model, batch = Planted([1.0] * 991), planted_batch(2)
     collect_gradients(model, batch, seed=0, threshold=0.0)
     assert model.asked == list(range(0, 991, 10))

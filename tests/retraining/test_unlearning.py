@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.retraining import influence
-from diffcredit.retraining.gradient_ascent import GradientAscent
-from diffcredit.retraining.influence import GradientRows, Influence
+from diffcredit.retraining import unlearning
+from diffcredit.retraining.unlearning import GradientAscent, GradientRows, Influence
 
 from . import ridge
 from .test_retrainings import OWNER, contributions, ground
@@ -71,7 +70,7 @@ def fisher(theta, *, damping: float, batches: int):
 
 @pytest.mark.parametrize(("damping", "batches"), [(0.01, 1), (10.0, 2)])
 def test_influence_is_the_dense_formula(batches, damping, tmp_path, monkeypatch):
-    monkeypatch.setattr(influence, "NUMBERS_AT_ONCE", 2)  # one column of G at a time
+    monkeypatch.setattr(unlearning, "NUMBERS_AT_ONCE", 2)  # one column of G at a time
     retraining = Influence(damping=damping, batches=batches, time_steps=2)
     for coalition, theta in zip(*made(retraining, THETA, tmp_path), strict=True):
         everybodys = ridge.gradient(THETA, *ridge.rows(CONTRIBUTIONS), PENALTY)
@@ -117,7 +116,7 @@ def test_gradients_are_kept_and_found_again(tmp_path, monkeypatch):
         raise AssertionError("a gradient is computed again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(influence.Probe, "gradient", never)
+        patched.setattr(unlearning.Probe, "gradient", never)
         _, again = made(Influence(damping=1000.0), THETA, tmp_path)
         assert np.array_equal(before, again)
         with pytest.raises(AssertionError, match="computed again"):
@@ -188,7 +187,7 @@ def test_mini_batches_of_one_contributor_average_to_the_whole(rows, tmp_path):
 def test_how_much_is_computed_and_read_at_once_changes_rounding_only(rows, tmp_path, monkeypatch):
     g = matrix(rows).astype(np.float64)
     np.testing.assert_allclose(rows.gram, g @ g.T, rtol=1e-10)
-    monkeypatch.setattr(influence, "NUMBERS_AT_ONCE", 30_000)
+    monkeypatch.setattr(unlearning, "NUMBERS_AT_ONCE", 30_000)
     pieces = rows_of(tmp_path, batch_size=100)
     np.testing.assert_allclose(pieces.gram, rows.gram, rtol=1e-3)
     weights = np.array([0.3, -2.0, 1.1])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from diffcredit.errors import UserError
-from diffcredit.retraining import contributor_models
+from diffcredit.retraining import soup
 from diffcredit.surrogates import Work
 from diffcredit.surrogates.pools import Conditional, Pools, Soup, shared_out
 
@@ -11,7 +11,7 @@ from .made_up import COUNTS, LEVELS, Models, material, other_sampling
 
 @pytest.fixture(autouse=True)
 def models(monkeypatch):
-    monkeypatch.setattr(contributor_models, "ContributorModels", Models)
+    monkeypatch.setattr(soup, "ContributorModels", Models)
     monkeypatch.setattr(Models, "made", 0)
     return Models
 

@@ -9,14 +9,12 @@ import torch
 
 from diffcredit.diffusion.networks import PRESETS
 from diffcredit.retraining.base import Rehearsal
-from diffcredit.retraining.fine_tune import FineTune
-from diffcredit.retraining.from_scratch import FromScratch
-from diffcredit.retraining.gradient_ascent import GradientAscent
-from diffcredit.retraining.influence import Influence
+from diffcredit.retraining.fine_tune import FineTune, FromScratch
 from diffcredit.retraining.lora import LoRA
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.soup import Soup
 from diffcredit.retraining.sparsified import Sparsified
+from diffcredit.retraining.unlearning import GradientAscent, Influence
 from diffcredit.testing import ConformanceError, check_retraining
 
 CALLS = count()

@@ -12,7 +12,7 @@ from diffcredit.baselines.base import Evidence, Scoring
 from diffcredit.errors import UserError
 from diffcredit.features import FeaturesOption
 from diffcredit.features.base import unit_rows
-from diffcredit.properties.cluster_entropy import cluster_means
+from diffcredit.properties.classes import cluster_means
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.progress import Progress, silent
 

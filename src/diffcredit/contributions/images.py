@@ -23,7 +23,6 @@ _ACCEPTED |= {".ppm", ".pgm", ".pbm", ".pnm"}
 # images that cannot be read: they are reported instead of being ignored
 _REFUSED = {".avif", ".heic", ".heif", ".jp2", ".jxl", ".tga"}
 ENDINGS = frozenset(_ACCEPTED | _REFUSED)
-"""File name endings of images."""
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -24,8 +24,7 @@ from diffcredit.util.seeds import derive_seed
 RESOLUTIONS = range(4, 1025)
 AT_A_TIME = 8  # images that a thread is given at once: handing over small ones one by one is slower than decoding them
 REMEDY = "repair or remove it, or say unreadable: skip"
-LARGE = 8_000_000
-"""Pixels from which images are decoded one after the other: the largest need over 1 GB each."""
+LARGE = 8_000_000  # pixels from which images are decoded one after the other: the largest need over 1 GB each
 
 
 def load_contributions(
@@ -100,7 +99,6 @@ def _source(source: str | Source, path: Path | None) -> Source:
 
 
 def _records(source: Source, path: Path | None, contributor: str | None) -> list[Record]:
-    """Return a source's records, sorted by name."""
     return sorted(source(path, contributor), key=lambda record: record.name)
 
 
@@ -135,7 +133,8 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | N
     training = [record for record in records if not record.heldout]
     if isinstance(holdout, str | Path):
         place = existing(Path(holdout))
-        if root is not None and _overlap(place.resolve(), root.resolve()):
+        one, other = place.resolve(), root and root.resolve()
+        if other is not None and (one.is_relative_to(other) or other.is_relative_to(one)):
             raise UserError(f"holdout: {place} and the contributions at {root} overlap; separate places are accepted")
         kept_out = [replace(record, heldout=True) for record in _records(_source(AUTO, place), place, None)]
         if not kept_out:
@@ -144,10 +143,6 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | N
     if not 0 <= holdout < 1:
         raise UserError(f"holdout: {holdout!r}; a fraction from 0 to below 1, or a path, is accepted")
     return _stratified(training, holdout, seed)
-
-
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:

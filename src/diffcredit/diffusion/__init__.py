@@ -9,7 +9,7 @@ from diffcredit.diffusion.settings import Sampling, Training
 
 FAMILIES = {
     "ddpm": "diffcredit.diffusion.ddpm:PixelFamily",
-    "latent": "diffcredit.diffusion.latent:LatentFamily",
+    "latent": "diffcredit.diffusion.ddpm:LatentFamily",
     "lora": "diffcredit.diffusion.text_to_image:LoRAFamily",
 }
 

@@ -21,8 +21,7 @@ WORTHWHILE = 200_000  # image-steps; a single sampling of fewer ends before it w
 
 
 def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Images:
-    """Return ``sampling.images`` images (m, h, w, 3). ``often``: other models of this architecture will be sampled in
-    the same way, so that compiling pays."""
+    """Return ``sampling.images`` images (m, h, w, 3). ``often``: more such models follow, so that compiling pays."""
     if goes_fast(model, sampling, often=often) and isinstance(model, UNetModel):
         session = current_session()
         try:
@@ -34,7 +33,8 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
             give_up(session, "sampling", error)
         else:
             return sampler.sample(model)
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=_dtype(model, sampling) == torch.bfloat16):
+    bf16 = dtype_of(sampling.precision, model.device) == torch.bfloat16
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
         return model.sample(
             sampling.seeds,
             sampling.steps,
@@ -46,7 +46,7 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
 
 def sampling_numerics(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> dict[str, Any]:
     """Return how :func:`generate` computes, as far as its last bits depend on it beside the device and the weights."""
-    dtype = str(_dtype(model, sampling)).removeprefix("torch.")
+    dtype = str(dtype_of(sampling.precision, model.device)).removeprefix("torch.")
     if not goes_fast(model, sampling, often=often):
         return {"path": "eager", "dtype": dtype}
     return {"path": "graph", "dtype": dtype, "sums_by_rule": sums_by_rule()}
@@ -55,7 +55,3 @@ def sampling_numerics(model: DiffusionModel, sampling: Sampling, *, often: bool 
 def goes_fast(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> bool:
     """Return whether :func:`generate` takes the fast path, unless that fails."""
     return (often or sampling.images * sampling.steps >= WORTHWHILE) and samples_fast(model)
-
-
-def _dtype(model: DiffusionModel, sampling: Sampling) -> torch.dtype:
-    return dtype_of(sampling.precision, model.device)

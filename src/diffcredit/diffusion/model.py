@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 
-Images = NDArray[np.uint8]
-"""(m, h, w, 3) uint8."""
+Images = NDArray[np.uint8]  # (m, h, w, 3)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from diffcredit.errors import UserError
 
 
 def make_optimizer(settings: Training, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return the optimizer of ``settings`` for ``parameters``."""
     rate, decay = settings.learning_rate, settings.weight_decay
     match settings.optimizer:
         case "adam":

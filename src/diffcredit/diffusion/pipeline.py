@@ -15,8 +15,7 @@ from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.pretrained import (
     folder_of,
     load_pretrained,
-    loading,
-    quiet,
+    load_tokenizer,
     read_json,
     read_schedule,
     weights_fingerprint,
@@ -51,7 +50,9 @@ class Pipeline:
         self.noise_schedule = NoiseSchedule({"clip_sample": False, **read_schedule(folder)})
         self._unet = load_pretrained(UNet2DConditionModel, folder / "unet").requires_grad_(False)
         self._text_encoder = load_pretrained(clip.CLIPTextModel, folder / "text_encoder").requires_grad_(False)
-        self._tokenizer = _tokenizer(clip.CLIPTokenizer, folder / "tokenizer", self._text_encoder.config.vocab_size)
+        self._tokenizer = load_tokenizer(folder / "tokenizer")
+        if (tokens := len(self._tokenizer)) > (known := self._text_encoder.config.vocab_size):
+            raise UserError(f"{folder / 'tokenizer'}: {tokens} tokens; the text encoder knows {known}")
         self._texts: dict[tuple[str, str], Tensor] = {}
         config: Any = self._unet.config
         if config["addition_embed_type"] is not None or config["class_embed_type"] is not None:
@@ -96,22 +97,7 @@ class Pipeline:
         return torch.stack([self._texts[key] for key in keys]).to(device)
 
 
-def _tokenizer(kind: Any, folder: Path, tokens: int) -> Any:
-    there = {file.name for file in folder.iterdir()}
-    if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would have no vocabulary
-        raise UserError(f"{folder}: has neither tokenizer.json nor vocab.json and merges.txt")
-    with loading(kind, folder), quiet():
-        tokenizer = kind.from_pretrained(folder, local_files_only=True)
-    if len(tokenizer) > tokens:
-        raise UserError(f"{folder}: {len(tokenizer)} tokens; the text encoder knows {tokens}")
-    return tokenizer
-
-
+@lru_cache(maxsize=2)
 def pipeline(reference: str) -> Pipeline:
     """Return the pipeline of a folder or hub id."""
-    return _pipeline(folder_of(reference))
-
-
-@lru_cache(maxsize=2)
-def _pipeline(folder: Path) -> Pipeline:
-    return Pipeline(folder)
+    return Pipeline(folder_of(reference))

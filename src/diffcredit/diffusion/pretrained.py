@@ -35,26 +35,30 @@ DOWNLOADED = (
     "*/diffusion_pytorch_model-*.safetensors",
     "*/model.safetensors",
 )
-NOT_DOWNLOADED = ("safety_checker/*",)
+NOT_DOWNLOADED = ["safety_checker/*"]
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @lru_cache(maxsize=32)
-def folder_of(reference: str) -> Path:
-    """Return the folder of ``reference``: a path, or a model on the hub, which is downloaded once."""
+def folder_of(reference: str, downloaded: tuple[str, ...] = DOWNLOADED) -> Path:
+    """Return the folder of ``reference``: a path, or a model on the hub, whose files are downloaded once."""
     with suppress(OSError):  # a name that no folder can have
-        if Path(reference).is_dir():
-            return Path(reference).resolve()
+        if (folder := Path(reference).expanduser()).is_dir():
+            return folder.resolve()
     if not _HUB_ID.fullmatch(reference):
         raise UserError(f"{reference}: no such folder, and not a hub id such as 'google/ddpm-cifar10-32'")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(reference, allow_patterns=list(DOWNLOADED), ignore_patterns=list(NOT_DOWNLOADED)))
+        with quiet():
+            return Path(snapshot_download(reference, allow_patterns=list(downloaded), ignore_patterns=NOT_DOWNLOADED))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{reference}: no such folder, and the hub does not give it ({reason})") from None
+        raise UserError(
+            f"{reference}: no such folder, and the hub does not give it ({reason}); where the hub can be reached, run "
+            f"'hf download {reference} --local-dir FOLDER', and name FOLDER"
+        ) from None
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -81,7 +85,6 @@ def read_description(directory: Path, family: str, *keys: str) -> list[Any]:
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """Return the tensors that were saved in ``file``."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; a saved model has it")
     try:
@@ -108,6 +111,17 @@ def load_pretrained(kind: Any, folder: Path) -> Any:
     if missing := sorted(report["missing_keys"]):  # they would be random
         raise UserError(f"{folder}: {len(missing)} tensors of {kind.__name__} are missing, such as {missing[0]!r}")
     return model.float().eval()
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Return CLIP's tokenizer in ``folder``."""
+    from transformers.models.clip import CLIPTokenizer
+
+    there = {file.name for file in folder.iterdir()}
+    if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would have no vocabulary
+        raise UserError(f"{folder}: has neither tokenizer.json nor vocab.json and merges.txt")
+    with loading(CLIPTokenizer, folder), quiet():
+        return CLIPTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 @contextmanager
@@ -178,10 +192,6 @@ class PretrainedUNet:
     @property
     def fingerprint(self) -> str:
         return fingerprint([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
-
-    def noise_schedule(self, default: Mapping[str, Any]) -> NoiseSchedule:
-        """Return the checkpoint's own schedule, or else the family's."""
-        return NoiseSchedule(dict(default) if self.scheduler is None else {**default, **self.scheduler})
 
     def load(self, *, channels: int, size: int, resolution: int) -> tuple[nn.Module, dict[str, Any]]:
         """Return the network and its config; refuse one not made for (channels, size, size)."""

@@ -35,7 +35,7 @@ class Session:
     sampler: "tuple[list[object], FastSampler] | None" = None
     """The key and the sampler used last."""
     expected_sampling: Sampling | None = None
-    """How models trained from now on will be sampled; None once their sampler is being prepared."""
+    """How models trained from now on will be sampled: a sampler is prepared while the first train; then None."""
     preparation: threading.Thread | None = None
     """The thread that prepares the expected sampler."""
     micro_batches: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -54,10 +54,6 @@ class Session:
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def expect_sampling(self, sampling: Sampling) -> None:
-        """Announce that models trained from now on will be sampled so: a sampler is prepared while the first train."""
-        self.expected_sampling = sampling
-
     def warn_once(self, what: str, obstacle: str) -> None:
         """Warn that ``what`` does not take the fast path, once for each ``obstacle``."""
         if obstacle not in self.warned:
@@ -73,5 +69,4 @@ _session = Session()
 
 
 def current_session() -> Session:
-    """Return this process's session."""
     return _session

@@ -5,16 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-PositiveInt = Annotated[int, Ge(1), Le(1_000_000_000)]
-"""A number of things done one after another, such as steps; a larger one is a typing error."""
-Count = Annotated[int, Ge(1), Le(1_000_000)]
-"""A number of things in memory together, such as a batch or the coalitions of a surrogate."""
-Rank = Annotated[int, Ge(1), Le(4096)]
-"""The rank of a low-rank update; no attention is wider."""
+PositiveInt = Annotated[int, Ge(1), Le(1_000_000_000)]  # things done one after another; more is a typing error
+Count = Annotated[int, Ge(1), Le(1_000_000)]  # things in memory together, such as a batch
+Rank = Annotated[int, Ge(1), Le(4096)]  # of a low-rank update; no attention is wider
 Fraction = Annotated[float, Gt(0), Lt(1)]
 Precision = Literal["auto", "float32", "bf16"]
-Annealing = Literal["constant", "cosine", "linear"]
-"""The learning rate stays constant, or falls to zero."""
+Annealing = Literal["constant", "cosine", "linear"]  # the learning rate stays constant, or falls to zero
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,6 @@ class TextToImageLoRA(UNetModel):
         return super().example() | {"encoder_hidden_states": self.base.embed(self.prompts[:1], "cpu")}
 
     def conditions(self, captions: Sequence[str] | None, count: int) -> tuple[Tensor, Tensor]:
-        """Return the embeddings of the distinct captions, and the index of each image's."""
         if self.prompt is None and captions is None:
             raise UserError("model.prompt: missing, and the images have no captions; one of both is needed")
         texts = list(captions or ()) if self.prompt is None else [self.prompt] * count
@@ -140,33 +139,26 @@ class TextToImageLoRA(UNetModel):
 
 
 def _projections(network: nn.Module) -> list[str]:
-    """Return the names of all attention projections."""
     linear = (name for name, module in network.named_modules() if isinstance(module, nn.Linear))
     return [name for name in linear if name.endswith(ATTENTION)]
 
 
 def _ranks(adapter: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return the rank of each projection, by its name."""
     ending = ".lora_A.weight"
     return {name.removesuffix(ending): len(a) for name, a in adapter.items() if name.endswith(ending)}
 
 
 def _adapted(base: Pipeline, ranks: dict[str, int], seed: int) -> nn.Module:
-    """Return the pipeline's U-Net with a fresh adapter."""
-    network: Any = base.unet()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network.add_adapter(_config(ranks))
-    return network
-
-
-def _config(ranks: dict[str, int]) -> Any:
-    """Return the config of a LoRA of these ranks with scale α/r = 1, as diffusers reads an adapter file without α."""
+    """Return the U-Net with a fresh adapter of scale α/r = 1, as diffusers reads an adapter file without α."""
     try:
         from peft import LoraConfig
     except ImportError:
         raise UserError(MISSING_PACKAGES) from None
-    return LoraConfig(**_ranks_and_scales(ranks), init_lora_weights="gaussian")
+    network: Any = base.unet()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network.add_adapter(LoraConfig(**_ranks_and_scales(ranks), init_lora_weights="gaussian"))
+    return network
 
 
 def _ranks_and_scales(ranks: dict[str, int]) -> dict[str, Any]:

@@ -52,8 +52,7 @@ class UNetModel(DiffusionModel):
         return Batch(x, flipped, torch.arange(len(x)), *conditions)
 
     def conditions(self, captions: Sequence[str] | None, count: int) -> tuple[Tensor, Tensor] | tuple[()]:
-        """Return the distinct conditions of ``count`` images and the index of each image's; models with prompts
-        override it."""
+        """Return the distinct conditions and each image's index among them; models with prompts override it."""
         return ()
 
     def decode(self, x: Tensor) -> Images:

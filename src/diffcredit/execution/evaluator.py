@@ -76,7 +76,7 @@ class RetrainedModels(Source):
         return self.retraining.at_once
 
     def observe(self, tasks: Sequence[Task], properties: Sequence[Any]) -> Iterator[Observed | Evaluation]:
-        current_session().expect_sampling(self.sampling)
+        current_session().expected_sampling = self.sampling
         remaining = deque(tasks)
         while remaining:
             models = self._models(list(remaining))

@@ -20,9 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import canonical_json
 
-Images = NDArray[np.uint8]
-"""(m, h, w, 3) uint8."""
-
+Images = NDArray[np.uint8]  # (m, h, w, 3)
 FeaturesOption = str | dict[str, Any]
 """How a study file names an extractor: ``efficientnet_lite0``, or a mapping with its ``name`` and options."""
 
@@ -50,7 +48,6 @@ class Features:
         return scores / scores.sum(axis=1, keepdims=True)
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Return named arrays, for a file."""
         named = {"vectors": self.vectors}
         return named if self.logits is None else {**named, "logits": self.logits}
 
@@ -111,7 +108,6 @@ def package(module: str, extractor: str, extra: str) -> Any:
 
 
 def option_name(option: FeaturesOption) -> str:
-    """Return the extractor's name in a ``features`` option."""
     name = option.get("name") if isinstance(option, dict) else option
     if not isinstance(name, str):
         raise UserError(f"features: {option!r} is not accepted; an extractor's name, or a mapping with its name")

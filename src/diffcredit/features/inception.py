@@ -75,7 +75,6 @@ class InceptionV3(NetworkExtractor):
         )
 
     def _forward(self, images: Images) -> tuple[Tensor, Tensor]:
-        """Resize and scale images as in the network's training: (m, h, w, 3) uint8 → (m, 3, 299, 299)."""
         if self.variant == "fid":
             pixels = torch.tensor(images, device=self._device).permute(0, 3, 1, 2).float()
             given = (tensorflow_bilinear(pixels, SIZE) - 128) / 128
@@ -84,7 +83,6 @@ class InceptionV3(NetworkExtractor):
         return self._network(given.contiguous(memory_format=torch.channels_last))  # faster on a CPU
 
     def _file(self) -> Path:
-        """Return the file of weights, verified unless ``published`` is false."""
         published = PUBLISHED[self.variant]
         if self.weights is None:
             return published.file(KEY)
@@ -222,8 +220,7 @@ class Block(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution without bias, batch normalisation (ε = 0.001) and ReLU; ``padded`` so that stride 1 keeps the
-    size."""
+    """A convolution without bias, batch normalisation and ReLU; ``padded`` so that stride 1 keeps the size."""
 
     def __init__(self, inputs: int, outputs: int, kernel: Kernel, stride: int = 1, padded: bool = True) -> None:
         super().__init__()

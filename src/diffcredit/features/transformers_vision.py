@@ -1,29 +1,107 @@
 """Vision models of Hugging Face's transformers: CLIP, BLIP, and any other. Each resizes images as its processor does.
 
-``model`` is a folder or a hub id.
+``model`` is a folder or a hub id. Checkpoints come from strangers: weights are read from safetensors alone, and no code
+of theirs is run.
 """
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from annotated_types import Ge
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor, nn
 
-from diffcredit.diffusion.pretrained import loading, quiet
+from diffcredit.diffusion.pretrained import folder_of, load_tokenizer, loading, quiet, read_json
 from diffcredit.errors import UserError, located
 from diffcredit.features.base import Images, package
-from diffcredit.features.checkpoints import KEY, Checkpoint, find_folder, resizing
 from diffcredit.features.torch_features import NetworkExtractor, as_array, inference
 from diffcredit.features.weights import file_hash
-from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.artifacts import canonical_json, fingerprint
 
+KEY = "features.model"
+SAFE = {"local_files_only": True, "trust_remote_code": False}
+# files to download from the hub: descriptions, tokenizers and safe weights, not the weights in other formats
+DOWNLOADED = ("*.json", "*.txt", "model.safetensors", "model-*.safetensors")
+DESCRIPTIONS = ("config.json", "preprocessor_config.json", "processor_config.json")
+WRITERS = ("_name_or_path", "_commit_hash", "transformers_version")
 TOKENIZER = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json")
 CLASS_TOKENS = ("cls_token", "class_embedding")  # how the models name its parameter
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model of transformers in ``folder``: its config.json, weights, and image processor."""
+
+    folder: Path
+
+    def identity(self) -> dict[str, Any]:
+        """Return the hash of the weights, and of the settings of the model and its image processor."""
+        hashes = [file_hash(file, KEY) for file in self._weights()]
+        settings = {name: self.description(name) for name in DESCRIPTIONS if (self.folder / name).is_file()}
+        return {"weights": hashes[0] if len(hashes) == 1 else fingerprint(hashes), "settings": fingerprint(settings)}
+
+    def load(self, kind: Any, optional: str | None = None) -> tuple[Any, bool]:
+        """Load the network by transformers' class ``kind``, in float32; say if it has the ``optional`` weights too."""
+        self._weights()
+        found, wanted = self.description("config.json").get("model_type"), getattr(kind, "config_class", None)
+        if wanted is not None and found != wanted.model_type:  # transformers would make a network of random weights
+            raise UserError(f"{KEY}: {self.folder}: model_type {found!r}; accepted: {wanted.model_type!r}")
+        random_numbers = torch.random.fork_rng(devices=[])  # missing weights are drawn
+        with located(KEY), loading(kind, self.folder), quiet(), random_numbers:
+            network, report = kind.from_pretrained(self.folder, **SAFE, use_safetensors=True, output_loading_info=True)
+        missing = sorted(report["missing_keys"])
+        if needed := [name for name in missing if optional is None or not name.startswith(optional)]:
+            missed = f"{len(needed)} tensors of {type(network).__name__} are missing, such as {needed[0]!r}"
+            raise UserError(f"{KEY}: {self.folder}: {missed}")
+        return network.float().eval().requires_grad_(False), not missing
+
+    def image_processor(self) -> Any:
+        from transformers import AutoImageProcessor
+
+        # Pillow resizes even if torchvision is installed, which rounds differently; transformers 4 knows only use_fast
+        with located(KEY), loading(AutoImageProcessor, self.folder), quiet():
+            return AutoImageProcessor.from_pretrained(self.folder, **SAFE, backend="pil", use_fast=False)
+
+    def description(self, name: str) -> dict[str, Any]:
+        """Return what a JSON file of the folder says, but for keys that change no number."""
+        with located(KEY):
+            return {key: value for key, value in read_json(self.folder / name).items() if key not in WRITERS}
+
+    def _weights(self) -> list[Path]:
+        """Return the files of weights: one, or its shards."""
+        one = self.folder / "model.safetensors"
+        files = [one] if one.is_file() else sorted(self.folder.glob("model-*.safetensors"))
+        if not files:
+            raise UserError(f"{KEY}: {self.folder}: no model.safetensors; other forms of weights are not accepted")
+        return files
+
+
+def resizing(processor: Any) -> str:
+    """Describe an image processor, such as ``224 px shortest side, bicubic, antialiased, centre crop 224 × 224``."""
+    config, parts = processor.to_dict(), []
+    if config.get("do_resize"):
+        method = Image.Resampling(config.get("resample", Image.Resampling.BILINEAR)).name.lower()
+        parts += [_size(config["size"]), method, "not antialiased" if method == "nearest" else "antialiased"]
+        if config.get("crop_pct") is not None:
+            parts += [f"centre crop of {config['crop_pct']:g}"]
+    if config.get("do_center_crop"):
+        parts += [f"centre crop {_size(config['crop_size']).removesuffix(' px')}"]
+    return ", ".join(parts) or "none"
+
+
+def _size(size: Any) -> str:
+    match size:
+        case {"height": int(height), "width": int(width)}:
+            return f"{height} × {width} px"
+        case {"shortest_edge": int(edge)}:
+            return f"{edge} px shortest side"
+    return canonical_json(size)
 
 
 class _CheckpointExtractor(NetworkExtractor):
@@ -32,9 +110,9 @@ class _CheckpointExtractor(NetworkExtractor):
     model: str
 
     def _open(self, extractor: str) -> Any:
-        """Find the checkpoint; return the package transformers."""
         transformers = package("transformers", extractor, "vision")
-        self._checkpoint = Checkpoint(find_folder(self.model))
+        with located(KEY):
+            self._checkpoint = Checkpoint(folder_of(self.model, DOWNLOADED))
         return transformers
 
     def _use(self, network: Any, device: str, **described: Any) -> None:
@@ -71,7 +149,8 @@ class CLIP(_CheckpointExtractor):
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return projected embeddings (len(texts), d), not normalised; texts longer than the model takes are cut."""
-        tokenizer = self._tokenizer()
+        with located(KEY):
+            tokenizer = load_tokenizer(self._checkpoint.folder)
         parts = []
         for start in range(0, len(texts), self.batch_size):
             tokens = tokenizer(
@@ -85,17 +164,6 @@ class CLIP(_CheckpointExtractor):
                 found = self._network.get_text_features(tokens["input_ids"], tokens["attention_mask"])
             parts.append(as_array(_pooled(found)))
         return np.concatenate(parts)
-
-    def _tokenizer(self) -> Any:
-        """Load the tokenizer, which only texts need."""
-        from transformers import CLIPTokenizer
-
-        folder = self._checkpoint.folder
-        there = {file.name for file in folder.iterdir()}
-        if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # it would know no word
-            raise UserError(f"{KEY}: {folder}: has neither tokenizer.json nor vocab.json and merges.txt")
-        with located(KEY), loading(CLIPTokenizer, folder), quiet():
-            return CLIPTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def _pooled(found: Any) -> Tensor:
@@ -167,7 +235,6 @@ class TransformersVision(_CheckpointExtractor):
         return self._classified(pixels) if self._classifies else (self._summary(pixels), None)
 
     def _summary(self, pixels: Tensor) -> Tensor:
-        """Return the vectors (m, d) that ``pooling`` chooses."""
         embed = getattr(self._network, "get_image_features", None)
         found = embed(pixels) if embed is not None else self._network(pixels)
         if self.pooling == "auto":
@@ -177,7 +244,6 @@ class TransformersVision(_CheckpointExtractor):
         return self._states(found)
 
     def _classified(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the vectors (m, d) that ``pooling`` chooses, and the logits (m, k)."""
         if self.pooling != "auto":
             with _calls_of(self._network.base_model) as calls:
                 logits = self._network(pixels).logits

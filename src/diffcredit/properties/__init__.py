@@ -9,7 +9,7 @@ from diffcredit.properties.base import Context, Property, State, as_property, na
 
 PROPERTIES = {
     "colourfulness": "diffcredit.properties.colourfulness:Colourfulness",
-    "cluster_entropy": "diffcredit.properties.cluster_entropy:ClusterEntropy",
+    "cluster_entropy": "diffcredit.properties.classes:ClusterEntropy",
     "heldout_loss": "diffcredit.properties.heldout_loss:HeldoutLoss",
     "inception_score": "diffcredit.properties.classes:InceptionScore",
     "fid": "diffcredit.properties.distances:FrechetDistance",

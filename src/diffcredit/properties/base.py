@@ -39,8 +39,7 @@ if TYPE_CHECKING:  # brings torch
 
 METHODS = "measure(images), measure_features(features), measure_model(model)"
 
-State = Mapping[str, NDArray[Any]]
-"""What a property was fitted to, as named arrays."""
+State = Mapping[str, NDArray[Any]]  # what a property was fitted to, by name
 
 
 @dataclass(frozen=True)
@@ -149,22 +148,18 @@ def needs_model(prop: Property) -> bool:
 
 
 def needs_features(prop: Property) -> bool:
-    """Whether a property measures features of the images."""
     return overridden(prop.measure_features, Property.measure_features)
 
 
 def needs_fitting(prop: Property) -> bool:
-    """Whether a property learns something from the study."""
     return overridden(prop.fit, Property.fit)
 
 
 def has_standard_error(prop: Property) -> bool:
-    """Whether a property can estimate its standard error."""
     return overridden(prop.standard_error, Property.standard_error)
 
 
 def has_value_of_each(prop: Property) -> bool:
-    """Whether a property has a number for each single image."""
     return overridden(prop.of_each, Property.of_each)
 
 

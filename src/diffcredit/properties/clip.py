@@ -196,7 +196,6 @@ class ClipSimilarity(MeanProperty):
         self._followed: NDArray[np.int64] | None = state.get("followed")
 
     def _each(self, features: Features) -> NDArray[np.float64]:
-        """Return the cosine of each image with its text, (m,)."""
         if self._followed is None:
             return unit_rows(features.vectors) @ self._texts[0]
         if len(features) != len(self._followed):

@@ -10,8 +10,7 @@ from diffcredit.errors import UserError
 from diffcredit.features import Extractor, Features
 from diffcredit.features.base import option_name
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.kinds import mean_error
-from diffcredit.properties.reference import ReferenceProperty, named_images
+from diffcredit.properties.kinds import ReferenceProperty, mean_error, named_images
 
 BLOCK = 4096  # vectors held in double precision at once
 PAIRED = 2048  # rows and columns of the blocks in which pairs are compared

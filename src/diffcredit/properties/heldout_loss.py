@@ -16,7 +16,7 @@ from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.errors import UserError
 from diffcredit.properties.base import Context, Property, State
-from diffcredit.properties.reference import NO_HELDOUT
+from diffcredit.properties.kinds import NO_HELDOUT
 
 MOST_KEPT = 2**30  # bytes of noises kept for the next model
 AT_ONCE = 2**20  # pixels that a GPU gets at once, so that it does not wait for the host

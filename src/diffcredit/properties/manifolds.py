@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from diffcredit.features import Features
 from diffcredit.properties.base import Context, State
-from diffcredit.properties.kinds import MeanProperty, groups, halves, halves_error, jackknife_error
-from diffcredit.properties.reference import ReferenceProperty
+from diffcredit.properties.kinds import MeanProperty, ReferenceProperty, groups, halves, halves_error, jackknife_error
 
 PAIRS = 1 << 23  # distances held at once: 64 MiB
 SAME = 1e-6  # squared distances that differ relatively by less are equal
@@ -63,7 +62,6 @@ class Precision(MeanProperty, _Manifold):
     bias = "None from the number of generated images; the number of reference images matters."
 
     def _each(self, features: Features) -> NDArray[np.float64]:
-        """Return 1 for each generated image in some ball, else 0."""
         reach = self.radii * (1 + SAME)
         parts = [(squared <= reach).any(axis=1) for _, squared in distances(features.vectors, self.vectors)]
         return np.concatenate(parts).astype(np.float64)
@@ -90,7 +88,6 @@ class Density(MeanProperty, _Manifold):
     range = (0.0, float("inf"))
 
     def _each(self, features: Features) -> NDArray[np.float64]:
-        """Return the number of balls that each generated image is in, over k."""
         reach = self.radii * (1 - SAME)
         parts = [(squared < reach).sum(axis=1) for _, squared in distances(features.vectors, self.vectors)]
         return np.concatenate(parts) / self.neighbours

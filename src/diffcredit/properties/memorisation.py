@@ -95,7 +95,6 @@ class MemorisedShare(_NearestTraining):
             raise UserError(f"memorised_share: {distinct} distinct training images; at least 2 are needed")
 
     def _each(self, features: Features) -> NDArray[np.float64]:
-        """Return 1 for each memorised image, else 0, (m,)."""
         nearest, second = self._nearest(features.vectors).T
         return (nearest < self.ratio * second).astype(np.float64)
 

@@ -5,11 +5,11 @@
 """
 
 RETRAININGS = {
-    "from_scratch": "diffcredit.retraining.from_scratch:FromScratch",
+    "from_scratch": "diffcredit.retraining.fine_tune:FromScratch",
     "fine_tune": "diffcredit.retraining.fine_tune:FineTune",
     "sparsified": "diffcredit.retraining.sparsified:Sparsified",
     "lora": "diffcredit.retraining.lora:LoRA",
-    "gradient_ascent": "diffcredit.retraining.gradient_ascent:GradientAscent",
-    "influence": "diffcredit.retraining.influence:Influence",
+    "gradient_ascent": "diffcredit.retraining.unlearning:GradientAscent",
+    "influence": "diffcredit.retraining.unlearning:Influence",
     "soup": "diffcredit.retraining.soup:Soup",
 }

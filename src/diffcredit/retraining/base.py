@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.kept import encoded
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.training import train_each
+from diffcredit.diffusion.training import encoded
 from diffcredit.errors import UserError
 from diffcredit.util.plugins import Adapted
 from diffcredit.util.progress import Progress
@@ -113,33 +111,6 @@ def as_retraining(component: Any, name: str) -> Retraining:
         if not callable(getattr(component, method, None)):
             raise UserError(f"{name!r} has no method {method}; a Retraining is expected")
     return component if isinstance(component, Retraining) else AdaptedRetraining(component)
-
-
-def in_fleets(
-    context: RetrainingContext,
-    start: DiffusionModel,
-    coalitions: NDArray[np.bool_],
-    seeds: Sequence[int],
-    at_once: int,
-    begin: Callable[[int], DiffusionModel],
-    data: Batch,
-    settings: Training,
-) -> Iterator[DiffusionModel]:
-    """Yield the model of each row of ``coalitions`` (m, n): ``begin(seed)``, trained on its images of ``data`` with
-    ``settings``, ``at_once`` models together; of nobody, the untrained ``start``."""
-    for first in range(0, len(seeds), at_once):
-        some = slice(first, first + at_once)
-        nonempty = [place for place, coalition in enumerate(coalitions[some]) if coalition.any()]
-        own = [seeds[some][place] for place in nonempty]
-        models = [begin(seed) for seed in own]
-        images = [torch.from_numpy(context.contributions.of(coalitions[some][place])) for place in nonempty]
-        errors = train_each(models, data, images, settings, seeds=own, at_once=at_once)
-        made = dict(zip(nonempty, zip(models, errors, strict=True), strict=True))
-        for place in range(len(coalitions[some])):
-            model, error = made.pop(place, (None, None))
-            if error is not None:
-                raise error
-            yield context.untrained(start) if model is None else model
 
 
 class OneByOne(Retraining):

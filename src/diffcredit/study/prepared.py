@@ -11,8 +11,8 @@ import torch
 
 from diffcredit.diffusion import FAMILIES
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.model import DiffusionModel, Family, Images
+from diffcredit.diffusion.training import kept_model
 from diffcredit.errors import UserError, located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors

@@ -25,7 +25,7 @@ from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:  # these bring torch
     from diffcredit.diffusion.model import DiffusionModel
-    from diffcredit.retraining.contributor_models import ContributorModels
+    from diffcredit.retraining.soup import ContributorModels
 
 
 class PooledImages(ImageSurrogate):
@@ -183,7 +183,7 @@ def shared_out(coalition: BoolArray, counts: NDArray[np.int64], images: int) -> 
 
 
 def _contributor_models(material: Material, surrogate: str) -> "ContributorModels":
-    from diffcredit.retraining.contributor_models import ContributorModels
+    from diffcredit.retraining.soup import ContributorModels
 
     retraining = _fine_tuning(material, surrogate)
     return ContributorModels.prepare(retraining.ground, retraining.start, retraining.settings)

@@ -46,7 +46,7 @@ def trained(session, like):
 
 
 def test_a_training_has_it_made_ready_and_who_samples_waits_for_it(session, like, recorded):
-    session.expect_sampling(WANTED)
+    session.expected_sampling = WANTED
     model = trained(session, like)
     sampler = sampler_for(session, model, WANTED)
     assert len(recorded) == 1
@@ -57,7 +57,7 @@ def test_a_training_has_it_made_ready_and_who_samples_waits_for_it(session, like
 
 def test_nobody_who_was_not_announced(session, like, recorded):
     trained(session, like)
-    session.expect_sampling(WANTED)
+    session.expected_sampling = WANTED
     for weight in like.network.parameters():
         weight.requires_grad_(False)
     prepare_sampler(session, like)  # what will be sampled has other weights than those that are trained
@@ -69,14 +69,14 @@ def test_what_goes_wrong_is_left_to_who_samples(session, like, monkeypatch):
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(FastSampler, "record", broken)
-    session.expect_sampling(WANTED)
+    session.expected_sampling = WANTED
     prepare_sampler(session, like)
     with pytest.raises(RuntimeError, match="no compiler"):
         sampler_for(session, like, WANTED).record()
 
 
 def test_its_images_are_the_same(session, like):
-    session.expect_sampling(WANTED)
+    session.expected_sampling = WANTED
     model = trained(session, like)
     expected = FastSampler(like, functions_of(session, like, 1, torch.float32), WANTED).sample(model)
     np.testing.assert_array_equal(sampler_for(session, model, WANTED).sample(model), expected)

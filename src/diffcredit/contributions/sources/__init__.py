@@ -75,7 +75,6 @@ def source_options(name: str) -> list[str]:
 
 
 def source_class(name: str) -> Any:
-    """Return the class of the source of that name."""
     if name not in SOURCES:
         accepted = ", ".join((AUTO, *SOURCES))
         raise UserError(f"source: {shortened(name)}; {accepted} are accepted, or a source of your own")

@@ -10,9 +10,7 @@ from diffcredit.contributions.sources.tables import caption_of, contributor_of, 
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import shortened
 
-TEXT = "text"
-"""The usual column of captions; the only one that may be missing."""
-
+TEXT = "text"  # the usual column of captions; the only one that may be missing
 BUNDLED = Path(__file__).parent.parent / "openmoji"
 
 

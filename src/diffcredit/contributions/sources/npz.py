@@ -17,8 +17,7 @@ from diffcredit.contributions.sources.files import existing
 from diffcredit.contributions.sources.tables import listed, reason_of
 from diffcredit.errors import UserError
 
-MOST_BYTES = 2**35
-"""The largest size of all arrays that are read, unpacked."""
+MOST_BYTES = 2**35  # of all arrays that are read, unpacked
 FREE_BYTES, MOST_TIMES = 2**30, 100
 """A file of any size may unpack to ``FREE_BYTES``, beyond that to ``MOST_TIMES`` its size: no images pack better."""
 

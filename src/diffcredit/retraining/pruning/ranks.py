@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance
-from diffcredit.retraining.pruning.widths import check_reached, target_count
+from diffcredit.retraining.pruning.channels import GRADIENT_THRESHOLD, Importance
+from diffcredit.retraining.pruning.structure import check_reached, target_count
 from diffcredit.util.seeds import derive_seed
 
 
@@ -82,7 +82,6 @@ def _adapters(network: nn.Module) -> Iterator[_Adapter]:
 
 
 def _scores(adapter: _Adapter, importance: Importance, seed: int) -> Tensor:
-    """Return the importance of each pair, (rank,)."""
     a, b = adapter.a.weight, adapter.b.weight
     if importance == "random":
         generator = torch.Generator().manual_seed(derive_seed(seed, adapter.layer_name))

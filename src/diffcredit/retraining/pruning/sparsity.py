@@ -7,12 +7,11 @@ from typing import Annotated, ClassVar
 from annotated_types import Gt
 
 from diffcredit.diffusion import networks
-from diffcredit.diffusion.kept import kept_model
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.settings import Fraction, PositiveInt, Training
+from diffcredit.diffusion.training import kept_model
 from diffcredit.retraining.base import Rehearsal, RetrainingContext
-from diffcredit.retraining.pruning.channels import prune
-from diffcredit.retraining.pruning.importance import GRADIENT_THRESHOLD, Importance, collect_gradients, scores_for
+from diffcredit.retraining.pruning.channels import GRADIENT_THRESHOLD, Importance, collect_gradients, prune, scores_for
 from diffcredit.retraining.pruning.ranks import has_adapters, prune_ranks
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.seeds import derive_seed

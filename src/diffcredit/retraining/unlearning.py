@@ -1,6 +1,7 @@
-"""Influence unlearning: a damped Newton step away from the removed contributors, with the Fisher matrix as
-curvature. The gradients it is made of are cached on disk."""
+"""Unlearning of the removed contributors: gradient ascent on their loss, or influence, a damped Newton step away from
+them with the Fisher matrix as curvature, whose gradients are cached on disk."""
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,17 +19,67 @@ from torch import Tensor
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel
-from diffcredit.diffusion.settings import PositiveInt, Training
+from diffcredit.diffusion.settings import Count, PositiveInt, Training
+from diffcredit.diffusion.training import train
 from diffcredit.errors import DiffcreditError
 from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext
-from diffcredit.retraining.contributor_models import ForEachContributor
 from diffcredit.retraining.pruning import Sparsity
 from diffcredit.retraining.pruning.sparsity import rehearsal_of, start_of
+from diffcredit.retraining.soup import ForEachContributor
 from diffcredit.util.cache import artifact_name, cached_arrays
 from diffcredit.util.seeds import derive_seed
 
-NUMBERS_AT_ONCE = 2**25
-"""Entries of G that are in memory at a time."""
+CLIP = 1.0  # norm to which gradients are clipped: unlike descent, ascent does not converge
+NUMBERS_AT_ONCE = 2**25  # entries of G that are in memory at a time
+
+
+@dataclass
+class GradientAscent(OneByOne):
+    """Ascend the loss on the images of contributors *outside* the coalition, from the base or the ``sparse`` model.
+
+    By default this takes one pass over them, ⌈removed / batch⌉ ``steps``; if they are fewer than a batch, each is seen
+    several times, at different time steps. The learning rate is constant. Optimizer and batch size are the base model's
+    (the published code ascends with Adam). The model of all contributors is the start itself.
+    """
+
+    learning_rate: Annotated[float, Gt(0)] = 1e-5
+    steps: PositiveInt | None = None
+    batch_size: Count | None = None
+    sparse: Sparsity | None = None
+
+    fine_tunes: ClassVar[bool] = False
+
+    def prepare(self, context: RetrainingContext) -> None:
+        self.start, self.ground = start_of(context, self.sparse), context
+        self.weights = self.start.fingerprint
+        self._data = context.data()
+
+    def training(self, base: Training, removed: int) -> Training:
+        """Return the settings of the ascent on ``removed`` images."""
+        size = self.batch_size or base.batch_size
+        return dataclasses.replace(
+            base,
+            steps=self.steps or math.ceil(removed / size),
+            batch_size=size,
+            learning_rate=self.learning_rate,
+            schedule="constant",
+            gradient_clip=CLIP,
+            warmup_steps=0,
+            ema=None,
+            average_tail=None,
+        )
+
+    def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
+        """Half of the images stand for those outside a coalition."""
+        half = math.ceil(len(contributions.images) / 2)
+        return rehearsal_of(start, training, self.sparse, coalition=self.training(training, half))
+
+    def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
+        model, removed = self.start.clone(), self.ground.contributions.of(~coalition)
+        if len(removed):
+            settings = self.training(self.ground.training, len(removed))
+            train(model, self._data.select(removed), settings, seed=seed, ascend=True)
+        return model
 
 
 @dataclass
@@ -89,15 +140,13 @@ class Influence(OneByOne):
 
 @dataclass(frozen=True)
 class GradientRows:
-    """G (N, d): the gradients of N mini-batches with respect to the d trainable parameters, in single precision."""
+    """G (N, d): the gradients of N mini-batches with respect to the d trainable parameters, in single precision.
+    ``owner`` and ``sizes`` (N,) are each row's contributor and number of images, ``gram`` (N, N) is G Gᵀ."""
 
     kept: ForEachContributor
     owner: NDArray[np.int64]
-    """(N,) the contributor of each row."""
     sizes: NDArray[np.int64]
-    """(N,) the number of images in each row's mini-batch."""
     gram: NDArray[np.float64]
-    """(N, N) G Gᵀ."""
 
     @classmethod
     def prepare(cls, context: RetrainingContext, start: DiffusionModel, batches: int, time_steps: int) -> Self:
