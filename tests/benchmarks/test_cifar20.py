@@ -27,8 +27,7 @@ from diffcredit.validation.parts import unlearning
 from diffcredit.validation.presentation.sections import Photograph, Section
 from diffcredit.validation.presentation.writing import write_section
 from diffcredit.validation.statistics import compare_lds
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Contender, Truth
+from diffcredit.validation.statistics.records import Contender, Truth, game_credits
 from tiny_study import rows
 from validated_study import WEIGHTS, additive, planted, record, validated
 

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
@@ -146,9 +145,7 @@ class Bars:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:

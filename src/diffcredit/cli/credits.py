@@ -33,7 +33,7 @@ def credits(
     format: Annotated[Literal["table", "csv", "json"], typer.Option(help="Output format.")] = "table",
 ) -> None:
     """Print the credits from all evaluations so far."""
-    from diffcredit.report.spreadsheet import credits_csv
+    from diffcredit.report.standings import credits_csv
 
     if mix is None:
         tables = _tables(study, property, method, confidence)

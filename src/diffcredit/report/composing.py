@@ -23,8 +23,7 @@ from diffcredit.ledger import Evaluation, game_of
 from diffcredit.report.baselines import agreement, compared, study_helpfulness
 from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report
-from diffcredit.report.spreadsheet import write_credits_csv
-from diffcredit.report.standings import standings
+from diffcredit.report.standings import standings, write_credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import quality
 from diffcredit.study.identity import pictures_identity

@@ -22,8 +22,7 @@ from diffcredit.report import numbers
 from diffcredit.report.outliers import outlier_warning
 from diffcredit.report.plot import plot
 from diffcredit.report.records import CreditTable, Report
-from diffcredit.report.spreadsheet import credits_csv
-from diffcredit.report.standings import standings
+from diffcredit.report.standings import credits_csv, standings
 from diffcredit.report.validation import shown_tables
 from diffcredit.util.artifacts import write_text
 

@@ -6,8 +6,6 @@ compare_studies("a/study.yaml", "b/study.yaml")           # each by its own reci
 compare_studies("study.yaml", "study.yaml:from_scratch")  # two recipes of one study
 """
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from diffcredit.ledger import differences
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.study import Study
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.sanitize import escape_formula
+from diffcredit.util.sanitize import csv_text
 from diffcredit.validation.statistics.agreement import true_rank_correlation, unshrunk
 from diffcredit.validation.statistics.records import Estimate
 
@@ -172,20 +170,18 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
 def comparison_csv(comparison: StudyComparison) -> str:
     """Write a row for each property and contributor as RFC 4180; unknown numbers are empty."""
 
-    def cells(estimate: Estimate) -> list[str]:
-        numbers = (estimate.value, estimate.low, estimate.high)
-        return [repr(number) if math.isfinite(number) else "" for number in numbers]
+    def cells(estimate: Estimate) -> tuple[float, float, float]:
+        return estimate.value, estimate.low, estimate.high
 
-    file = io.StringIO(newline="")
-    writer = csv.writer(file)
-    writer.writerow(COLUMNS)
-    for each in comparison.properties:
-        for row in each.rows:
-            names = (escape_formula(each.property), escape_formula(row.contributor))
-            found = ("yes" if each else "no" for each in (row.differs, row.apart))
-            both = (*cells(row.a), row.rank_a, *cells(row.b), row.rank_b)
-            writer.writerow((*names, *both, *cells(row.difference), *found))
-    return file.getvalue()
+    rows = (
+        (
+            *(each.property, row.contributor, *cells(row.a), row.rank_a, *cells(row.b), row.rank_b),
+            *(*cells(row.difference), "yes" if row.differs else "no", "yes" if row.apart else "no"),
+        )
+        for each in comparison.properties
+        for row in each.rows
+    )
+    return csv_text([COLUMNS, *rows])
 
 
 def _compared(name: str, first: Side, second: Side, shared: list[str]) -> PropertyComparison:

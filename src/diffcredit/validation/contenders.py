@@ -12,8 +12,7 @@ from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT
 from diffcredit.errors import UserError
 from diffcredit.study.recipe import Recipe
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Contender, RecipeGame
+from diffcredit.validation.statistics.records import Contender, RecipeGame, game_credits
 
 if TYPE_CHECKING:
     from diffcredit.validation.data import ValidationData

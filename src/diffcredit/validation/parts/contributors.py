@@ -15,8 +15,17 @@ from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import boxes
 from diffcredit.validation.presentation.photographs import framed
-from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Photograph, Section, Table
-from diffcredit.validation.presentation.wording import property_summary, property_table, worded
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    Figure,
+    PartResult,
+    Photograph,
+    Section,
+    Table,
+    property_summary,
+    property_table,
+    worded,
+)
 from diffcredit.validation.statistics.contributors import (
     LEAST_GROUP,
     ContributorsResult,

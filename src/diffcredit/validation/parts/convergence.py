@@ -5,8 +5,15 @@ from math import isfinite, nan
 
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, beside, curves
-from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
+from diffcredit.validation.presentation.sections import (
+    Figure,
+    PartResult,
+    Section,
+    Table,
+    in_words,
+    property_summary,
+    property_table,
+)
 from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, convergence_curves
 from diffcredit.validation.statistics.records import Estimate
 

@@ -17,8 +17,17 @@ from diffcredit.validation.data import PartWork, ValidationData, keeping_images,
 from diffcredit.validation.parts import lds
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.photographs import above_and_below, same_noises
-from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Photograph, Section, Table
-from diffcredit.validation.presentation.wording import property_summary, property_table, worded
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    Figure,
+    PartResult,
+    Photograph,
+    Section,
+    Table,
+    property_summary,
+    property_table,
+    worded,
+)
 from diffcredit.validation.statistics.counterfactual import (
     ACTIONS,
     RANDOM,

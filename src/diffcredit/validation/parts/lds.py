@@ -10,8 +10,17 @@ from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions
 from diffcredit.validation.contenders import compute_baselines
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import forest
-from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words, property_summary, property_table, worded
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    Figure,
+    PartResult,
+    Section,
+    Table,
+    in_words,
+    property_summary,
+    property_table,
+    worded,
+)
 from diffcredit.validation.statistics.ceilings import Ceiling, Ceilings
 from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, compare_lds
 from diffcredit.validation.statistics.records import Contender, Estimate

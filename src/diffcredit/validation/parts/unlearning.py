@@ -21,8 +21,7 @@ from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.data import PartWork, ValidationData, keeping_images, kept_images
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.photographs import same_noises
-from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table, in_words
 from diffcredit.validation.statistics.intervals import satterthwaite_estimate, variance_of_mean
 from diffcredit.validation.statistics.records import Estimate
 

@@ -1,7 +1,5 @@
 """Sections as files: tables as CSV, figures as SVG, photographs as PNG, and how to read them back."""
 
-import csv
-import io
 import json
 import math
 import re
@@ -13,7 +11,7 @@ from typing import Any
 
 from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import atomic_folder, canonical_json
-from diffcredit.util.sanitize import escape_formula
+from diffcredit.util.sanitize import csv_text
 from diffcredit.validation.presentation.sections import Cell, Figure, Photograph, Section, Table
 from diffcredit.validation.statistics.records import Estimate
 
@@ -57,35 +55,19 @@ def read_section(folder: Path) -> Section:
 
 
 def table_csv(table: Table) -> str:
-    """Write a table as RFC 4180: all digits of a number, nothing for no number or one that is not finite, and texts
-    that spreadsheets do not run as formulae. A column with estimates becomes three: its name, ``… low`` and ``…
-    high``."""
+    """Write a table by `csv_text`. A column with estimates becomes three: its name, ``… low`` and ``… high``."""
     wide = [any(isinstance(row[i], Estimate) for row in table.rows) for i in range(len(table.columns))]
-    file = io.StringIO(newline="")
-    writer = csv.writer(file)
-    header = zip(map(escape_formula, table.columns), wide, strict=True)
+    header = zip(table.columns, wide, strict=True)
     names = ((name, f"{name} low", f"{name} high") if three else (name,) for name, three in header)
-    writer.writerow([name for some in names for name in some])
-    for row in table.rows:
-        writer.writerow([text for cell, three in zip(row, wide, strict=True) for text in _texts(cell, three)])
-    return file.getvalue()
+    rows = ([part for cell, three in zip(row, wide, strict=True) for part in _parts(cell, three)] for row in table.rows)
+    return csv_text([[name for some in names for name in some], *rows])
 
 
-def _texts(cell: Cell, three: bool) -> tuple[str, ...]:
-    """Return a cell as the one or three texts that its column takes."""
+def _parts(cell: Cell, three: bool) -> tuple[str | float | None, ...]:
+    """Return a cell as the one or three that its column takes."""
     if isinstance(cell, Estimate):
-        return tuple(_text(number) for number in (cell.value, cell.low, cell.high))
-    return (_text(cell), "", "") if three else (_text(cell),)
-
-
-def _text(cell: str | float | None) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, str):
-        return escape_formula(cell)
-    if isinstance(cell, Integral):
-        return str(int(cell))
-    return repr(float(cell)) if math.isfinite(cell) else ""
+        return cell.value, cell.low, cell.high
+    return (cell, None, None) if three else (cell,)
 
 
 def _files(section: Section) -> list[tuple[str, bytes]]:

@@ -9,8 +9,7 @@ from math import floor, isfinite
 from diffcredit.errors import UserError
 from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, first_reaching
 from diffcredit.validation.statistics.datamodeling import lds
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
+from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth, game_credits
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
 """In retrainings."""

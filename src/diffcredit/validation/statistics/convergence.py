@@ -12,8 +12,7 @@ from diffcredit.credit.correlations import correlation
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.datamodeling import lds, linear_datamodeling_score
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
+from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth, game_credits
 
 ESTIMATORS = ("shapley", "kernelshap", "unshrunk", "banzhaf")
 POINTS = 10

@@ -4,11 +4,14 @@ All values and credits are *helpfulness*: F itself, or −F for a property where
 everywhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import nan
 
+from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.util.arrays import BoolArray, FloatArray
+
+EVERYTHING = slice(None)
 
 
 @dataclass(frozen=True)
@@ -78,3 +81,22 @@ def by_method(games: Iterable[RecipeGame]) -> list[RecipeGame]:
     games = list(games)
     methods = list(dict.fromkeys(game.method for game in games))
     return sorted(games, key=lambda game: (methods.index(game.method), game.steps is not None, game.steps or 0))
+
+
+def game_credits(
+    game: RecipeGame,
+    estimator: str,
+    rows: slice = EVERYTHING,
+    surrogates: Sequence[KnownSurrogate] | None = None,
+) -> FloatArray:
+    """Estimate credits (n,) from the evaluations ``rows`` of a game's design, all evaluations of its endpoints, and
+    ``surrogates`` known at these rows. Raises UserError where the estimator refuses them, such as too few."""
+    return estimate(
+        game.coalitions[rows],
+        game.values[rows],
+        empty=game.empty,
+        full=game.full,
+        method=estimator,
+        size_distribution=game.size_distribution,
+        surrogate=surrogates,
+    ).values

@@ -12,8 +12,7 @@ from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.datamodeling import LDSResult, compare_lds
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Contender, Estimate, RecipeGame, Truth
+from diffcredit.validation.statistics.records import Contender, Estimate, RecipeGame, Truth, game_credits
 
 COUNTS = (20, 50, 100, 200, 500, 1000)
 NONE, ALL = "no surrogate", "all surrogates"
