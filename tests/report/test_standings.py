@@ -7,7 +7,7 @@ import pytest
 from diffcredit.report import write_credits_csv
 from diffcredit.report.standings import credits_csv, standings
 
-from .made_up import table
+from .made_up import HOSTILE, table
 
 
 @pytest.mark.parametrize(

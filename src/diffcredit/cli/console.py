@@ -68,11 +68,8 @@ def table(
     folded: Collection[str] | None = None,
     title: str = "",
 ) -> Table:
-    """Return a table whose cells are data, never markup.
-
-    The first column and those ``left`` are left-aligned, others right-aligned. Only ``folded`` columns break their
-    lines, by default all that are left-aligned.
-    """
+    """Return a table whose cells are data, never markup. The first column and those ``left`` are left-aligned; only
+    ``folded`` columns (default: these) break their lines."""
     left = {columns[0], *left}
     folded = left if folded is None else folded
     grid = Table(box=None, title=Text(f"\n{title}", "bold") if title else None, title_justify="left")

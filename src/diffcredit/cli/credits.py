@@ -97,7 +97,6 @@ def parse_weights(text: str) -> dict[str, float]:
 
 
 def _content(credits: "CreditTable") -> dict[str, Any]:
-    """Return the table for JSON, with ranks and shares in the order of its contributors."""
     from diffcredit.report.standings import standings
 
     rows = {row.contributor: row for row in standings(credits)}

@@ -65,10 +65,8 @@ WORKERS: dict[str, Any] = {
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the option ``--no-plugins``, for studies from strangers; worker processes inherit it.
-
-    A command with a parameter ``where`` also gets the options above, and receives them as ``Workers``.
-    """
+    """Give ``command`` the option ``--no-plugins``, which workers inherit; one with a parameter ``where`` also the
+    options above, as ``Workers``."""
     signature = inspect.signature(command)
     shared = (WORKERS if "where" in signature.parameters else {}) | {"no_plugins": (NoPlugins, False)}
 

@@ -52,11 +52,7 @@ def write_results(study: "Study", *, retrain: bool = True) -> tuple[CreditTable,
 
 
 def compose(study: "Study", *, retrain: bool = True) -> Report:
-    """Return the report of all evaluations so far.
-
-    It shows images of models with everybody and without the top contributors. With ``retrain``, those that are not
-    cached are made; otherwise they are left out.
-    """
+    """Return the report of all evaluations so far; ``retrain`` as for `write_results`."""
     tables = tuple(_worded(table, study) for table in credit_tables(study))
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe.name)
@@ -88,7 +84,6 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
 
 
 def _worded(table: CreditTable, study: "Study") -> CreditTable:
-    """Return the table with its property's title, unit and explanation."""
     for section, prop in zip(study.config.properties, study.prepared.properties, strict=True):
         if prop.name == table.property:
             title, sentences = prop.title or table.title, [prop.explanation, f"Bias: {prop.bias}" if prop.bias else ""]
@@ -144,7 +139,6 @@ def _pictures_file(study: "Study", coalition: str) -> Path:
 
 
 def _few(study: "Study") -> Sampling:
-    """Return the study's sampling with as many images as a grid shows."""
     return dataclasses.replace(study.config.sampling, images=min(GRID_IMAGES, study.config.sampling.images))
 
 
@@ -153,7 +147,6 @@ def _grid(images: NDArray[np.uint8]) -> bytes:
 
 
 def _thumbnails(study: "Study") -> dict[str, bytes]:
-    """Return a strip of each contributor's first images."""
     contributions = study.contributions
     strips = {}
     for index, name in enumerate(contributions.contributors):

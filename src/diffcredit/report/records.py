@@ -15,11 +15,8 @@ INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_
 
 @dataclass(frozen=True)
 class CreditTable:
-    """The credits of n contributors for one property.
-
-    Tuples have length n, in the order of ``contributors``. A bound that is not finite is unknown or does not exist, and
-    is shown as such.
-    """
+    """The credits of n contributors for one property; tuples are in their order. A bound that is not finite is
+    unknown."""
 
     property: str
     title: str
@@ -115,10 +112,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """A baseline's Spearman correlation with the study's credits, by property.
-
-    None where the baseline was computed for another property, or where all its credits are equal.
-    """
+    """A baseline's Spearman correlation with the study's credits, by property; None where there is none."""
 
     name: str
     correlations: Mapping[str, float | None]

@@ -31,7 +31,6 @@ def mixed_table(study: "Study", mixed: Credits, method: str) -> CreditTable:
 
 
 def _read_ledger(study: "Study") -> tuple[dict[str, int], list[PropertyRecord], list[Evaluation]]:
-    """Return the number of images by contributor, the properties and the evaluations of the study's recipe."""
     with study.ledger(create=False) as ledger:
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
         evaluations = ledger.evaluations(study.name, study.recipe.name)

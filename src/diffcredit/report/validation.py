@@ -63,10 +63,8 @@ def cell_text(cell: Cell, decimals: int) -> str:
 
 
 def _subjects(table: Table) -> dict[str, Table]:
-    """Split a table by its first column where that names the subject of consecutive rows, such as a property.
-
-    The column is dropped from the parts. Empty where the column is of another kind.
-    """
+    """Split a table by its first column, which is dropped, where that names the subject of consecutive rows; else
+    empty."""
     stretches = [(subject, tuple(rows)) for subject, rows in groupby(table.rows, key=lambda row: row[0])]
     names = {subject for subject, _ in stretches if isinstance(subject, str)}
     if not 1 < len(names) == len(stretches) <= len(table.rows) / LEAST_PART or len(table.columns) == 1:

@@ -48,10 +48,7 @@ class Side:
 @dataclass(frozen=True)
 class ContributorRow:
     """A contributor's two credits, their difference b − a, and their ranks among the shared contributors (1: the most
-    helpful).
-
-    ``differs``: the difference's interval excludes 0; ``apart``: the credits' own intervals do not overlap.
-    """
+    helpful). ``differs``: the difference's interval excludes 0; ``apart``: the intervals do not overlap."""
 
     contributor: str
     a: Estimate

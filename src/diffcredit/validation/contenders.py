@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def collect_contenders(data: "ValidationData", prop: str) -> list[Contender]:
-    """Return all credits for a property: the study's own first, then other estimators' and recipes', surrogates' and
-    baselines'. Credits that cannot be computed from what is evaluated are left out."""
+    """Return all credits for a property, the study's own first, without those that cannot be computed yet."""
     found = []
     for recipe in data.recipes:
         game = data.game(recipe, prop)
@@ -70,7 +69,6 @@ def categories_to_come(data: "ValidationData") -> set[str]:
 
 
 def _corrected(data: "ValidationData", prop: str) -> list[Contender]:
-    """Return the credits of the study's surrogates, corrected by its evaluations."""
     recipe = data.study.recipe.name
     game = data.game(data.study.recipe, prop)
     known = {} if game is None else known_surrogates(data, prop, game)
@@ -101,7 +99,6 @@ def _left_one_out(data: "ValidationData", recipe: Recipe, prop: str) -> list[Con
 
 
 def _baselines(data: "ValidationData", prop: str) -> list[Contender]:
-    """Return the baselines whose credits differ between contributors."""
     higher = data.properties[prop].higher_is_better
     return [
         # credits that measure the property itself are negated where lower is better

@@ -293,7 +293,6 @@ class ValidationData:
         return self._timed(recipe, done) if done else None
 
     def _timed(self, recipe: Recipe, evaluations: Sequence[Evaluation]) -> RecipeGame:
-        """Return evaluations with their seconds, without values."""
         training, sampling = (np.array([one.seconds.get(stage, math.nan) for one in evaluations]) for stage in STAGES)
         steps, prepared = self._steps(recipe)
         return RecipeGame(

@@ -115,8 +115,7 @@ def open_data(study: Study, properties: Sequence[str] = ()) -> ValidationData:
 
 
 def _possible_work(data: ValidationData, part: str, *, planned: bool = False) -> Sequence[PartWork]:
-    """Return a part's work; none where it cannot be known, for a reason that its section will give. ``planned``: the
-    part ``lds`` is still to come."""
+    """Return a part's work, before the part ``lds`` if ``planned``; none where its section will say why."""
     chosen = PARTS[part]
     try:
         return (chosen.before_lds or chosen.work)(data) if planned else chosen.work(data)
@@ -145,7 +144,6 @@ def kept_sections(study: Study) -> list[Section]:
 
 
 def _ordered(study: Study, parts: Sequence[str]) -> list[str]:
-    """Return the parts asked for, or all that the study can have, in order."""
     for name in parts:
         if name not in PARTS:
             raise UserError(f"part {name!r}: accepted: {', '.join(PARTS)}")

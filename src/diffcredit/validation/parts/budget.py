@@ -66,7 +66,6 @@ def section(result: PartResult[Mapping[str, BudgetResult]]) -> Section:
 
 
 def _whole(result: BudgetResult, recipe: str) -> bool:
-    """Return whether a recipe's costs include its preparation, which is known."""
     return isfinite(result.prices[recipe].preparation)
 
 

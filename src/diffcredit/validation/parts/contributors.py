@@ -83,8 +83,7 @@ def _image_scores(data: ValidationData) -> dict[str, FloatArray]:
 
 
 def _title_of_each(data: ValidationData, prop: Any) -> str:
-    """Return the title of a single image's score: the property's own ``title_of_each`` if no other has the same,
-    otherwise the property's title."""
+    """Return the property's own ``title_of_each`` where no other has the same, otherwise its title."""
     titles = [getattr(each, "title_of_each", None) for each in data.study.prepared.properties]
     own = getattr(prop, "title_of_each", None)
     return own if own is not None and titles.count(own) == 1 else data.title(prop.name)
@@ -136,7 +135,6 @@ def section(result: PartResult[Mapping[str, ContributorsResult]]) -> Section:
 
 
 def _ends(rows: NDArray[np.intp], score: FloatArray) -> NDArray[np.intp]:
-    """Return the rows with the highest scores, then those with the lowest, none twice."""
     order = rows[np.argsort(-score[rows], kind="stable")]
     return order if len(order) <= 2 * STRIP_IMAGES else np.concatenate([order[:STRIP_IMAGES], order[-STRIP_IMAGES:]])
 
@@ -164,7 +162,6 @@ def _summary(title: str, result: ContributorsResult) -> Iterator[str]:
 
 
 def _unknown(result: ContributorsResult) -> tuple[str, ...]:
-    """Return the traits whose difference has no interval."""
     return tuple(
         trait.title for trait in result.traits if not np.isfinite([trait.difference.low, trait.difference.high]).all()
     )

@@ -158,8 +158,7 @@ def _lines(
 def estimator_curves(
     name: str, title: str, caption: str, lines: Iterable[tuple[str, str, Series]], x_axis: str, y_axis: str
 ) -> list[Figure]:
-    """Draw a panel for each property and estimator, those of a property in one line, with their ``lines``. There is no
-    figure where there is nothing to draw."""
+    """Draw a panel for each property and estimator, those of a property in one line; no figure where all is unknown."""
     panels: dict[str, list[Series]] = {}
     estimators = set()
     for prop, estimator, series in lines:

@@ -97,8 +97,7 @@ def section(result: PartResult[Mapping[str, LDSResult]]) -> Section:
 
 
 def _at_random(results: Mapping[str, LDSResult]) -> list[str]:
-    """Say how far chance takes the random ranking, where there is one: the credits of n contributors in random order
-    correlate with others by 0 ± 1/√(n − 1)."""
+    """Say how far chance takes the random ranking: credits of n in random order correlate by 0 ± 1/√(n − 1)."""
     contenders = (each.contender for result in results.values() for each in result.scores)
     return [
         f"{RANDOM} is one draw: over {n} contributors the score of such has a standard deviation of about "
@@ -108,7 +107,6 @@ def _at_random(results: Mapping[str, LDSResult]) -> list[str]:
 
 
 def _score_table(results: Mapping[str, LDSResult]) -> Table:
-    """Make a row for each method, best first, below the ceilings, and a column for each share."""
     shares = sorted({each.share for result in results.values() for each in result.ceilings})
 
     def rows(result: LDSResult) -> Iterator[tuple[Cell, ...]]:

@@ -58,8 +58,7 @@ def reference_look(index: int) -> tuple[str, Any]:
 
 
 def _one_line(text: str, longest: int = LONGEST_LABEL) -> str:
-    """Return ``text`` as one line that XML can hold (no control characters, surrogates and non-characters), a long one
-    without its middle: names differ at their ends."""
+    """Return ``text`` as one line that XML can hold; a long one loses its middle, since names differ at their ends."""
 
     def beyond_xml(char: str) -> bool:
         return unicodedata.category(char) in ("Cc", "Cs") or ord(char) & 0xFFFE == 0xFFFE
@@ -230,7 +229,6 @@ def finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
 
 
 def _locate_x_ticks(ax: "Axes") -> None:
-    """Put as many round numbers along the x axis as fit."""
     from matplotlib.ticker import MaxNLocator
 
     count = max(2, int(ax.bbox.width / ax.figure.dpi / 0.5))

@@ -56,12 +56,8 @@ def forest(
     lines: Mapping[str, Mapping[str, Estimate]] = MappingProxyType({}),
     marked: str | None = None,
 ) -> Figure:
-    """Draw a panel for each key, side by side, with a row for each label: a dot and its interval. The label ``marked``
-    is bold and its row is dark.
-
-    ``lines`` are a panel's references, such as a ceiling: dashed vertical lines, each with its interval as a band.
-    Where an estimate is not finite its row is empty; where a bound is not finite only the dot is drawn.
-    """
+    """Draw a panel for each key, with a row for each label: a dot and its interval, bold and dark if ``marked``.
+    ``lines`` are a panel's references: dashed, with a band. Numbers that are not finite are not drawn."""
     labels, references = _union(panels.values()), _union(lines.values())
     with drawing():
         canvas, axes = row_panels(panels, labels, axis, legend=references, marked=marked)
@@ -83,11 +79,8 @@ def forest(
 
 
 def boxes(name: str, title: str, caption: str, panels: Mapping[str, Mapping[str, FloatArray]], axis: str) -> Figure:
-    """Draw a panel for each key, side by side, with a horizontal box plot for each label, top to bottom as given.
-
-    A box spans the quartiles with a line at the median; whiskers reach the furthest value within 1.5 times the box's
-    width, and values beyond are dots. Values that are not finite are left out.
-    """
+    """Draw a panel for each key, with a horizontal box plot for each label, top to bottom: quartiles, median, whiskers
+    to the furthest value within 1.5 box widths, dots beyond. Values that are not finite are left out."""
     labels = _union(panels.values())
     with drawing():
         canvas, axes = row_panels(panels, labels, axis, legend=[])
@@ -110,12 +103,8 @@ def curves(
     log_x: bool = False,
     per_line: int = PER_LINE,
 ) -> Figure:
-    """Draw a panel for each key, ``per_line`` in a line, with a line for each series and its intervals as bars and,
-    where there are few series, as a band.
-
-    A label looks the same in all panels, and so does a height. Estimates that are not finite are left out, as are
-    x ≤ 0 with ``log_x``.
-    """
+    """Draw a panel for each key, ``per_line`` in a line, with a line for each series and its intervals as bars and, for
+    few series, a band. All panels share looks and heights. Not drawn: what is not finite, and x ≤ 0 with ``log_x``."""
     labels = _union({series.label: series for series in listed} for listed in panels.values())
     with drawing():
         canvas, axes = plane_panels(panels, x_axis, y_axis, labels, per_line)
@@ -146,10 +135,7 @@ def scatter(
     x_axis: str,
     y_axis: str,
 ) -> Figure:
-    """Draw a panel for each key, with a cloud of points (x, y) for each label, two arrays of one length.
-
-    A label looks the same in all panels. Points that are not finite are left out.
-    """
+    """Draw a panel for each key, with a cloud of points (x, y) for each label; not those that are not finite."""
     labels = _union(panels.values())
     look: dict[str, Any] = {"s": 20, "alpha": 0.75, "edgecolor": "white", "linewidth": 0.4}
     with drawing():
@@ -167,7 +153,6 @@ def scatter(
 
 
 def _union(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return all keys, in the order in which they first occur."""
     return list(dict.fromkeys(key for mapping in mappings for key in mapping))
 
 
@@ -180,7 +165,6 @@ def _bounded(estimate: Estimate) -> bool:
 
 
 def _curve(ax: "Axes", series: Series, index: int, log_x: bool, band: bool) -> FloatArray:
-    """Draw ``series`` and return the x of its points."""
     colour, dash, marker = line_look(index)
     points = [
         (x, estimate)

@@ -48,8 +48,7 @@ class Photograph:
 
 @dataclass(frozen=True)
 class Section:
-    """One part. ``summary`` has what a reader should remember, in sentences; ``caveats`` what the part does not
-    show."""
+    """One part: ``summary`` is what to remember, in sentences, ``caveats`` what the part does not show."""
 
     part: str
     title: str
@@ -62,8 +61,7 @@ class Section:
 
 @dataclass(frozen=True)
 class PartResult(Generic[Numbers]):
-    """What a section is made from: ``numbers``, by property title where they differ by property, ``photographs`` of
-    images, and ``caveats`` that depend on the study."""
+    """What a section is made from: ``numbers``, mostly by property title, and ``caveats`` that depend on the study."""
 
     numbers: Numbers
     photographs: tuple[Photograph, ...] = ()

@@ -20,11 +20,8 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
 
 
 def write_section(section: Section, folder: Path) -> None:
-    """Write ``section`` to ``folder``, which holds nothing else then: an earlier section there is replaced as a whole.
-
-    ``section.json`` has the words and the tables' cells. Beside it are a CSV file for each table, an SVG file for each
-    figure and a PNG file for each photograph, called by its name.
-    """
+    """Write ``section`` to ``folder`` in place of an earlier one: words and cells in ``section.json``, and beside it a
+    CSV, SVG or PNG file for each table, figure and photograph, called by its name."""
     files = _files(section)
     if folder.exists() and not (folder / SECTION).is_file():
         raise UserError(f"{folder}: exists and holds no {SECTION}; a folder of a section is replaced, no other")
@@ -64,7 +61,6 @@ def table_csv(table: Table) -> str:
 
 
 def _parts(cell: Cell, three: bool) -> tuple[str | float | None, ...]:
-    """Return a cell as the one or three that its column takes."""
     if isinstance(cell, Estimate):
         return cell.value, cell.low, cell.high
     return (cell, None, None) if three else (cell,)
@@ -133,7 +129,6 @@ def _table(content: dict[str, Any]) -> Table:
 
 
 def _picture(folder: Path, name: str, suffix: str) -> bytes:
-    """Read the file of a picture in ``folder`` itself."""
     if not _FILE_NAME.fullmatch(name):
         raise ValueError(_not_a_name(name))
     file = folder / f"{name}{suffix}"

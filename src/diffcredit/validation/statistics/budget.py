@@ -35,9 +35,8 @@ class Price:
 
 @dataclass(frozen=True)
 class Curve:
-    """The LDS of one recipe and estimator against ``costs`` in retrainings, each with the LDS of the evaluations it
-    buys and the range over stretches of the design (see `PrefixScore`). ``at`` has the LDS for each of `BUDGETS` that
-    buys enough evaluations and no more than there are, with its interval over truth coalitions."""
+    """One recipe's and estimator's LDS against ``costs`` in retrainings, with the range over ``stretches`` (see
+    `PrefixScore`); ``at`` has it for those of `BUDGETS` that buy enough evaluations and no more than there are."""
 
     recipe: str
     estimator: str

@@ -40,8 +40,7 @@ class PrefixScore:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A curve, or a part of it, that could not be scored: ``evaluations`` are the numbers concerned (empty: any). Of
-    several reasons, the one for the most evaluations is kept."""
+    """A curve, or its part at ``evaluations`` (empty: all), that could not be scored; of several reasons, the last."""
 
     what: str
     evaluations: tuple[int, ...]
@@ -126,7 +125,6 @@ def first_reaching(x: Sequence[float], y: Sequence[float], wanted: float) -> flo
 def _curve(
     game: RecipeGame, estimator: str, truths: Sequence[Truth], retrained: FloatArray | None
 ) -> tuple[list[PrefixScore], list[LeftOut]]:
-    """Return the scores at all counts that the estimator accepts, and what it refused."""
     what = f"{game.recipe}, {estimator}"
     try:
         final = game_credits(game, estimator)

@@ -42,12 +42,9 @@ class CreditAgreement:
 
 @dataclass(frozen=True, eq=False)
 class RecipeFidelity:
-    """One recipe against retraining over k shared coalitions: ``values`` (k,) against ``retrained`` (k,).
-
-    ``mean_gap`` and ``largest_gap`` are of |F − F_retrained|. ``attainable`` is the size-adjusted correlation that F
-    without the noise of retraining would reach with ``retrained`` (NaN: unknown without replicates). ``note`` says why
-    numbers are missing.
-    """
+    """One recipe's ``values`` (k,) against ``retrained`` (k,) over shared coalitions. Gaps are of |F − F_retrained|,
+    ``attainable`` is the size-adjusted correlation of F without retraining's noise (NaN: no replicates), ``note`` says
+    why numbers are missing."""
 
     recipe: str
     method: str

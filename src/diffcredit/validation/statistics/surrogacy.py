@@ -25,12 +25,9 @@ evaluations, at no more than this SHARE of their cost."""
 
 @dataclass(frozen=True)
 class Worth:
-    """The worth of credits from one ``surrogate``, :data:`ALL` or :data:`NONE`, and a number of ``evaluations``.
-
-    ``cost`` is in evaluations and includes the surrogate's preparation. ``less_evaluated`` is the LDS minus that of all
-    evaluations without a surrogate, ``less_control`` minus that of the control's own credits (None: there is no
-    control, or this is it), both over the same coalitions.
-    """
+    """The worth of credits from a ``surrogate``, `ALL` or `NONE`, and ``evaluations``; ``cost`` is in these and
+    includes the surrogate's. The LDS less that of all evaluations, and less the control's (None: no control, or this is
+    it), are over the same coalitions."""
 
     surrogate: str
     evaluations: int
@@ -127,7 +124,6 @@ def compare_surrogates(
 
 
 def _credits(game: RecipeGame, known: Sequence[KnownSurrogate], count: int) -> FloatArray:
-    """Estimate credits (n,) from the game's first ``count`` evaluations, corrected by surrogates."""
     rows = slice(count)
     some = [replace(each, values=np.asarray(each.values)[rows]) for each in known]
     return game_credits(game, "shapley", rows, some or None)
