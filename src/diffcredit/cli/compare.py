@@ -24,9 +24,7 @@ def compare(
     b: SideArgument,
     method: EstimatorOption = None,
     confidence: ConfidenceOption = 0.95,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the credits to FILE.", show_default=False)
-    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the credits to FILE.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
 ) -> None:
     """Compare the credits of two studies, or of two recipes of one study."""

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 def credits(
     study: StudyArgument,
-    property: Annotated[str | None, typer.Option(help="Only this property.", show_default=False)] = None,
+    property: Annotated[str | None, typer.Option(help="Only this property.")] = None,
     mix: Annotated[
         str | None,
         typer.Option(
             metavar="NAME=WEIGHT,...",
             help='Credits for a weighted sum of properties, such as "colourfulness=1,heldout_loss=-2".',
-            show_default=False,
         ),
     ] = None,
     method: EstimatorOption = None,

@@ -24,7 +24,6 @@ PropertyOption = Annotated[
         help="A property of the study file, or a new one, which is added to it: a name, a plug-in "
         "package.module:Name, or a mapping with options such as '{name: fid, features: inception_v3}'. Default: all "
         "with missing values.",
-        show_default=False,
     ),
 ]
 

@@ -30,9 +30,7 @@ def status(
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates with --watch.")] = 2.0,
     price: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, help="Price of a worker's hour, for the cost. Default: the stopping rule's.", show_default=False
-        ),
+        typer.Option(min=0.0, help="Price of a worker's hour, for the cost. Default: the stopping rule's."),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object, for scripts; with --watch, one per line.")

@@ -119,16 +119,8 @@ def render(report: Report) -> str:
         images=sum(images.values()),
         csv=data_uri(credits_csv(report.tables).encode(), "text/csv;charset=utf-8"),
         thin=numbers.NARROW_SPACE,
-        policy="; ".join(
-            (
-                "default-src 'none'",
-                "img-src data:",
-                f"script-src {_hash(script)}",
-                f"style-src {_hash(style)}",
-                "base-uri 'none'",
-                "form-action 'none'",
-            )
-        ),
+        policy=f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),
     )

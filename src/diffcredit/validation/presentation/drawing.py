@@ -77,7 +77,7 @@ def _text_width(text: str) -> float:
 
 
 @contextmanager
-def drawing() -> Generator[None]:
+def our_style() -> Generator[None]:
     """Draw with matplotlib's defaults and ours, not the user's settings, which are restored afterwards."""
     from matplotlib import style
 

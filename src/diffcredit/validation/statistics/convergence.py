@@ -40,7 +40,7 @@ class PrefixScore:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A curve, or its part at ``evaluations`` (empty: all), that could not be scored; of several reasons, the last."""
+    """A curve, or its part at ``evaluations`` (empty: all), that could not be scored; the last reason is kept."""
 
     what: str
     evaluations: tuple[int, ...]
