@@ -62,7 +62,7 @@ def made(tmp_path_factory):
         (contest.study.folder / "models" / name / "model").write_text(name)
     pack(contest.study, folder, paper.study, unlearned.study)
     with pytest.MonkeyPatch.context() as patch, recorded(folder) as found:
-        patch.setattr("diffcredit.validation.presentation.figures.to_svg", lambda canvas, title: "<svg/>")
+        patch.setattr("diffcredit.validation.presentation.drawing.to_svg", lambda canvas, title: "<svg/>")
         patch.setattr(tables, "THINNINGS", 3)
         return contest, found.study.name, page(found, folder, "# The story\n")
 

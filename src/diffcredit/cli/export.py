@@ -69,8 +69,7 @@ def restore(
 
 
 def _portable(settings: dict[str, object]) -> dict[str, object]:
-    """Return a study file's content without places of this machine, whose URLs may hold passwords; results beside
-    it."""
+    """Return a study file's content without places of this machine, whose URLs may hold passwords."""
     return {key: value for key, value in settings.items() if key not in ("ledger", "results", "artifacts")} | {
         "results": "."
     }

@@ -26,8 +26,7 @@ PartOption = Annotated[
     ),
 ]
 PropertyOption = Annotated[
-    list[str] | None,
-    typer.Option("--property", help="Only this one; may be repeated. Default: all."),
+    list[str] | None, typer.Option("--property", help="Only this one; may be repeated. Default: all.")
 ]
 PlanOption = Annotated[
     bool, typer.Option("--plan", help="Show which evaluations are missing and what they would cost.")

@@ -24,8 +24,7 @@ def verify(
         ),
     ] = None,
     recompute: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="K", help="Also repeat K random evaluations and compare their values."),
+        int | None, typer.Option(min=1, metavar="K", help="Also repeat K random evaluations and compare their values.")
     ] = None,
     workers: WorkersOption = None,
 ) -> None:

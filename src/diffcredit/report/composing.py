@@ -41,10 +41,8 @@ TOP_SHARE = 0.2
 
 
 def write_results(study: "Study", *, retrain: bool = True) -> tuple[CreditTable, ...]:
-    """Write ``report.html`` and ``credits.csv`` into the study's results folder, and return its credit tables.
-
-    ``retrain``: also retrain a model whose images the report shows, where they are not cached.
-    """
+    """Write ``report.html`` and ``credits.csv`` into the study's folder, and return its credit tables. ``retrain``:
+    also make images of models that the report shows and that are not cached."""
     report = compose(study, retrain=retrain)
     write_credits_csv(report.tables, study.folder / "credits.csv")
     write_report(report, study.folder / "report.html")

@@ -13,8 +13,7 @@ FEW = 8  # contributors; all their 254 coalitions can be evaluated
 
 
 def influential_outliers(table: CreditTable) -> tuple[Outlier, ...]:
-    """Return the outliers that alone move a credit by more than the half-width of its interval; others matter to
-    none."""
+    """Return the outliers that alone move a credit by more than the half-width of its interval."""
     half_widths = (np.array(table.high) - np.array(table.low)) / 2
     return tuple(each for each in outliers_in(table.diagnostics) if (np.abs(each.moves) > half_widths).any())
 

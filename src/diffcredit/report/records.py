@@ -15,8 +15,7 @@ INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_
 
 @dataclass(frozen=True)
 class CreditTable:
-    """The credits of n contributors for one property; tuples are in their order. A bound that is not finite is
-    unknown."""
+    """Credits of n contributors for one property; tuples are in their order. Bounds that are not finite are unknown."""
 
     property: str
     title: str

@@ -68,12 +68,9 @@ class ContributorRow:
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    """One property's credits side by side.
-
-    ``correlation`` is Spearman's between the two estimates, ``true_correlation`` an estimate of the same between the
-    credits of endless evaluations, without errors. ``top`` is a fifth of the number of contributors, ``shared_top`` how
-    many are in the most helpful fifth of both. ``evaluations`` are the numbers of a and of b.
-    """
+    """One property's credits side by side. ``correlation`` is Spearman's between the estimates, ``true_correlation``
+    that without their errors, ``top`` a fifth of the contributors' number, ``shared_top`` how many are in both top
+    fifths. ``evaluations`` are the numbers of a and of b."""
 
     property: str
     higher_is_better: bool
@@ -100,11 +97,8 @@ class StudyComparison:
 
 
 def compare_studies(a: str, b: str, method: str | None = None, confidence: float = 0.95) -> StudyComparison:
-    """Compare two of STUDY or STUDY:RECIPE; a study alone means its own recipe. ``method``: None for that of their
-    designs, which must agree.
-
-    Raises UserError where the two are the same, or share no contributor, no property or no method.
-    """
+    """Compare two of STUDY or STUDY:RECIPE (default: its own) by ``method`` (None: that of both designs). Raises
+    UserError where they are the same, or share no contributor, no property or no method."""
     first, second = _side(a, method, confidence), _side(b, method, confidence)
     if first.place == second.place:
         raise UserError(f"{a} and {b}: one and the same recipe {first.place[1]!r}; two are needed")

@@ -38,8 +38,7 @@ def collect_contenders(data: "ValidationData", prop: str) -> list[Contender]:
 
 
 def known_surrogates(data: "ValidationData", prop: str, game: RecipeGame | None = None) -> dict[str, KnownSurrogate]:
-    """Return the surrogates of a property, as helpfulness, with their values at the coalitions of ``game``; none where
-    what they need has not been measured."""
+    """Return a property's surrogates as helpfulness, with values at the coalitions of ``game``; none if unmeasured."""
     surrogates = data.study.surrogates
     if not surrogates.names or not surrogates.ready():
         return {}

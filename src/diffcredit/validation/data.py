@@ -234,8 +234,7 @@ class ValidationData:
         return found
 
     def truth_values(self, prop: str) -> dict[str, list[float]]:
-        """Return the helpfulness of every coalition retrained from scratch as truth, one value for each seed. For all
-        contributors the endpoints count too: they have other seeds."""
+        """Return the helpfulness of each coalition retrained as truth, by seed; the endpoint of all counts too."""
         found: dict[str, list[float]] = {}
         values = self.values(self.scratch.evaluations(), prop, ("truth", "endpoint"))
         for (coalition, _), value in sorted(values.items()):

@@ -71,8 +71,7 @@ def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]
 
 
 def _image_scores(data: ValidationData) -> dict[str, FloatArray]:
-    """Score every training image by each property that single images have, and by its nearness to the kinds of images
-    that the base model makes."""
+    """Score every training image by each property of single images, and by nearness to the base model's clusters."""
     study, scores = data.study, {}
     for prop in study.prepared.properties:
         if has_value_of_each(prop):

@@ -19,8 +19,7 @@ LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of a recipe's evaluations, in retrainings: ``preparation`` once (NaN: unknown, counted as 0), then
-    ``evaluation`` for each."""
+    """The cost in retrainings: ``preparation`` once (NaN: unknown, counted as 0), then ``evaluation`` for each."""
 
     preparation: float
     evaluation: float

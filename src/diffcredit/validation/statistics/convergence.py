@@ -21,13 +21,10 @@ MOST_STRETCHES = 5
 
 @dataclass(frozen=True)
 class PrefixScore:
-    """The quality of credits by ``estimator`` from the first ``evaluations`` of a recipe's design.
-
-    ``lds``: for each share the LDS with its interval over truth coalitions. ``stretches``: the mean LDS, the lowest and
-    the highest over up to 5 disjoint stretches of the design of this length (low and high are NaN where there is only
-    one). ``with_final`` and ``with_retrained``: Pearson's correlation with the same estimator's credits from all
-    evaluations of the recipe, and of retraining from scratch (NaN: there are none).
-    """
+    """The quality of credits by ``estimator`` from the first ``evaluations`` of a recipe's design. By share: the
+    ``lds`` with its interval over truth coalitions; of ``stretches``, up to 5 disjoint ones of this length, the mean,
+    lowest and highest LDS (NaN: only one). ``with_final`` and ``with_retrained``: Pearson's correlation with credits
+    from all of the recipe's evaluations, and of retraining's (NaN: none)."""
 
     recipe: str
     estimator: str

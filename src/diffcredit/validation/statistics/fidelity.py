@@ -142,8 +142,7 @@ def _correlations(a: FloatArray, b: FloatArray, coalitions: BoolArray) -> dict[s
 
 
 def replicates_of(game: RecipeGame) -> tuple[BoolArray, list[FloatArray]]:
-    """Return the game's distinct coalitions (k, n), neither empty nor full, in the order of their first evaluation,
-    and the values of each in the order of evaluation."""
+    """Return the distinct coalitions (k, n), neither empty nor full, in order, and the values of each in order."""
     sizes = game.coalitions.sum(axis=1)
     inner = np.flatnonzero((sizes > 0) & (sizes < game.coalitions.shape[1]))
     rows: dict[bytes, list[int]] = {}

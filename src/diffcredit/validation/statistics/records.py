@@ -50,13 +50,9 @@ class Contender:
 
 @dataclass(frozen=True, eq=False)
 class RecipeGame:
-    """One property's evaluations by one recipe, in the order of the design.
-
-    ``coalitions`` (m, n) are drawn from the design ``size_distribution`` and have ``values`` (m,). ``empty`` and
-    ``full`` are replicates of F(∅) and F(N). Recipes that differ only in their training ``steps`` (None: the method has
-    none) share the ``method``. ``preparation`` are the seconds spent before the first coalition, such as on pruning and
-    recovery (NaN: unknown).
-    """
+    """One property's evaluations by one recipe, in the order of the design ``size_distribution``: ``coalitions`` (m, n)
+    with ``values`` (m,), and replicates of F(∅) and F(N). Recipes that differ only in ``steps`` (None: it has none)
+    share the ``method``. ``preparation``: seconds before the first coalition, such as of pruning (NaN: unknown)."""
 
     recipe: str
     method: str
@@ -84,10 +80,7 @@ def by_method(games: Iterable[RecipeGame]) -> list[RecipeGame]:
 
 
 def game_credits(
-    game: RecipeGame,
-    estimator: str,
-    rows: slice = EVERYTHING,
-    surrogates: Sequence[KnownSurrogate] | None = None,
+    game: RecipeGame, estimator: str, rows: slice = EVERYTHING, surrogates: Sequence[KnownSurrogate] | None = None
 ) -> FloatArray:
     """Estimate credits (n,) from the evaluations ``rows`` of a game's design, all evaluations of its endpoints, and
     ``surrogates`` known at these rows. Raises UserError where the estimator refuses them, such as too few."""
