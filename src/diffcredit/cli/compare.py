@@ -99,7 +99,7 @@ def _summary(compared: "PropertyComparison") -> str:
     if not math.isnan(compared.correlation):
         correlation = f"{compared.correlation:.2f}".replace("-", "−")
         top = f"top fifth: {compared.shared_top} of {compared.top} in both; "
-    if math.isfinite(true.low) and math.isfinite(true.high):
+    if true.bounded:
         correlation += f", {cell_text(true, 2)} for the credits of endless evaluations"
     n = len(compared.rows)
     return (

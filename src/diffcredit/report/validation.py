@@ -51,7 +51,7 @@ def cell_text(cell: Cell, decimals: int) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, Estimate):
-        if not math.isfinite(cell.value) or not (math.isfinite(cell.low) and math.isfinite(cell.high)):
+        if not math.isfinite(cell.value) or not cell.bounded:
             return cell_text(float(cell.value), decimals)
         low, high = number(cell.low, decimals), number(cell.high, decimals)
         return f"{number(cell.value, decimals)} ({low} to {high})"

@@ -161,9 +161,7 @@ def _summary(title: str, result: ContributorsResult) -> Iterator[str]:
 
 
 def _unknown(result: ContributorsResult) -> tuple[str, ...]:
-    return tuple(
-        trait.title for trait in result.traits if not np.isfinite([trait.difference.low, trait.difference.high]).all()
-    )
+    return tuple(trait.title for trait in result.traits if not trait.difference.bounded)
 
 
 def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:

@@ -187,7 +187,7 @@ def _figure(index: int, title: str, result: LDSResult) -> Figure:
 def _summary(title: str, result: LDSResult) -> Iterator[str]:
     ceilings = result.ceilings_at(result.middle)
     scores = {score.contender.name: score.spearman for score in result.at(result.middle)}
-    lead, share = scores[result.against], _percent(result.middle)
+    lead, share = scores[result.against], f"{100 * result.middle:.4g} %"
     if not any(isfinite(each.value) for each in scores.values()) and not isfinite(ceilings.spearman.additive.value):
         yield f"{title}: models retrained on {share} of the contributors all have one value; none to order."
         return
@@ -271,10 +271,6 @@ def _margin(difference: Difference) -> str:
         return f"({worded(found.low, '+.2f')} to {worded(found.high, '+.2f')} against it)"
     low, high = sorted((abs(found.low), abs(found.high)))
     return f"by {abs(found.value):.2f} ({low:.2f} to {high:.2f})"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.4g} %"
 
 
 def _listed(names: Sequence[str]) -> str:

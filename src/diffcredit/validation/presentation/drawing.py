@@ -31,18 +31,12 @@ STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "diffcredit",
     "text.parse_math": False,
-    "font.family": "sans-serif",
     "font.size": FONT,
     "axes.titlesize": FONT + 1,
-    "axes.edgecolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
-    "axes.unicode_minus": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "axes.labelcolor": INK,
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK),
 }
 
 

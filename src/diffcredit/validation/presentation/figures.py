@@ -52,12 +52,12 @@ def forest(
             for label, estimate in _finite(lines.get(key, {})).items():
                 colour, dash = drawing.reference_look(references.index(label))
                 ax.axvline(estimate.value, color=colour, linestyle=dash, linewidth=1.2, zorder=2)
-                if _bounded(estimate):
+                if estimate.bounded:
                     ax.axvspan(estimate.low, estimate.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
             shown = _finite(rows)
             for label, estimate in shown.items():
                 row, colour = labels.index(label), drawing.MARKED if label == marked else drawing.COLOURS[0]
-                if _bounded(estimate):
+                if estimate.bounded:
                     ax.hlines(row, estimate.low, estimate.high, color=colour, linewidth=1.6, zorder=3)
                 ax.plot(estimate.value, row, "o", color=colour, markersize=4.5, zorder=4)
             drawing.finish_row_panel(ax, bool(shown))
@@ -149,10 +149,6 @@ def _finite(rows: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {label: estimate for label, estimate in rows.items() if math.isfinite(estimate.value)}
 
 
-def _bounded(estimate: Estimate) -> bool:
-    return math.isfinite(estimate.low) and math.isfinite(estimate.high)
-
-
 def _curve(ax: "Axes", series: Series, index: int, log_x: bool, band: bool) -> FloatArray:
     colour, dash, marker = drawing.line_look(index)
     points = [
@@ -164,8 +160,8 @@ def _curve(ax: "Axes", series: Series, index: int, log_x: bool, band: bool) -> F
     x = np.array([place for place, _ in points])
     y = [each.value for _, each in points]
     ax.plot(x, y, color=colour, linestyle=dash, marker=marker, markersize=3.5, linewidth=1.4)
-    low = np.array([each.low if _bounded(each) else math.nan for _, each in points])
-    high = np.array([each.high if _bounded(each) else math.nan for _, each in points])
+    low = np.array([each.low if each.bounded else math.nan for _, each in points])
+    high = np.array([each.high if each.bounded else math.nan for _, each in points])
     if band:
         ax.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
     ax.vlines(x, low, high, color=colour, linewidth=0.9, alpha=0.6)

@@ -3,7 +3,6 @@ and what all parts word and tabulate alike."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Generic, TypeVar
 
 from diffcredit.validation.statistics.records import Estimate
@@ -97,6 +96,5 @@ def worded(value: float, form: str = ".2f") -> str:
 def in_words(estimate: Estimate, form: str = ".2f", interval: str = "") -> str:
     """Format as ``0.61 (0.52 to 0.68)``, or without an unknown interval; the words ``interval`` stand before it."""
     value = worded(estimate.value, form)
-    if not (isfinite(estimate.low) and isfinite(estimate.high)):
-        return value
-    return f"{value} ({interval}{worded(estimate.low, form)} to {worded(estimate.high, form)})"
+    bounds = f" ({interval}{worded(estimate.low, form)} to {worded(estimate.high, form)})" if estimate.bounded else ""
+    return f"{value}{bounds}"

@@ -6,7 +6,7 @@ everywhere.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isfinite, nan
 
 from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.util.arrays import BoolArray, FloatArray
@@ -24,6 +24,10 @@ class Estimate:
 
     def __float__(self) -> float:
         return self.value
+
+    @property
+    def bounded(self) -> bool:
+        return isfinite(self.low) and isfinite(self.high)
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,8 +101,9 @@ def compare_surrogates(
         if len(names) == 1:
             found[f"{label}, 0"] = label, 0, np.asarray(known[label].credits, np.float64)
         for count in steps:
+            some = [replace(known[name], values=np.asarray(known[name].values)[:count]) for name in names]
             with suppress(UserError):
-                found[f"{label}, {count}"] = label, count, _credits(game, [known[name] for name in names], count)
+                found[f"{label}, {count}"] = label, count, game_credits(game, "shapley", slice(count), some or None)
     everything, control = f"{NONE}, {every}", f"{CONTROL}, 0"
     if everything not in found:
         raise UserError(f"{every} evaluations are too few for credits without a surrogate")
@@ -121,12 +122,6 @@ def compare_surrogates(
         for name, (label, count, _) in found.items()
     ]
     return SurrogacyResult(truth.share, every, tuple(worths))
-
-
-def _credits(game: RecipeGame, known: Sequence[KnownSurrogate], count: int) -> FloatArray:
-    rows = slice(count)
-    some = [replace(each, values=np.asarray(each.values)[rows]) for each in known]
-    return game_credits(game, "shapley", rows, some or None)
 
 
 def _differences(result: LDSResult) -> dict[str, Estimate]:
