@@ -19,23 +19,20 @@ class Standing:
 
     contributor: str
     images: int
-    rank: int
-    """1 helps most; credits that are equal up to rounding share a rank (1, 2, 2, 4)."""
+    rank: int  # 1 helps most; credits that are equal up to rounding share a rank (1, 2, 2, 4)
     rank_low: int
     rank_high: int
     credit: float
     low: float
     high: float
-    share: float | None
-    """credit / (F(N) − F(∅)); None where that total is 0 or the credits do not sum to it."""
+    share: float | None  # credit / (F(N) − F(∅)); None where that total is 0 or the credits do not sum to it
     share_low: float
     share_high: float
     contrast_half_width: float
     versus_average: Literal["more", "less", "unsettled"]
     """Whether the whole interval of credit − average is on the more or less helpful side of zero. It is narrower than
     the credit's own interval, since errors of F(∅) and F(N) move all credits alike."""
-    harms: bool
-    """Whether the credit's whole interval is on the unhelpful side of zero."""
+    harms: bool  # whether the credit's whole interval is on the unhelpful side of zero
 
     @property
     def interval_known(self) -> bool:

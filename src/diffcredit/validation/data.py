@@ -49,8 +49,7 @@ ESTIMATORS = {
     "datamodel": "datamodel",
 }
 """The estimators that any design has credits by, with the category of those credits."""
-STAGES = ("training", "sampling")
-"""What the time of an evaluation is compared by."""
+STAGES = ("training", "sampling")  # what the time of an evaluation is compared by
 
 Remembered = TypeVar("Remembered")
 

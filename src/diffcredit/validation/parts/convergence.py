@@ -17,8 +17,7 @@ from diffcredit.validation.presentation.sections import (
 from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, convergence_curves
 from diffcredit.validation.statistics.records import Estimate
 
-SETTLED = 0.05
-"""An LDS that differs by less from the last one has settled."""
+SETTLED = 0.05  # an LDS that differs by less from the last one has settled
 
 
 def work(data: ValidationData) -> list[PartWork]:

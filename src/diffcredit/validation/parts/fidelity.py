@@ -18,8 +18,7 @@ from diffcredit.validation.presentation.sections import (
 )
 from diffcredit.validation.statistics.fidelity import FidelityResult, compare_with_retraining, recommended_steps
 
-WANTED = 0.9
-"""The correlation that the section recommends steps for."""
+WANTED = 0.9  # the correlation that the section recommends steps for
 
 
 def work(data: ValidationData) -> list[PartWork]:

@@ -29,8 +29,7 @@ NAMED = 3  # methods that a sentence lists
 
 REPLICATES = "ceiling: F without noise"
 ADDITIVE = "ceiling: additive model of the truth"
-RANDOM = "random_ranking"
-"""The baseline that ranks at random, once."""
+RANDOM = "random_ranking"  # the baseline that ranks at random, once
 
 
 def work(data: ValidationData) -> list[PartWork]:

@@ -35,8 +35,7 @@ METHODS = {
 """The names of the ways to unlearn in tables, in order; others follow."""
 OTHER_SEED, BASE = "retrained with another seed", "base model, nothing unlearned"
 
-Vectors = NDArray[np.floating]
-"""Feature vectors (m, d) of m images."""
+Vectors = NDArray[np.floating]  # feature vectors (m, d) of m images
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 
 from diffcredit.validation.statistics.records import Estimate
 
-Cell = str | int | float | Estimate | None
-"""A text, a count, a number, or a number with its interval; None: empty."""
+Cell = str | int | float | Estimate | None  # a text, a count, a number, or a number with its interval; None: empty
 
 Numbers = TypeVar("Numbers")
 

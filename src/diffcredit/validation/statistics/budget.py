@@ -11,10 +11,8 @@ from diffcredit.validation.statistics.convergence import ConvergenceResult, Pref
 from diffcredit.validation.statistics.datamodeling import lds
 from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth, game_credits
 
-BUDGETS = (1, 2, 5, 10, 20, 50, 100)
-"""In retrainings."""
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Of the LDS."""
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # in retrainings
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the LDS
 
 
 @dataclass(frozen=True)

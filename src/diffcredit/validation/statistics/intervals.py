@@ -16,8 +16,7 @@ from diffcredit.credit.correlations import Kind, jackknifed_correlation
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.records import Estimate
 
-LEAST_ROWS = 10
-"""An interval from fewer rows is meaningless."""
+LEAST_ROWS = 10  # an interval from fewer rows is meaningless
 
 
 def correlation_with_interval(a: FloatArray, b: FloatArray, kind: Kind, confidence: float = 0.95) -> Estimate:
