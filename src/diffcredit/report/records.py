@@ -104,7 +104,8 @@ class Picture:
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """A baseline's Spearman correlation with the study's credits, by property; None where there is none."""
+    """A baseline's Spearman correlation with the study's credits, by property; None where it was computed for
+    another property, or all its credits are equal."""
 
     name: str
     correlations: Mapping[str, float | None]
