@@ -117,11 +117,27 @@ def strips(
 
 def section(result: PartResult[Mapping[str, ContributorsResult]]) -> Section:
     results = result.numbers
+    traits = property_table(
+        "contributors-top-fifth",
+        "The top fifth against the rest, medians",
+        ("measure", "top fifth", "rest", "difference"),
+        results,
+        lambda result: [(trait.title, trait.top, trait.rest, trait.difference) for trait in result.traits],
+    )
+    correlations = property_table(
+        "contributors-correlation",
+        "Spearman's correlation of median scores with credits",
+        ("measure", "correlation"),
+        results,
+        lambda result: [
+            (each.title, None if np.isnan(each.correlation.value) else each.correlation) for each in result.measures
+        ],
+    )
     return Section(
         part="contributors",
         title="What the top contributors have in common",
         summary=(*property_summary(results, _summary), *_too_few(results)),
-        tables=(_traits(results), _correlations(results), _qualities(results)),
+        tables=(traits, correlations, _qualities(results)),
         figures=tuple(_figure(index, *item) for index, item in enumerate(results.items(), start=1)),
         photographs=result.photographs,
         caveats=(
@@ -174,28 +190,6 @@ def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:
         for traits, titles in unknown.items()
         if traits
     ]
-
-
-def _traits(results: Mapping[str, ContributorsResult]) -> Table:
-    return property_table(
-        "contributors-top-fifth",
-        "The top fifth against the rest, medians",
-        ("measure", "top fifth", "rest", "difference"),
-        results,
-        lambda result: [(trait.title, trait.top, trait.rest, trait.difference) for trait in result.traits],
-    )
-
-
-def _correlations(results: Mapping[str, ContributorsResult]) -> Table:
-    return property_table(
-        "contributors-correlation",
-        "Spearman's correlation of median scores with credits",
-        ("measure", "correlation"),
-        results,
-        lambda result: [
-            (each.title, None if np.isnan(each.correlation.value) else each.correlation) for each in result.measures
-        ],
-    )
 
 
 def _qualities(results: Mapping[str, ContributorsResult]) -> Table:
