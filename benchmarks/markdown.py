@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
-from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.presentation.sections import in_words
 from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, MethodScore
 from diffcredit.validation.statistics.records import Estimate
 

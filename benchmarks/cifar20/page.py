@@ -13,8 +13,7 @@ from diffcredit.report.records import CreditTable
 from diffcredit.report.tables import credit_tables
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts import lds
-from diffcredit.validation.presentation.sections import Cell, Section, Table
-from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.presentation.sections import Cell, Section, Table, worded
 from diffcredit.validation.presentation.writing import read_section, table_csv
 from diffcredit.validation.statistics import Estimate, LDSResult
 from diffcredit.validation.validate import make_section

@@ -12,7 +12,7 @@ from diffcredit.coalitions import encode
 from diffcredit.credit.correlations import jackknifed_correlation
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.validation.data import ValidationData
-from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.presentation.sections import worded
 from diffcredit.validation.statistics.ceilings import additive_predictions
 from diffcredit.validation.statistics.intervals import correlation_with_interval, jackknife_interval
 

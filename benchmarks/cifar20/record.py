@@ -35,8 +35,7 @@ from diffcredit.study.study import Study
 from diffcredit.util.artifacts import atomic_file
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.presentation.writing import read_section, write_section
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import RecipeGame
+from diffcredit.validation.statistics.records import RecipeGame, game_credits
 
 STUDY = Path(__file__).parents[2] / "studies" / "cifar20-h200" / "study.yaml"
 PAPER = STUDY.with_name("paper.yaml")

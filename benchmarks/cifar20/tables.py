@@ -16,10 +16,9 @@ from diffcredit.report.records import CreditTable
 from diffcredit.report.standings import standings
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
-from diffcredit.validation.presentation.wording import worded
+from diffcredit.validation.presentation.sections import worded
 from diffcredit.validation.statistics import LDSResult, compare_lds, linear_datamodeling_score
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Contender, Truth
+from diffcredit.validation.statistics.records import Contender, Truth, game_credits
 
 KINDS = (
     "shapley",

@@ -17,8 +17,7 @@ from diffcredit.validation.statistics.budget import BudgetResult, lds_by_cost
 from diffcredit.validation.statistics.convergence import convergence_curves
 from diffcredit.validation.statistics.counterfactual import CounterfactualResult, compare_removals, pooled_noise
 from diffcredit.validation.statistics.fidelity import FidelityResult, compare_with_retraining
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import RecipeGame, Truth
+from diffcredit.validation.statistics.records import RecipeGame, Truth, game_credits
 from diffcredit.validation.statistics.runtime import RuntimeResult, compare_runtimes, mean_of_known
 
 FIRST = "shapley, sparsified"

@@ -12,7 +12,7 @@ from benchmarks.evidence.figures import TITLES
 from benchmarks.evidence.findings import FIRST, Findings
 from benchmarks.markdown import MARKS, best_of, cell, difference_of, mark, marked, scores_of, table
 from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
-from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.presentation.sections import in_words
 from diffcredit.validation.statistics.counterfactual import ACTIONS, RANDOM, TrainingNoise
 from diffcredit.validation.statistics.datamodeling import LDSResult, MethodScore
 from diffcredit.validation.statistics.intervals import satterthwaite_estimate

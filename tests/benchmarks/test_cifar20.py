@@ -27,8 +27,7 @@ from diffcredit.validation.parts import unlearning
 from diffcredit.validation.presentation.sections import Photograph, Section
 from diffcredit.validation.presentation.writing import write_section
 from diffcredit.validation.statistics import compare_lds
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Contender, Truth
+from diffcredit.validation.statistics.records import Contender, Truth, game_credits
 from tiny_study import rows
 from validated_study import WEIGHTS, additive, planted, record, validated
 
@@ -63,7 +62,7 @@ def made(tmp_path_factory):
         (contest.study.folder / "models" / name / "model").write_text(name)
     pack(contest.study, folder, paper.study, unlearned.study)
     with pytest.MonkeyPatch.context() as patch, recorded(folder) as found:
-        patch.setattr("diffcredit.validation.presentation.figures.to_svg", lambda canvas, title: "<svg/>")
+        patch.setattr("diffcredit.validation.presentation.drawing.to_svg", lambda canvas, title: "<svg/>")
         patch.setattr(tables, "THINNINGS", 3)
         return contest, found.study.name, page(found, folder, "# The story\n")
 

@@ -34,7 +34,7 @@ def planted(_planted, tmp_path, monkeypatch):
     counted = BaselineCredits("counted", "", np.arange(8.0), {}, 1.0, {})
     found = [StudyBaseline("counted", "control", None, counted)]
     monkeypatch.setattr("diffcredit.validation.contenders.kept_baselines", lambda study: found)
-    monkeypatch.setattr("diffcredit.validation.presentation.figures.to_svg", lambda canvas, title: "<svg/>")
+    monkeypatch.setattr("diffcredit.validation.presentation.drawing.to_svg", lambda canvas, title: "<svg/>")
     monkeypatch.setattr("diffcredit.report.composing.write_results", lambda study, retrain: ())
 
     def evaluate(recipe, executor, tasks, what):

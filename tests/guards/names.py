@@ -15,7 +15,7 @@ from diffcredit.ledger.purposes import PURPOSES
 from diffcredit.ledger.records import STATUSES
 from diffcredit.ledger.tables import SCHEMA_VERSION, metadata
 from diffcredit.report.composing import coalition_images
-from diffcredit.report.spreadsheet import write_credits_csv
+from diffcredit.report.standings import write_credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.retraining import RETRAININGS
 from diffcredit.study import Study

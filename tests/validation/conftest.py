@@ -13,4 +13,4 @@ def words_of(canvas, title):
 @pytest.fixture(autouse=True)
 def undrawn(request, monkeypatch):
     if request.module.__name__.rpartition(".")[2] != "test_figures":
-        monkeypatch.setattr("diffcredit.validation.presentation.figures.to_svg", words_of)
+        monkeypatch.setattr("diffcredit.validation.presentation.drawing.to_svg", words_of)

@@ -11,8 +11,7 @@ from diffcredit.credit import estimate
 from diffcredit.errors import UserError
 from diffcredit.testing.games import additive, brute_force_shapley, learning, noisy, random_game
 from diffcredit.validation.parts.fidelity import WANTED
-from diffcredit.validation.statistics.fidelity import compare_with_retraining, recommended_steps
-from diffcredit.validation.statistics.games import shared
+from diffcredit.validation.statistics.fidelity import compare_with_retraining, recommended_steps, shared
 
 N, TAU = 12, 400.0
 STEPS = tuple(range(100, 2001, 50))
@@ -209,9 +208,10 @@ def test_coalitions_are_matched_by_content_and_replicates_averaged():
     mixed = np.concatenate([np.zeros((1, 6), bool), rows[12:3:-1], np.ones((1, 6), bool), rows[5:7]])
     truth = recipe_game(additive(weights), mixed)
     truth.values[-2:] += [3.0, 6.0]
-    both = shared(recipe_game(additive(weights, 100.0), np.concatenate([mixed[:1], rows[:10]])), truth)
-    assert (both.coalitions == rows[4:10]).all()
-    assert both.first == pytest.approx(rows[4:10] @ weights + 100)
-    assert both.second == pytest.approx(rows[4:10] @ weights + [0, 1.5, 3, 0, 0, 0])
-    assert both.second_replicates.tolist() == [1, 2, 2, 1, 1, 1]
-    assert len(shared(recipe_game(additive(weights), rows[:2]), recipe_game(additive(weights), rows[2:])).first) == 0
+    game = recipe_game(additive(weights, 100.0), np.concatenate([mixed[:1], rows[:10]]))
+    coalitions, first, second, replicates = shared(game, truth)
+    assert (coalitions == rows[4:10]).all()
+    assert first == pytest.approx(rows[4:10] @ weights + 100)
+    assert second == pytest.approx(rows[4:10] @ weights + [0, 1.5, 3, 0, 0, 0])
+    assert replicates.tolist() == [1, 2, 2, 1, 1, 1]
+    assert len(shared(recipe_game(additive(weights), rows[:2]), recipe_game(additive(weights), rows[2:]))[0]) == 0

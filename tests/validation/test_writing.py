@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diffcredit.errors import UserError
-from diffcredit.validation.presentation.sections import Figure, Photograph, Section, Table
-from diffcredit.validation.presentation.wording import in_words, worded
+from diffcredit.validation.presentation.sections import Figure, Photograph, Section, Table, in_words, worded
 from diffcredit.validation.presentation.writing import read_section, table_csv, write_section
 from diffcredit.validation.statistics.records import Estimate
 

@@ -3,28 +3,13 @@
 import logging
 import sys
 import warnings
+from importlib import import_module
 from typing import Any
 
 import typer
 
-from diffcredit.cli import (
-    baselines,
-    compare,
-    credits,
-    demo,
-    explain,
-    export,
-    init,
-    measure,
-    pilot,
-    plan,
-    report,
-    run,
-    status,
-    validate,
-    verify,
-)
 from diffcredit.cli.console import complain
+from diffcredit.cli.export import restore
 from diffcredit.cli.options import with_shared_options
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.util.events import event
@@ -37,14 +22,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-COMMANDS = (
-    *(demo, init, plan, pilot, run, measure, baselines, explain),
-    *(validate, status, credits, compare, report, verify, export),
+COMMANDS = (  # each is a function in the file of its name
+    *("demo", "init", "plan", "pilot", "run", "measure", "baselines", "explain"),
+    *("validate", "status", "credits", "compare", "report", "verify", "export"),
 )
 for command in COMMANDS:
-    function = getattr(command, command.__name__.rpartition(".")[2])
-    app.command()(function if command in (demo, init) else with_shared_options(function))
-app.command("import")(export.restore)
+    function = getattr(import_module(f"diffcredit.cli.{command}"), command)
+    app.command()(function if command in ("demo", "init") else with_shared_options(function))
+app.command("import")(restore)
 
 
 @app.callback(invoke_without_command=True)
@@ -63,12 +48,9 @@ def main() -> None:
     warnings.showwarning = _show_warning  # ty: ignore[invalid-assignment]  (it is meant to be replaced)
     try:
         app()
-    except UserError as error:
-        complain(error)
-        sys.exit(2)
     except DiffcreditError as error:
         complain(error)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:  # a full disk, a folder that may not be written
         complain(f"{error.filename}: {error.strerror}" if error.filename else error)
         sys.exit(1)

@@ -24,9 +24,7 @@ def compare(
     b: SideArgument,
     method: EstimatorOption = None,
     confidence: ConfidenceOption = 0.95,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the credits to FILE.", show_default=False)
-    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the credits to FILE.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
 ) -> None:
     """Compare the credits of two studies, or of two recipes of one study."""
@@ -101,7 +99,7 @@ def _summary(compared: "PropertyComparison") -> str:
     if not math.isnan(compared.correlation):
         correlation = f"{compared.correlation:.2f}".replace("-", "−")
         top = f"top fifth: {compared.shared_top} of {compared.top} in both; "
-    if math.isfinite(true.low) and math.isfinite(true.high):
+    if true.bounded:
         correlation += f", {cell_text(true, 2)} for the credits of endless evaluations"
     n = len(compared.rows)
     return (

@@ -5,20 +5,11 @@ import time
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
+from rich import progress
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -69,11 +60,8 @@ def table(
     folded: Collection[str] | None = None,
     title: str = "",
 ) -> Table:
-    """Return a table whose cells are data, never markup.
-
-    The first column and those ``left`` are left-aligned, others right-aligned. Only ``folded`` columns break their
-    lines, by default all that are left-aligned.
-    """
+    """Return a table whose cells are data, never markup. The first column and those ``left`` are left-aligned; only
+    ``folded`` columns (default: these) break their lines."""
     left = {columns[0], *left}
     folded = left if folded is None else folded
     grid = Table(box=None, title=Text(f"\n{title}", "bold") if title else None, title_justify="left")
@@ -112,13 +100,13 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
+class _Rate(progress.ProgressColumn):
+    def render(self, task: progress.Task) -> Text:
         return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
 
 
-class _Left(ProgressColumn):
-    def render(self, task: Task) -> Text:
+class _Left(progress.ProgressColumn):
+    def render(self, task: progress.Task) -> Text:
         left = task.time_remaining
         return Text(f"{duration(left)} left" if left else "", style="progress.remaining")
 
@@ -127,28 +115,26 @@ class Bars:
     """A progress callback that shows a bar for each stage, with rate and time left; without a terminal, plain lines."""
 
     def __init__(self) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
+        self._progress = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(bar_width=28),
+            progress.MofNCompleteColumn(),
             _Rate(),
-            TimeElapsedColumn(),
+            progress.TimeElapsedColumn(),
             _Left(),
             console=console,
             speed_estimate_period=60,
             disable=not console.is_terminal,
             get_time=lambda: time.monotonic(),
         )
-        self._stages: dict[str, Task] = {}
+        self._stages: dict[str, progress.Task] = {}
         self._printed = 0.0
 
     def __enter__(self) -> Self:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 def credits(
     study: StudyArgument,
-    property: Annotated[str | None, typer.Option(help="Only this property.", show_default=False)] = None,
+    property: Annotated[str | None, typer.Option(help="Only this property.")] = None,
     mix: Annotated[
         str | None,
         typer.Option(
             metavar="NAME=WEIGHT,...",
             help='Credits for a weighted sum of properties, such as "colourfulness=1,heldout_loss=-2".',
-            show_default=False,
         ),
     ] = None,
     method: EstimatorOption = None,
@@ -33,7 +32,7 @@ def credits(
     format: Annotated[Literal["table", "csv", "json"], typer.Option(help="Output format.")] = "table",
 ) -> None:
     """Print the credits from all evaluations so far."""
-    from diffcredit.report.spreadsheet import credits_csv
+    from diffcredit.report.standings import credits_csv
 
     if mix is None:
         tables = _tables(study, property, method, confidence)
@@ -97,7 +96,6 @@ def parse_weights(text: str) -> dict[str, float]:
 
 
 def _content(credits: "CreditTable") -> dict[str, Any]:
-    """Return the table for JSON, with ranks and shares in the order of its contributors."""
     from diffcredit.report.standings import standings
 
     rows = {row.contributor: row for row in standings(credits)}

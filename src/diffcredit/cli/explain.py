@@ -106,7 +106,6 @@ def evidence_of(study: "Study", picture: str) -> "Evidence":
 
 
 def _pixels(picture: str, resolution: int) -> "NDArray[np.uint8]":
-    """Return an image file as (resolution, resolution, 3) pixels."""
     from diffcredit.contributions.images import UnreadableImage, open_image, square_pixels, without_pillows_warnings
 
     try:

@@ -69,10 +69,7 @@ def restore(
 
 
 def _portable(settings: dict[str, object]) -> dict[str, object]:
-    """Return a study file's content with the results beside it.
-
-    Folders and databases of one machine mean nothing elsewhere, and a database's URL may hold a password.
-    """
+    """Return a study file's content without places of this machine, whose URLs may hold passwords."""
     return {key: value for key, value in settings.items() if key not in ("ledger", "results", "artifacts")} | {
         "results": "."
     }

@@ -63,8 +63,7 @@ SETTINGS = {  # for a CPU, for a GPU
 
 def init(
     folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Images: a folder per contributor, an imagefolder, or an .npz."),
+        Path, typer.Argument(metavar="FOLDER", help="Images: a folder per contributor, an imagefolder, or an .npz.")
     ],
     contributor: Annotated[
         str, typer.Option(help="The metadata column, or array, that names the contributors.")

@@ -24,7 +24,6 @@ PropertyOption = Annotated[
         help="A property of the study file, or a new one, which is added to it: a name, a plug-in "
         "package.module:Name, or a mapping with options such as '{name: fid, features: inception_v3}'. Default: all "
         "with missing values.",
-        show_default=False,
     ),
 ]
 
@@ -103,7 +102,6 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
 
 
 def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
-    """Return a property as the study file in ``folder`` would have it."""
     from pydantic import ValidationError
 
     from diffcredit.study.sections import PropertySection
@@ -141,7 +139,6 @@ def add_to_file(file: Path, new: list[dict[str, Any]]) -> None:
 
 
 def _cost_message(study: "Study", found: "Outlook") -> str:
-    """Return what the remaining evaluations would cost, and which option makes them."""
     count = found.count(found.retrained)
     names = sorted({name for group in found.retrained for name in group})
     return (

@@ -56,11 +56,9 @@ def _logging(study: "Study") -> Generator[None]:
     except KeyboardInterrupt:
         event("interrupted", level=logging.WARNING)
         raise
-    except (DiffcreditError, OSError) as error:
-        event("failed", level=logging.ERROR, error=str(error))
-        raise
-    except Exception:
-        event("failed", level=logging.ERROR, error=traceback.format_exc())
+    except Exception as error:
+        expected = isinstance(error, DiffcreditError | OSError)
+        event("failed", level=logging.ERROR, error=str(error) if expected else traceback.format_exc())
         raise
     finally:
         LOGGER.setLevel(level)

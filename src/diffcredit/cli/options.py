@@ -17,7 +17,6 @@ WorkersOption = Annotated[
         min=1,
         help="Worker processes. Default: one for each core or GPU; on a cluster, as many as it has room for. If "
         "there are more than GPUs, they share them.",
-        show_default=False,
     ),
 ]
 OnOption = Annotated[
@@ -27,8 +26,7 @@ AddressOption = Annotated[
     str | None,
     typer.Option(
         help="Address of the Ray cluster, such as 10.0.0.1:6379. Default: the one that runs on this machine, or a new "
-        "one for the run.",
-        show_default=False,
+        "one for the run."
     ),
 ]
 GpusOption = Annotated[
@@ -38,7 +36,6 @@ GpusOption = Annotated[
         min=0.0,
         help="GPUs per worker on a Ray cluster; with 0.5, two share one. Default: 1 if the cluster has any and the "
         "study's device is not the CPU.",
-        show_default=False,
     ),
 ]
 TimeoutOption = Annotated[
@@ -48,7 +45,6 @@ TimeoutOption = Annotated[
         help="Kill and replace a worker that takes longer for an evaluation, and repeat the evaluation. Default: ten "
         "times the longest so far, at least 10 minutes; a day for the first. With this option, a single worker is a "
         "process of its own instead of this one.",
-        show_default=False,
     ),
 ]
 NoPlugins = Annotated[
@@ -65,10 +61,8 @@ WORKERS: dict[str, Any] = {
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the option ``--no-plugins``, for studies from strangers; worker processes inherit it.
-
-    A command with a parameter ``where`` also gets the options above, and receives them as ``Workers``.
-    """
+    """Give ``command`` the option ``--no-plugins``, which workers inherit; one with a parameter ``where`` also the
+    options above, as ``Workers``."""
     signature = inspect.signature(command)
     shared = (WORKERS if "where" in signature.parameters else {}) | {"no_plugins": (NoPlugins, False)}
 
@@ -114,7 +108,6 @@ EstimatorOption = Annotated[
         "banzhaf-msr, leave-one-out, add-one-in, datamodel, datamodel-lasso. Default: shapley, or what the design is "
         "for where it has no Shapley values.",
         callback=_known_estimator,
-        show_default=False,
     ),
 ]
 ConfidenceOption = Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence level of the intervals.")]
@@ -124,7 +117,6 @@ BaselineOption = Annotated[
         "--method",
         help="A method's name, a plug-in package.module:Class, or a mapping with options such as "
         "'{name: trak, dimensions: 4096}'. Default: all that this study supports.",
-        show_default=False,
     ),
 ]
 

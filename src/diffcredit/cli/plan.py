@@ -78,10 +78,8 @@ def stages(study: "Study", planned: "Plan") -> "Iterator[tuple[str, Stage]]":
 
 @dataclass(frozen=True)
 class Advice:
-    """One property's signal and noise, and the best split of the budget for it.
-
-    ``noise`` is None if values have no standard errors. ``best`` is None also if all noise seems to come from images.
-    """
+    """One property's signal and noise, and the best split of the budget. ``noise`` is None if values have no standard
+    errors, ``best`` also if all noise seems to come from images."""
 
     property: str
     signal_to_noise: float

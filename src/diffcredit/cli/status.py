@@ -30,9 +30,7 @@ def status(
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates with --watch.")] = 2.0,
     price: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, help="Price of a worker's hour, for the cost. Default: the stopping rule's.", show_default=False
-        ),
+        typer.Option(min=0.0, help="Price of a worker's hour, for the cost. Default: the stopping rule's."),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object, for scripts; with --watch, one per line.")
@@ -139,7 +137,6 @@ def view(facts: "Status") -> RenderableType:
 
 
 def _recipes(facts: "Status") -> Table:
-    """Return a table with a line for each recipe; only the study's own has a total."""
     rows = []
     for recipe in facts.recipes:
         of = "" if recipe.total is None else f" of {'' if recipe.certain else 'about '}{recipe.total}"
@@ -149,7 +146,6 @@ def _recipes(facts: "Status") -> Table:
 
 
 def _pace(facts: "Status") -> Table:
-    """Return a table of speed and cost, with evaluations outside the design if there are any."""
     from diffcredit.study.status import WINDOW
 
     others = any(recipe.others for recipe in facts.recipes)
@@ -183,7 +179,6 @@ def _rule(facts: "Status", rule: "RuleStatus", recipe: "RecipeStatus") -> Table:
 
 
 def _nested(rule: "RuleStatus", depth: int = 0) -> "Iterator[tuple[int, RuleStatus]]":
-    """Yield a rule and its parts, each with its depth of nesting."""
     yield depth, rule
     for part in rule.parts:
         yield from _nested(part, depth + 1)
@@ -197,7 +192,6 @@ def _failures(facts: "Status") -> Table:
 
 
 def _workers(facts: "Status") -> Table:
-    """Return a table of the workers: what each does, or when it was last seen."""
     rows = [
         (
             worker.name,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from diffcredit.study.study import Study
     from diffcredit.study.workers import Workers
+    from diffcredit.validation.data import PartWork
     from diffcredit.validation.presentation.sections import Section
-    from diffcredit.validation.validate import Missing
 
 PartOption = Annotated[
     list[str] | None,
@@ -23,12 +23,10 @@ PartOption = Annotated[
         "--part",
         help="lds, surrogates, counterfactual, fidelity, convergence, budget, runtime, unlearning or contributors; "
         "may be repeated. Default: all.",
-        show_default=False,
     ),
 ]
 PropertyOption = Annotated[
-    list[str] | None,
-    typer.Option("--property", help="Only this one; may be repeated. Default: all.", show_default=False),
+    list[str] | None, typer.Option("--property", help="Only this one; may be repeated. Default: all.")
 ]
 PlanOption = Annotated[
     bool, typer.Option("--plan", help="Show which evaluations are missing and what they would cost.")
@@ -86,7 +84,9 @@ def validate(
         say(f"\nReport: {loaded.folder / 'report.html'}")
 
 
-def print_missing(missing: "Sequence[Missing]", study: "Study", where: "Workers", *, evaluated: bool) -> None:
+def print_missing(
+    missing: "Sequence[tuple[PartWork, int]]", study: "Study", where: "Workers", *, evaluated: bool
+) -> None:
     """Print how many evaluations are missing, by which recipe, and what they will cost; nothing where none is."""
     from diffcredit.study.plan import evaluation_time
     from diffcredit.study.workers import make_executor, side_by_side
@@ -94,19 +94,19 @@ def print_missing(missing: "Sequence[Missing]", study: "Study", where: "Workers"
     if not missing:
         return
     at_a_time = side_by_side(make_executor(study, where))
-    recipes = {each.work.recipe.name: each.work.recipe for each in missing}
+    recipes = {work.recipe.name: work.recipe for work, _ in missing}
     times = {name: evaluation_time(recipe) for name, recipe in recipes.items()}
     rows, total = [], 0.0
-    for each in missing:
-        time = times[each.work.recipe.name]
-        seconds = time.of_all(each.count, at_a_time)
+    for work, count in missing:
+        time = times[work.recipe.name]
+        seconds = time.of_all(count, at_a_time)
         total += seconds
-        up_to = "up to " if each.work.undecided else ""
-        rows.append((each.work.what, f"{up_to}{each.count:,}", duration(time.each(at_a_time)), duration(seconds)))
-    up_to = "up to " if any(each.work.undecided for each in missing) else ""
+        up_to = "up to " if work.undecided else ""
+        rows.append((work.what, f"{up_to}{count:,}", duration(time.each(at_a_time)), duration(seconds)))
+    up_to = "up to " if any(work.undecided for work, _ in missing) else ""
     title = "Evaluations that the evidence lacks" + (", left out as asked" if evaluated else "")
     grid = table(("what for", "models", "each", "time"), rows, title=title)
-    grid.add_row("in all", f"{up_to}{sum(each.count for each in missing):,}", "", duration(total), style="bold")
+    grid.add_row("in all", f"{up_to}{sum(count for _, count in missing):,}", "", duration(total), style="bold")
     console.print(grid)
 
 

@@ -20,16 +20,11 @@ def verify(
     head: Annotated[
         str | None,
         typer.Option(
-            metavar="HASH",
-            help="The head from a report or an earlier verify: all rows up to it must be unchanged.",
-            show_default=False,
+            metavar="HASH", help="The head from a report or an earlier verify: all rows up to it must be unchanged."
         ),
     ] = None,
     recompute: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="K", help="Also repeat K random evaluations and compare their values.", show_default=False
-        ),
+        int | None, typer.Option(min=1, metavar="K", help="Also repeat K random evaluations and compare their values.")
     ] = None,
     workers: WorkersOption = None,
 ) -> None:

@@ -2,6 +2,6 @@
 
 from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report
-from diffcredit.report.spreadsheet import write_credits_csv
+from diffcredit.report.standings import write_credits_csv
 
 __all__ = ["CreditTable", "Picture", "Report", "write_credits_csv", "write_report"]

@@ -1,7 +1,5 @@
 """Baselines compared with a study's credits, as rows of a table and as a CSV file."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from diffcredit.report.records import Agreement, BaselineRow
 from diffcredit.report.tables import credit_tables
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
-from diffcredit.util.sanitize import escape_formula
+from diffcredit.util.sanitize import csv_text
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -55,11 +53,10 @@ def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
 
 def write_baselines_csv(found: Sequence[StudyBaseline], contributors: Sequence[str], file: Path) -> None:
     """Write one line for each method, setting and contributor; no name can run as a formula."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["method", "aggregation", "options", "property", "contributor", "credit"])
-    for each in found:
-        for contributor, credit in zip(contributors, each.found.credits.tolist(), strict=True):
-            words = (each.found.method, each.found.how, each.found.setting, each.property or "", contributor)
-            writer.writerow([*map(escape_formula, words), repr(credit)])
-    write_text(file, text.getvalue())
+    rows = (
+        (each.found.method, each.found.how, each.found.setting, each.property, contributor, credit)
+        for each in found
+        for contributor, credit in zip(contributors, each.found.credits.tolist(), strict=True)
+    )
+    columns = ("method", "aggregation", "options", "property", "contributor", "credit")
+    write_text(file, csv_text([columns, *rows], line_end="\n"))

@@ -23,8 +23,7 @@ from diffcredit.ledger import Evaluation, game_of
 from diffcredit.report.baselines import agreement, compared, study_helpfulness
 from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report
-from diffcredit.report.spreadsheet import write_credits_csv
-from diffcredit.report.standings import standings
+from diffcredit.report.standings import standings, write_credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.study import quality
 from diffcredit.study.identity import pictures_identity
@@ -42,10 +41,8 @@ TOP_SHARE = 0.2
 
 
 def write_results(study: "Study", *, retrain: bool = True) -> tuple[CreditTable, ...]:
-    """Write ``report.html`` and ``credits.csv`` into the study's results folder, and return its credit tables.
-
-    ``retrain``: also retrain a model whose images the report shows, where they are not cached.
-    """
+    """Write ``report.html`` and ``credits.csv`` into the study's folder, and return its credit tables. ``retrain``:
+    also make images of models that the report shows and that are not cached."""
     report = compose(study, retrain=retrain)
     write_credits_csv(report.tables, study.folder / "credits.csv")
     write_report(report, study.folder / "report.html")
@@ -53,11 +50,7 @@ def write_results(study: "Study", *, retrain: bool = True) -> tuple[CreditTable,
 
 
 def compose(study: "Study", *, retrain: bool = True) -> Report:
-    """Return the report of all evaluations so far.
-
-    It shows images of models with everybody and without the top contributors. With ``retrain``, those that are not
-    cached are made; otherwise they are left out.
-    """
+    """Return the report of all evaluations so far; ``retrain`` as for `write_results`."""
     tables = tuple(_worded(table, study) for table in credit_tables(study))
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe.name)
@@ -89,7 +82,6 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
 
 
 def _worded(table: CreditTable, study: "Study") -> CreditTable:
-    """Return the table with its property's title, unit and explanation."""
     for section, prop in zip(study.config.properties, study.prepared.properties, strict=True):
         if prop.name == table.property:
             title, sentences = prop.title or table.title, [prop.explanation, f"Bias: {prop.bias}" if prop.bias else ""]
@@ -145,7 +137,6 @@ def _pictures_file(study: "Study", coalition: str) -> Path:
 
 
 def _few(study: "Study") -> Sampling:
-    """Return the study's sampling with as many images as a grid shows."""
     return dataclasses.replace(study.config.sampling, images=min(GRID_IMAGES, study.config.sampling.images))
 
 
@@ -154,7 +145,6 @@ def _grid(images: NDArray[np.uint8]) -> bytes:
 
 
 def _thumbnails(study: "Study") -> dict[str, bytes]:
-    """Return a strip of each contributor's first images."""
     contributions = study.contributions
     strips = {}
     for index, name in enumerate(contributions.contributors):

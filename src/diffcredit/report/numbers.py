@@ -27,10 +27,8 @@ def typical_half_width(lows: Sequence[float], highs: Sequence[float]) -> float |
 def decimals(
     values: Sequence[float], lows: Sequence[float], highs: Sequence[float], beside: Sequence[float] = ()
 ) -> int:
-    """Return the decimals for ``values`` and numbers ``beside`` them: two digits of the typical interval.
-
-    Without intervals the spread of the values decides, then their size.
-    """
+    """Return the decimals for ``values`` and numbers ``beside`` them: two digits of the typical interval, or else of
+    the spread of the values, then of their size."""
     largest = max(map(abs, (*values, *beside)))
     typical = typical_half_width(lows, highs) or 0.0
     for candidate in (typical, max(values) - min(values), largest / 10):

@@ -13,10 +13,8 @@ FEW = 8  # contributors; all their 254 coalitions can be evaluated
 
 
 def influential_outliers(table: CreditTable) -> tuple[Outlier, ...]:
-    """Return the outliers that alone move a credit by more than the half-width of its interval.
-
-    The others matter to no credit: a single coalition of medium size has hardly any weight in a Shapley value.
-    """
+    """Return the outliers that alone move a credit by more than the half-width of its interval. Others
+    matter to none: a single coalition of medium size has hardly any weight in a Shapley value."""
     half_widths = (np.array(table.high) - np.array(table.low)) / 2
     return tuple(each for each in outliers_in(table.diagnostics) if (np.abs(each.moves) > half_widths).any())
 

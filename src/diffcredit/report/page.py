@@ -22,8 +22,7 @@ from diffcredit.report import numbers
 from diffcredit.report.outliers import outlier_warning
 from diffcredit.report.plot import plot
 from diffcredit.report.records import CreditTable, Report
-from diffcredit.report.spreadsheet import credits_csv
-from diffcredit.report.standings import standings
+from diffcredit.report.standings import credits_csv, standings
 from diffcredit.report.validation import shown_tables
 from diffcredit.util.artifacts import write_text
 
@@ -120,16 +119,8 @@ def render(report: Report) -> str:
         images=sum(images.values()),
         csv=data_uri(credits_csv(report.tables).encode(), "text/csv;charset=utf-8"),
         thin=numbers.NARROW_SPACE,
-        policy="; ".join(
-            (
-                "default-src 'none'",
-                "img-src data:",
-                f"script-src {_hash(script)}",
-                f"style-src {_hash(style)}",
-                "base-uri 'none'",
-                "form-action 'none'",
-            )
-        ),
+        policy=f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),
     )

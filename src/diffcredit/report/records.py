@@ -15,11 +15,7 @@ INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_
 
 @dataclass(frozen=True)
 class CreditTable:
-    """The credits of n contributors for one property.
-
-    Tuples have length n, in the order of ``contributors``. A bound that is not finite is unknown or does not exist, and
-    is shown as such.
-    """
+    """Credits of n contributors for one property; tuples are in their order. Bounds that are not finite are unknown."""
 
     property: str
     title: str
@@ -31,24 +27,17 @@ class CreditTable:
     credit: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    rank_low: tuple[int, ...]
-    """The best rank that a contributor may have; 1 helps most."""
+    rank_low: tuple[int, ...]  # the best rank that a contributor may have; 1 helps most
     rank_high: tuple[int, ...]
     share_low: tuple[float, ...]
     """A bound of credit / (F(N) − F(∅)), like ``share_high``."""
     share_high: tuple[float, ...]
-    contrast_half_width: tuple[float, ...]
-    """The half-width of the interval of credit − average."""
-    confidence: float
-    """A fraction, such as 0.95."""
-    empty: float
-    """F(∅)"""
-    full: float
-    """F(N)"""
-    evaluations: int
-    """The number that the credits are estimated from."""
-    failed: int
-    """The number left out because they failed."""
+    contrast_half_width: tuple[float, ...]  # the half-width of the interval of credit − average
+    confidence: float  # a fraction, such as 0.95
+    empty: float  # F(∅)
+    full: float  # F(N)
+    evaluations: int  # the number that the credits are estimated from
+    failed: int  # the number left out because they failed
     method: str
     diagnostics: Mapping[str, float]
 
@@ -115,10 +104,8 @@ class Picture:
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """A baseline's Spearman correlation with the study's credits, by property.
-
-    None where the baseline was computed for another property, or where all its credits are equal.
-    """
+    """A baseline's Spearman correlation with the study's credits, by property; None where it was computed for
+    another property, or all its credits are equal."""
 
     name: str
     correlations: Mapping[str, float | None]
@@ -143,19 +130,15 @@ class Report:
     version: str
     tables: tuple[CreditTable, ...]
     samples: tuple[Picture, ...]
-    thumbnails: Mapping[str, bytes]
-    """A PNG strip of images by contributor."""
-    settings: Mapping[str, Any]
-    """May nest mappings and lists."""
+    thumbnails: Mapping[str, bytes]  # a PNG strip of images by contributor
+    settings: Mapping[str, Any]  # may nest mappings and lists
     cost: Mapping[str, float | int | str]
-    scope: tuple[str, ...]
-    """Sentences that state what the credits are valid for."""
+    scope: tuple[str, ...]  # sentences that state what the credits are valid for
     notes: tuple[str, ...] = ()
     """Sentences that ask the reader for care."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     baselines: tuple[BaselineRow, ...] = ()
-    agreement: Agreement | None = None
-    """How far the baselines agree with each other."""
+    agreement: Agreement | None = None  # how far the baselines agree with each other
     validation: tuple[Section, ...] = ()
     """The evidence for the credits."""
 

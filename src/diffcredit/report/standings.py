@@ -1,10 +1,16 @@
-"""The ranking of contributors, and who differs from the average: the arithmetic behind the page and the CSV."""
+"""The ranking of contributors, and who differs from the average, for the page and as CSV."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from diffcredit.report.records import CreditTable
+from diffcredit.report.records import INTERVALS, CreditTable
+from diffcredit.util.artifacts import write_text
+from diffcredit.util.sanitize import csv_text
+
+COLUMNS = ("rank", "contributor", "images", "property", "credit", "low", "high", "share", *INTERVALS)
 
 
 @dataclass(frozen=True)
@@ -13,23 +19,20 @@ class Standing:
 
     contributor: str
     images: int
-    rank: int
-    """1 helps most; credits that are equal up to rounding share a rank (1, 2, 2, 4)."""
+    rank: int  # 1 helps most; credits that are equal up to rounding share a rank (1, 2, 2, 4)
     rank_low: int
     rank_high: int
     credit: float
     low: float
     high: float
-    share: float | None
-    """credit / (F(N) − F(∅)); None where that total is 0 or the credits do not sum to it."""
+    share: float | None  # credit / (F(N) − F(∅)); None where that total is 0 or the credits do not sum to it
     share_low: float
     share_high: float
     contrast_half_width: float
     versus_average: Literal["more", "less", "unsettled"]
     """Whether the whole interval of credit − average is on the more or less helpful side of zero. It is narrower than
     the credit's own interval, since errors of F(∅) and F(N) move all credits alike."""
-    harms: bool
-    """Whether the credit's whole interval is on the unhelpful side of zero."""
+    harms: bool  # whether the credit's whole interval is on the unhelpful side of zero
 
     @property
     def interval_known(self) -> bool:
@@ -72,3 +75,18 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
             )
         )
     return tuple(result)
+
+
+def credits_csv(tables: Iterable[CreditTable]) -> str:
+    """Return a row for each contributor and property, most helpful first within a property; see `csv_text`. ``share``
+    is empty where F(N) − F(∅) is 0 or the credits do not sum to it."""
+    rows = (
+        [table.property if name == "property" else getattr(row, name) for name in COLUMNS]
+        for table in tables
+        for row in standings(table)
+    )
+    return csv_text([COLUMNS, *rows])
+
+
+def write_credits_csv(tables: Iterable[CreditTable], path: Path) -> None:
+    write_text(path, credits_csv(tables))

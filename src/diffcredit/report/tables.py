@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from diffcredit.credit import Credits
 from diffcredit.ledger import Evaluation, PropertyRecord, game_of
-from diffcredit.report.records import CreditTable
+from diffcredit.report.records import INTERVALS, CreditTable
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -31,7 +31,6 @@ def mixed_table(study: "Study", mixed: Credits, method: str) -> CreditTable:
 
 
 def _read_ledger(study: "Study") -> tuple[dict[str, int], list[PropertyRecord], list[Evaluation]]:
-    """Return the number of images by contributor, the properties and the evaluations of the study's recipe."""
     with study.ledger(create=False) as ledger:
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
         evaluations = ledger.evaluations(study.name, study.recipe.name)
@@ -51,8 +50,9 @@ def _table(
     """Return the table of ``credits`` from the properties ``measured``; evaluations without a value count as failed."""
     done = {e.key for e in evaluations if e.status == "done"}
     failed = len({e.key for e in evaluations} - done)
-    rank_low, rank_high = credits.rank_intervals(higher_is_better)
-    share_low, share_high = credits.share_intervals()
+    names = ("credit", "low", "high", *INTERVALS)
+    intervals = (*credits.rank_intervals(higher_is_better), *credits.share_intervals(), credits.contrast_half_width)
+    columns = zip(names, (credits.values, credits.low, credits.high, *intervals), strict=True)
     return CreditTable(
         property=property,
         title=title,
@@ -61,14 +61,7 @@ def _table(
         unit="",
         contributors=tuple(images),
         images=tuple(images.values()),
-        credit=tuple(credits.values.tolist()),
-        low=tuple(credits.low.tolist()),
-        high=tuple(credits.high.tolist()),
-        rank_low=tuple(rank_low.tolist()),
-        rank_high=tuple(rank_high.tolist()),
-        share_low=tuple(share_low.tolist()),
-        share_high=tuple(share_high.tolist()),
-        contrast_half_width=tuple(credits.contrast_half_width.tolist()),
+        **{name: tuple(column.tolist()) for name, column in columns},
         confidence=credits.confidence,
         empty=credits.empty,
         full=credits.full,

@@ -51,7 +51,7 @@ def cell_text(cell: Cell, decimals: int) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, Estimate):
-        if not math.isfinite(cell.value) or not (math.isfinite(cell.low) and math.isfinite(cell.high)):
+        if not math.isfinite(cell.value) or not cell.bounded:
             return cell_text(float(cell.value), decimals)
         low, high = number(cell.low, decimals), number(cell.high, decimals)
         return f"{number(cell.value, decimals)} ({low} to {high})"
@@ -63,10 +63,8 @@ def cell_text(cell: Cell, decimals: int) -> str:
 
 
 def _subjects(table: Table) -> dict[str, Table]:
-    """Split a table by its first column where that names the subject of consecutive rows, such as a property.
-
-    The column is dropped from the parts. Empty where the column is of another kind.
-    """
+    """Split a table by its first column, which is dropped, where that names the subject of consecutive rows; else
+    empty."""
     stretches = [(subject, tuple(rows)) for subject, rows in groupby(table.rows, key=lambda row: row[0])]
     names = {subject for subject, _ in stretches if isinstance(subject, str)}
     if not 1 < len(names) == len(stretches) <= len(table.rows) / LEAST_PART or len(table.columns) == 1:

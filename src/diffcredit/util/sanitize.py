@@ -3,12 +3,17 @@
 - A terminal obeys control characters: a file's name could rewrite what was printed before it, or what is typed next.
   :func:`escape_controls` and :func:`single_line` write them out.
 - A spreadsheet runs a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break as a formula.
-  :func:`escape_formula` prevents that.
+  :func:`escape_formula` and :func:`csv_text` prevent that.
 - An address may contain a password. :func:`without_passwords` hides it.
 """
 
+import csv
+import io
+import math
 import re
 import unicodedata
+from collections.abc import Iterable
+from numbers import Integral
 
 HIDDEN = "***"
 LONGEST_VALUE = 80  # characters of a value that a message repeats
@@ -52,6 +57,22 @@ def escape_formula(text: str) -> str:
     never become one: to undo, drop the first apostrophe wherever a formula follows it.
     """
     return f"'{text}" if _FORMULA.match(text) else text
+
+
+def csv_text(rows: Iterable[Iterable[str | float | None]], line_end: str = "\r\n") -> str:
+    """Write ``rows`` as CSV (RFC 4180): all digits of a number, nothing for None or a number that is not finite, and
+    texts that no spreadsheet runs as formulae."""
+
+    def text(cell: str | float | None) -> str:
+        if isinstance(cell, str):
+            return escape_formula(cell)
+        if isinstance(cell, Integral):
+            return str(int(cell))
+        return "" if cell is None or not math.isfinite(cell) else repr(float(cell))
+
+    file = io.StringIO(newline="")
+    csv.writer(file, lineterminator=line_end).writerows(map(text, row) for row in rows)
+    return file.getvalue()
 
 
 def without_passwords(text: str) -> str:

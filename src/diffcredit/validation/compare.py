@@ -6,8 +6,6 @@ compare_studies("a/study.yaml", "b/study.yaml")           # each by its own reci
 compare_studies("study.yaml", "study.yaml:from_scratch")  # two recipes of one study
 """
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from diffcredit.ledger import differences
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.study import Study
 from diffcredit.util.arrays import FloatArray
-from diffcredit.util.sanitize import escape_formula
+from diffcredit.util.sanitize import csv_text
 from diffcredit.validation.statistics.agreement import true_rank_correlation, unshrunk
 from diffcredit.validation.statistics.records import Estimate
 
@@ -50,10 +48,7 @@ class Side:
 @dataclass(frozen=True)
 class ContributorRow:
     """A contributor's two credits, their difference b − a, and their ranks among the shared contributors (1: the most
-    helpful).
-
-    ``differs``: the difference's interval excludes 0; ``apart``: the credits' own intervals do not overlap.
-    """
+    helpful). ``differs``: the difference's interval excludes 0; ``apart``: the intervals do not overlap."""
 
     contributor: str
     a: Estimate
@@ -73,12 +68,9 @@ class ContributorRow:
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    """One property's credits side by side.
-
-    ``correlation`` is Spearman's between the two estimates, ``true_correlation`` an estimate of the same between the
-    credits of endless evaluations, without errors. ``top`` is a fifth of the number of contributors, ``shared_top`` how
-    many are in the most helpful fifth of both. ``evaluations`` are the numbers of a and of b.
-    """
+    """One property's credits side by side. ``correlation`` is Spearman's between the estimates, ``true_correlation``
+    that without their errors, ``top`` a fifth of the contributors' number, ``shared_top`` how many are in both top
+    fifths. ``evaluations`` are the numbers of a and of b."""
 
     property: str
     higher_is_better: bool
@@ -105,11 +97,8 @@ class StudyComparison:
 
 
 def compare_studies(a: str, b: str, method: str | None = None, confidence: float = 0.95) -> StudyComparison:
-    """Compare two of STUDY or STUDY:RECIPE; a study alone means its own recipe. ``method``: None for that of their
-    designs, which must agree.
-
-    Raises UserError where the two are the same, or share no contributor, no property or no method.
-    """
+    """Compare two of STUDY or STUDY:RECIPE (default: its own) by ``method`` (None: that of both designs). Raises
+    UserError where they are the same, or share no contributor, no property or no method."""
     first, second = _side(a, method, confidence), _side(b, method, confidence)
     if first.place == second.place:
         raise UserError(f"{a} and {b}: one and the same recipe {first.place[1]!r}; two are needed")
@@ -172,20 +161,18 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
 def comparison_csv(comparison: StudyComparison) -> str:
     """Write a row for each property and contributor as RFC 4180; unknown numbers are empty."""
 
-    def cells(estimate: Estimate) -> list[str]:
-        numbers = (estimate.value, estimate.low, estimate.high)
-        return [repr(number) if math.isfinite(number) else "" for number in numbers]
+    def cells(estimate: Estimate) -> tuple[float, float, float]:
+        return estimate.value, estimate.low, estimate.high
 
-    file = io.StringIO(newline="")
-    writer = csv.writer(file)
-    writer.writerow(COLUMNS)
-    for each in comparison.properties:
-        for row in each.rows:
-            names = (escape_formula(each.property), escape_formula(row.contributor))
-            found = ("yes" if each else "no" for each in (row.differs, row.apart))
-            both = (*cells(row.a), row.rank_a, *cells(row.b), row.rank_b)
-            writer.writerow((*names, *both, *cells(row.difference), *found))
-    return file.getvalue()
+    rows = (
+        (
+            *(each.property, row.contributor, *cells(row.a), row.rank_a, *cells(row.b), row.rank_b),
+            *(*cells(row.difference), "yes" if row.differs else "no", "yes" if row.apart else "no"),
+        )
+        for each in comparison.properties
+        for row in each.rows
+    )
+    return csv_text([COLUMNS, *rows])
 
 
 def _compared(name: str, first: Side, second: Side, shared: list[str]) -> PropertyComparison:

@@ -12,16 +12,14 @@ from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT
 from diffcredit.errors import UserError
 from diffcredit.study.recipe import Recipe
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Contender, RecipeGame
+from diffcredit.validation.statistics.records import Contender, RecipeGame, game_credits
 
 if TYPE_CHECKING:
     from diffcredit.validation.data import ValidationData
 
 
 def collect_contenders(data: "ValidationData", prop: str) -> list[Contender]:
-    """Return all credits for a property: the study's own first, then other estimators' and recipes', surrogates' and
-    baselines'. Credits that cannot be computed from what is evaluated are left out."""
+    """Return all credits for a property, the study's own first, without those that cannot be computed yet."""
     found = []
     for recipe in data.recipes:
         game = data.game(recipe, prop)
@@ -40,8 +38,7 @@ def collect_contenders(data: "ValidationData", prop: str) -> list[Contender]:
 
 
 def known_surrogates(data: "ValidationData", prop: str, game: RecipeGame | None = None) -> dict[str, KnownSurrogate]:
-    """Return the surrogates of a property, as helpfulness, with their values at the coalitions of ``game``; none where
-    what they need has not been measured."""
+    """Return a property's surrogates as helpfulness, with values at the coalitions of ``game``; none if unmeasured."""
     surrogates = data.study.surrogates
     if not surrogates.names or not surrogates.ready():
         return {}
@@ -71,7 +68,6 @@ def categories_to_come(data: "ValidationData") -> set[str]:
 
 
 def _corrected(data: "ValidationData", prop: str) -> list[Contender]:
-    """Return the credits of the study's surrogates, corrected by its evaluations."""
     recipe = data.study.recipe.name
     game = data.game(data.study.recipe, prop)
     known = {} if game is None else known_surrogates(data, prop, game)
@@ -102,7 +98,6 @@ def _left_one_out(data: "ValidationData", recipe: Recipe, prop: str) -> list[Con
 
 
 def _baselines(data: "ValidationData", prop: str) -> list[Contender]:
-    """Return the baselines whose credits differ between contributors."""
     higher = data.properties[prop].higher_is_better
     return [
         # credits that measure the property itself are negated where lower is better

@@ -49,8 +49,7 @@ ESTIMATORS = {
     "datamodel": "datamodel",
 }
 """The estimators that any design has credits by, with the category of those credits."""
-STAGES = ("training", "sampling")
-"""What the time of an evaluation is compared by."""
+STAGES = ("training", "sampling")  # what the time of an evaluation is compared by
 
 Remembered = TypeVar("Remembered")
 
@@ -234,8 +233,7 @@ class ValidationData:
         return found
 
     def truth_values(self, prop: str) -> dict[str, list[float]]:
-        """Return the helpfulness of every coalition retrained from scratch as truth, one value for each seed. For all
-        contributors the endpoints count too: they have other seeds."""
+        """Return the helpfulness of each coalition retrained as truth, by seed; the endpoint of all counts too."""
         found: dict[str, list[float]] = {}
         values = self.values(self.scratch.evaluations(), prop, ("truth", "endpoint"))
         for (coalition, _), value in sorted(values.items()):
@@ -293,7 +291,6 @@ class ValidationData:
         return self._timed(recipe, done) if done else None
 
     def _timed(self, recipe: Recipe, evaluations: Sequence[Evaluation]) -> RecipeGame:
-        """Return evaluations with their seconds, without values."""
         training, sampling = (np.array([one.seconds.get(stage, math.nan) for one in evaluations]) for stage in STAGES)
         steps, prepared = self._steps(recipe)
         return RecipeGame(

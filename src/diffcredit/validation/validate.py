@@ -33,15 +33,6 @@ Watch = Callable[[Iterable[Evaluation], bool], object]
 
 
 @dataclass(frozen=True)
-class Missing:
-    """Evaluations, or images of these, that a part needs and that are not there: at most ``count`` where some of the
-    ``work`` is undecided."""
-
-    work: PartWork
-    count: int
-
-
-@dataclass(frozen=True)
 class Validated:
     """The ``sections`` that could be computed, and the reasons for what was ``left_out``, by part or work."""
 
@@ -89,10 +80,13 @@ def _evaluate(work: PartWork, part: str, executor: Executor, watch: Watch) -> di
     return {}
 
 
-def missing_evaluations(study: Study, parts: Sequence[str] = (), properties: Sequence[str] = ()) -> list[Missing]:
-    """Return what `validate` would evaluate. Evaluations that several parts need are counted for the first."""
+def missing_evaluations(
+    study: Study, parts: Sequence[str] = (), properties: Sequence[str] = ()
+) -> list[tuple[PartWork, int]]:
+    """Return the work that `validate` would do, and how many evaluations or images of these are missing for it, at most
+    where some is undecided. Those that several parts need are counted for the first."""
     data, wanted = open_data(study, properties), _ordered(study, parts)
-    found: dict[str, Missing] = {}
+    found: dict[str, tuple[PartWork, int]] = {}
     counted: set[tuple[str, str, int]] = set()
     for part in wanted:
         for work in _possible_work(data, part, planned="lds" in wanted):
@@ -100,7 +94,7 @@ def missing_evaluations(study: Study, parts: Sequence[str] = (), properties: Seq
             keys = {(work.recipe.name, *task.key) for task in tasks} - counted
             counted |= keys
             if keys or work.undecided:
-                found[work.what] = Missing(work, len(keys) + work.undecided)
+                found[work.what] = work, len(keys) + work.undecided
     return list(found.values())
 
 
@@ -115,8 +109,7 @@ def open_data(study: Study, properties: Sequence[str] = ()) -> ValidationData:
 
 
 def _possible_work(data: ValidationData, part: str, *, planned: bool = False) -> Sequence[PartWork]:
-    """Return a part's work; none where it cannot be known, for a reason that its section will give. ``planned``: the
-    part ``lds`` is still to come."""
+    """Return a part's work, before the part ``lds`` if ``planned``; none where its section will say why."""
     chosen = PARTS[part]
     try:
         return (chosen.before_lds or chosen.work)(data) if planned else chosen.work(data)
@@ -145,7 +138,6 @@ def kept_sections(study: Study) -> list[Section]:
 
 
 def _ordered(study: Study, parts: Sequence[str]) -> list[str]:
-    """Return the parts asked for, or all that the study can have, in order."""
     for name in parts:
         if name not in PARTS:
             raise UserError(f"part {name!r}: accepted: {', '.join(PARTS)}")

@@ -6,8 +6,14 @@ from math import isfinite
 from diffcredit.validation.data import ValidationData
 from diffcredit.validation.parts import convergence
 from diffcredit.validation.presentation.figures import Series
-from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import property_summary, property_table
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    PartResult,
+    Section,
+    Table,
+    property_summary,
+    property_table,
+)
 from diffcredit.validation.statistics.budget import BUDGETS, LEVELS, BudgetResult, lds_by_cost
 from diffcredit.validation.statistics.records import Estimate
 
@@ -60,7 +66,6 @@ def section(result: PartResult[Mapping[str, BudgetResult]]) -> Section:
 
 
 def _whole(result: BudgetResult, recipe: str) -> bool:
-    """Return whether a recipe's costs include its preparation, which is known."""
     return isfinite(result.prices[recipe].preparation)
 
 

@@ -15,8 +15,17 @@ from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import boxes
 from diffcredit.validation.presentation.photographs import framed
-from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Photograph, Section, Table
-from diffcredit.validation.presentation.wording import property_summary, property_table, worded
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    Figure,
+    PartResult,
+    Photograph,
+    Section,
+    Table,
+    property_summary,
+    property_table,
+    worded,
+)
 from diffcredit.validation.statistics.contributors import (
     LEAST_GROUP,
     ContributorsResult,
@@ -62,8 +71,7 @@ def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]
 
 
 def _image_scores(data: ValidationData) -> dict[str, FloatArray]:
-    """Score every training image by each property that single images have, and by its nearness to the kinds of images
-    that the base model makes."""
+    """Score every training image by each property of single images, and by nearness to the base model's clusters."""
     study, scores = data.study, {}
     for prop in study.prepared.properties:
         if has_value_of_each(prop):
@@ -74,8 +82,7 @@ def _image_scores(data: ValidationData) -> dict[str, FloatArray]:
 
 
 def _title_of_each(data: ValidationData, prop: Any) -> str:
-    """Return the title of a single image's score: the property's own ``title_of_each`` if no other has the same,
-    otherwise the property's title."""
+    """Return the property's own ``title_of_each`` where no other has the same, otherwise its title."""
     titles = [getattr(each, "title_of_each", None) for each in data.study.prepared.properties]
     own = getattr(prop, "title_of_each", None)
     return own if own is not None and titles.count(own) == 1 else data.title(prop.name)
@@ -110,11 +117,27 @@ def strips(
 
 def section(result: PartResult[Mapping[str, ContributorsResult]]) -> Section:
     results = result.numbers
+    traits = property_table(
+        "contributors-top-fifth",
+        "The top fifth against the rest, medians",
+        ("measure", "top fifth", "rest", "difference"),
+        results,
+        lambda result: [(trait.title, trait.top, trait.rest, trait.difference) for trait in result.traits],
+    )
+    correlations = property_table(
+        "contributors-correlation",
+        "Spearman's correlation of median scores with credits",
+        ("measure", "correlation"),
+        results,
+        lambda result: [
+            (each.title, None if np.isnan(each.correlation.value) else each.correlation) for each in result.measures
+        ],
+    )
     return Section(
         part="contributors",
         title="What the top contributors have in common",
         summary=(*property_summary(results, _summary), *_too_few(results)),
-        tables=(_traits(results), _correlations(results), _qualities(results)),
+        tables=(traits, correlations, _qualities(results)),
         figures=tuple(_figure(index, *item) for index, item in enumerate(results.items(), start=1)),
         photographs=result.photographs,
         caveats=(
@@ -127,7 +150,6 @@ def section(result: PartResult[Mapping[str, ContributorsResult]]) -> Section:
 
 
 def _ends(rows: NDArray[np.intp], score: FloatArray) -> NDArray[np.intp]:
-    """Return the rows with the highest scores, then those with the lowest, none twice."""
     order = rows[np.argsort(-score[rows], kind="stable")]
     return order if len(order) <= 2 * STRIP_IMAGES else np.concatenate([order[:STRIP_IMAGES], order[-STRIP_IMAGES:]])
 
@@ -155,10 +177,7 @@ def _summary(title: str, result: ContributorsResult) -> Iterator[str]:
 
 
 def _unknown(result: ContributorsResult) -> tuple[str, ...]:
-    """Return the traits whose difference has no interval."""
-    return tuple(
-        trait.title for trait in result.traits if not np.isfinite([trait.difference.low, trait.difference.high]).all()
-    )
+    return tuple(trait.title for trait in result.traits if not trait.difference.bounded)
 
 
 def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:
@@ -171,28 +190,6 @@ def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:
         for traits, titles in unknown.items()
         if traits
     ]
-
-
-def _traits(results: Mapping[str, ContributorsResult]) -> Table:
-    return property_table(
-        "contributors-top-fifth",
-        "The top fifth against the rest, medians",
-        ("measure", "top fifth", "rest", "difference"),
-        results,
-        lambda result: [(trait.title, trait.top, trait.rest, trait.difference) for trait in result.traits],
-    )
-
-
-def _correlations(results: Mapping[str, ContributorsResult]) -> Table:
-    return property_table(
-        "contributors-correlation",
-        "Spearman's correlation of median scores with credits",
-        ("measure", "correlation"),
-        results,
-        lambda result: [
-            (each.title, None if np.isnan(each.correlation.value) else each.correlation) for each in result.measures
-        ],
-    )
 
 
 def _qualities(results: Mapping[str, ContributorsResult]) -> Table:

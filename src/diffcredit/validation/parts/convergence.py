@@ -5,13 +5,19 @@ from math import isfinite, nan
 
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, beside, curves
-from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
+from diffcredit.validation.presentation.sections import (
+    Figure,
+    PartResult,
+    Section,
+    Table,
+    in_words,
+    property_summary,
+    property_table,
+)
 from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, convergence_curves
 from diffcredit.validation.statistics.records import Estimate
 
-SETTLED = 0.05
-"""An LDS that differs by less from the last one has settled."""
+SETTLED = 0.05  # an LDS that differs by less from the last one has settled
 
 
 def work(data: ValidationData) -> list[PartWork]:
@@ -151,8 +157,7 @@ def _lines(
 def estimator_curves(
     name: str, title: str, caption: str, lines: Iterable[tuple[str, str, Series]], x_axis: str, y_axis: str
 ) -> list[Figure]:
-    """Draw a panel for each property and estimator, those of a property in one line, with their ``lines``. There is no
-    figure where there is nothing to draw."""
+    """Draw a panel for each property and estimator, those of a property in one line; no figure where all is unknown."""
     panels: dict[str, list[Series]] = {}
     estimators = set()
     for prop, estimator, series in lines:

@@ -17,8 +17,17 @@ from diffcredit.validation.data import PartWork, ValidationData, keeping_images,
 from diffcredit.validation.parts import lds
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.photographs import above_and_below, same_noises
-from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Photograph, Section, Table
-from diffcredit.validation.presentation.wording import property_summary, property_table, worded
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    Figure,
+    PartResult,
+    Photograph,
+    Section,
+    Table,
+    property_summary,
+    property_table,
+    worded,
+)
 from diffcredit.validation.statistics.counterfactual import (
     ACTIONS,
     RANDOM,
@@ -87,7 +96,6 @@ def _rivals(data: ValidationData, name: str) -> list[Contender]:
 
 
 def _work(data: ValidationData, rivals: Sequence[Sequence[Contender]], undecided: int = 0) -> PartWork:
-    """Return the work for each property's ``rivals``, and at most so many ``undecided`` models more."""
     coalitions: dict[str, None] = {}
     for some in rivals:
         rows = counterfactual_coalitions(some, draws=RANDOM_RANKINGS, seed=data.study.config.seed)
@@ -99,8 +107,7 @@ def _work(data: ValidationData, rivals: Sequence[Sequence[Contender]], undecided
 
 
 def _pictured(data: ValidationData, rivals: Sequence[Contender]) -> tuple[dict[str, Task], dict[str, Task]]:
-    """Return everybody's model beside those of each removal by the first method's credits, and beside those without
-    the top of each method's credits."""
+    """Return everybody's model beside those of each removal by the first method, and of one removal by each method."""
     found = {each.name: removals(each.credits, data.study.config.seed) for each in rivals}
     by_action, by_method = found[rivals[0].name], {name: each[PICTURED.name] for name, each in found.items()}
     first, second = (
@@ -111,8 +118,7 @@ def _pictured(data: ValidationData, rivals: Sequence[Contender]) -> tuple[dict[s
 
 
 def _photographs(data: ValidationData, index: int, name: str, rivals: Sequence[Contender]) -> list[Photograph]:
-    """Show images from the same noises of everybody's retrained model and of models without the top contributors: for
-    each action by the first method's credits, and for one action by each of the ``rivals``."""
+    """Show images from the same noises of the models that `_pictured` returns."""
     title, pictures = data.title(name), []
     images, others = (_images(data, tasks) for tasks in _pictured(data, rivals))
     if images:
@@ -253,6 +259,5 @@ def _figure(index: int, title: str, result: CounterfactualResult) -> Figure:
 
 
 def _scaled(estimate: Estimate, relative: bool) -> Estimate:
-    """Convert to per cent where relative."""
     factor = 100 if relative else 1
     return Estimate(factor * estimate.value, factor * estimate.low, factor * estimate.high)

@@ -6,12 +6,19 @@ from math import isfinite
 from diffcredit.errors import UserError
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, curves, scatter
-from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    Figure,
+    PartResult,
+    Section,
+    Table,
+    in_words,
+    property_summary,
+    property_table,
+)
 from diffcredit.validation.statistics.fidelity import FidelityResult, compare_with_retraining, recommended_steps
 
-WANTED = 0.9
-"""The correlation that the section recommends steps for."""
+WANTED = 0.9  # the correlation that the section recommends steps for
 
 
 def work(data: ValidationData) -> list[PartWork]:

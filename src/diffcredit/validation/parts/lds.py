@@ -10,8 +10,17 @@ from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions
 from diffcredit.validation.contenders import compute_baselines
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import forest
-from diffcredit.validation.presentation.sections import Cell, Figure, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words, property_summary, property_table, worded
+from diffcredit.validation.presentation.sections import (
+    Cell,
+    Figure,
+    PartResult,
+    Section,
+    Table,
+    in_words,
+    property_summary,
+    property_table,
+    worded,
+)
 from diffcredit.validation.statistics.ceilings import Ceiling, Ceilings
 from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, compare_lds
 from diffcredit.validation.statistics.records import Contender, Estimate
@@ -20,8 +29,7 @@ NAMED = 3  # methods that a sentence lists
 
 REPLICATES = "ceiling: F without noise"
 ADDITIVE = "ceiling: additive model of the truth"
-RANDOM = "random_ranking"
-"""The baseline that ranks at random, once."""
+RANDOM = "random_ranking"  # the baseline that ranks at random, once
 
 
 def work(data: ValidationData) -> list[PartWork]:
@@ -88,8 +96,7 @@ def section(result: PartResult[Mapping[str, LDSResult]]) -> Section:
 
 
 def _at_random(results: Mapping[str, LDSResult]) -> list[str]:
-    """Say how far chance takes the random ranking, where there is one: the credits of n contributors in random order
-    correlate with others by 0 ± 1/√(n − 1)."""
+    """Say how far chance takes the random ranking: credits of n in random order correlate by 0 ± 1/√(n − 1)."""
     contenders = (each.contender for result in results.values() for each in result.scores)
     return [
         f"{RANDOM} is one draw: over {n} contributors the score of such has a standard deviation of about "
@@ -99,7 +106,6 @@ def _at_random(results: Mapping[str, LDSResult]) -> list[str]:
 
 
 def _score_table(results: Mapping[str, LDSResult]) -> Table:
-    """Make a row for each method, best first, below the ceilings, and a column for each share."""
     shares = sorted({each.share for result in results.values() for each in result.ceilings})
 
     def rows(result: LDSResult) -> Iterator[tuple[Cell, ...]]:
@@ -180,7 +186,7 @@ def _figure(index: int, title: str, result: LDSResult) -> Figure:
 def _summary(title: str, result: LDSResult) -> Iterator[str]:
     ceilings = result.ceilings_at(result.middle)
     scores = {score.contender.name: score.spearman for score in result.at(result.middle)}
-    lead, share = scores[result.against], _percent(result.middle)
+    lead, share = scores[result.against], f"{100 * result.middle:.4g} %"
     if not any(isfinite(each.value) for each in scores.values()) and not isfinite(ceilings.spearman.additive.value):
         yield f"{title}: models retrained on {share} of the contributors all have one value; none to order."
         return
@@ -264,10 +270,6 @@ def _margin(difference: Difference) -> str:
         return f"({worded(found.low, '+.2f')} to {worded(found.high, '+.2f')} against it)"
     low, high = sorted((abs(found.low), abs(found.high)))
     return f"by {abs(found.value):.2f} ({low:.2f} to {high:.2f})"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.4g} %"
 
 
 def _listed(names: Sequence[str]) -> str:

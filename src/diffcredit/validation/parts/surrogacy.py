@@ -8,8 +8,15 @@ from diffcredit.errors import UserError
 from diffcredit.validation.contenders import known_surrogates
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.presentation.figures import Series, curves
-from diffcredit.validation.presentation.sections import Figure, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words, property_summary, property_table
+from diffcredit.validation.presentation.sections import (
+    Figure,
+    PartResult,
+    Section,
+    Table,
+    in_words,
+    property_summary,
+    property_table,
+)
 from diffcredit.validation.statistics.records import RecipeGame
 from diffcredit.validation.statistics.runtime import mean_of_known
 from diffcredit.validation.statistics.surrogacy import CONTROL, NEAR, NONE, SHARE, SurrogacyResult, compare_surrogates

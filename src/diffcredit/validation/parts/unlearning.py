@@ -21,8 +21,7 @@ from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.data import PartWork, ValidationData, keeping_images, kept_images
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.photographs import same_noises
-from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table
-from diffcredit.validation.presentation.wording import in_words
+from diffcredit.validation.presentation.sections import Cell, PartResult, Section, Table, in_words
 from diffcredit.validation.statistics.intervals import satterthwaite_estimate, variance_of_mean
 from diffcredit.validation.statistics.records import Estimate
 
@@ -36,8 +35,7 @@ METHODS = {
 """The names of the ways to unlearn in tables, in order; others follow."""
 OTHER_SEED, BASE = "retrained with another seed", "base model, nothing unlearned"
 
-Vectors = NDArray[np.floating]
-"""Feature vectors (m, d) of m images."""
+Vectors = NDArray[np.floating]  # feature vectors (m, d) of m images
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,9 @@ class UnlearningRecipe:
 
 @dataclass(frozen=True, eq=False)
 class UnlearningResult:
-    """Distances (B,) to the images of the model retrained from scratch on the same coalition.
-
-    They are of each recipe, of a retraining with another seed (``floor``), and of the ``base`` model, which has
-    unlearned nothing. ``measure`` names the distance between ``images`` of each model, as vectors of ``dimensions``.
-    """
+    """Distances (B,) to the images of models retrained from scratch on the same coalitions: of each recipe, of another
+    seed's (``floor``), and of the ``base`` model. ``measure`` names the distance between ``images`` of each, as vectors
+    of ``dimensions``."""
 
     measure: str
     images: int
@@ -141,15 +137,10 @@ def unlearning_distances(
     replicate: Sequence[Vectors],
     base: Vectors,
 ) -> UnlearningResult:
-    """Measure how far each recipe's images are from those of retrained models.
-
-    ``features`` are each recipe's vectors (m, d) of the images of B coalitions, ``truth`` those of the models retrained
-    on the same coalitions, ``replicate`` the same with another seed, ``base`` the base model's; all of one shape.
-
-    The distance is Fréchet's. Its bias falls with the number of images, so all models must have equally many. Like
-    `fid` it needs m > d. With fewer images covariances would be singular, and the kernel distance is used, which is
-    unbiased for any number.
-    """
+    """Measure each recipe's distance from retrained models. All are vectors (m, d) of one shape: ``features`` of each
+    recipe and ``truth`` of B coalitions' models, ``replicate`` the truth with another seed, ``base`` the base model's.
+    The distance is Fréchet's; its bias falls with the number of images, so all need equally many. With m ≤ d, where
+    covariances would be singular, it is the kernel distance, which has no bias."""
     images, dimensions = truth[0].shape
     kernel = images < FrechetDistance().least(dimensions)
     measures = [(_kernel_to if kernel else _frechet_to)(reference) for reference in truth]

@@ -31,18 +31,12 @@ STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "diffcredit",
     "text.parse_math": False,
-    "font.family": "sans-serif",
     "font.size": FONT,
     "axes.titlesize": FONT + 1,
-    "axes.edgecolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
-    "axes.unicode_minus": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "axes.labelcolor": INK,
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK),
 }
 
 
@@ -58,8 +52,7 @@ def reference_look(index: int) -> tuple[str, Any]:
 
 
 def _one_line(text: str, longest: int = LONGEST_LABEL) -> str:
-    """Return ``text`` as one line that XML can hold (no control characters, surrogates and non-characters), a long one
-    without its middle: names differ at their ends."""
+    """Return ``text`` as one line that XML can hold; a long one loses its middle, since names differ at their ends."""
 
     def beyond_xml(char: str) -> bool:
         return unicodedata.category(char) in ("Cc", "Cs") or ord(char) & 0xFFFE == 0xFFFE
@@ -78,7 +71,7 @@ def _text_width(text: str) -> float:
 
 
 @contextmanager
-def drawing() -> Generator[None]:
+def our_style() -> Generator[None]:
     """Draw with matplotlib's defaults and ours, not the user's settings, which are restored afterwards."""
     from matplotlib import style
 
@@ -230,7 +223,6 @@ def finish_plane_panel(ax: "Axes", x: FloatArray, log_x: bool) -> None:
 
 
 def _locate_x_ticks(ax: "Axes") -> None:
-    """Put as many round numbers along the x axis as fit."""
     from matplotlib.ticker import MaxNLocator
 
     count = max(2, int(ax.bbox.width / ax.figure.dpi / 0.5))

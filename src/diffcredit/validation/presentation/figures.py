@@ -14,20 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffcredit.util.arrays import FloatArray
-from diffcredit.validation.presentation.drawing import (
-    COLOURS,
-    MARKED,
-    PER_LINE,
-    draw_legend,
-    drawing,
-    finish_plane_panel,
-    finish_row_panel,
-    line_look,
-    plane_panels,
-    reference_look,
-    row_panels,
-    to_svg,
-)
+from diffcredit.validation.presentation import drawing
 from diffcredit.validation.presentation.sections import Figure
 from diffcredit.validation.statistics.records import Estimate
 
@@ -56,48 +43,41 @@ def forest(
     lines: Mapping[str, Mapping[str, Estimate]] = MappingProxyType({}),
     marked: str | None = None,
 ) -> Figure:
-    """Draw a panel for each key, side by side, with a row for each label: a dot and its interval. The label ``marked``
-    is bold and its row is dark.
-
-    ``lines`` are a panel's references, such as a ceiling: dashed vertical lines, each with its interval as a band.
-    Where an estimate is not finite its row is empty; where a bound is not finite only the dot is drawn.
-    """
+    """Draw a panel for each key, with a row for each label: a dot and its interval, bold and dark if ``marked``.
+    ``lines`` are a panel's references: dashed, with a band. Numbers that are not finite are not drawn."""
     labels, references = _union(panels.values()), _union(lines.values())
-    with drawing():
-        canvas, axes = row_panels(panels, labels, axis, legend=references, marked=marked)
+    with drawing.our_style():
+        canvas, axes = drawing.row_panels(panels, labels, axis, legend=references, marked=marked)
         for (key, rows), ax in zip(panels.items(), axes, strict=True):
             for label, estimate in _finite(lines.get(key, {})).items():
-                colour, dash = reference_look(references.index(label))
+                colour, dash = drawing.reference_look(references.index(label))
                 ax.axvline(estimate.value, color=colour, linestyle=dash, linewidth=1.2, zorder=2)
-                if _bounded(estimate):
+                if estimate.bounded:
                     ax.axvspan(estimate.low, estimate.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
             shown = _finite(rows)
             for label, estimate in shown.items():
-                row, colour = labels.index(label), MARKED if label == marked else COLOURS[0]
-                if _bounded(estimate):
+                row, colour = labels.index(label), drawing.MARKED if label == marked else drawing.COLOURS[0]
+                if estimate.bounded:
                     ax.hlines(row, estimate.low, estimate.high, color=colour, linewidth=1.6, zorder=3)
                 ax.plot(estimate.value, row, "o", color=colour, markersize=4.5, zorder=4)
-            finish_row_panel(ax, bool(shown))
-        draw_legend(canvas, [(label, *reference_look(i), "") for i, label in enumerate(references)])
-        return Figure(name, title, caption, to_svg(canvas, title))
+            drawing.finish_row_panel(ax, bool(shown))
+        drawing.draw_legend(canvas, [(label, *drawing.reference_look(i), "") for i, label in enumerate(references)])
+        return Figure(name, title, caption, drawing.to_svg(canvas, title))
 
 
 def boxes(name: str, title: str, caption: str, panels: Mapping[str, Mapping[str, FloatArray]], axis: str) -> Figure:
-    """Draw a panel for each key, side by side, with a horizontal box plot for each label, top to bottom as given.
-
-    A box spans the quartiles with a line at the median; whiskers reach the furthest value within 1.5 times the box's
-    width, and values beyond are dots. Values that are not finite are left out.
-    """
+    """Draw a panel for each key, with a horizontal box plot for each label, top to bottom: quartiles, median, whiskers
+    to the furthest value within 1.5 box widths, dots beyond. Values that are not finite are left out."""
     labels = _union(panels.values())
-    with drawing():
-        canvas, axes = row_panels(panels, labels, axis, legend=[])
+    with drawing.our_style():
+        canvas, axes = drawing.row_panels(panels, labels, axis, legend=[])
         for rows, ax in zip(panels.values(), axes, strict=True):
             samples = {label: sample[np.isfinite(sample)] for label, sample in rows.items()}
             for label, sample in samples.items():
                 if sample.size:
                     _box(ax, labels.index(label), sample)
-            finish_row_panel(ax, any(sample.size for sample in samples.values()))
-        return Figure(name, title, caption, to_svg(canvas, title))
+            drawing.finish_row_panel(ax, any(sample.size for sample in samples.values()))
+        return Figure(name, title, caption, drawing.to_svg(canvas, title))
 
 
 def curves(
@@ -108,34 +88,30 @@ def curves(
     x_axis: str,
     y_axis: str,
     log_x: bool = False,
-    per_line: int = PER_LINE,
+    per_line: int = drawing.PER_LINE,
 ) -> Figure:
-    """Draw a panel for each key, ``per_line`` in a line, with a line for each series and its intervals as bars and,
-    where there are few series, as a band.
-
-    A label looks the same in all panels, and so does a height. Estimates that are not finite are left out, as are
-    x ≤ 0 with ``log_x``.
-    """
+    """Draw a panel for each key, ``per_line`` in a line, with a line for each series and its intervals as bars and, for
+    few series, a band. All panels share looks and heights. Not drawn: what is not finite, and x ≤ 0 with ``log_x``."""
     labels = _union({series.label: series for series in listed} for listed in panels.values())
-    with drawing():
-        canvas, axes = plane_panels(panels, x_axis, y_axis, labels, per_line)
+    with drawing.our_style():
+        canvas, axes = drawing.plane_panels(panels, x_axis, y_axis, labels, per_line)
         filled = []
         for listed, ax in zip(panels.values(), axes, strict=True):
             band = len(listed) <= MOST_BANDS
             seen = [_curve(ax, series, labels.index(series.label), log_x, band) for series in listed]
             x = np.concatenate([np.empty(0), *seen])
-            finish_plane_panel(ax, x, log_x)
+            drawing.finish_plane_panel(ax, x, log_x)
             filled += [ax] if x.size else []
         limits = [ax.get_ylim() for ax in filled]
         for ax in filled:
             ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-        draw_legend(canvas, [(label, *line_look(i)) for i, label in enumerate(labels)])
-        return Figure(name, title, caption, to_svg(canvas, title))
+        drawing.draw_legend(canvas, [(label, *drawing.line_look(i)) for i, label in enumerate(labels)])
+        return Figure(name, title, caption, drawing.to_svg(canvas, title))
 
 
 def beside(count: int) -> int:
     """Return how many panels to put in a line where ``count`` of them belong together."""
-    return count if 1 < count <= MOST_PER_LINE else PER_LINE
+    return count if 1 < count <= MOST_PER_LINE else drawing.PER_LINE
 
 
 def scatter(
@@ -146,28 +122,26 @@ def scatter(
     x_axis: str,
     y_axis: str,
 ) -> Figure:
-    """Draw a panel for each key, with a cloud of points (x, y) for each label, two arrays of one length.
-
-    A label looks the same in all panels. Points that are not finite are left out.
-    """
+    """Draw a panel for each key, with a cloud of points (x, y) for each label; not those that are not finite."""
     labels = _union(panels.values())
     look: dict[str, Any] = {"s": 20, "alpha": 0.75, "edgecolor": "white", "linewidth": 0.4}
-    with drawing():
-        canvas, axes = plane_panels(panels, x_axis, y_axis, legend=labels)
+    with drawing.our_style():
+        canvas, axes = drawing.plane_panels(panels, x_axis, y_axis, legend=labels)
         for rows, ax in zip(panels.values(), axes, strict=True):
             seen = [np.empty(0)]
             for label, (x, y) in rows.items():
-                colour, _, marker = line_look(labels.index(label))
+                colour, _, marker = drawing.line_look(labels.index(label))
                 finite = np.isfinite(x) & np.isfinite(y)
                 ax.scatter(x[finite], y[finite], marker=marker, color=colour, **look)
                 seen.append(x[finite])
-            finish_plane_panel(ax, np.concatenate(seen), log_x=False)
-        draw_legend(canvas, [(label, line_look(i)[0], "", line_look(i)[2]) for i, label in enumerate(labels)])
-        return Figure(name, title, caption, to_svg(canvas, title))
+            drawing.finish_plane_panel(ax, np.concatenate(seen), log_x=False)
+        drawing.draw_legend(
+            canvas, [(label, drawing.line_look(i)[0], "", drawing.line_look(i)[2]) for i, label in enumerate(labels)]
+        )
+        return Figure(name, title, caption, drawing.to_svg(canvas, title))
 
 
 def _union(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return all keys, in the order in which they first occur."""
     return list(dict.fromkeys(key for mapping in mappings for key in mapping))
 
 
@@ -175,13 +149,8 @@ def _finite(rows: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {label: estimate for label, estimate in rows.items() if math.isfinite(estimate.value)}
 
 
-def _bounded(estimate: Estimate) -> bool:
-    return math.isfinite(estimate.low) and math.isfinite(estimate.high)
-
-
 def _curve(ax: "Axes", series: Series, index: int, log_x: bool, band: bool) -> FloatArray:
-    """Draw ``series`` and return the x of its points."""
-    colour, dash, marker = line_look(index)
+    colour, dash, marker = drawing.line_look(index)
     points = [
         (x, estimate)
         for x, estimate in zip(series.x, series.y, strict=True)
@@ -191,8 +160,8 @@ def _curve(ax: "Axes", series: Series, index: int, log_x: bool, band: bool) -> F
     x = np.array([place for place, _ in points])
     y = [each.value for _, each in points]
     ax.plot(x, y, color=colour, linestyle=dash, marker=marker, markersize=3.5, linewidth=1.4)
-    low = np.array([each.low if _bounded(each) else math.nan for _, each in points])
-    high = np.array([each.high if _bounded(each) else math.nan for _, each in points])
+    low = np.array([each.low if each.bounded else math.nan for _, each in points])
+    high = np.array([each.high if each.bounded else math.nan for _, each in points])
     if band:
         ax.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
     ax.vlines(x, low, high, color=colour, linewidth=0.9, alpha=0.6)
@@ -204,8 +173,9 @@ def _box(ax: "Axes", row: int, sample: FloatArray) -> None:
     reach = 1.5 * (upper - lower)
     inside = sample[(sample >= lower - reach) & (sample <= upper + reach)]
     beyond = sample[(sample < lower - reach) | (sample > upper + reach)]
-    ax.hlines(row, inside.min(), lower, color=COLOURS[0], linewidth=1)
-    ax.hlines(row, upper, inside.max(), color=COLOURS[0], linewidth=1)
-    ax.barh(row, upper - lower, left=lower, height=0.6, color="#b9d6e8", edgecolor=COLOURS[0], linewidth=1, zorder=2)
-    ax.vlines(median, row - 0.3, row + 0.3, color=COLOURS[1], linewidth=1.8, zorder=3)
-    ax.plot(beyond, np.full(beyond.size, row), "o", color=COLOURS[0], markersize=2.5, zorder=3)
+    blue, orange = drawing.COLOURS[:2]
+    ax.hlines(row, inside.min(), lower, color=blue, linewidth=1)
+    ax.hlines(row, upper, inside.max(), color=blue, linewidth=1)
+    ax.barh(row, upper - lower, left=lower, height=0.6, color="#b9d6e8", edgecolor=blue, linewidth=1, zorder=2)
+    ax.vlines(median, row - 0.3, row + 0.3, color=orange, linewidth=1.8, zorder=3)
+    ax.plot(beyond, np.full(beyond.size, row), "o", color=blue, markersize=2.5, zorder=3)

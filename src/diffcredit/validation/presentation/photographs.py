@@ -17,8 +17,7 @@ Images = NDArray[np.uint8]
 
 
 def same_noises(name: str, title: str, models: Mapping[str, Images]) -> Photograph:
-    """Show the first ten images (m, h, w, 3) of each model in one row. Image j of every model is from noise j, so a
-    column shows one noise. The keys of ``models`` name the rows, from top to bottom."""
+    """Show the first ten images (m, h, w, 3) of each model in a row, named by the key; a column shows one noise."""
     rows = [images[:COLUMNS] for images in models.values()]
     return Photograph(name, title, f"{_rows(models)} One column, one initial noise.", framed(rows))
 

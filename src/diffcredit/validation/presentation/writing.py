@@ -1,7 +1,5 @@
 """Sections as files: tables as CSV, figures as SVG, photographs as PNG, and how to read them back."""
 
-import csv
-import io
 import json
 import math
 import re
@@ -13,7 +11,7 @@ from typing import Any
 
 from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import atomic_folder, canonical_json
-from diffcredit.util.sanitize import escape_formula
+from diffcredit.util.sanitize import csv_text
 from diffcredit.validation.presentation.sections import Cell, Figure, Photograph, Section, Table
 from diffcredit.validation.statistics.records import Estimate
 
@@ -22,11 +20,8 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
 
 
 def write_section(section: Section, folder: Path) -> None:
-    """Write ``section`` to ``folder``, which holds nothing else then: an earlier section there is replaced as a whole.
-
-    ``section.json`` has the words and the tables' cells. Beside it are a CSV file for each table, an SVG file for each
-    figure and a PNG file for each photograph, called by its name.
-    """
+    """Write ``section`` to ``folder`` in place of an earlier one: words and cells in ``section.json``, and beside it a
+    CSV, SVG or PNG file for each table, figure and photograph, called by its name."""
     files = _files(section)
     if folder.exists() and not (folder / SECTION).is_file():
         raise UserError(f"{folder}: exists and holds no {SECTION}; a folder of a section is replaced, no other")
@@ -57,35 +52,18 @@ def read_section(folder: Path) -> Section:
 
 
 def table_csv(table: Table) -> str:
-    """Write a table as RFC 4180: all digits of a number, nothing for no number or one that is not finite, and texts
-    that spreadsheets do not run as formulae. A column with estimates becomes three: its name, ``… low`` and ``…
-    high``."""
+    """Write a table by `csv_text`. A column with estimates becomes three: its name, ``… low`` and ``… high``."""
     wide = [any(isinstance(row[i], Estimate) for row in table.rows) for i in range(len(table.columns))]
-    file = io.StringIO(newline="")
-    writer = csv.writer(file)
-    header = zip(map(escape_formula, table.columns), wide, strict=True)
+    header = zip(table.columns, wide, strict=True)
     names = ((name, f"{name} low", f"{name} high") if three else (name,) for name, three in header)
-    writer.writerow([name for some in names for name in some])
-    for row in table.rows:
-        writer.writerow([text for cell, three in zip(row, wide, strict=True) for text in _texts(cell, three)])
-    return file.getvalue()
+    rows = ([part for cell, three in zip(row, wide, strict=True) for part in _parts(cell, three)] for row in table.rows)
+    return csv_text([[name for some in names for name in some], *rows])
 
 
-def _texts(cell: Cell, three: bool) -> tuple[str, ...]:
-    """Return a cell as the one or three texts that its column takes."""
+def _parts(cell: Cell, three: bool) -> tuple[str | float | None, ...]:
     if isinstance(cell, Estimate):
-        return tuple(_text(number) for number in (cell.value, cell.low, cell.high))
-    return (_text(cell), "", "") if three else (_text(cell),)
-
-
-def _text(cell: str | float | None) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, str):
-        return escape_formula(cell)
-    if isinstance(cell, Integral):
-        return str(int(cell))
-    return repr(float(cell)) if math.isfinite(cell) else ""
+        return cell.value, cell.low, cell.high
+    return (cell, None, None) if three else (cell,)
 
 
 def _files(section: Section) -> list[tuple[str, bytes]]:
@@ -151,7 +129,6 @@ def _table(content: dict[str, Any]) -> Table:
 
 
 def _picture(folder: Path, name: str, suffix: str) -> bytes:
-    """Read the file of a picture in ``folder`` itself."""
     if not _FILE_NAME.fullmatch(name):
         raise ValueError(_not_a_name(name))
     file = folder / f"{name}{suffix}"

@@ -9,19 +9,15 @@ from math import floor, isfinite
 from diffcredit.errors import UserError
 from diffcredit.validation.statistics.convergence import ConvergenceResult, PrefixScore, first_reaching
 from diffcredit.validation.statistics.datamodeling import lds
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
+from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth, game_credits
 
-BUDGETS = (1, 2, 5, 10, 20, 50, 100)
-"""In retrainings."""
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Of the LDS."""
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # in retrainings
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the LDS
 
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of a recipe's evaluations, in retrainings: ``preparation`` once (NaN: unknown, counted as 0), then
-    ``evaluation`` for each."""
+    """The cost in retrainings: ``preparation`` once (NaN: unknown, counted as 0), then ``evaluation`` for each."""
 
     preparation: float
     evaluation: float
@@ -36,9 +32,8 @@ class Price:
 
 @dataclass(frozen=True)
 class Curve:
-    """The LDS of one recipe and estimator against ``costs`` in retrainings, each with the LDS of the evaluations it
-    buys and the range over stretches of the design (see `PrefixScore`). ``at`` has the LDS for each of `BUDGETS` that
-    buys enough evaluations and no more than there are, with its interval over truth coalitions."""
+    """One recipe's and estimator's LDS against ``costs`` in retrainings, with the range over ``stretches`` (see
+    `PrefixScore`); ``at`` has it for those of `BUDGETS` that buy enough evaluations and no more than there are."""
 
     recipe: str
     estimator: str

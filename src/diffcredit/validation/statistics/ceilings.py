@@ -23,11 +23,9 @@ FOLDS = 20
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Ceilings at one share, by Spearman's or Pearson's correlation with the mean over seeds.
-
-    ``split`` is one seed against another, ``replicates`` the score of F without noise (None: there is only one seed).
-    ``additive`` is the score of an additive model fitted to the other coalitions' truth.
-    """
+    """Ceilings at one share, by one kind of correlation with the mean over seeds: ``split`` of one seed with another,
+    ``replicates`` of F without noise (None: one seed), ``additive`` of an additive model fitted to the other
+    coalitions."""
 
     split: Estimate | None
     replicates: Estimate | None

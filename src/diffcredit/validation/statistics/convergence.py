@@ -12,8 +12,7 @@ from diffcredit.credit.correlations import correlation
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.datamodeling import lds, linear_datamodeling_score
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth
+from diffcredit.validation.statistics.records import Estimate, RecipeGame, Truth, game_credits
 
 ESTIMATORS = ("shapley", "kernelshap", "unshrunk", "banzhaf")
 POINTS = 10
@@ -22,13 +21,10 @@ MOST_STRETCHES = 5
 
 @dataclass(frozen=True)
 class PrefixScore:
-    """The quality of credits by ``estimator`` from the first ``evaluations`` of a recipe's design.
-
-    ``lds``: for each share the LDS with its interval over truth coalitions. ``stretches``: the mean LDS, the lowest and
-    the highest over up to 5 disjoint stretches of the design of this length (low and high are NaN where there is only
-    one). ``with_final`` and ``with_retrained``: Pearson's correlation with the same estimator's credits from all
-    evaluations of the recipe, and of retraining from scratch (NaN: there are none).
-    """
+    """The quality of credits by ``estimator`` from the first ``evaluations`` of a recipe's design. By share: the
+    ``lds`` with its interval over truth coalitions; of ``stretches``, up to 5 disjoint ones of this length, the mean,
+    lowest and highest LDS (NaN: only one). ``with_final`` and ``with_retrained``: Pearson's correlation with credits
+    from all of the recipe's evaluations, and of retraining's (NaN: none)."""
 
     recipe: str
     estimator: str
@@ -41,8 +37,7 @@ class PrefixScore:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A curve, or a part of it, that could not be scored: ``evaluations`` are the numbers concerned (empty: any). Of
-    several reasons, the one for the most evaluations is kept."""
+    """A curve, or its part at ``evaluations`` (empty: all), that could not be scored; the last reason is kept."""
 
     what: str
     evaluations: tuple[int, ...]
@@ -127,7 +122,6 @@ def first_reaching(x: Sequence[float], y: Sequence[float], wanted: float) -> flo
 def _curve(
     game: RecipeGame, estimator: str, truths: Sequence[Truth], retrained: FloatArray | None
 ) -> tuple[list[PrefixScore], list[LeftOut]]:
-    """Return the scores at all counts that the estimator accepts, and what it refused."""
     what = f"{game.recipe}, {estimator}"
     try:
         final = game_credits(game, estimator)

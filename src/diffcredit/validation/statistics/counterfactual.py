@@ -52,12 +52,9 @@ class TrainingNoise:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """The effect of an ``action`` by a ``method``'s ranking.
-
-    ``after`` (R,) is F of the models retrained on its coalition, row 0 of ``coalitions`` (1, n), one for each seed. For
-    random rankings ``coalitions`` (k, n) has one for each ranking, and ``after`` (k,) the mean over seeds of each.
-    ``change`` is that of the mean of F, ``from_first`` this minus that of the first contender (None: unknown).
-    """
+    """The effect of an ``action`` by a ``method``'s ranking: ``after`` (R,) is F by seed of the models retrained on its
+    one coalition (1, n); for k random rankings ``coalitions`` are (k, n), and ``after`` (k,) means over seeds.
+    ``change`` is that of the mean of F, ``from_first`` this minus the first contender's (None: unknown)."""
 
     method: str
     action: Action
@@ -69,10 +66,9 @@ class Effect:
 
 @dataclass(frozen=True, eq=False)
 class CounterfactualResult:
-    """Effects on one property. ``before`` (R,) is F of the models retrained on all ``contributors``. Changes are
-    (after − before)/|before| where ``relative``, otherwise after − before. ``effects`` are by action, within each the
-    contenders in the order given (``first`` is the study's own), then random rankings, with intervals from the
-    ``noise`` of their seeds. ``missing`` names what has no retrained model."""
+    """Effects on one property. ``before`` (R,) is F of models retrained on all ``contributors``; changes are divided by
+    its size where ``relative``. ``effects`` are by action, the study's own (``first``) before others and random
+    rankings, with intervals from the ``noise`` of seeds. ``missing`` has no retrained model."""
 
     higher_is_better: bool
     contributors: int
@@ -131,8 +127,7 @@ def pooled_noise(samples: Sequence[FloatArray]) -> TrainingNoise:
 
 
 def change_scale(before: FloatArray, noise: TrainingNoise) -> float | None:
-    """Return |mean before|, or None where it does not differ significantly from 0 (with unknown noise: where it is
-    0)."""
+    """Return |mean before|, or None where it is not significantly above 0 (with unknown noise: where it is 0)."""
     mean = abs(float(before.mean()))
     if not noise.freedom:
         return mean or None

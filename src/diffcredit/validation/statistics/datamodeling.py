@@ -102,12 +102,9 @@ def _checked(credits: ArrayLike, coalitions: ArrayLike, values: ArrayLike) -> tu
 
 @dataclass(frozen=True)
 class MethodScore:
-    """A contender's correlation with the mean over seeds of the retrained models' F, with intervals over coalitions.
-
-    ``spearman`` is the LDS. ``seeds`` (R,) are the LDS against each seed alone, ``over_seeds`` their mean with its
-    interval over seeds. ``of_ceiling`` is the LDS divided by the replicate ceiling, None where that is unknown or may
-    be 0.
-    """
+    """A contender's correlation with the retrained models' mean F over seeds. ``spearman`` is the LDS, ``seeds`` (R,)
+    the LDS by seed, ``over_seeds`` its mean with an interval over seeds, ``of_ceiling`` its part of the replicate
+    ceiling (None: unknown)."""
 
     contender: Contender
     share: float

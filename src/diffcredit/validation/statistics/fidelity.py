@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from math import ceil, isfinite, nan, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diffcredit.credit.correlations import correlation, jackknifed_size_adjusted
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.validation.statistics.convergence import first_reaching
-from diffcredit.validation.statistics.games import game_credits, replicates_of, shared
 from diffcredit.validation.statistics.intervals import LEAST_ROWS, correlation_interval, correlation_with_interval
-from diffcredit.validation.statistics.records import Estimate, RecipeGame, by_method
+from diffcredit.validation.statistics.records import Estimate, RecipeGame, by_method, game_credits
 
 UNKNOWN = Estimate(nan)
 
@@ -42,12 +42,9 @@ class CreditAgreement:
 
 @dataclass(frozen=True, eq=False)
 class RecipeFidelity:
-    """One recipe against retraining over k shared coalitions: ``values`` (k,) against ``retrained`` (k,).
-
-    ``mean_gap`` and ``largest_gap`` are of |F − F_retrained|. ``attainable`` is the size-adjusted correlation that F
-    without the noise of retraining would reach with ``retrained`` (NaN: unknown without replicates). ``note`` says why
-    numbers are missing.
-    """
+    """One recipe's ``values`` (k,) against ``retrained`` (k,) over shared coalitions. Gaps are of |F − F_retrained|,
+    ``attainable`` is the size-adjusted correlation of F without retraining's noise (NaN: no replicates), ``note`` says
+    why numbers are missing."""
 
     recipe: str
     method: str
@@ -144,19 +141,41 @@ def _correlations(a: FloatArray, b: FloatArray, coalitions: BoolArray) -> dict[s
     }
 
 
+def replicates_of(game: RecipeGame) -> tuple[BoolArray, list[FloatArray]]:
+    """Return the distinct coalitions (k, n), neither empty nor full, in order, and the values of each in order."""
+    sizes = game.coalitions.sum(axis=1)
+    inner = np.flatnonzero((sizes > 0) & (sizes < game.coalitions.shape[1]))
+    rows: dict[bytes, list[int]] = {}
+    for row in inner:
+        rows.setdefault(game.coalitions[row].tobytes(), []).append(int(row))
+    first = [members[0] for members in rows.values()]
+    return game.coalitions[first], [game.values[members] for members in rows.values()]
+
+
+def shared(first: RecipeGame, second: RecipeGame) -> tuple[BoolArray, FloatArray, FloatArray, NDArray[np.intp]]:
+    """Return the coalitions (k, n) that two games share, in the first game's order, the mean values (k,) of each game,
+    and the number (k,) of replicates behind the second game's."""
+    (coalitions, ours), (others, theirs) = replicates_of(first), replicates_of(second)
+    values = {coalition.tobytes(): each for coalition, each in zip(others, theirs, strict=True)}
+    rows = [row for row, coalition in enumerate(coalitions) if coalition.tobytes() in values]
+    matched = [values[coalitions[row].tobytes()] for row in rows]
+    means, others_means = np.array([ours[row].mean() for row in rows]), np.array([each.mean() for each in matched])
+    return coalitions[rows], means, others_means, np.array([len(each) for each in matched], dtype=np.intp)
+
+
 def _row(
     game: RecipeGame, truth: RecipeGame, estimator: str, truth_credits: FloatArray | str, ceiling: SeedAgreement | None
 ) -> RecipeFidelity:
-    both = shared(game, truth)
-    about = (game.recipe, game.method, game.steps, both.first, both.second)
-    if len(both.first) < LEAST_ROWS:
-        note = f"shares {len(both.first)} coalitions with {truth.recipe}; at least {LEAST_ROWS} are needed"
+    coalitions, values, retrained, replicates = shared(game, truth)
+    about = (game.recipe, game.method, game.steps, values, retrained)
+    if len(values) < LEAST_ROWS:
+        note = f"shares {len(values)} coalitions with {truth.recipe}; at least {LEAST_ROWS} are needed"
         return RecipeFidelity(*about, note=note)
-    gaps = np.abs(both.first - both.second)
+    gaps = np.abs(values - retrained)
     notes = [
         f"the property is constant over the coalitions of {which}"
-        for which, values in ((game.recipe, both.first), (truth.recipe, both.second))
-        if not np.ptp(values)
+        for which, each in ((game.recipe, values), (truth.recipe, retrained))
+        if not np.ptp(each)
     ]
     agreement, credits = None, truth_credits if isinstance(truth_credits, str) else _credits(game, estimator)
     if isinstance(credits, str):
@@ -173,10 +192,10 @@ def _row(
     if ceiling is not None and ceiling.size_adjusted.value > 0:
         # √(V/(V + σ²·mean(1/R))), where V/(V + σ²) is the correlation of two replicates and R how many were averaged
         noise = 1 / ceiling.size_adjusted.value - 1
-        attainable = 1 / sqrt(1 + float((1 / both.second_replicates).mean()) * noise)
+        attainable = 1 / sqrt(1 + float((1 / replicates).mean()) * noise)
     return RecipeFidelity(
         *about,
-        **_correlations(both.first, both.second, both.coalitions),
+        **_correlations(values, retrained, coalitions),
         mean_gap=float(gaps.mean()),
         largest_gap=float(gaps.max()),
         attainable=attainable,

@@ -16,8 +16,7 @@ from diffcredit.credit.correlations import Kind, jackknifed_correlation
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.records import Estimate
 
-LEAST_ROWS = 10
-"""An interval from fewer rows is meaningless."""
+LEAST_ROWS = 10  # an interval from fewer rows is meaningless
 
 
 def correlation_with_interval(a: FloatArray, b: FloatArray, kind: Kind, confidence: float = 0.95) -> Estimate:
@@ -50,12 +49,9 @@ def jackknife_interval(jackknifed: FloatArray, confidence: float = 0.95) -> Esti
 
 
 def seeds_interval(scores: FloatArray, confidence: float = 0.95) -> Estimate:
-    """Average the scores (R,) against each seed alone, with Student's interval: how papers report the LDS.
-
-    It holds for other seeds of the *same* coalitions and is too short for other coalitions: at a nominal .95 it covers
-    .92 with two seeds and .89 with three, and less with more. One seed is noisier than the mean of R, so this mean is
-    below the score against the mean. A single seed has no interval.
-    """
+    """Average the scores (R,) by seed, with Student's interval, as papers report the LDS. It holds for other seeds of
+    the *same* coalitions; of others it covers .92 with two seeds, .89 with three, less with more, at a nominal .95. One
+    seed is noisier than the mean of R, so this is below the score against the mean. One seed has no interval."""
     mean, count = float(scores.mean()), len(scores)
     if count < 2:
         return Estimate(mean)
@@ -64,19 +60,15 @@ def seeds_interval(scores: FloatArray, confidence: float = 0.95) -> Estimate:
 
 
 def variance_of_mean(weight: float, sample: FloatArray) -> tuple[float, int]:
-    """Return the variance of a weight times the mean of a sample (R,), and its degrees of freedom; NaN and 0 for a
-    sample of one."""
+    """Return the variance of weight times mean of a sample (R,), and its degrees of freedom; NaN and 0 for R = 1."""
     freedom = len(sample) - 1
     return (weight**2 * float(sample.var(ddof=1)) / len(sample) if freedom else np.nan), freedom
 
 
 def satterthwaite_estimate(value: float, parts: Sequence[tuple[float, int]], confidence: float = 0.95) -> Estimate:
-    """Return ``value`` with the interval ± t_ν √Σv of Satterthwaite (1946), ν = (Σv)² / Σ v²/f.
-
-    Its error is a sum of independent ones, each with an estimated variance v with f degrees of freedom. With the means
-    of samples (`variance_of_mean`) it is Welch's (1947) interval, for one sample Student's. Where one f is 0, its
-    variance is unknown, and so are the bounds.
-    """
+    """Return ``value`` with the interval ± t_ν √Σv of Satterthwaite (1946), ν = (Σv)² / Σ v²/f: its error is a sum of
+    independent ones of estimated variances v with f degrees of freedom. With means of samples (`variance_of_mean`) it
+    is Welch's (1947) interval, for one Student's. Where an f is 0, the bounds are unknown."""
     if not all(freedom for _, freedom in parts):
         return Estimate(value)
     variances = np.array([variance for variance, _ in parts])

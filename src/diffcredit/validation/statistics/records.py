@@ -4,11 +4,14 @@ All values and credits are *helpfulness*: F itself, or −F for a property where
 everywhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isfinite, nan
 
+from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.util.arrays import BoolArray, FloatArray
+
+EVERYTHING = slice(None)
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,10 @@ class Estimate:
 
     def __float__(self) -> float:
         return self.value
+
+    @property
+    def bounded(self) -> bool:
+        return isfinite(self.low) and isfinite(self.high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +54,9 @@ class Contender:
 
 @dataclass(frozen=True, eq=False)
 class RecipeGame:
-    """One property's evaluations by one recipe, in the order of the design.
-
-    ``coalitions`` (m, n) are drawn from the design ``size_distribution`` and have ``values`` (m,). ``empty`` and
-    ``full`` are replicates of F(∅) and F(N). Recipes that differ only in their training ``steps`` (None: the method has
-    none) share the ``method``. ``preparation`` are the seconds spent before the first coalition, such as on pruning and
-    recovery (NaN: unknown).
-    """
+    """One property's evaluations by one recipe, in the order of the design ``size_distribution``: ``coalitions`` (m, n)
+    with ``values`` (m,), and replicates of F(∅) and F(N). Recipes that differ only in ``steps`` (None: it has none)
+    share the ``method``. ``preparation``: seconds before the first coalition, such as of pruning (NaN: unknown)."""
 
     recipe: str
     method: str
@@ -78,3 +81,19 @@ def by_method(games: Iterable[RecipeGame]) -> list[RecipeGame]:
     games = list(games)
     methods = list(dict.fromkeys(game.method for game in games))
     return sorted(games, key=lambda game: (methods.index(game.method), game.steps is not None, game.steps or 0))
+
+
+def game_credits(
+    game: RecipeGame, estimator: str, rows: slice = EVERYTHING, surrogates: Sequence[KnownSurrogate] | None = None
+) -> FloatArray:
+    """Estimate credits (n,) from the evaluations ``rows`` of a game's design, all evaluations of its endpoints, and
+    ``surrogates`` known at these rows. Raises UserError where the estimator refuses them, such as too few."""
+    return estimate(
+        game.coalitions[rows],
+        game.values[rows],
+        empty=game.empty,
+        full=game.full,
+        method=estimator,
+        size_distribution=game.size_distribution,
+        surrogate=surrogates,
+    ).values

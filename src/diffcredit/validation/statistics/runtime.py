@@ -50,8 +50,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class RuntimeResult:
-    """Runtimes, the retraining's first and the others by method and steps. ``devices`` are the distinct devices that
-    each recipe's evaluations ran on."""
+    """Runtimes, the retraining's first, then by method and steps, and each recipe's distinct ``devices``."""
 
     recipes: tuple[RecipeRuntime, ...]
     growths: tuple[Growth, ...]

@@ -12,8 +12,7 @@ from diffcredit.credit import KnownSurrogate
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
 from diffcredit.validation.statistics.datamodeling import LDSResult, compare_lds
-from diffcredit.validation.statistics.games import game_credits
-from diffcredit.validation.statistics.records import Contender, Estimate, RecipeGame, Truth
+from diffcredit.validation.statistics.records import Contender, Estimate, RecipeGame, Truth, game_credits
 
 COUNTS = (20, 50, 100, 200, 500, 1000)
 NONE, ALL = "no surrogate", "all surrogates"
@@ -26,12 +25,9 @@ evaluations, at no more than this SHARE of their cost."""
 
 @dataclass(frozen=True)
 class Worth:
-    """The worth of credits from one ``surrogate``, :data:`ALL` or :data:`NONE`, and a number of ``evaluations``.
-
-    ``cost`` is in evaluations and includes the surrogate's preparation. ``less_evaluated`` is the LDS minus that of all
-    evaluations without a surrogate, ``less_control`` minus that of the control's own credits (None: there is no
-    control, or this is it), both over the same coalitions.
-    """
+    """The worth of credits from a ``surrogate``, `ALL` or `NONE`, and ``evaluations``; ``cost`` is in these and
+    includes the surrogate's. The LDS less that of all evaluations, and less the control's (None: no control, or this is
+    it), are over the same coalitions."""
 
     surrogate: str
     evaluations: int
@@ -105,8 +101,9 @@ def compare_surrogates(
         if len(names) == 1:
             found[f"{label}, 0"] = label, 0, np.asarray(known[label].credits, np.float64)
         for count in steps:
+            some = [replace(known[name], values=np.asarray(known[name].values)[:count]) for name in names]
             with suppress(UserError):
-                found[f"{label}, {count}"] = label, count, _credits(game, [known[name] for name in names], count)
+                found[f"{label}, {count}"] = label, count, game_credits(game, "shapley", slice(count), some or None)
     everything, control = f"{NONE}, {every}", f"{CONTROL}, 0"
     if everything not in found:
         raise UserError(f"{every} evaluations are too few for credits without a surrogate")
@@ -125,13 +122,6 @@ def compare_surrogates(
         for name, (label, count, _) in found.items()
     ]
     return SurrogacyResult(truth.share, every, tuple(worths))
-
-
-def _credits(game: RecipeGame, known: Sequence[KnownSurrogate], count: int) -> FloatArray:
-    """Estimate credits (n,) from the game's first ``count`` evaluations, corrected by surrogates."""
-    rows = slice(count)
-    some = [replace(each, values=np.asarray(each.values)[rows]) for each in known]
-    return game_credits(game, "shapley", rows, some or None)
 
 
 def _differences(result: LDSResult) -> dict[str, Estimate]:
