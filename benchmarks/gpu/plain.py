@@ -7,7 +7,7 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch.nn import functional as F
 
-from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
+from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.model import Batch
 
 WARM_UP = 10
@@ -38,7 +38,7 @@ def training_seconds(model: DDPM, data: Batch, batch_size: int, steps: int, *, a
 @torch.no_grad()
 def sampling_seconds(model: DDPM, batch_size: int, steps: int, *, autocast: bool) -> float:
     """Of one step of DDIM on a batch of images."""
-    scheduler = DDIMScheduler(**SCHEDULE)
+    scheduler = DDIMScheduler(**DDPM.schedule)
     scheduler.set_timesteps(100)
     x = torch.randn(batch_size, *model.shape, device=model.device)
     for step, t in enumerate(scheduler.timesteps[: WARM_UP + steps]):

@@ -19,7 +19,7 @@ from classifier import Cifar20Classifier
 from PIL import Image
 
 from diffcredit.cli.console import Bars
-from diffcredit.diffusion.ddpm import DDPM, SCHEDULE
+from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.training import train
@@ -50,7 +50,7 @@ def main() -> None:
         settings = dataclasses.replace(study.config.model.train, **options.training)
         preset = options.preset or study.config.model.options["preset"]
         model = DDPM.create(preset, known.shape[1], options.seed)
-        model = DDPM(model.network.to(device), model.config, NoiseSchedule({**SCHEDULE, **options.noise}))
+        model = DDPM(model.network.to(device), model.config, NoiseSchedule({**DDPM.schedule, **options.noise}))
         with Bars() as bars:
             train(model, model.encode(known), settings, seed=options.seed, on_step=partial(bars, "training"))
         made = generate(model, study.config.sampling)
