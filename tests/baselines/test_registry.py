@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -184,7 +185,7 @@ class WithPrompts:
 def test_of_a_text_model_the_prompts_follow_the_seeds():
     seen = Evidence(contributions(), generated(4), sampling=Sampling(images=5, seed=7))
     assert seen.query_captions(WithPrompts(), "trak") == ("b", "c", "a", "b")  # of the seeds 7, 8, 9, 10
-    assert Evidence(contributions(), generated(4)).query_captions(object(), "trak") is None
+    assert Evidence(contributions(), generated(4)).query_captions(SimpleNamespace(prompts=()), "trak") is None
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling(images=3)])

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def check(study: "Study") -> None:
-    """Refuse a study with a mistake that would otherwise show only after hours of training."""
+    """Refuse a study with a mistake that would otherwise show only after hours of training. A study is checked once."""
+    if study.checked:
+        return
     contributions, images, prepared = study.contributions, study.config.sampling.images, study.prepared
     _ = prepared.device  # raises where there is none
     properties = build_properties(study.config, study.file)
@@ -49,6 +51,7 @@ def check(study: "Study") -> None:
             with located(f"{study.file}: properties.{index}"):
                 prop.check_prompts(prepared.prompts(start))
     _try_extractors(study, properties)
+    study.checked = True
 
 
 def _check_features(prop: Property, extractors: Extractors, contributions: Contributions, images: int) -> None:

@@ -54,6 +54,7 @@ class Study:
     def __init__(self, config: StudyConfig, file: Path, progress: Progress = silent) -> None:
         self.config, self.file, self.progress = config, file, progress
         self.name, self.folder = config.name, config.results_folder
+        self.checked = False  # by :func:`diffcredit.study.checks.check`, which rehearses every retraining
 
     @classmethod
     def load(cls, path: str | Path, progress: Progress = silent) -> Self:

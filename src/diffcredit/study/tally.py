@@ -1,4 +1,4 @@
-"""What a status is counted from, followed step by step so that a long ledger and a long log are read only once."""
+"""The counts behind a status, followed step by step so that a long ledger and a long log are read only once."""
 
 import json
 import os

@@ -95,7 +95,7 @@ def kept_images(recipe: Recipe, task: Task) -> Images | None:
 
 
 class ValidationData:
-    """What the ledger has of the recipes that a validation compares: the study's own, those that its file compares with
+    """The ledger's evaluations of the recipes that a validation compares: the study's own, those that its file compares with
     it (``compared``), and retraining from scratch (``scratch``). ``properties`` are the names to validate; none: all
     that are measured. ``baselines`` are compared too; None: those cached in the study's folder."""
 

@@ -59,7 +59,7 @@ class Section:
 
 @dataclass(frozen=True)
 class PartResult(Generic[Numbers]):
-    """What a section is made from: ``numbers``, mostly by property title, and ``caveats`` that depend on the study."""
+    """The content of a section: ``numbers``, mostly by property title, and ``caveats`` that depend on the study."""
 
     numbers: Numbers
     photographs: tuple[Photograph, ...] = ()
