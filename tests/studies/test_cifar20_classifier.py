@@ -34,6 +34,7 @@ def coloured(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(colours[labels][:, None, None] + noise, 0, 255).astype(np.uint8), labels
 
 
+@pytest.mark.slow
 def test_it_learns_and_the_study_sees_what_it_learnt(modules, tmp_path, monkeypatch):
     classifier, training = modules
     images, labels = coloured(1200, 1)

@@ -65,7 +65,6 @@ def load_contributions(
     if all(record.heldout for record in records):
         raise UserError(f"{where}: no images there")
     contributors = sorted({_contributor(record) for record in records if not record.heldout})
-
     skipped: list[str] = []
     add_to = None if unreadable == "stop" else skipped
     training, images = decode([r for r in records if not r.heldout], resolution, where, REMEDY, add_to)

@@ -95,9 +95,9 @@ def kept_images(recipe: Recipe, task: Task) -> Images | None:
 
 
 class ValidationData:
-    """The ledger's evaluations of the recipes that a validation compares: the study's own, those that its file compares with
-    it (``compared``), and retraining from scratch (``scratch``). ``properties`` are the names to validate; none: all
-    that are measured. ``baselines`` are compared too; None: those cached in the study's folder."""
+    """The evaluations of the recipes that a validation compares: the study's own, those that its file compares with it
+    (``compared``), and retraining from scratch (``scratch``). ``properties`` are the names to validate; none: all that
+    are measured. ``baselines`` are compared too; None: those cached in the study's folder."""
 
     def __init__(
         self, study: Study, properties: Sequence[str] = (), baselines: Sequence[StudyBaseline] | None = None
