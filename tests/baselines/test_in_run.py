@@ -107,11 +107,11 @@ def test_another_run_than_the_base_models_shows():
     assert baseline.chosen["distance"] > 1e-4
 
 
-@pytest.mark.slow  # two replays of 48 steps
+@pytest.mark.slow  # two replays of 96 steps
 def test_contributors_gain_where_their_images_are_nearly_copied():
     """Early in a training everybody helps; the noises are the same whoever's images are copied."""
     given = contributions()
-    settings = Training(steps=48, batch_size=10, learning_rate=2e-3, flip=False)
+    settings = Training(steps=96, batch_size=10, learning_rate=5e-3, flip=False)
     seen = evidence(settings)
     copied = {}
     for favourite in (1, 2):
