@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,8 +16,7 @@ from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, recorded_values, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_contributions import contributions
-from .tiny_pipelines import pictures
+from .tiny_pipelines import contributions, pictures
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +123,7 @@ def test_a_study(kl_folder, tmp_path, monkeypatch):
     assert len([name for name in kept if name.startswith("latents-")]) == 1
     base = Study.load(file).prepared.base.fingerprint
 
-    def never(*arguments):
-        raise AssertionError("the latents are there already")
-
-    monkeypatch.setattr(FirstStage, "encode", never)
+    monkeypatch.setattr(FirstStage, "encode", Mock(side_effect=AssertionError("the latents are there already")))
     again = Study.load(file)
     assert again.prepared.base.fingerprint == base
     again.recipe.retraining  # noqa: B018 - it takes up the encoded images

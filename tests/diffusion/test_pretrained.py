@@ -21,7 +21,7 @@ from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, rows, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_contributions import contributions
+from .tiny_pipelines import contributions
 
 
 def start(folder: Path, side: int = 16) -> DDPM:
@@ -117,63 +117,63 @@ def test_weights_under_old_names_and_of_half_precision_are_read(own_folder):
 # -- what is refused
 
 
+ANOTHER = "_class_name {} .*accepted here: UNet2DModel"
+CLASSES = "a class-conditional U-Net"
+
+
 @pytest.mark.parametrize(
-    ("kind", "family"), [("DiTTransformer2DModel", PixelFamily), ("MyOwnUNet", LatentFamily), (None, PixelFamily)]
+    ("changes", "message"),
+    [
+        ({"_class_name": "DiTTransformer2DModel"}, ANOTHER.format("'DiTTransformer2DModel'")),
+        ({"_class_name": None}, ANOTHER.format(None)),
+        ({"class_embed_type": "timestep"}, CLASSES),
+        ({"num_class_embeds": 10}, CLASSES),
+        ({"out_channels": 6}, r"out_channels 6; 3 are expected \(a learned variance is not supported\)"),
+        ({"in_channels": 4}, "in_channels 4; 3 are expected"),
+        ("{", "cannot be read"),
+        ("[]", "list; a JSON object is expected"),
+    ],
 )
-def test_another_architecture_is_refused(own_folder, kind, family):
-    change_config(own_folder, _class_name=kind)
-    with pytest.raises(UserError, match=rf"my-unet/config\.json: _class_name {kind!r} .*accepted here: UNet2DModel"):
-        family(pretrained=str(own_folder)).identity()
+def test_another_description_is_refused(own_folder, changes, message):
+    if isinstance(changes, str):
+        (own_folder / "config.json").write_text(changes)
+    else:
+        change_config(own_folder, **changes)
+    refused(own_folder, rf"my-unet/config\.json: {message}")
 
 
 def test_a_pipeline_without_such_a_unet_is_refused(tmp_path):
     refused(tiny_pipelines.described(tmp_path, "DiTPipeline"), r"config\.json: no such file")
     tiny_pipelines.described(tmp_path / "unet", "UNet2DConditionModel", "config.json")
     refused(tmp_path, r"unet/config\.json: _class_name 'UNet2DConditionModel' is a text-to-image U-Net")
+    tiny_pipelines.described(tmp_path / "unet", "MyOwnUNet", "config.json")
+    with pytest.raises(UserError, match=ANOTHER.format("'MyOwnUNet'")):
+        LatentFamily(pretrained=str(tmp_path)).identity()
 
 
-def test_unets_of_other_kinds_are_refused(own_folder, tmp_path):
-    unexpected = r"config\.json: {}; 3 are expected"
-    for changes, message, side in (
-        ({"class_embed_type": "timestep"}, r"my-unet/config\.json: a class-conditional U-Net", 16),
-        ({"num_class_embeds": 10}, r"my-unet/config\.json: a class-conditional U-Net", 16),
-        ({"out_channels": 6}, unexpected.format("out_channels 6") + r" \(a learned variance is not supported\)", 16),
-        ({"in_channels": 4}, unexpected.format("in_channels 4"), 16),
-        ({}, r"resolution: 24 .*my-unet/config\.json has sample_size 16; accepted: 16", 24),
-        ({"block_out_channels": [16, 16]}, "my-unet: UNet2DModel cannot be loaded from there", 16),
+def test_images_of_another_size_are_refused(own_folder, ldm_folder):
+    refused(own_folder, r"resolution: 24 .*my-unet/config\.json has sample_size 16; accepted: 16", side=24)
+    for side, message in (
+        (32, "32 gives the U-Net 16 × 16, .*sample_size 8; accepted: 16"),
+        (15, "15; the autoencoder takes multiples of 2"),
     ):
-        folder = shutil.copytree(own_folder, tmp_path / message[-9:] / "my-unet", dirs_exist_ok=True)
-        change_config(folder, **changes)
-        refused(folder, message, side)
+        with pytest.raises(UserError, match=f"resolution: {message}"):
+            LatentFamily(pretrained=str(ldm_folder)).start(contributions(side), seed=0)
 
 
-def test_images_of_another_size_are_refused_with_an_autoencoder(ldm_folder):
-    with pytest.raises(UserError, match=r"resolution: 32 gives the U-Net 16 × 16, .*sample_size 8; accepted: 16"):
-        LatentFamily(pretrained=str(ldm_folder)).start(contributions(32), seed=0)
-    with pytest.raises(UserError, match=r"resolution: 15; the autoencoder takes multiples of 2"):
-        LatentFamily(pretrained=str(ldm_folder)).start(contributions(15), seed=0)
-
-
-def test_corrupt_and_missing_weights_are_named(own_folder):
+def test_other_corrupt_and_missing_weights_are_named(own_folder):
     (file,) = own_folder.glob("*.safetensors")
-    file.write_bytes(file.read_bytes()[:-100])
-    refused(own_folder, r"my-unet: UNet2DModel cannot be loaded from there")
-    file.unlink()
-    refused(own_folder, r"my-unet: UNet2DModel cannot be loaded from there")
-
-
-def test_weights_that_lack_a_tensor_are_refused(own_folder):
-    (file,) = own_folder.glob("*.safetensors")
-    tensors = load_file(file)
+    whole, tensors = file.read_bytes(), load_file(file)
     del tensors["conv_out.bias"]
     save_file(tensors, file, {"format": "pt"})
     refused(own_folder, r"my-unet: 1 tensors of UNet2DModel are missing, such as 'conv_out\.bias'")
-
-
-@pytest.mark.parametrize(("text", "message"), [("{", "cannot be read"), ("[]", "list; a JSON object is expected")])
-def test_a_corrupt_description_is_named(own_folder, text, message):
-    (own_folder / "config.json").write_text(text)
-    refused(own_folder, rf"my-unet/config\.json: {message}")
+    file.write_bytes(whole[:-100])
+    refused(own_folder, "my-unet: UNet2DModel cannot be loaded from there")
+    file.unlink()
+    refused(own_folder, "my-unet: UNet2DModel cannot be loaded from there")
+    file.write_bytes(whole)
+    change_config(own_folder, block_out_channels=[16, 16])
+    refused(own_folder, "my-unet: UNet2DModel cannot be loaded from there")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import dataclasses
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -27,9 +28,9 @@ SOME = np.array([NOBODY, [False, True, False], TWO, EVERYBODY])
 SEEDS = [1, 2, 3, 4]
 
 
-def contributions(changed: int | None = None) -> Contributions:
+def contributions(changed: int | None = None, side: int = SIDE) -> Contributions:
     """Three contributors' images; those of contributor ``changed`` are other ones."""
-    images = np.random.default_rng(0).integers(0, 256, (len(OWNER), SIDE, SIDE, 3), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 256, (len(OWNER), side, side, 3), dtype=np.uint8)
     if changed is not None:
         images[changed == OWNER] = 255 - images[changed == OWNER]
     return Contributions(images, OWNER, ("a", "b", "c"), tuple("1234567"), images[:0])
@@ -154,10 +155,6 @@ def test_from_scratch_for_everybody_is_training_an_untrained_network(tmp_path, m
     assert fingerprint(other, EVERYBODY, 8) == untrained.fingerprint
 
 
-def never(*_, **__):
-    raise AssertionError("what was prepared is trained again")
-
-
 def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
     reports = []
     on = ground(tmp_path, progress=lambda *report: reports.append(report))
@@ -166,6 +163,7 @@ def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
     assert parameter_count(first.start.network) / parameter_count(on.base.network) == pytest.approx(0.55, abs=0.1)
     # conv_out's biases are pruned of nothing: what changed them is the recovery
     assert not first.start.network.conv_out.bias.equal(on.base.network.conv_out.bias)
+    never = Mock(side_effect=AssertionError("what was prepared is trained again"))
     monkeypatch.setattr(training, "train", never)
     # how coalitions are fine-tuned does not concern it
     again = Sparsified(steps=7, recover_steps=2, schedule="constant")
