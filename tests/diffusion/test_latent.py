@@ -9,7 +9,6 @@ from diffusers import LDMPipeline, VQModel
 
 from diffcredit.diffusion.ddpm import LatentDiffusion, LatentFamily
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
 from diffcredit.study.study import Study
@@ -65,15 +64,16 @@ def test_another_autoencoder_is_refused_and_told_apart(model, tmp_path):
     other = first_stage(str(tmp_path / "other"))
     assert LatentDiffusion(model.network, model.config, stage=other).fingerprint != model.fingerprint
     model.save(tmp_path / "model")
-    with pytest.raises(UserError, match=r"model/config\.json: made with another autoencoder"):
-        LatentDiffusion.load(tmp_path / "model", other)
+    message = r"model/config\.json: made with another autoencoder"
+    tiny.refused(message, LatentDiffusion.load, tmp_path / "model", other)
 
 
 def test_resolutions_that_do_not_fit_are_refused(stage):
-    with pytest.raises(UserError, match=r"resolution: 17; the autoencoder takes multiples of 2"):
-        LatentDiffusion.create("tiny", 17, 0, stage)
-    with pytest.raises(UserError, match=r"resolution: 20 .*after the autoencoder's 1/2; accepted: multiples of 8"):
-        LatentDiffusion.create("tiny", 20, 0, stage)
+    for side, message in (
+        (17, "17; the autoencoder takes multiples of 2"),
+        (20, "20 .*after the autoencoder's 1/2; accepted: multiples of 8"),
+    ):
+        tiny.refused(f"resolution: {message}", LatentDiffusion.create, "tiny", side, 0, stage)
 
 
 def test_a_pretrained_model_may_have_another_autoencoder(ldm_folder, pretrained, tmp_path):

@@ -17,7 +17,6 @@ from diffcredit.diffusion import Training
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
 from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _projections, _ranks_and_scales
 from diffcredit.diffusion.training import train
-from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune_ranks
 from diffcredit.study.study import Study
 from tiny_study import files_below, recorded_values, rows, run_here, write_study
@@ -166,9 +165,9 @@ def test_prompts_come_from_the_captions_or_from_the_one_prompt(sd_folder):
 def test_without_captions_a_prompt_is_needed(sd_folder, fresh):
     family, some = LoRAFamily(str(sd_folder)), contributions(captions=("a cat", "", "two dogs", "", "a bee", "a cat"))
     missing = r"model\.prompt: missing, and "
-    refused(lambda: family.start(contributions(), seed=0), f"{missing}the contributions have no captions")
-    refused(lambda: fresh.encode(pictures(2)), f"{missing}the images have no captions")
-    refused(lambda: family.start(some, seed=0), f"{missing}2 of 6 images have no caption, such as '2'")
+    tiny.refused(f"{missing}the contributions have no captions", family.start, contributions(), 0)
+    tiny.refused(f"{missing}the images have no captions", fresh.encode, pictures(2))
+    tiny.refused(f"{missing}2 of 6 images have no caption, such as '2'", family.start, some, 0)
     assert LoRAFamily(str(sd_folder), prompt="").start(some, seed=0).prompts == ("",)
 
 
@@ -265,12 +264,6 @@ def test_a_rank_of_256_on_stable_diffusion_has_51_million_parameters():
 # -- what is refused
 
 
-def refused(what, message: str) -> None:
-    with pytest.raises(UserError, match=message) as raised:
-        what()
-    assert "\n" not in str(raised.value)
-
-
 @pytest.fixture
 def folder(sd_folder, tmp_path) -> Path:
     """The test's own copy of the pipeline."""
@@ -279,10 +272,10 @@ def folder(sd_folder, tmp_path) -> Path:
 
 def test_a_folder_that_is_no_such_pipeline_is_refused(folder, tmp_path, ddpm_folder):
     shutil.rmtree(folder / "scheduler")
-    refused(lambda: pipeline(str(folder)), "/sd: has no folder 'scheduler'")
-    refused(lambda: pipeline(str(folder / "unet")), r"model_index\.json: no such file")
+    tiny.refused("/sd: has no folder 'scheduler'", pipeline, str(folder))
+    tiny.refused(r"model_index\.json: no such file", pipeline, str(folder / "unet"))
     accepted = r"accepted: StableDiffusionPipeline \(neither Stable Diffusion XL nor diffusion transformers"
-    refused(lambda: pipeline(str(ddpm_folder)), rf"model_index\.json: _class_name 'DDPMPipeline'; {accepted}")
+    tiny.refused(rf"model_index\.json: _class_name 'DDPMPipeline'; {accepted}", pipeline, str(ddpm_folder))
 
 
 @pytest.mark.parametrize(
@@ -295,7 +288,7 @@ def test_missing_and_corrupt_weights_are_named(folder, part, kind, keep):
     file.unlink()
     if keep is not None:
         file.write_bytes(content[:keep])
-    refused(lambda: pipeline(str(folder)), rf"/sd/{part}: {kind} cannot be loaded from there")
+    tiny.refused(rf"/sd/{part}: {kind} cannot be loaded from there", pipeline, str(folder))
 
 
 def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(folder):
@@ -303,11 +296,11 @@ def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(
     tokenizer = json.loads(file.read_text())
     tokenizer["model"]["vocab"]["zz"] = 190
     file.write_text(json.dumps(tokenizer))
-    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: 191 tokens; the text encoder knows 190")
+    tiny.refused(r"/sd/tokenizer: 191 tokens; the text encoder knows 190", pipeline, str(folder))
     file.write_text("{")
-    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there")
+    tiny.refused(r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there", pipeline, str(folder))
     file.unlink()
-    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges")
+    tiny.refused(r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges", pipeline, str(folder))
 
 
 @pytest.mark.parametrize(
@@ -320,14 +313,14 @@ def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(
 def test_inpainting_and_further_conditions_are_refused(folder, change, message):
     config = json.loads((folder / "unet" / "config.json").read_text())
     UNet2DConditionModel.from_config(config | change).save_pretrained(folder / "unet")
-    refused(lambda: pipeline(str(folder)), rf"/sd/unet: {message}")
+    tiny.refused(rf"/sd/unet: {message}", pipeline, str(folder))
 
 
 def test_the_adapter_of_another_base_is_refused(adapted, tmp_path):
     adapted.save(tmp_path / "adapter")
     other = pipeline(str(tiny_pipelines.stable_diffusion(tmp_path / "other", seed=1)))
     message = r"adapter/config\.json: the adapter of another base than .*other"
-    refused(lambda: TextToImageLoRA.load(tmp_path / "adapter", other), message)
+    tiny.refused(message, TextToImageLoRA.load, tmp_path / "adapter", other)
 
 
 def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
@@ -338,7 +331,7 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
         for old, new in texts.items():
             file = tmp_path / "config.json"
             file.write_text(file.read_text().replace(f'"{old}"', new))
-        refused(lambda: TextToImageLoRA.load(tmp_path, base), message)
+        tiny.refused(message, TextToImageLoRA.load, tmp_path, base)
 
     adapted.save(tmp_path)
     tensors = load_file(tmp_path / ADAPTER)
@@ -352,10 +345,10 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
     refused_with(r"config\.json: cannot be read", family="")
     adapted.save(tmp_path)
     (tmp_path / ADAPTER).write_bytes((tmp_path / ADAPTER).read_bytes()[:-10])
-    refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"{ADAPTER}: the saved weights are corrupt")
+    tiny.refused(rf"{ADAPTER}: the saved weights are corrupt", TextToImageLoRA.load, tmp_path, base)
     for file in (ADAPTER, "config.json"):
         (tmp_path / file).unlink()
-        refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"{file}: no such file")
+        tiny.refused(rf"{file}: no such file", TextToImageLoRA.load, tmp_path, base)
 
 
 @pytest.mark.parametrize("package", ["peft", "transformers"])
@@ -364,9 +357,9 @@ def test_a_missing_package_is_named_with_its_extra(folder, base, monkeypatch, pa
         monkeypatch.setitem(sys.modules, name, None)
     message = r'need transformers and peft: pip install "diffcredit\[lora\]"'
     if package == "peft":
-        refused(lambda: TextToImageLoRA.create(base, 2, PROMPTS, None, 16, seed=0), message)
+        tiny.refused(message, TextToImageLoRA.create, base, 2, PROMPTS, None, 16, 0)
     else:
-        refused(lambda: pipeline(str(folder)), message)
+        tiny.refused(message, pipeline, str(folder))
 
 
 # -- in a study

@@ -3,7 +3,7 @@ import os
 import signal
 import threading
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -36,13 +36,13 @@ if find_spec("bitsandbytes") is not None:
 SEED = 11
 
 
-def fresh():
-    model = tiny.model(1)
+def fresh(device: str = "cpu"):
+    model = tiny.model(1).to(device)
     return model, model.encode(tiny.images(4))
 
 
-def trained(settings: Training, checkpoint: Path | None = None, on_step=None) -> dict[str, Tensor]:
-    model, data = fresh()
+def trained(settings: Training, checkpoint: Path | None = None, on_step=None, device: str = "cpu") -> dict[str, Tensor]:
+    model, data = fresh(device)
     train(model, data, settings, seed=SEED, checkpoint=checkpoint, on_step=on_step)
     assert not model.network.training, "it is ready to sample"
     return tiny.weights(model)
@@ -105,43 +105,37 @@ def test_average_of_the_tail_step_by_step(tail, count):
 # Cut off and taken up again
 
 
-class PowerCut(Exception):
-    pass
-
-
-def cut_at(step: int, error: type[BaseException] = PowerCut):
+def interrupt_at(step: int):
     def on_step(done: int, total: int) -> None:
-        if done == step and error is KeyboardInterrupt:
+        if done == step:
             os.kill(os.getpid(), signal.SIGINT)
-        elif done == step:
-            raise error
 
     return on_step
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "cuts"),
+    ("name", "cut", "error", "cuts"),
     [
-        *[(name, PowerCut, (2, 5)) for name in SETTINGS],
-        ("constant", PowerCut, (1,)),
-        ("average_tail", KeyboardInterrupt, (1,)),
-        ("average_tail", KeyboardInterrupt, (5,)),
+        *[(name, tiny.cut_at, tiny.PowerCut, (2, 5)) for name in SETTINGS],
+        ("constant", tiny.cut_at, tiny.PowerCut, (1,)),
+        ("average_tail", interrupt_at, KeyboardInterrupt, (1,)),
+        ("average_tail", interrupt_at, KeyboardInterrupt, (5,)),
     ],
 )
-def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, error, cuts, tmp_path, monkeypatch):
-    if error is PowerCut:  # Ctrl-C saves whatever was done
+def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, cut, error, cuts, tmp_path, monkeypatch):
+    if error is tiny.PowerCut:  # Ctrl-C saves whatever was done
         monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint, before = tmp_path / "run.safetensors", signal.getsignal(signal.SIGINT)
     for step in cuts:
         with pytest.raises(error):
-            trained(SETTINGS[name], checkpoint, cut_at(step, error))
+            trained(SETTINGS[name], checkpoint, cut(step))
     assert signal.getsignal(signal.SIGINT) is before
     taken = []
     weights = trained(SETTINGS[name], checkpoint, lambda done, total: taken.append((done, total)))
     assert tiny.same(weights, uninterrupted(name))
     assert signal.getsignal(signal.SIGINT) is before
     # what was saved before the cut is not done again
-    first = max(cuts) if error is PowerCut else max(cuts) + 1
+    first = max(cuts) if error is tiny.PowerCut else max(cuts) + 1
     assert taken == [(step, 5) for step in range(first, 6)]
 
 
@@ -186,15 +180,15 @@ def test_a_file_that_is_no_checkpoint_is_named(content, tmp_path):
 
 
 def test_ctrl_c_without_a_checkpoint_is_pythons_own():
-    steps = []
+    seen = []
 
     def press(done: int, total: int) -> None:
-        steps.append(done)
-        os.kill(os.getpid(), signal.SIGINT)
+        seen.append(done)
+        interrupt_at(1)(done, total)
 
     with pytest.raises(KeyboardInterrupt):
         trained(SETTINGS["constant"], None, press)
-    assert steps == [1]
+    assert seen == [1]
 
 
 def test_training_in_another_thread(tmp_path):
@@ -446,15 +440,9 @@ def test_what_is_drawn_does_not_depend_on_the_device():
 def test_a_run_on_a_gpu_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
-    pictures = tiny.images(4)
-
-    def on_gpu(checkpoint: Path | None = None, on_step=None) -> dict[str, Tensor]:
-        model = tiny.model(1).to("cuda")
-        train(model, model.encode(pictures), SETTINGS[name], seed=SEED, checkpoint=checkpoint, on_step=on_step)
-        return tiny.weights(model)
-
-    with pytest.raises(PowerCut):
-        on_gpu(tmp_path / "run.safetensors", cut_at(3))
+    on_gpu = partial(trained, SETTINGS[name], device="cuda")
+    with pytest.raises(tiny.PowerCut):
+        on_gpu(tmp_path / "run.safetensors", tiny.cut_at(3))
     assert tiny.same(on_gpu(tmp_path / "run.safetensors"), on_gpu())
 
 

@@ -18,7 +18,6 @@ PENALTY = 0.3
 COUNTS = (2, 3, 1)
 CONTRIBUTIONS = ridge.drawn(COUNTS)
 THETA = np.array([0.6, -0.4, 0.9, 0.2])
-SOME = np.array(list(itertools.product([False, True], repeat=3)))[1:]
 
 
 def made(retraining, theta, folder, contributions=CONTRIBUTIONS, penalty=PENALTY, batch_size=60):

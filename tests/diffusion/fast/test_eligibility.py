@@ -126,11 +126,8 @@ def test_larger_models_need_more():
     assert 0.8 < 8 * light / (4.1 * 2**30) < 1.25
 
 
-def test_no_fleet_without_a_gpu():
-    assert fleet_size(DDPM.create("tiny", 8, 0), Training(steps=1)) == 1
-
-
-def test_by_weights_and_by_memory(monkeypatch):
+def test_fleets_by_weights_and_by_memory(monkeypatch):
+    assert fleet_size(DDPM.create("tiny", 8, 0), SETTINGS) == 1, "none without a GPU"
     free = [1e12]
     monkeypatch.setattr(eligibility, "trains_fast", lambda *_: True)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (free[0], 1e12))
