@@ -15,7 +15,7 @@ from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, recorded_values, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_pipelines import contributions, pictures
+from .tiny_pipelines import STUDY, contributions, pictures
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +89,7 @@ def test_a_pretrained_model_may_have_another_autoencoder(ldm_folder, pretrained,
 def study(folder: Path, autoencoder: Path) -> Path:
     images_of(folder / "images", ["ann", "bob", "cem"], each=4)
     shutil.copytree(autoencoder, folder / "autoencoder")
-    return write_study(
-        folder,
-        {
-            "contributions": {"path": "images", "resolution": 16, "holdout": 0.2},
-            "model.family": "latent",
-            "model.autoencoder": "autoencoder",
-            "retraining": {"method": "fine_tune", "steps": 1},
-            "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
-            "stop": {"evaluations": 3},
-        },
-    )
+    return write_study(folder, STUDY | {"model.family": "latent", "model.autoencoder": "autoencoder"})
 
 
 def test_a_study(kl_folder, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, rows, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_pipelines import contributions
+from .tiny_pipelines import STUDY, contributions
 
 
 def start(folder: Path, side: int = 16) -> DDPM:
@@ -252,19 +252,11 @@ def test_the_users_settings_come_back(bars):
 # -- in a study
 
 
-CHANGES = {
-    "contributions": {"path": "images", "resolution": 16, "holdout": 0.2},
-    "model": {"family": "ddpm", "pretrained": "my-unet", "train": {"steps": 2, "batch_size": 8}},
-    "retraining": {"method": "fine_tune", "steps": 1},
-    "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
-    "stop": {"evaluations": 3},
-}
-
-
 def study(folder: Path, pretrained: Path, **changes: object) -> Path:
     images_of(folder / "images", ["ann", "bob", "cem"], each=4)
     shutil.copytree(pretrained, folder / "my-unet")
-    return write_study(folder, CHANGES | changes)
+    model = {"family": "ddpm", "pretrained": "my-unet", "train": {"steps": 2, "batch_size": 8}}
+    return write_study(folder, STUDY | {"model": model} | changes)
 
 
 def test_a_study_starts_from_ones_own_unet(ddpm_folder, tmp_path):

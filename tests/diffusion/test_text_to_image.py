@@ -22,7 +22,7 @@ from diffcredit.study.study import Study
 from tiny_study import files_below, recorded_values, rows, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_pipelines import contributions, pictures
+from .tiny_pipelines import STUDY, contributions, pictures
 
 PROMPTS = ("a cat", "two dogs", "a bee in the sun")
 CAPTIONS = ("a cat", "two dogs", "a cat", "a bee in the sun", "two dogs", "a cat")
@@ -368,22 +368,13 @@ def test_a_missing_package_is_named_with_its_extra(folder, base, monkeypatch, pa
 def study(folder: Path, sd_folder: Path) -> Path:
     captions = {"ann": ["a cat", "a dog", "a cow"], "bob": ["a cat", "two cats", "a bee"], "cem": ["the sun"] * 3}
     tiny_pipelines.captioned_folder(folder / "images", captions)
-    return write_study(
-        folder,
-        {
-            "contributions": {"source": "imagefolder", "path": "images", "resolution": 16, "holdout": 0.25},
-            "model": {
-                "family": "lora",
-                "pretrained": str(sd_folder),
-                "rank": 2,
-                "train": {"steps": 2, "batch_size": 4, "learning_rate": 0.01},
-            },
-            "retraining": {"method": "fine_tune", "steps": 1},
-            "sampling": {"steps": 2, "images": 4, "scheduler": "pndm", "guidance": 3.0},
-            "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
-            "stop": {"evaluations": 3},
-        },
-    )
+    training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01}
+    own = {
+        "contributions": STUDY["contributions"] | {"source": "imagefolder", "holdout": 0.25},
+        "model": {"family": "lora", "pretrained": str(sd_folder), "rank": 2, "train": training},
+        "sampling": {"steps": 2, "images": 4, "scheduler": "pndm", "guidance": 3.0},
+    }
+    return write_study(folder, STUDY | own)
 
 
 def test_a_study(sd_folder, tmp_path, monkeypatch):

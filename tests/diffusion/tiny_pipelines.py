@@ -57,10 +57,16 @@ def ddpm_pipeline(folder: Path, seed: int = 0, **schedule: Any) -> Path:
     return folder
 
 
+AUTOENCODER = {
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "up_block_types": ("UpDecoderBlock2D",) * 2,
+    "block_out_channels": (8, 8),
+    "norm_num_groups": 4,
+}
+
+
 def autoencoder_kl(seed: int = 0, **changes: Any) -> AutoencoderKL:
-    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    config = {"block_out_channels": (8, 8), "norm_num_groups": 4, "latent_channels": 4, "sample_size": SIDE}
-    return _seeded(AutoencoderKL, seed, **(blocks | config | changes))
+    return _seeded(AutoencoderKL, seed, **(AUTOENCODER | {"latent_channels": 4, "sample_size": SIDE} | changes))
 
 
 def autoencoder_tiny(seed: int = 0, **changes: Any) -> AutoencoderTiny:
@@ -75,15 +81,8 @@ def autoencoder_tiny(seed: int = 0, **changes: Any) -> AutoencoderTiny:
 
 
 def vq_model(seed: int = 0, **changes: Any) -> VQModel:
-    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    config = {
-        "block_out_channels": (8, 8),
-        "norm_num_groups": 4,
-        "latent_channels": 3,
-        "num_vq_embeddings": 32,
-        "scaling_factor": 0.6,
-    }
-    model = _seeded(VQModel, seed, **(blocks | config | changes))
+    config = AUTOENCODER | {"latent_channels": 3, "num_vq_embeddings": 32, "scaling_factor": 0.6}
+    model = _seeded(VQModel, seed, **(config | changes))
     with torch.no_grad():  # codes far enough apart that the latents of different images fall on different ones
         model.quantize.embedding.weight.mul_(32)
     return model
@@ -194,6 +193,15 @@ def contributions(side: int = SIDE, captions: Sequence[str] | None = None, seed:
         heldout=pictures(0, side=side),
         captions=None if captions is None else tuple(captions),
     )
+
+
+STUDY: dict[str, Any] = {
+    "contributions": {"path": "images", "resolution": SIDE, "holdout": 0.2},
+    "retraining": {"method": "fine_tune", "steps": 1},
+    "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
+    "stop": {"evaluations": 3},
+}
+"""Changes to the tiny study, which any of these models can follow."""
 
 
 def captioned_folder(folder: Path, captions: dict[str, list[str]]) -> Path:

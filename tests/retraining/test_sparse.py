@@ -144,20 +144,14 @@ def planted_batch(count: int) -> Batch:
         ([1.0, 0.5, 0.06, 0.04, 0.9], 0.0, [0, 1, 2, 3, 4]),
     ],
 )
-def test_late_time_steps_with_little_loss_are_left_out(curve, threshold, taken):
-    model, batch = Planted(curve), planted_batch(3)
-    accumulate(model, batch, batch.x, list(range(len(curve))), threshold)
-    # the mean over the steps taken of L_t = w_t · mean(1, 2, 3)
-    expected = [2.0 / len(taken) if t in taken else 0.0 for t in range(len(curve))]
-    assert model.network.w.grad.tolist() == pytest.approx(expected)
-
-
-def test_samples_in_pieces_give_the_gradient_of_all(monkeypatch):
+def test_late_time_steps_with_little_loss_are_left_out(curve, threshold, taken, monkeypatch):
     monkeypatch.setattr("diffcredit.retraining.pruning.channels.MICRO_BATCH", 2)
-    model, batch = Planted([1.0, 1.0]), planted_batch(5)
-    accumulate(model, batch, batch.x, [0, 1], 0.0)
-    assert model.network.w.grad.tolist() == pytest.approx([1.5, 1.5])
-    assert model.asked == [0, 0, 0, 1, 1, 1]
+    model, batch = Planted(curve), planted_batch(5)
+    accumulate(model, batch, batch.x, list(range(len(curve))), threshold)
+    # the mean over the steps taken of L_t = w_t · mean(1, 2, 3, 4, 5), in three pieces
+    expected = [3.0 / len(taken) if t in taken else 0.0 for t in range(len(curve))]
+    assert model.network.w.grad.tolist() == pytest.approx(expected)
+    assert model.asked[: 3 * len(taken)] == [t for t in taken for _ in range(3)]
 
 
 def test_the_time_steps_are_evenly_spaced(monkeypatch):

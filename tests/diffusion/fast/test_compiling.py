@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -74,23 +75,15 @@ def test_a_function_is_compiled_once(folder, monkeypatch):
     assert_compiled_anew("it", X, T, None)
 
 
-class Plain:
-    """A function as it is, in the place of a compiled one."""
-
-    def __init__(self, function) -> None:
-        self.function = function
-
-    def __call__(self, x, t):
-        return self.function(x, t)
-
-    def save(self, path: str) -> None:
-        Path(path).touch()
-
-
 @pytest.fixture
 def uncompiled(monkeypatch):
-    monkeypatch.setattr(compiling, "_compile", lambda function, given: (Plain(function), []))
-    monkeypatch.setattr(compiling, "_read", lambda folder, device: Plain(lambda x, t: looked_up(x, t, None)))
+    """Functions as they are, in the place of compiled ones."""
+
+    def compiled(function, given):
+        return Mock(side_effect=function, save=lambda path: Path(path).touch()), []
+
+    monkeypatch.setattr(compiling, "_compile", compiled)
+    monkeypatch.setattr(compiling, "_read", lambda folder, device: lambda x, t: looked_up(x, t, None))
 
 
 def test_what_was_not_asked_for_in_months_is_forgotten(folder, uncompiled):
