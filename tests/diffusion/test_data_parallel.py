@@ -16,7 +16,7 @@ from diffcredit.diffusion.stepwise import Processes, processes
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
 
-from . import plain, tiny
+from . import plain
 
 SETTINGS = Training(steps=6, batch_size=5, learning_rate=1e-2, ema=0.5)  # shares of 2 and 3
 WITH_DROPOUT = Training(steps=2, batch_size=6, micro_batch=3)
@@ -98,7 +98,7 @@ def both(folder: Path, name: str) -> list[dict[str, Tensor]]:
 @pytest.mark.parametrize(("name", "settings", "dropout"), [("whole", SETTINGS, 0.0), ("dropout", WITH_DROPOUT, 0.5)])
 def test_both_have_the_weights_of_a_single_process(name, settings, dropout, folder):
     first, second = both(folder, name)
-    assert tiny.same(first, second)
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
     model = plain.Plain(dropout=dropout)
     train(model, plain.data(), settings, seed=1)
     torch.testing.assert_close(first, plain.weights(model), rtol=1e-9, atol=1e-12)
@@ -113,7 +113,7 @@ def test_ctrl_c_in_one_stops_all_at_the_same_step(folder, seen):
     assert [each["written"] for each in seen] == [1, 0]
     assert seen[0]["resumed at"] == [5, 6]
     for resumed, whole in zip(both(folder, "resumed"), both(folder, "whole"), strict=True):
-        assert tiny.same(resumed, whole)
+        torch.testing.assert_close(resumed, whole, rtol=0, atol=0)
 
 
 def test_what_the_processes_cannot_do_together_is_refused_by_all(seen):

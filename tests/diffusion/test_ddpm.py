@@ -6,7 +6,7 @@ import torch
 
 from diffcredit.diffusion import Sampling
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.errors import DiffcreditError
 
 from . import tiny
 
@@ -65,16 +65,16 @@ def test_encode(model):
     assert batch.condition is None
 
 
-def test_a_resolution_that_does_not_fit_is_refused():
-    with pytest.raises(UserError, match=r"resolution: 30 .*halves it 2 times; accepted: multiples of 4"):
-        DDPM.create("tiny", 30, 0)
-    with pytest.raises(UserError, match="multiples of 8"):
-        DDPM.create("ddpm-cifar", 36, 0)
-
-
-def test_an_unknown_preset_lists_the_choices():
-    with pytest.raises(UserError, match="'huge' is unknown; accepted: tiny, mini, light, small, ddpm-cifar"):
-        DDPM.create("huge", 32, 0)
+@pytest.mark.parametrize(
+    ("preset", "side", "message"),
+    [
+        ("tiny", 30, "resolution: 30 .*halves it 2 times; accepted: multiples of 4"),
+        ("ddpm-cifar", 36, "multiples of 8"),
+        ("huge", 32, "'huge' is unknown; accepted: tiny, mini, light, small, ddpm-cifar"),
+    ],
+)
+def test_a_resolution_that_does_not_fit_and_an_unknown_preset_are_refused(preset, side, message):
+    tiny.refused(message, DDPM.create, preset, side, 0)
 
 
 def test_a_study_may_not_ask_for_more_sampling_than_time_steps():

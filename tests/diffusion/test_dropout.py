@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from diffcredit.diffusion import Training, checkpoints
 from diffcredit.diffusion.dropout import CountedDropout, seeded_dropout
@@ -15,18 +15,9 @@ from . import plain, tiny
 SETTINGS = Training(steps=6, batch_size=4, learning_rate=1e-2)
 
 
-class PowerCut(Exception):
-    pass
-
-
-def trained(seed: int = 3, checkpoint: Path | None = None, cut: int | None = None, settings: Training = SETTINGS):
+def trained(checkpoint: Path | None = None, cut: int | None = None) -> dict[str, Tensor]:
     model = plain.Plain(dropout=0.5)
-
-    def on_step(done: int, total: int) -> None:
-        if done == cut:
-            raise PowerCut
-
-    train(model, plain.data(), settings, seed=seed, checkpoint=checkpoint, on_step=on_step)
+    train(model, plain.data(), SETTINGS, seed=3, checkpoint=checkpoint, on_step=tiny.cut_at(cut))
     return plain.weights(model)
 
 
@@ -34,7 +25,7 @@ def trained(seed: int = 3, checkpoint: Path | None = None, cut: int | None = Non
 def test_cut_off_and_taken_up_again(cut, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     uninterrupted = trained()
-    with pytest.raises(PowerCut):
+    with pytest.raises(tiny.PowerCut):
         trained(checkpoint=tmp_path / "run", cut=cut)
     torch.manual_seed(12345)
     assert tiny.same(trained(checkpoint=tmp_path / "run"), uninterrupted)

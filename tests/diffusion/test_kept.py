@@ -1,6 +1,6 @@
-import dataclasses
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -8,14 +8,14 @@ import torch
 from diffcredit.diffusion import Training, checkpoints, training
 from diffcredit.diffusion.ddpm import DDPM, LatentDiffusion
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.diffusion.text_to_image import TextToImageLoRA
 from diffcredit.diffusion.training import kept_model, train
-from diffcredit.errors import UserError
 from diffcredit.util.progress import silent
 
 from . import tiny, tiny_pipelines
-from .tiny_contributions import contributions
+from .tiny_pipelines import contributions
 
 encoded = partial(training.encoded, mirrored=True, progress=silent)
 CAPTIONS = ("a cat", "a dog", "a cat", "a bee", "a dog", "a cat")
@@ -31,13 +31,9 @@ def text_to_image(sd_folder) -> TextToImageLoRA:
     return TextToImageLoRA.create(pipeline(str(sd_folder)), 2, ["a cat"], None, 16, 0)
 
 
-def equal(one, other) -> bool:
+def assert_equal(one: Batch, other: Batch) -> None:
     """Bitwise."""
-    for field in dataclasses.fields(one):
-        mine, its = getattr(one, field.name), getattr(other, field.name)
-        if (mine is None) != (its is None) or (mine is not None and not mine.equal(its)):
-            return False
-    return True
+    torch.testing.assert_close(vars(one), vars(other), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("mirrored", [True, False])
@@ -47,15 +43,12 @@ def test_what_is_kept_is_what_the_model_sees(which, mirrored, request, tmp_path,
     expected = model.encode(given.images, given.captions, mirrored=mirrored)
     told = []
     first = encoded(model, given, tmp_path, mirrored=mirrored, progress=lambda *what: told.append(what))
-    assert equal(first, expected)
+    assert_equal(first, expected)
     total = 12 if mirrored else 6
     assert told[-1] == ("encoding images", total, total)
 
-    def never(*arguments, **options):
-        raise AssertionError("encoded twice")
-
-    monkeypatch.setattr(type(model), "encode", never)
-    assert equal(encoded(model, given, tmp_path, mirrored=mirrored), expected)
+    monkeypatch.setattr(type(model), "encode", Mock(side_effect=AssertionError("encoded twice")))
+    assert_equal(encoded(model, given, tmp_path, mirrored=mirrored), expected)
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -69,7 +62,7 @@ def test_captions_are_embedded_once_each(text_to_image):
 
 def test_pixels_are_not_kept(tmp_path):
     model, given = tiny.model(), contributions(side=tiny.SIDE)
-    assert equal(encoded(model, given, tmp_path), model.encode(given.images))
+    assert_equal(encoded(model, given, tmp_path), model.encode(given.images))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,20 +86,16 @@ def test_other_images_captions_or_autoencoders_make_another_file(latent, text_to
 
 
 @pytest.mark.parametrize("keep", [0, 5, -20])
-def test_a_corrupt_file_is_named(latent, tmp_path, keep, monkeypatch):
+def test_a_corrupt_file_is_named(latent, tmp_path, keep):
     encoded(latent, contributions(), tmp_path)
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:keep])
-    with pytest.raises(UserError, match=r"latents-\w+\.safetensors: not encoded images .*remove it") as raised:
-        encoded(latent, contributions(), tmp_path)
-    assert "\n" not in str(raised.value)
+    message = r"latents-\w+\.safetensors: not encoded images .*remove it"
+    tiny.refused(message, encoded, latent, contributions(), tmp_path)
 
 
 def test_a_failure_leaves_no_file(latent, tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise RuntimeError("no memory left")
-
-    monkeypatch.setattr(FirstStage, "encode", fail)
+    monkeypatch.setattr(FirstStage, "encode", Mock(side_effect=RuntimeError("no memory left")))
     with pytest.raises(RuntimeError, match="no memory"):
         encoded(latent, contributions(), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -118,10 +107,6 @@ SETTINGS = Training(steps=4, batch_size=3)
 GIVEN = contributions(side=tiny.SIDE)
 
 
-def never():
-    raise AssertionError("a kept model is not made again")
-
-
 def made(folder: Path, start=tiny.model, progress=silent):
     return kept_model(folder, DDPM.load, start, GIVEN, SETTINGS, seed=5, what="training it", progress=progress)
 
@@ -130,7 +115,7 @@ def test_is_trained_once_on_everything_and_found_again(tmp_path):
     expected = tiny.model()
     train(expected, expected.encode(GIVEN.images), SETTINGS, seed=5)
     folder = tmp_path / "models" / "base"
-    for start in (tiny.model, never):
+    for start in (tiny.model, Mock(side_effect=AssertionError("a kept model is not made again"))):
         assert made(folder, start).fingerprint == expected.fingerprint
         assert [path.name for path in folder.parent.iterdir()] == ["base"]
 
@@ -139,12 +124,8 @@ def test_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     whole = made(tmp_path / "whole")
 
-    def cut(what: str, done: int, total: int) -> None:
-        if done == 3:
-            raise RuntimeError("no power")
-
-    with pytest.raises(RuntimeError, match="no power"):
-        made(tmp_path / "cut", progress=cut)
+    with pytest.raises(tiny.PowerCut):
+        made(tmp_path / "cut", progress=lambda what, *at: tiny.cut_at(3)(*at))
     assert not (tmp_path / "cut").exists()
     taken = []
     again = made(tmp_path / "cut", progress=lambda what, done, total: taken.append((what, done, total)))

@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -8,15 +9,13 @@ from diffusers import LDMPipeline, VQModel
 
 from diffcredit.diffusion.ddpm import LatentDiffusion, LatentFamily
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
 from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, recorded_values, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_contributions import contributions
-from .tiny_pipelines import pictures
+from .tiny_pipelines import STUDY, contributions, pictures
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +64,16 @@ def test_another_autoencoder_is_refused_and_told_apart(model, tmp_path):
     other = first_stage(str(tmp_path / "other"))
     assert LatentDiffusion(model.network, model.config, stage=other).fingerprint != model.fingerprint
     model.save(tmp_path / "model")
-    with pytest.raises(UserError, match=r"model/config\.json: made with another autoencoder"):
-        LatentDiffusion.load(tmp_path / "model", other)
+    message = r"model/config\.json: made with another autoencoder"
+    tiny.refused(message, LatentDiffusion.load, tmp_path / "model", other)
 
 
 def test_resolutions_that_do_not_fit_are_refused(stage):
-    with pytest.raises(UserError, match=r"resolution: 17; the autoencoder takes multiples of 2"):
-        LatentDiffusion.create("tiny", 17, 0, stage)
-    with pytest.raises(UserError, match=r"resolution: 20 .*after the autoencoder's 1/2; accepted: multiples of 8"):
-        LatentDiffusion.create("tiny", 20, 0, stage)
+    for side, message in (
+        (17, "17; the autoencoder takes multiples of 2"),
+        (20, "20 .*after the autoencoder's 1/2; accepted: multiples of 8"),
+    ):
+        tiny.refused(f"resolution: {message}", LatentDiffusion.create, "tiny", side, 0, stage)
 
 
 def test_a_pretrained_model_may_have_another_autoencoder(ldm_folder, pretrained, tmp_path):
@@ -89,17 +89,7 @@ def test_a_pretrained_model_may_have_another_autoencoder(ldm_folder, pretrained,
 def study(folder: Path, autoencoder: Path) -> Path:
     images_of(folder / "images", ["ann", "bob", "cem"], each=4)
     shutil.copytree(autoencoder, folder / "autoencoder")
-    return write_study(
-        folder,
-        {
-            "contributions": {"path": "images", "resolution": 16, "holdout": 0.2},
-            "model.family": "latent",
-            "model.autoencoder": "autoencoder",
-            "retraining": {"method": "fine_tune", "steps": 1},
-            "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
-            "stop": {"evaluations": 3},
-        },
-    )
+    return write_study(folder, STUDY | {"model.family": "latent", "model.autoencoder": "autoencoder"})
 
 
 def test_a_study(kl_folder, tmp_path, monkeypatch):
@@ -123,10 +113,7 @@ def test_a_study(kl_folder, tmp_path, monkeypatch):
     assert len([name for name in kept if name.startswith("latents-")]) == 1
     base = Study.load(file).prepared.base.fingerprint
 
-    def never(*arguments):
-        raise AssertionError("the latents are there already")
-
-    monkeypatch.setattr(FirstStage, "encode", never)
+    monkeypatch.setattr(FirstStage, "encode", Mock(side_effect=AssertionError("the latents are there already")))
     again = Study.load(file)
     assert again.prepared.base.fingerprint == base
     again.recipe.retraining  # noqa: B018 - it takes up the encoded images

@@ -27,7 +27,11 @@ def alpha_bar(config: dict) -> np.ndarray:
         betas = np.linspace(config["beta_start"], config["beta_end"], T)
     else:
         betas = np.linspace(np.sqrt(config["beta_start"]), np.sqrt(config["beta_end"]), T) ** 2
-    return np.cumprod(1 - betas)
+    a = np.cumprod(1 - betas)
+    if config.get("rescale_betas_zero_snr"):  # Lin et al. 2024, algorithm 1
+        root = np.sqrt(a)
+        a = ((root - root[-1]) * root[0] / (root[0] - root[-1])) ** 2
+    return a
 
 
 def draws() -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,9 +50,9 @@ def test_noise_is_added_as_in_the_closed_form(config):
     np.testing.assert_allclose(noisy.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("gamma", [5.0])
-@pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
-def test_min_snr_weights_are_those_of_hang_et_al(prediction, gamma):
+@pytest.mark.parametrize(("prediction", "limit"), [("epsilon", 1), ("sample", 0), ("v_prediction", 0)])
+def test_min_snr_weights_are_those_of_hang_et_al(prediction, limit):
+    gamma = 5.0
     schedule = NoiseSchedule(LINEAR | {"prediction_type": prediction})
     a = alpha_bar(LINEAR)[STEPS]
     snr = a / (1 - a)
@@ -60,19 +64,15 @@ def test_min_snr_weights_are_those_of_hang_et_al(prediction, gamma):
     }[prediction]
     weights = schedule.min_snr_weights(torch.from_numpy(STEPS), gamma)
     np.testing.assert_allclose(weights.numpy(), expected, rtol=2e-3)  # 1 − ᾱ_0 has four digits in float32
-
-
-@pytest.mark.parametrize(("prediction", "limit"), [("epsilon", 1), ("sample", 0), ("v_prediction", 0)])
-def test_min_snr_weights_where_nothing_is_left_of_the_image(prediction, limit):
-    config = LINEAR | {"prediction_type": prediction, "rescale_betas_zero_snr": True}
-    assert NoiseSchedule(config).min_snr_weights(torch.tensor([T - 1]), 5.0).item() == pytest.approx(limit, abs=1e-6)
+    # where nothing is left of the image
+    schedule = NoiseSchedule(schedule.config | {"rescale_betas_zero_snr": True})
+    assert schedule.min_snr_weights(torch.tensor([T - 1]), gamma).item() == pytest.approx(limit, abs=1e-6)
 
 
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
 def test_loss_is_the_mean_square_of_the_prediction_from_its_target(prediction):
     network = tiny_pipelines.unet(size=tiny.SIDE)
-    config = {"sample_size": tiny.SIDE, "in_channels": 3, "out_channels": 3}
-    model = DDPM(network, config, NoiseSchedule(LINEAR | {"prediction_type": prediction}))
+    model = DDPM(network, network.config, NoiseSchedule(LINEAR | {"prediction_type": prediction}))
     data, noise = model.encode(tiny.images(len(STEPS))), draws()[1].repeat(1, 1, 2, 2)
     t = torch.from_numpy(STEPS)
     a = torch.from_numpy(alpha_bar(LINEAR)[STEPS])[:, None, None, None]
@@ -91,15 +91,16 @@ def test_loss_is_the_mean_square_of_the_prediction_from_its_target(prediction):
 def test_samples_are_those_of_diffusers_pipelines(scheduler, prediction):
     config = LINEAR | {"prediction_type": prediction}
     network = tiny_pipelines.unet(size=tiny.SIDE)
-    model = DDPM(network, {"sample_size": tiny.SIDE, "in_channels": 3, "out_channels": 3}, NoiseSchedule(config))
+    model = DDPM(network, network.config, NoiseSchedule(config))
     seeds = [0, 5, 17]
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    options = {}
     if scheduler == "ddim":
         pipeline = DDIMPipeline(network, DDIMScheduler(**config, clip_sample=True))
+        options = {"use_clipped_model_output": True}
     else:
         pipeline = PNDMPipeline(network, PNDMScheduler(**config, skip_prk_steps=True))
     pipeline.set_progress_bar_config(disable=True)
-    options = {"use_clipped_model_output": True} if scheduler == "ddim" else {}
     theirs = pipeline(len(seeds), generator=generators, num_inference_steps=6, output_type="np", **options).images
     ours = model.sample(seeds, 6, scheduler=scheduler)
     assert ours.std() > 10, "images that are all alike would agree with anything"
@@ -125,12 +126,11 @@ def gaussian_prediction(prediction: str, x: torch.Tensor, a: float) -> torch.Ten
     return {"epsilon": noise, "sample": foreseen, "v_prediction": velocity}[prediction]
 
 
-def gaussian_error(name: str, prediction: str, steps: int) -> float:
+def gaussian_error(name: str, prediction: str, steps: int, **schedule: bool) -> float:
     """The largest distance of a sampler's end, from x_T in −2..2, from that of the differential equation's solution:
     (x_t − √ᾱ_t MEAN) / √(ᾱ_t STANDARD² + 1 − ᾱ_t) stays as it is."""
-    a = alpha_bar(LINEAR)
-    schedule = NoiseSchedule(LINEAR | {"prediction_type": prediction, "clip_sample": False})
-    sampler = schedule.sampler(name, steps)
+    config = LINEAR | {"prediction_type": prediction, "clip_sample": False} | schedule
+    a, sampler = alpha_bar(config), NoiseSchedule(config).sampler(name, steps)
     x = start = torch.linspace(-2, 2, 9, dtype=torch.float64)
     first = a[int(sampler.timesteps[0])]
     for t in sampler.timesteps:
@@ -151,16 +151,7 @@ def test_dpm_converges_at_second_order_and_is_nearer_than_ddim(prediction):
 
 @pytest.mark.parametrize("prediction", ["sample", "v_prediction"])
 def test_dpm_begins_in_pure_noise_where_the_schedule_ends_in_it(prediction):
-    schedule = NoiseSchedule(
-        LINEAR | {"prediction_type": prediction, "clip_sample": False, "rescale_betas_zero_snr": True}
-    )
-    root = np.sqrt(alpha_bar(LINEAR))
-    a = ((root - root[-1]) * root[0] / (root[0] - root[-1])) ** 2  # Lin et al. 2024, algorithm 1
-    sampler = schedule.sampler("dpm", 400)
-    x = start = torch.linspace(-2, 2, 9, dtype=torch.float64)
-    for t in sampler.timesteps:
-        x = sampler.step(gaussian_prediction(prediction, x, a[int(t)]), t, x)
-    np.testing.assert_allclose(x.numpy(), (MEAN + STANDARD * start).numpy(), atol=5e-4)
+    assert gaussian_error("dpm", prediction, 400, rescale_betas_zero_snr=True) < 5e-4
 
 
 @pytest.mark.parametrize(("mean", "standard"), [(0.9, 0.3), (-0.5, 1.0)])
@@ -224,20 +215,10 @@ def test_samplers_exchange_nothing_with_the_device(scheduler):
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"prediction_type": "flow_prediction"}, "prediction_type: 'flow_prediction'; accepted: epsilon"),
-        ({"beta_schedule": "sigmoid"}, "not a noise schedule .*sigmoid"),
-    ],
-)
-def test_an_unknown_schedule_is_refused(config, message):
-    with pytest.raises(UserError, match=message):
-        NoiseSchedule(LINEAR | config)
-
-
-@pytest.mark.parametrize(
     ("config", "name", "steps", "message"),
     [
+        ({"prediction_type": "flow_prediction"}, "ddim", 5, "prediction_type: 'flow_prediction'; accepted: epsilon"),
+        ({"beta_schedule": "sigmoid"}, "ddim", 5, "not a noise schedule .*sigmoid"),
         ({}, "euler", 5, "'euler'; accepted: ddim, pndm, dpm"),
         ({}, "ddim", T + 1, "sampling.steps: 1001; this model has 1000"),
         ({"prediction_type": "sample"}, "pndm", 5, "'pndm' takes no model"),
@@ -245,6 +226,6 @@ def test_an_unknown_schedule_is_refused(config, message):
         ({"rescale_betas_zero_snr": True}, "dpm", 5, "'dpm' takes no model that predicts the noise"),
     ],
 )
-def test_a_sampler_that_does_not_fit_is_refused(config, name, steps, message):
+def test_schedules_and_samplers_that_do_not_fit_are_refused(config, name, steps, message):
     with pytest.raises(UserError, match=message):
         NoiseSchedule(LINEAR | config).sampler(name, steps)

@@ -15,13 +15,12 @@ from transformers.utils import logging as transformers_logging
 
 from diffcredit.diffusion.ddpm import DDPM, LatentFamily, PixelFamily
 from diffcredit.diffusion.pretrained import DOWNLOADED, NOT_DOWNLOADED, PretrainedUNet, quiet
-from diffcredit.errors import UserError
 from diffcredit.execution import InProcess
 from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, rows, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_contributions import contributions
+from .tiny_pipelines import STUDY, contributions
 
 
 def start(folder: Path, side: int = 16) -> DDPM:
@@ -40,9 +39,7 @@ def own_folder(ddpm_folder, tmp_path) -> Path:
 
 
 def refused(folder: Path, message: str, side: int = 16) -> None:
-    with pytest.raises(UserError, match=message) as raised:
-        start(folder, side)
-    assert "\n" not in str(raised.value)
+    tiny.refused(message, start, folder, side)
 
 
 @pytest.mark.parametrize("part", ["", "unet"])
@@ -117,63 +114,61 @@ def test_weights_under_old_names_and_of_half_precision_are_read(own_folder):
 # -- what is refused
 
 
+ANOTHER = "_class_name {} .*accepted here: UNet2DModel"
+CLASSES = "a class-conditional U-Net"
+
+
 @pytest.mark.parametrize(
-    ("kind", "family"), [("DiTTransformer2DModel", PixelFamily), ("MyOwnUNet", LatentFamily), (None, PixelFamily)]
+    ("changes", "message"),
+    [
+        ({"_class_name": "DiTTransformer2DModel"}, ANOTHER.format("'DiTTransformer2DModel'")),
+        ({"_class_name": None}, ANOTHER.format(None)),
+        ({"class_embed_type": "timestep"}, CLASSES),
+        ({"num_class_embeds": 10}, CLASSES),
+        ({"out_channels": 6}, r"out_channels 6; 3 are expected \(a learned variance is not supported\)"),
+        ({"in_channels": 4}, "in_channels 4; 3 are expected"),
+        ("{", "cannot be read"),
+        ("[]", "list; a JSON object is expected"),
+    ],
 )
-def test_another_architecture_is_refused(own_folder, kind, family):
-    change_config(own_folder, _class_name=kind)
-    with pytest.raises(UserError, match=rf"my-unet/config\.json: _class_name {kind!r} .*accepted here: UNet2DModel"):
-        family(pretrained=str(own_folder)).identity()
+def test_another_description_is_refused(own_folder, changes, message):
+    if isinstance(changes, str):
+        (own_folder / "config.json").write_text(changes)
+    else:
+        change_config(own_folder, **changes)
+    refused(own_folder, rf"my-unet/config\.json: {message}")
 
 
 def test_a_pipeline_without_such_a_unet_is_refused(tmp_path):
     refused(tiny_pipelines.described(tmp_path, "DiTPipeline"), r"config\.json: no such file")
     tiny_pipelines.described(tmp_path / "unet", "UNet2DConditionModel", "config.json")
     refused(tmp_path, r"unet/config\.json: _class_name 'UNet2DConditionModel' is a text-to-image U-Net")
+    tiny_pipelines.described(tmp_path / "unet", "MyOwnUNet", "config.json")
+    tiny.refused(ANOTHER.format("'MyOwnUNet'"), LatentFamily(pretrained=str(tmp_path)).identity)
 
 
-def test_unets_of_other_kinds_are_refused(own_folder, tmp_path):
-    unexpected = r"config\.json: {}; 3 are expected"
-    for changes, message, side in (
-        ({"class_embed_type": "timestep"}, r"my-unet/config\.json: a class-conditional U-Net", 16),
-        ({"num_class_embeds": 10}, r"my-unet/config\.json: a class-conditional U-Net", 16),
-        ({"out_channels": 6}, unexpected.format("out_channels 6") + r" \(a learned variance is not supported\)", 16),
-        ({"in_channels": 4}, unexpected.format("in_channels 4"), 16),
-        ({}, r"resolution: 24 .*my-unet/config\.json has sample_size 16; accepted: 16", 24),
-        ({"block_out_channels": [16, 16]}, "my-unet: UNet2DModel cannot be loaded from there", 16),
+def test_images_of_another_size_are_refused(own_folder, ldm_folder):
+    refused(own_folder, r"resolution: 24 .*my-unet/config\.json has sample_size 16; accepted: 16", side=24)
+    for side, message in (
+        (32, "32 gives the U-Net 16 × 16, .*sample_size 8; accepted: 16"),
+        (15, "15; the autoencoder takes multiples of 2"),
     ):
-        folder = shutil.copytree(own_folder, tmp_path / message[-9:] / "my-unet", dirs_exist_ok=True)
-        change_config(folder, **changes)
-        refused(folder, message, side)
+        tiny.refused(f"resolution: {message}", LatentFamily(pretrained=str(ldm_folder)).start, contributions(side), 0)
 
 
-def test_images_of_another_size_are_refused_with_an_autoencoder(ldm_folder):
-    with pytest.raises(UserError, match=r"resolution: 32 gives the U-Net 16 × 16, .*sample_size 8; accepted: 16"):
-        LatentFamily(pretrained=str(ldm_folder)).start(contributions(32), seed=0)
-    with pytest.raises(UserError, match=r"resolution: 15; the autoencoder takes multiples of 2"):
-        LatentFamily(pretrained=str(ldm_folder)).start(contributions(15), seed=0)
-
-
-def test_corrupt_and_missing_weights_are_named(own_folder):
+def test_other_corrupt_and_missing_weights_are_named(own_folder):
     (file,) = own_folder.glob("*.safetensors")
-    file.write_bytes(file.read_bytes()[:-100])
-    refused(own_folder, r"my-unet: UNet2DModel cannot be loaded from there")
-    file.unlink()
-    refused(own_folder, r"my-unet: UNet2DModel cannot be loaded from there")
-
-
-def test_weights_that_lack_a_tensor_are_refused(own_folder):
-    (file,) = own_folder.glob("*.safetensors")
-    tensors = load_file(file)
+    whole, tensors = file.read_bytes(), load_file(file)
     del tensors["conv_out.bias"]
     save_file(tensors, file, {"format": "pt"})
     refused(own_folder, r"my-unet: 1 tensors of UNet2DModel are missing, such as 'conv_out\.bias'")
-
-
-@pytest.mark.parametrize(("text", "message"), [("{", "cannot be read"), ("[]", "list; a JSON object is expected")])
-def test_a_corrupt_description_is_named(own_folder, text, message):
-    (own_folder / "config.json").write_text(text)
-    refused(own_folder, rf"my-unet/config\.json: {message}")
+    file.write_bytes(whole[:-100])
+    refused(own_folder, "my-unet: UNet2DModel cannot be loaded from there")
+    file.unlink()
+    refused(own_folder, "my-unet: UNet2DModel cannot be loaded from there")
+    file.write_bytes(whole)
+    change_config(own_folder, block_out_channels=[16, 16])
+    refused(own_folder, "my-unet: UNet2DModel cannot be loaded from there")
 
 
 @pytest.mark.parametrize(
@@ -193,11 +188,8 @@ def test_another_noise_process_is_refused(ddpm_folder, tmp_path, schedule, messa
 def test_a_hub_id_offline_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        UserError, match=r"^nobody/no-such-model: no such folder, and the hub does not give it"
-    ) as raised:
-        PretrainedUNet.find("nobody/no-such-model")
-    assert "\n" not in str(raised.value)
+    unknown = "nobody/no-such-model"
+    tiny.refused(f"^{unknown}: no such folder, and the hub does not give it", PretrainedUNet.find, unknown)
 
 
 def test_what_is_downloaded_of_stable_diffusion():
@@ -260,19 +252,11 @@ def test_the_users_settings_come_back(bars):
 # -- in a study
 
 
-CHANGES = {
-    "contributions": {"path": "images", "resolution": 16, "holdout": 0.2},
-    "model": {"family": "ddpm", "pretrained": "my-unet", "train": {"steps": 2, "batch_size": 8}},
-    "retraining": {"method": "fine_tune", "steps": 1},
-    "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
-    "stop": {"evaluations": 3},
-}
-
-
 def study(folder: Path, pretrained: Path, **changes: object) -> Path:
     images_of(folder / "images", ["ann", "bob", "cem"], each=4)
     shutil.copytree(pretrained, folder / "my-unet")
-    return write_study(folder, CHANGES | changes)
+    model = {"family": "ddpm", "pretrained": "my-unet", "train": {"steps": 2, "batch_size": 8}}
+    return write_study(folder, STUDY | {"model": model} | changes)
 
 
 def test_a_study_starts_from_ones_own_unet(ddpm_folder, tmp_path):
@@ -323,9 +307,7 @@ def test_a_study_starts_from_ones_own_unet(ddpm_folder, tmp_path):
 )
 def test_a_model_section_that_cannot_be_followed(ddpm_folder, tmp_path, model, message):
     file = study(tmp_path, ddpm_folder / "unet", model={"train": {"steps": 1}, **model})
-    with pytest.raises(UserError, match=rf"study\.yaml: .*{message}") as raised:
-        run_here(file)
-    assert "\n" not in str(raised.value)
+    tiny.refused(rf"study\.yaml: .*{message}", run_here, file)
 
 
 @pytest.mark.parametrize(
@@ -339,13 +321,12 @@ def test_a_model_section_that_cannot_be_followed(ddpm_folder, tmp_path, model, m
 def test_what_the_model_cannot_be_sampled_with_is_refused_at_once(tmp_path, sampling, schedule, message):
     folder = tiny_pipelines.ddpm_pipeline(tmp_path / "pipeline", **schedule)
     file = study(tmp_path, folder, sampling={"images": 2, **sampling}, properties=["colourfulness"])
-    with pytest.raises(UserError, match=rf"study\.yaml: {message}"):
-        run_here(file)
+    tiny.refused(rf"study\.yaml: {message}", run_here, file)
 
 
 def test_an_optimizer_without_its_package_is_refused_at_once(ddpm_folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
     model = {"pretrained": "my-unet", "train": {"steps": 2, "optimizer": "adam8bit"}}
-    with pytest.raises(UserError, match=r"study\.yaml: model\.train\.optimizer: 'adam8bit' needs the package"):
-        run_here(study(tmp_path, ddpm_folder, model=model))
+    file = study(tmp_path, ddpm_folder, model=model)
+    tiny.refused(r"study\.yaml: model\.train\.optimizer: 'adam8bit' needs the package", run_here, file)

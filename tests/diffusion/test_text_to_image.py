@@ -3,6 +3,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,14 +17,12 @@ from diffcredit.diffusion import Training
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
 from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _projections, _ranks_and_scales
 from diffcredit.diffusion.training import train
-from diffcredit.errors import UserError
 from diffcredit.retraining.pruning import prune_ranks
 from diffcredit.study.study import Study
 from tiny_study import files_below, recorded_values, rows, run_here, write_study
 
 from . import tiny, tiny_pipelines
-from .tiny_contributions import contributions
-from .tiny_pipelines import pictures
+from .tiny_pipelines import STUDY, contributions, pictures
 
 PROMPTS = ("a cat", "two dogs", "a bee in the sun")
 CAPTIONS = ("a cat", "two dogs", "a cat", "a bee in the sun", "two dogs", "a cat")
@@ -42,20 +41,14 @@ def fresh(base) -> TextToImageLoRA:
     return TextToImageLoRA.create(base, 4, PROMPTS, None, 16, seed=0)
 
 
-def with_random_adapter(model: TextToImageLoRA, seed: int = 0) -> TextToImageLoRA:
-    """A clone whose adapter changes its images, as a trained one's does."""
-    generator = torch.Generator().manual_seed(seed)
-    clone = model.clone()
-    with torch.no_grad():
-        for parameter in clone.network.parameters():
-            if parameter.requires_grad:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) / 2)
-    return clone
-
-
 @pytest.fixture(scope="module")
 def adapted(fresh) -> TextToImageLoRA:
-    return with_random_adapter(fresh)
+    """With an adapter that changes its images, as a trained one does."""
+    generator, clone = torch.Generator().manual_seed(0), fresh.clone()
+    for parameter in clone.network.parameters():
+        if parameter.requires_grad:
+            parameter.data = torch.randn(parameter.shape, generator=generator) / 2
+    return clone
 
 
 @pytest.fixture
@@ -86,47 +79,14 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
 # -- the same images as diffusers
 
 
-@pytest.mark.parametrize("guidance", [None, 3.0, 1.0])
-def test_without_an_adapter_images_are_those_of_the_pipeline(fresh, plain, guidance):
-    ours = fresh.sample(SEEDS, STEPS, scheduler="pndm", guidance=guidance)
+@pytest.mark.parametrize(("scheduler", "guidance"), [("pndm", None), ("pndm", 3.0), ("pndm", 1.0), ("ddim", None)])
+def test_without_an_adapter_images_are_those_of_the_pipeline(fresh, plain, scheduler, guidance):
+    if scheduler == "ddim":
+        config = {key: plain.scheduler.config[key] for key in tiny_pipelines.STABLE_DIFFUSION_SCHEDULE}
+        plain.scheduler = DDIMScheduler(**config, clip_sample=False)
+    ours = fresh.sample(SEEDS, STEPS, scheduler=scheduler, guidance=guidance)
     assert ours.std() > 5, "images that are all alike would agree with anything"
     assert difference(ours, theirs(plain, guidance or 7.5)) <= 1
-
-
-def test_ddim_does_not_clip_latents(fresh, plain):
-    config = {
-        key: value for key, value in plain.scheduler.config.items() if key in tiny_pipelines.STABLE_DIFFUSION_SCHEDULE
-    }
-    plain.scheduler = DDIMScheduler(**config, clip_sample=False)
-    assert difference(fresh.sample(SEEDS, STEPS, scheduler="ddim"), theirs(plain)) <= 1
-
-
-def uneven(source: Path, target: Path) -> Path:
-    """The adapter with some rank pairs of some layers deleted by hand."""
-    shutil.copytree(source, target)
-    tensors = load_file(source / ADAPTER)
-    layers = sorted({name.partition(".lora_")[0] for name in tensors})
-    for index, layer in enumerate(layers):
-        keep = [[0, 1, 2, 3], [1], [0, 3], [0, 1, 2, 3]][index % 4]
-        tensors[f"{layer}.lora_A.weight"] = tensors[f"{layer}.lora_A.weight"][keep].contiguous()
-        tensors[f"{layer}.lora_B.weight"] = tensors[f"{layer}.lora_B.weight"][:, keep].contiguous()
-    save_file(tensors, target / ADAPTER, {"format": "pt"})
-    return target
-
-
-def test_an_adapter_of_uneven_ranks_is_the_sum_of_its_pairs(base, adapted, plain, tmp_path):
-    adapted.save(tmp_path / "even")
-    model = TextToImageLoRA.load(uneven(tmp_path / "even", tmp_path / "uneven"), base)
-    # W + B A by hand in the plain U-Net
-    network, tensors = plain.unet, load_file(tmp_path / "uneven" / ADAPTER)
-    assert len({len(tensor) for name, tensor in tensors.items() if "lora_A" in name}) == 3
-    with torch.no_grad():
-        for name in {name.partition(".lora_")[0] for name in tensors}:
-            b, a = (tensors[f"{name}.lora_{factor}.weight"] for factor in "BA")
-            network.get_submodule(name.removeprefix("unet.")).weight += b @ a
-    ours = model.sample(SEEDS, STEPS, scheduler="pndm")
-    assert difference(ours, theirs(plain)) <= 1
-    assert difference(ours, adapted.sample(SEEDS, STEPS, scheduler="pndm")) > 5
 
 
 @pytest.mark.parametrize("share", [None, 0.6])
@@ -140,20 +100,26 @@ def test_the_adapter_file_gives_a_plain_pipeline_the_same_images(base, adapted, 
     ours = model.sample(SEEDS, STEPS, scheduler="pndm")
     assert difference(ours, before) > 5
     assert difference(ours, theirs(plain)) <= 1
+    # older versions of diffusers would take one alpha for all layers: the file tells the ranks' own
+    with safe_open(tmp_path / ADAPTER, "pt") as file:
+        told = json.loads(file.metadata()["lora_adapter_metadata"])
+    tensors, ranks = load_file(tmp_path / ADAPTER), set()
+    plain.unload_lora_weights()
+    for name in {name.partition(".lora_")[0] for name in tensors}:
+        b, a = (tensors[f"{name}.lora_{factor}.weight"] for factor in "BA")
+        layer = name.removeprefix("unet.")
+        for usual, pattern in (("r", "rank_pattern"), ("lora_alpha", "alpha_pattern")):
+            fits = [value for key, value in told[f"unet.{pattern}"].items() if re.fullmatch(key, layer)]
+            assert (fits or [told[f"unet.{usual}"]]) == [len(a)]
+        plain.unet.get_submodule(layer).weight.data += b @ a
+        ranks.add(len(a))
+    assert difference(ours, theirs(plain)) <= 1, "W + B A by hand"
+    assert (len(ranks) > 1) == (share is not None)
     state = torch.random.get_rng_state()
     again = TextToImageLoRA.load(tmp_path, base)
     assert torch.random.get_rng_state().equal(state), "loading draws from nobody's random numbers"
     assert again.fingerprint == model.fingerprint
     np.testing.assert_array_equal(again.sample(SEEDS, STEPS, scheduler="pndm"), ours)
-    # older versions of diffusers would take one alpha for all layers: the file tells the ranks' own
-    with safe_open(tmp_path / ADAPTER, "pt") as file:
-        told = json.loads(file.metadata()["lora_adapter_metadata"])
-    for name, tensor in load_file(tmp_path / ADAPTER).items():
-        if ".lora_A." in name:
-            layer = name.removeprefix("unet.").partition(".lora_")[0]
-            for usual, pattern in (("r", "rank_pattern"), ("lora_alpha", "alpha_pattern")):
-                fits = [value for key, value in told[f"unet.{pattern}"].items() if re.fullmatch(key, layer)]
-                assert (fits or [told[f"unet.{usual}"]]) == [len(tensor)]
 
 
 # -- prompts
@@ -199,9 +165,9 @@ def test_prompts_come_from_the_captions_or_from_the_one_prompt(sd_folder):
 def test_without_captions_a_prompt_is_needed(sd_folder, fresh):
     family, some = LoRAFamily(str(sd_folder)), contributions(captions=("a cat", "", "two dogs", "", "a bee", "a cat"))
     missing = r"model\.prompt: missing, and "
-    refused(lambda: family.start(contributions(), seed=0), f"{missing}the contributions have no captions")
-    refused(lambda: fresh.encode(pictures(2)), f"{missing}the images have no captions")
-    refused(lambda: family.start(some, seed=0), f"{missing}2 of 6 images have no caption, such as '2'")
+    tiny.refused(f"{missing}the contributions have no captions", family.start, contributions(), 0)
+    tiny.refused(f"{missing}the images have no captions", fresh.encode, pictures(2))
+    tiny.refused(f"{missing}2 of 6 images have no caption, such as '2'", family.start, some, 0)
     assert LoRAFamily(str(sd_folder), prompt="").start(some, seed=0).prompts == ("",)
 
 
@@ -232,16 +198,16 @@ def test_training_changes_the_adapter_alone(fresh, base):
         assert own.equal(original) != own.requires_grad
 
 
-def test_the_model_of_nobody_is_the_pipeline_without_an_adapter(adapted, plain):
-    nobody = adapted.untrained(3)
+@pytest.mark.parametrize("share", [None, 0.6])
+def test_the_model_of_nobody_is_the_pipeline_without_an_adapter(adapted, plain, share):
+    model = adapted.clone()
+    if share is not None:
+        prune_ranks(model.network, share)
+    nobody, again, other = (model.untrained(seed) for seed in (3, 3, 4))
     assert difference(nobody.sample(SEEDS, STEPS, scheduler="pndm"), theirs(plain)) <= 1
-    pruned = adapted.clone()
-    prune_ranks(pruned.network, 0.6)
-    nobody = pruned.untrained(3)
-    assert difference(nobody.sample(SEEDS, STEPS, scheduler="pndm"), theirs(plain)) <= 1
-    shapes = [p.shape for p in pruned.network.parameters() if p.requires_grad]
-    assert [p.shape for p in nobody.network.parameters() if p.requires_grad] == shapes
-    assert adapted.untrained(3).fingerprint == adapted.untrained(3).fingerprint != adapted.untrained(4).fingerprint
+    shapes = [[p.shape for p in one.network.parameters() if p.requires_grad] for one in (model, nobody)]
+    assert shapes[0] == shapes[1]
+    assert nobody.fingerprint == again.fingerprint != other.fingerprint
 
 
 def test_fingerprint(fresh, adapted, base, sd_folder, tmp_path):
@@ -298,12 +264,6 @@ def test_a_rank_of_256_on_stable_diffusion_has_51_million_parameters():
 # -- what is refused
 
 
-def refused(what, message: str) -> None:
-    with pytest.raises(UserError, match=message) as raised:
-        what()
-    assert "\n" not in str(raised.value)
-
-
 @pytest.fixture
 def folder(sd_folder, tmp_path) -> Path:
     """The test's own copy of the pipeline."""
@@ -312,10 +272,10 @@ def folder(sd_folder, tmp_path) -> Path:
 
 def test_a_folder_that_is_no_such_pipeline_is_refused(folder, tmp_path, ddpm_folder):
     shutil.rmtree(folder / "scheduler")
-    refused(lambda: pipeline(str(folder)), "/sd: has no folder 'scheduler'")
-    refused(lambda: pipeline(str(folder / "unet")), r"model_index\.json: no such file")
+    tiny.refused("/sd: has no folder 'scheduler'", pipeline, str(folder))
+    tiny.refused(r"model_index\.json: no such file", pipeline, str(folder / "unet"))
     accepted = r"accepted: StableDiffusionPipeline \(neither Stable Diffusion XL nor diffusion transformers"
-    refused(lambda: pipeline(str(ddpm_folder)), rf"model_index\.json: _class_name 'DDPMPipeline'; {accepted}")
+    tiny.refused(rf"model_index\.json: _class_name 'DDPMPipeline'; {accepted}", pipeline, str(ddpm_folder))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +288,7 @@ def test_missing_and_corrupt_weights_are_named(folder, part, kind, keep):
     file.unlink()
     if keep is not None:
         file.write_bytes(content[:keep])
-    refused(lambda: pipeline(str(folder)), rf"/sd/{part}: {kind} cannot be loaded from there")
+    tiny.refused(rf"/sd/{part}: {kind} cannot be loaded from there", pipeline, str(folder))
 
 
 def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(folder):
@@ -336,34 +296,31 @@ def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(
     tokenizer = json.loads(file.read_text())
     tokenizer["model"]["vocab"]["zz"] = 190
     file.write_text(json.dumps(tokenizer))
-    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: 191 tokens; the text encoder knows 190")
+    tiny.refused(r"/sd/tokenizer: 191 tokens; the text encoder knows 190", pipeline, str(folder))
     file.write_text("{")
-    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there")
+    tiny.refused(r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there", pipeline, str(folder))
     file.unlink()
-    refused(lambda: pipeline(str(folder)), r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges")
+    tiny.refused(r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges", pipeline, str(folder))
 
 
-def test_inpainting_and_further_conditions_are_refused(folder, tmp_path):
-    config = folder / "unet" / "config.json"
-    text = config.read_text()
-    network = UNet2DConditionModel.from_config(json.loads(text) | {"in_channels": 9})
-    shutil.rmtree(folder / "unet")
-    network.save_pretrained(folder / "unet")
-    refused(lambda: pipeline(str(folder)), r"/sd/unet: in_channels 9; the autoencoder has 4 \(inpainting")
-
-    other = shutil.copytree(folder, tmp_path / "other")
-    shutil.rmtree(other / "unet")
-    UNet2DConditionModel.from_config(json.loads(text) | {"class_embed_type": "timestep"}).save_pretrained(
-        other / "unet"
-    )
-    refused(lambda: pipeline(str(other)), r"other/unet: the U-Net has conditions beside the text")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"in_channels": 9}, r"in_channels 9; the autoencoder has 4 \(inpainting"),
+        ({"class_embed_type": "timestep"}, "the U-Net has conditions beside the text"),
+    ],
+)
+def test_inpainting_and_further_conditions_are_refused(folder, change, message):
+    config = json.loads((folder / "unet" / "config.json").read_text())
+    UNet2DConditionModel.from_config(config | change).save_pretrained(folder / "unet")
+    tiny.refused(rf"/sd/unet: {message}", pipeline, str(folder))
 
 
 def test_the_adapter_of_another_base_is_refused(adapted, tmp_path):
     adapted.save(tmp_path / "adapter")
     other = pipeline(str(tiny_pipelines.stable_diffusion(tmp_path / "other", seed=1)))
     message = r"adapter/config\.json: the adapter of another base than .*other"
-    refused(lambda: TextToImageLoRA.load(tmp_path / "adapter", other), message)
+    tiny.refused(message, TextToImageLoRA.load, tmp_path / "adapter", other)
 
 
 def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
@@ -374,7 +331,7 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
         for old, new in texts.items():
             file = tmp_path / "config.json"
             file.write_text(file.read_text().replace(f'"{old}"', new))
-        refused(lambda: TextToImageLoRA.load(tmp_path, base), message)
+        tiny.refused(message, TextToImageLoRA.load, tmp_path, base)
 
     adapted.save(tmp_path)
     tensors = load_file(tmp_path / ADAPTER)
@@ -388,10 +345,10 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
     refused_with(r"config\.json: cannot be read", family="")
     adapted.save(tmp_path)
     (tmp_path / ADAPTER).write_bytes((tmp_path / ADAPTER).read_bytes()[:-10])
-    refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"{ADAPTER}: the saved weights are corrupt")
+    tiny.refused(rf"{ADAPTER}: the saved weights are corrupt", TextToImageLoRA.load, tmp_path, base)
     for file in (ADAPTER, "config.json"):
         (tmp_path / file).unlink()
-        refused(lambda: TextToImageLoRA.load(tmp_path, base), rf"{file}: no such file")
+        tiny.refused(rf"{file}: no such file", TextToImageLoRA.load, tmp_path, base)
 
 
 @pytest.mark.parametrize("package", ["peft", "transformers"])
@@ -400,9 +357,9 @@ def test_a_missing_package_is_named_with_its_extra(folder, base, monkeypatch, pa
         monkeypatch.setitem(sys.modules, name, None)
     message = r'need transformers and peft: pip install "diffcredit\[lora\]"'
     if package == "peft":
-        refused(lambda: TextToImageLoRA.create(base, 2, PROMPTS, None, 16, seed=0), message)
+        tiny.refused(message, TextToImageLoRA.create, base, 2, PROMPTS, None, 16, 0)
     else:
-        refused(lambda: pipeline(str(folder)), message)
+        tiny.refused(message, pipeline, str(folder))
 
 
 # -- in a study
@@ -411,22 +368,13 @@ def test_a_missing_package_is_named_with_its_extra(folder, base, monkeypatch, pa
 def study(folder: Path, sd_folder: Path) -> Path:
     captions = {"ann": ["a cat", "a dog", "a cow"], "bob": ["a cat", "two cats", "a bee"], "cem": ["the sun"] * 3}
     tiny_pipelines.captioned_folder(folder / "images", captions)
-    return write_study(
-        folder,
-        {
-            "contributions": {"source": "imagefolder", "path": "images", "resolution": 16, "holdout": 0.25},
-            "model": {
-                "family": "lora",
-                "pretrained": str(sd_folder),
-                "rank": 2,
-                "train": {"steps": 2, "batch_size": 4, "learning_rate": 0.01},
-            },
-            "retraining": {"method": "fine_tune", "steps": 1},
-            "sampling": {"steps": 2, "images": 4, "scheduler": "pndm", "guidance": 3.0},
-            "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
-            "stop": {"evaluations": 3},
-        },
-    )
+    training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01}
+    own = {
+        "contributions": STUDY["contributions"] | {"source": "imagefolder", "holdout": 0.25},
+        "model": {"family": "lora", "pretrained": str(sd_folder), "rank": 2, "train": training},
+        "sampling": {"steps": 2, "images": 4, "scheduler": "pndm", "guidance": 3.0},
+    }
+    return write_study(folder, STUDY | own)
 
 
 def test_a_study(sd_folder, tmp_path, monkeypatch):
@@ -444,12 +392,9 @@ def test_a_study(sd_folder, tmp_path, monkeypatch):
     assert {name for name in kept if name.startswith("base-") and name.endswith(ADAPTER)}
     assert len([name for name in kept if name.startswith("latents-")]) == 1
 
-    def never(*arguments, **options):
-        raise AssertionError("made twice")
-
     pipeline.cache_clear()  # as in a new process, which has read no text yet
-    monkeypatch.setattr(TextToImageLoRA, "encode", never)
-    monkeypatch.setattr(TextToImageLoRA, "create", never)
+    for method in ("encode", "create"):
+        monkeypatch.setattr(TextToImageLoRA, method, Mock(side_effect=AssertionError("made twice")))
     again = Study.load(file)
     assert again.recipe.retraining.weights == again.prepared.base.fingerprint
     assert files_below(tmp_path / "results" / "models") == kept

@@ -3,13 +3,15 @@ import os
 import signal
 import threading
 from dataclasses import replace
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 from diffusers import DDPMScheduler
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from scipy.stats import chisquare
 from torch import Tensor, nn
 
@@ -27,24 +29,28 @@ SETTINGS = {
     "cosine": Training(steps=5, batch_size=3, schedule="cosine", flip=False),
     "ema": Training(steps=5, batch_size=3, ema=0.9),
     "average_tail": Training(steps=5, batch_size=3, schedule="cosine", average_tail=0.6),
+    "adamw": Training(steps=5, batch_size=3, optimizer="adamw", weight_decay=0.1, warmup_steps=2, ema=0.9),
 }
+if find_spec("bitsandbytes") is not None:
+    SETTINGS["adamw8bit"] = replace(SETTINGS["adamw"], optimizer="adamw8bit")
 SEED = 11
 
 
-def fresh():
-    model = tiny.model(1)
+def fresh(device: str = "cpu"):
+    model = tiny.model(1).to(device)
     return model, model.encode(tiny.images(4))
 
 
-def trained(settings: Training, checkpoint: Path | None = None, on_step=None) -> dict[str, Tensor]:
-    model, data = fresh()
+def trained(settings: Training, checkpoint: Path | None = None, on_step=None, device: str = "cpu") -> dict[str, Tensor]:
+    model, data = fresh(device)
     train(model, data, settings, seed=SEED, checkpoint=checkpoint, on_step=on_step)
+    assert not model.network.training, "it is ready to sample"
     return tiny.weights(model)
 
 
-@pytest.fixture(scope="module")
-def uninterrupted() -> dict[str, dict[str, Tensor]]:
-    return {name: trained(settings) for name, settings in SETTINGS.items()}
+@cache
+def uninterrupted(name: str) -> dict[str, Tensor]:
+    return trained(SETTINGS[name])
 
 
 def plain_loop(settings: Training) -> list[dict[str, Tensor]]:
@@ -60,27 +66,30 @@ def plain_loop(settings: Training) -> list[dict[str, Tensor]]:
             optimizer.param_groups[0]["lr"] = (
                 settings.learning_rate * (1 + math.cos(math.pi * step / settings.steps)) / 2
             )
-        predicted = network(schedule.add_noise(batch.x, noise, t), t).sample
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bf16"):
+            predicted = network(schedule.add_noise(batch.x, noise, t), t).sample
         optimizer.zero_grad()
-        ((predicted - noise) ** 2).mean(dim=(1, 2, 3)).mean().backward()
+        ((predicted.float() - noise) ** 2).mean(dim=(1, 2, 3)).mean().backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_clip)
         optimizer.step()
         weights.append(tiny.weights(model))
     return weights
 
 
-@pytest.mark.parametrize(("name", "clip"), [("constant", 1.0), ("cosine", 0.01)])
-def test_training_is_bitwise_a_plain_loop(name, clip):
-    settings = replace(SETTINGS[name], gradient_clip=clip)
+@pytest.mark.parametrize(
+    ("name", "changes"), [("constant", {}), ("cosine", {"gradient_clip": 0.01}), ("constant", {"precision": "bf16"})]
+)
+def test_training_is_bitwise_a_plain_loop(name, changes):
+    settings = replace(SETTINGS[name], **changes)
     assert tiny.same(trained(settings), plain_loop(settings)[-1])
 
 
-def test_ema_of_the_weights_step_by_step(uninterrupted):
+def test_ema_of_the_weights_step_by_step():
     average = {name: tensor.double() for name, tensor in tiny.weights(fresh()[0]).items()}
     for k, weights in enumerate(plain_loop(SETTINGS["ema"]), start=1):
         decay = min(0.9, (1 + k) / (10 + k))
         average = {name: decay * average[name] + (1 - decay) * weights[name].double() for name in average}
-    for name, tensor in uninterrupted["ema"].items():
+    for name, tensor in uninterrupted("ema").items():
         torch.testing.assert_close(tensor.double(), average[name], rtol=1e-5, atol=1e-7)
 
 
@@ -96,47 +105,38 @@ def test_average_of_the_tail_step_by_step(tail, count):
 # Cut off and taken up again
 
 
-class PowerCut(Exception):
-    pass
-
-
-def cut_at(step: int):
+def interrupt_at(step: int):
     def on_step(done: int, total: int) -> None:
         if done == step:
-            raise PowerCut
+            os.kill(os.getpid(), signal.SIGINT)
 
     return on_step
 
 
 @pytest.mark.parametrize(
-    ("name", "cuts"), [("constant", (1,)), ("cosine", (5,)), ("ema", (2, 4)), ("average_tail", (3, 4, 5))]
+    ("name", "cut", "error", "cuts"),
+    [
+        *[(name, tiny.cut_at, tiny.PowerCut, (2, 5)) for name in SETTINGS],
+        ("constant", tiny.cut_at, tiny.PowerCut, (1,)),
+        ("average_tail", interrupt_at, KeyboardInterrupt, (1,)),
+        ("average_tail", interrupt_at, KeyboardInterrupt, (5,)),
+    ],
 )
-def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, cuts, uninterrupted, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
+def test_a_run_that_was_cut_off_goes_on_bit_for_bit(name, cut, error, cuts, tmp_path, monkeypatch):
+    if error is tiny.PowerCut:  # Ctrl-C saves whatever was done
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     checkpoint, before = tmp_path / "run.safetensors", signal.getsignal(signal.SIGINT)
     for step in cuts:
-        with pytest.raises(PowerCut):
-            trained(SETTINGS[name], checkpoint, cut_at(step))
+        with pytest.raises(error):
+            trained(SETTINGS[name], checkpoint, cut(step))
     assert signal.getsignal(signal.SIGINT) is before
     taken = []
     weights = trained(SETTINGS[name], checkpoint, lambda done, total: taken.append((done, total)))
-    assert tiny.same(weights, uninterrupted[name])
+    assert tiny.same(weights, uninterrupted(name))
+    assert signal.getsignal(signal.SIGINT) is before
     # what was saved before the cut is not done again
-    assert taken == [(step, 5) for step in range(max(cuts), 6)]
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
-def test_any_optimizer_goes_on_bit_for_bit(optimizer, tmp_path, monkeypatch):
-    if optimizer.endswith("8bit"):
-        pytest.importorskip("bitsandbytes")
-    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
-    settings = Training(steps=5, batch_size=3, optimizer=optimizer, weight_decay=0.1, warmup_steps=2, ema=0.9)
-    whole = trained(settings)
-    assert not tiny.same(whole, trained(replace(settings, optimizer="adam", weight_decay=0.0)))
-    for step in (2, 4):
-        with pytest.raises(PowerCut):
-            trained(settings, tmp_path / "run.safetensors", cut_at(step))
-    assert tiny.same(trained(settings, tmp_path / "run.safetensors"), whole)
+    first = max(cuts) if error is tiny.PowerCut else max(cuts) + 1
+    assert taken == [(step, 5) for step in range(first, 6)]
 
 
 def other_network() -> plain.Plain:
@@ -168,55 +168,36 @@ def test_a_checkpoint_of_another_run_is_not_taken_up(tmp_path, monkeypatch):
         assert run(**other) == []
 
 
-@pytest.mark.parametrize("content", ["text", "truncated", "foreign"])
+FOREIGN = save({"a": torch.zeros(2)}, {"made by": "somebody else"})
+
+
+@pytest.mark.parametrize("content", [b"not a checkpoint", FOREIGN, FOREIGN[:-1]], ids=["text", "foreign", "truncated"])
 def test_a_file_that_is_no_checkpoint_is_named(content, tmp_path):
     checkpoint = tmp_path / "run.safetensors"
-    if content == "text":
-        checkpoint.write_text("not a checkpoint")
-    elif content == "foreign":
-        save_file({"a": torch.zeros(2)}, checkpoint, {"made by": "somebody else"})
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            trained(SETTINGS["constant"], checkpoint, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-        checkpoint.write_bytes(checkpoint.read_bytes()[:-1000])
+    checkpoint.write_bytes(content)
     with pytest.raises(UserError, match=r"run\.safetensors: not a checkpoint .* remove it"):
         trained(SETTINGS["constant"], checkpoint)
 
 
-@pytest.mark.parametrize("step", [1, 5])
-def test_ctrl_c_saves_and_the_run_goes_on_later(step, tmp_path, uninterrupted):
-    checkpoint, before = tmp_path / "run.safetensors", signal.getsignal(signal.SIGINT)
-
-    def press(done: int, total: int) -> None:
-        if done == step:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        trained(SETTINGS["average_tail"], checkpoint, press)
-    assert signal.getsignal(signal.SIGINT) is before
-    taken = []
-    weights = trained(SETTINGS["average_tail"], checkpoint, lambda done, total: taken.append(done))
-    assert taken == list(range(step + 1, 6))
-    assert tiny.same(weights, uninterrupted["average_tail"])
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_ctrl_c_without_a_checkpoint_is_pythons_own():
     seen = []
+
+    def press(done: int, total: int) -> None:
+        seen.append(done)
+        interrupt_at(1)(done, total)
+
     with pytest.raises(KeyboardInterrupt):
-        trained(
-            SETTINGS["constant"], None, lambda done, total: (seen.append(done), os.kill(os.getpid(), signal.SIGINT))
-        )
+        trained(SETTINGS["constant"], None, press)
     assert seen == [1]
 
 
-def test_training_in_another_thread(tmp_path, uninterrupted):
+def test_training_in_another_thread(tmp_path):
     results = []
     thread = threading.Thread(target=lambda: results.append(trained(SETTINGS["ema"], tmp_path / "run.safetensors")))
     thread.start()
     thread.join()
     (weights,) = results
-    assert tiny.same(weights, uninterrupted["ema"])
+    assert tiny.same(weights, uninterrupted("ema"))
 
 
 class Diverging(plain.Plain):
@@ -274,7 +255,7 @@ def test_weights_that_the_last_step_ruins_are_not_handed_out(average):
 # What a study may choose
 
 
-def by_hand(settings: Training, sign: int = 1, weight=None) -> dict[str, Tensor]:
+def by_hand(settings: Training, sign: int, weight) -> dict[str, Tensor]:
     """Gradient descent on the stand-in, with autograd's gradients; w(t) is ``weight``."""
     model, data = plain.Plain(), plain.data()
     for step in range(settings.steps):
@@ -290,18 +271,15 @@ def by_hand(settings: Training, sign: int = 1, weight=None) -> dict[str, Tensor]
 DESCENT = Training(steps=3, batch_size=4, learning_rate=0.2, optimizer="sgd", gradient_clip=None)
 
 
-@pytest.mark.parametrize("ascend", [False, True])
-def test_gradient_descent_and_ascent_without_clipping(ascend):
+@pytest.mark.parametrize(
+    ("options", "ascend", "weight"),
+    [({}, False, None), ({}, True, None), ({"min_snr": 0.25}, False, lambda t: (t + 1) / 250)],
+    ids=["descent", "ascent", "min_snr"],
+)
+def test_gradient_descent_by_hand(options, ascend, weight):
     model = plain.Plain()
-    train(model, plain.data(), DESCENT, seed=SEED, ascend=ascend)
-    expected = by_hand(DESCENT, sign=-1 if ascend else 1)
-    torch.testing.assert_close(plain.weights(model), expected, rtol=1e-12, atol=1e-14)
-
-
-def test_min_snr_weights_each_samples_loss():
-    model = plain.Plain()
-    train(model, plain.data(), replace(DESCENT, min_snr=0.25), seed=SEED)
-    expected = by_hand(DESCENT, weight=lambda t: (t + 1) / 250)
+    train(model, plain.data(), replace(DESCENT, **options), seed=SEED, ascend=ascend)
+    expected = by_hand(DESCENT, -1 if ascend else 1, weight)
     torch.testing.assert_close(plain.weights(model), expected, rtol=1e-12, atol=1e-14)
 
 
@@ -331,34 +309,13 @@ def test_only_what_requires_gradients_is_trained_and_kept(tmp_path, monkeypatch)
     assert tiny.same(plain.weights(again), after)
 
 
-def test_a_network_with_nothing_to_train():
+def test_what_cannot_be_trained_is_refused():
     model = plain.Plain()
+    with pytest.raises(UserError, match="gradient_checkpointing: true, but Sequential does not offer it"):
+        train(model, plain.data(), replace(DESCENT, gradient_checkpointing=True), seed=0)
     model.network.requires_grad_(False)
     with pytest.raises(DiffcreditError, match="no parameter of the Sequential requires a gradient"):
         train(model, plain.data(), DESCENT, seed=0)
-
-
-def test_bf16_is_autocast_over_weights_in_float32():
-    settings = Training(steps=3, batch_size=3, precision="bf16")
-    model, data = fresh()
-    seen = set()
-    model.network.conv_in.register_forward_hook(lambda module, inputs, output: seen.add(output.dtype))
-    train(model, data, settings, seed=SEED)
-    assert seen == {torch.bfloat16}
-    reference, _ = fresh()
-    optimizer = torch.optim.Adam(reference.network.parameters(), lr=1e-4, fused=True)
-    schedule = DDPMScheduler(**DDPM.schedule)
-    for step in range(3):
-        batch, t, noise = draw(data, step, settings, SEED, 1000)
-        with torch.autocast("cpu", torch.bfloat16):
-            predicted = reference.network(schedule.add_noise(batch.x, noise, t), t).sample
-        optimizer.zero_grad()
-        (predicted.float() - noise).square().mean(dim=(1, 2, 3)).mean().backward()
-        torch.nn.utils.clip_grad_norm_(reference.network.parameters(), 1.0)
-        optimizer.step()
-    assert {parameter.dtype for parameter in model.network.parameters()} == {torch.float32}
-    assert not model.network.training, "it is ready to sample"
-    assert tiny.same(tiny.weights(model), tiny.weights(reference))
 
 
 def test_gradient_checkpointing_changes_nothing_but_the_memory():
@@ -376,11 +333,6 @@ def test_gradient_checkpointing_changes_nothing_but_the_memory():
     torch.testing.assert_close(*results)
     # forward once more while going backward
     assert passes == [2, 4]
-
-
-def test_gradient_checkpointing_where_there_is_none():
-    with pytest.raises(UserError, match="gradient_checkpointing: true, but Sequential does not offer it"):
-        train(plain.Plain(), plain.data(), replace(DESCENT, gradient_checkpointing=True), seed=0)
 
 
 # What a step is made of
@@ -488,15 +440,9 @@ def test_what_is_drawn_does_not_depend_on_the_device():
 def test_a_run_on_a_gpu_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
-    pictures = tiny.images(4)
-
-    def on_gpu(checkpoint: Path | None = None, on_step=None) -> dict[str, Tensor]:
-        model = tiny.model(1).to("cuda")
-        train(model, model.encode(pictures), SETTINGS[name], seed=SEED, checkpoint=checkpoint, on_step=on_step)
-        return tiny.weights(model)
-
-    with pytest.raises(PowerCut):
-        on_gpu(tmp_path / "run.safetensors", cut_at(3))
+    on_gpu = partial(trained, SETTINGS[name], device="cuda")
+    with pytest.raises(tiny.PowerCut):
+        on_gpu(tmp_path / "run.safetensors", tiny.cut_at(3))
     assert tiny.same(on_gpu(tmp_path / "run.safetensors"), on_gpu())
 
 

@@ -1,12 +1,15 @@
 """A model and images small enough that a training takes moments."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from torch import Tensor
 
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.model import DiffusionModel, Images
+from diffcredit.errors import UserError
 
 SIDE = 8
 CONFIG: dict[str, Any] = {
@@ -44,3 +47,22 @@ def nearly_equal(one: Images, other: Images) -> bool:
     """Alike but for a rounding here and there: a convolution may sum in another order for another batch."""
     difference = np.abs(one.astype(int) - other.astype(int))
     return bool(difference.max() <= 1 and (difference > 0).mean() < 0.01)
+
+
+def refused(message: str, what: Callable[..., object], *arguments: Any) -> None:
+    """In one line, as the user reads it."""
+    with pytest.raises(UserError, match=message) as raised:
+        what(*arguments)
+    assert "\n" not in str(raised.value)
+
+
+class PowerCut(Exception):
+    pass
+
+
+def cut_at(step: int | None) -> Callable[[int, int], None]:
+    def on_step(done: int, total: int) -> None:
+        if done == step:
+            raise PowerCut
+
+    return on_step

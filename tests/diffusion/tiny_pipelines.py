@@ -1,6 +1,7 @@
 """Folders as diffusers' ``save_pretrained`` writes them, with real models of a few thousand weights."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from diffusers import DDIMScheduler as DDIM
 from PIL import Image
 from torch import Tensor, nn
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+from diffcredit.contributions import Contributions
 
 from .tiny import CONFIG
 
@@ -54,10 +57,16 @@ def ddpm_pipeline(folder: Path, seed: int = 0, **schedule: Any) -> Path:
     return folder
 
 
+AUTOENCODER = {
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "up_block_types": ("UpDecoderBlock2D",) * 2,
+    "block_out_channels": (8, 8),
+    "norm_num_groups": 4,
+}
+
+
 def autoencoder_kl(seed: int = 0, **changes: Any) -> AutoencoderKL:
-    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    config = {"block_out_channels": (8, 8), "norm_num_groups": 4, "latent_channels": 4, "sample_size": SIDE}
-    return _seeded(AutoencoderKL, seed, **(blocks | config | changes))
+    return _seeded(AutoencoderKL, seed, **(AUTOENCODER | {"latent_channels": 4, "sample_size": SIDE} | changes))
 
 
 def autoencoder_tiny(seed: int = 0, **changes: Any) -> AutoencoderTiny:
@@ -72,15 +81,8 @@ def autoencoder_tiny(seed: int = 0, **changes: Any) -> AutoencoderTiny:
 
 
 def vq_model(seed: int = 0, **changes: Any) -> VQModel:
-    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    config = {
-        "block_out_channels": (8, 8),
-        "norm_num_groups": 4,
-        "latent_channels": 3,
-        "num_vq_embeddings": 32,
-        "scaling_factor": 0.6,
-    }
-    model = _seeded(VQModel, seed, **(blocks | config | changes))
+    config = AUTOENCODER | {"latent_channels": 3, "num_vq_embeddings": 32, "scaling_factor": 0.6}
+    model = _seeded(VQModel, seed, **(config | changes))
     with torch.no_grad():  # codes far enough apart that the latents of different images fall on different ones
         model.quantize.embedding.weight.mul_(32)
     return model
@@ -93,20 +95,22 @@ def ldm_pipeline(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def conditional_unet(seed: int = 0, **changes: Any) -> UNet2DConditionModel:
+    config = {
+        "sample_size": LATENT_SIDE,
+        "block_out_channels": (8, 16),
+        "layers_per_block": 1,
+        "norm_num_groups": 4,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+        "cross_attention_dim": 12,
+        "attention_head_dim": 4,
+    }
+    return _seeded(UNet2DConditionModel, seed, **(config | changes))
+
+
 def stable_diffusion(folder: Path, seed: int = 0, **schedule: Any) -> Path:
     """A StableDiffusionPipeline without a safety checker, for images of 16 × 16; its tokenizer knows letters alone."""
-    network = _seeded(
-        UNet2DConditionModel,
-        seed,
-        sample_size=LATENT_SIDE,
-        block_out_channels=(8, 16),
-        layers_per_block=1,
-        norm_num_groups=4,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        cross_attention_dim=12,
-        attention_head_dim=4,
-    )
     letters = [chr(code) for code in range(33, 127)]
     words = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
     vocabulary = {word: index for index, word in enumerate(words)}
@@ -137,7 +141,7 @@ def stable_diffusion(folder: Path, seed: int = 0, **schedule: Any) -> Path:
         vae=autoencoder_kl(),
         text_encoder=text_encoder,
         tokenizer=tokenizer,
-        unet=network,
+        unet=conditional_unet(seed),
         scheduler=PNDMScheduler(skip_prk_steps=True, **(STABLE_DIFFUSION_SCHEDULE | schedule)),
         safety_checker=None,
         feature_extractor=None,
@@ -177,6 +181,27 @@ def taesd_pair(folder: Path, autoencoder: AutoencoderTiny) -> Path:
 
 def pictures(count: int, seed: int = 0, side: int = SIDE) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+
+
+def contributions(side: int = SIDE, captions: Sequence[str] | None = None, seed: int = 0) -> Contributions:
+    """Of three people, two images each."""
+    return Contributions(
+        images=pictures(6, seed, side),
+        owner=np.array([0, 0, 1, 1, 2, 2]),
+        contributors=("ann", "bob", "cem"),
+        names=tuple("123456"),
+        heldout=pictures(0, side=side),
+        captions=None if captions is None else tuple(captions),
+    )
+
+
+STUDY: dict[str, Any] = {
+    "contributions": {"path": "images", "resolution": SIDE, "holdout": 0.2},
+    "retraining": {"method": "fine_tune", "steps": 1},
+    "properties": [{"name": "heldout_loss", "time_steps": 2}, {"name": "colourfulness"}],
+    "stop": {"evaluations": 3},
+}
+"""Changes to the tiny study, which any of these models can follow."""
 
 
 def captioned_folder(folder: Path, captions: dict[str, list[str]]) -> Path:

@@ -8,6 +8,7 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import torch
@@ -123,9 +124,6 @@ def ground(base: Ridge, contributions: Contributions, folder: Path, *, batch_siz
     """On which fine-tuning is plain gradient descent. Where ``batch_size`` is a multiple of a coalition's rows, every
     batch has each of them equally often: the gradient is that of the mean loss."""
     training = Training(steps=1, batch_size=batch_size, optimizer="sgd", gradient_clip=None, flip=False)
-
-    def never(folder: Path) -> Any:
-        raise AssertionError("nothing was kept")
-
+    never = Mock(side_effect=AssertionError("nothing was kept"))
     model: Any = base
     return RetrainingContext(model, contributions, training, seed=5, folder=folder, load=never, progress=silent)

@@ -36,12 +36,6 @@ def thetas(retraining: FineTune, coalitions) -> list[np.ndarray]:
     return [model.theta for model in retraining.models_for(coalitions, range(len(coalitions)))]
 
 
-def measured(theta: np.ndarray) -> float:
-    """A global property: the loss on rows of nobody."""
-    x, y = PROBE
-    return float(((x @ theta - y) ** 2).mean())
-
-
 @pytest.mark.parametrize("steps", [1, 10, 40])
 def test_the_loss_falls_at_least_as_fast_as_gradient_descent_must(steps, tmp_path):
     """ℓ(θ_k) − ℓ* ≤ ‖θ₀ − θ*‖² / (2kα) at α ≤ 1/L, for every coalition."""
@@ -60,7 +54,9 @@ def test_fine_tuning_is_gradient_descent_on_the_coalition(tmp_path):
 
 
 def game(found: list[np.ndarray]) -> np.ndarray:
-    return np.array([measured(theta) for theta in found])
+    """A global property of each: the loss on rows of nobody."""
+    x, y = PROBE
+    return np.array([((x @ theta - y) ** 2).mean() for theta in found])
 
 
 def credits_of(values: np.ndarray) -> np.ndarray:

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.contributions import Contributions
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM, LatentFamily
-from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.text_to_image import LoRAFamily
 from diffcredit.diffusion.training import train
 from diffcredit.errors import UserError
@@ -21,13 +19,16 @@ from diffcredit.util.plugins import build
 from diffcredit.util.progress import silent
 from diffusion.tiny_pipelines import autoencoder_kl, stable_diffusion
 
+from .test_retrainings import contributions
+
 COALITIONS = np.array([[0, 0, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)
 SEEDS = [3, 4, 5]
+CAPTIONS = tuple(f"emoji {index % 3}" for index in range(7))
 TRAINING = Training(steps=1, batch_size=4, learning_rate=1e-3)
 SPARSE = {"parameters": 0.5, "multiple": 1, "recover_steps": 1}
 OPTIONS: dict[str, dict[str, object]] = {
     "from_scratch": {},
-    "sparsified": {"steps": 1, **SPARSE},
+    "sparsified": {"steps": 1, **SPARSE, "importance": "diff-pruning"},
     "gradient_ascent": {},
     "influence": {"time_steps": 2},
     "soup": {"steps": 1},
@@ -52,7 +53,7 @@ def grounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RetrainingCon
     text = LoRAFamily(str(stable_diffusion(folder / "pipeline")), rank=4)
     made = {}
     for name, side in (("pixel", 8), ("latent", 16), ("text", 16)):
-        given = _contributions(side)
+        given = dataclasses.replace(contributions(side=side), captions=CAPTIONS)
         if name == "pixel":
             base, load = DDPM.create("tiny", side, seed=0), DDPM.load
         else:
@@ -63,19 +64,9 @@ def grounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RetrainingCon
     return made
 
 
-def _contributions(side: int) -> Contributions:
-    images = np.random.default_rng(0).integers(0, 256, (7, side, side, 3), dtype=np.uint8)
-    captions = tuple(f"emoji {index % 3}" for index in range(7))
-    owner = np.array([0, 0, 1, 1, 1, 2, 2])
-    return Contributions(images, owner, ("a", "b", "c"), tuple("1234567"), images[:0], captions=captions)
-
-
-def _trained(model: DiffusionModel) -> int:
-    return sum(parameter.numel() for parameter in model.network.parameters() if parameter.requires_grad)
-
-
 @pytest.mark.parametrize(("family", "method"), CASES)
-def test_models_of_coalitions(family, method, grounds, tmp_path):
+def test_models_of_coalitions(family, method, grounds, tmp_path, monkeypatch):
+    monkeypatch.setattr("diffcredit.retraining.pruning.channels.TIME_STEPS", 3)  # of the gradients of diff-pruning
     ground = grounds[family]
     base = ground.base.fingerprint
     one, other = (
@@ -94,8 +85,11 @@ def test_models_of_coalitions(family, method, grounds, tmp_path):
     # all have one shape: that of the base model, or of the sparse one, which is half as large
     shapes = [[tuple(p.shape) for p in model.network.parameters()] for model in models]
     assert all(each == shapes[0] for each in shapes)
-    share = _trained(models[0]) / _trained(ground.base)
-    assert share == (pytest.approx(0.5, abs=0.1) if "spars" in method else 1)
+    of_model, of_base = (
+        sum(parameter.numel() for parameter in model.network.parameters() if parameter.requires_grad)
+        for model in (models[0], ground.base)
+    )
+    assert of_model / of_base == (pytest.approx(0.5, abs=0.1) if "spars" in method else 1)
     # they make images, and can be kept
     models[1].save(tmp_path)
     images = models[1].sample([0, 1], 2)

@@ -1,6 +1,7 @@
 """Coalitions' models that are trained together, as on a GPU, against the same trained one after another."""
 
 from collections.abc import Iterable
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -84,11 +85,7 @@ def test_a_model_that_diverges_is_told_when_its_turn_comes(tmp_path, fleets_of_t
 @pytest.mark.parametrize("error", [RuntimeError("no compiler"), torch.OutOfMemoryError("CUDA out of memory")])
 def test_where_the_fast_path_fails_the_plain_one_does_the_work(error, tmp_path, fleets_of_three, monkeypatch):
     told = []
-
-    def broken(*_, **__):
-        raise error
-
-    monkeypatch.setattr(training, "fleet_for", broken)
+    monkeypatch.setattr(training, "fleet_for", Mock(side_effect=error))
     monkeypatch.setattr(training, "give_up", lambda session, what, error: told.append((what, str(error))))
     retraining = prepared("fine_tune", ground(tmp_path))
     out_of_memory = isinstance(error, torch.OutOfMemoryError)

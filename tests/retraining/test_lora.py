@@ -3,12 +3,11 @@
 import copy
 import dataclasses
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.ddpm import DDPM
@@ -24,18 +23,13 @@ TWO = np.array([[True, False, True]])
 PLAIN = Training(steps=2, batch_size=4, optimizer="sgd", gradient_clip=None)
 
 
-def on(folder: Path) -> RetrainingContext:
-    """A network with attention in three places."""
-    network = unet(size=8)
-    config = {key: value for key, value in network.config.items() if not key.startswith("_")}
-    model = DDPM(network, config)
-    train(model, model.encode(contributions().images), Training(steps=2, batch_size=4, learning_rate=1e-3), seed=0)
-    return dataclasses.replace(ground(folder), base=model, training=PLAIN)
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> RetrainingContext:
-    return on(tmp_path_factory.mktemp("lora"))
+    """A network with attention in three places."""
+    network = unet(size=8)
+    model = DDPM(network, dict(network.config))
+    train(model, model.encode(contributions().images), Training(steps=2, batch_size=4, learning_rate=1e-3), seed=0)
+    return dataclasses.replace(ground(tmp_path_factory.mktemp("lora")), base=model, training=PLAIN)
 
 
 def updates(base: RetrainingContext, seed: int = 1, **options) -> dict[str, Tensor]:
@@ -47,15 +41,14 @@ def updates(base: RetrainingContext, seed: int = 1, **options) -> dict[str, Tens
     return {name: tensor - before[name] for name, tensor in model.network.state_dict().items()}
 
 
-@pytest.mark.parametrize("rank", [2])
-def test_the_projections_get_updates_of_the_rank_and_nothing_else_changes(base, rank):
-    found = updates(base, rank=rank, steps=2)
+def test_the_projections_get_updates_of_the_rank_and_nothing_else_changes(base):
+    found = updates(base, rank=2, steps=2)
     projections = [name for name in found if name.endswith(("to_q.weight", "to_k.weight", "to_v.weight"))]
     attentions = [name for name, module in base.base.network.named_modules() if name.endswith("to_out")]
     assert len(projections) == 3 * len(attentions) > 3
     for name, update in found.items():
         if name in projections:
-            assert np.linalg.matrix_rank(update.numpy(), tol=1e-3 * update.abs().max().item()) == rank, name
+            assert np.linalg.matrix_rank(update.numpy(), tol=1e-3 * update.abs().max().item()) == 2, name
         else:
             assert not update.any(), name
 
@@ -67,19 +60,14 @@ def test_the_first_step_goes_down_and_with_the_square_of_alpha(base):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(training, "train", lambda model, data, *_, **__: batches.append(data))
         updates(base)
-    gradients = _gradient(base.base, batches[0])
+    # the gradient on the step's own images, time steps and noises: a step of descent on the whole network goes along it
+    whole = base.base.clone()
+    train(whole, batches[0], dataclasses.replace(PLAIN, steps=1, learning_rate=0.1), seed=1)
+    after, before = whole.network.state_dict(), base.base.network.state_dict()
     for name, update in some.items():
         torch.testing.assert_close(twice[name], 4 * update, rtol=1e-3, atol=1e-6)
         if update.any():
-            assert (update * gradients[name]).sum() < 0  # −η s² ‖G Aᵀ‖²
-
-
-def _gradient(model: DDPM, data) -> dict[str, Tensor]:
-    """Of the loss on the step's own images, time steps and noises, with respect to every weight."""
-    whole = model.clone()
-    train(whole, data, dataclasses.replace(PLAIN, steps=1, learning_rate=0.1), seed=1)
-    after, before = whole.network.state_dict(), model.network.state_dict()
-    return {name: (before[name] - after[name]) / 0.1 for name in before}
+            assert (update * (before[name] - after[name])).sum() < 0  # −η s² ‖G Aᵀ‖²
 
 
 def test_adapters_follow_from_the_seed_alone(base):
@@ -111,11 +99,6 @@ def test_who_cannot_have_an_adapter_is_told(base, monkeypatch):
         LoRA().rehearse(without, PLAIN, base.contributions)
     with pytest.raises(UserError, match="has no attention"):
         LoRA().prepare(dataclasses.replace(base, base=without))
-    adapted = base.base.clone()
-    layer = adapted.network.mid_block.attentions[0].to_q
-    layer.lora_A, layer.lora_B = nn.ModuleDict({"default": nn.Linear(2, 2)}), nn.ModuleDict()
-    with pytest.raises(UserError, match="'fine_tune'"):
-        LoRA().rehearse(adapted, PLAIN, base.contributions)
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(UserError, match=r'needs the package peft: pip install "diffcredit\[lora\]"'):
         LoRA().rehearse(base.base, PLAIN, base.contributions)

@@ -1,6 +1,7 @@
 """Soup and each contributor's own model."""
 
 import itertools
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -51,16 +52,10 @@ def prepared(on) -> ContributorModels:
 
 
 def test_all_contributors_are_fine_tuned_with_one_seed(tmp_path, monkeypatch):
-    seeds = []
-
-    def watched(*arguments, seed: int, **more):
-        seeds.append(seed)
-        train(*arguments, seed=seed, **more)
-
-    train = training.train
-    monkeypatch.setattr(training, "train", watched)
+    monkeypatch.setattr(training, "train", watched := Mock(wraps=training.train))
     on = ground(tmp_path)
     models = prepared(on)
+    seeds = [call.kwargs["seed"] for call in watched.call_args_list]
     assert len(seeds) == 3
     assert len(set(seeds)) == 1
     alone = FineTune(steps=2, schedule="constant", average_tail=None)
@@ -78,35 +73,26 @@ def test_all_contributors_are_fine_tuned_with_one_seed(tmp_path, monkeypatch):
 
 
 def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
-    reports, trained = [], []
-    train = training.train
-
-    def cut_off(*arguments, **more):
-        trained.append(1)
-        if len(trained) == 3:
-            raise KeyboardInterrupt
-        train(*arguments, **more)
-
+    reports = []
     on = ground(tmp_path, progress=lambda *report: reports.append(report))
-    monkeypatch.setattr(training, "train", cut_off)
+    watched = Mock(wraps=training.train, side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt, DEFAULT])
+    monkeypatch.setattr(training, "train", watched)
     with pytest.raises(KeyboardInterrupt):
         prepared(on)
     again = prepared(on)
-    assert len(trained) == 4
     what = "fine-tuning each contributor"
     assert reports == [(what, step, 6) for step in range(1, 7)]
     assert prepared(on).fingerprint == again.fingerprint
-    assert len(trained) == 4
+    assert watched.call_count == 4
 
 
 def test_what_another_study_shares_is_found(tmp_path, monkeypatch):
     first = prepared(ground(tmp_path))
-    trained = []
-    monkeypatch.setattr(training, "train", lambda *a, **more: trained.append(1))
+    monkeypatch.setattr(training, "train", trained := Mock())
     for change, anew in (({"given": contributions(changed=1)}, 1), ({"seed": 10}, 3), ({"base_seed": 1}, 3)):
-        trained.clear()
+        trained.reset_mock()
         other = prepared(ground(tmp_path, **change))
-        assert len(trained) == anew
+        assert trained.call_count == anew
         assert other.fingerprint != first.fingerprint
 
 

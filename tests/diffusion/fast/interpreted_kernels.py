@@ -57,15 +57,14 @@ def convolutions() -> None:
     from diffcredit.diffusion.fast.convolution import convolved
 
     # models, images, pixels a side, channels in and out, taps a side, stride, padding
-    for what in [
-        (2, 3, 6, 32, 16, 3, 1, 1),
-        (2, 2, 5, 3, 32, 3, 1, 1),
-        (3, 2, 9, 24, 20, 3, 2, 0),
-        (1, 2, 4, 32, 3, 3, 1, 1),
-        (2, 2, 4, 96, 130, 3, 1, 1),
-        (2, 2, 4, 40, 24, 1, 1, 0),
+    shapes = [
+        (2, 3, 6, 32, 3, 3, 1, 1),  # sums over pixels by windows, in two steps
+        (1, 2, 5, 3, 130, 3, 1, 1),  # by lines; more outputs than a tile has
         (2, 1, 6, 40, 72, 3, 2, 1),
-    ]:
+        (3, 1, 7, 24, 20, 3, 2, 0),
+        (2, 2, 4, 40, 24, 1, 1, 0),
+    ]
+    for what in shapes:
         models, images, size, into, out, side, stride, padding = what
         x = torch.randn(models * images, into, size, size, requires_grad=True)
         # of the flat weights of each model, as a fleet has them
@@ -82,19 +81,15 @@ def convolutions() -> None:
         more = torch.randn_like(expected).requires_grad_()
         y = convolved(x, weight, bias, stride, padding, more)
         compare(what, y, expected + more, [x, flat, bias, more])
-        y = convolved(x, weight.detach(), None, stride, padding)  # frozen
-        compare(what, y, expected - bias.repeat_interleave(images, 0)[:, :, None, None], [x])
+        if what == shapes[0]:
+            y = convolved(x, weight.detach(), None, stride, padding)  # frozen
+            compare(what, y, expected - bias.repeat_interleave(images, 0)[:, :, None, None], [x])
 
 
 def normalisations() -> None:
-    for norms.REGISTERS in (32768, 256):  # all pixels at once, and some at a time
+    for norms.REGISTERS in (32768, 512):  # all pixels at once, and some at a time
         # models, images, pixels a side, channels, groups, whether there is a shift, and SiLU
-        for what in [
-            (2, 2, 5, 24, 4, True, True),
-            (1, 2, 6, 32, 16, False, False),
-            (2, 2, 4, 6, 3, True, False),
-            (1, 2, 4, 5, 1, False, True),
-        ]:
+        for what in [(2, 2, 5, 24, 4, True, True), (1, 2, 6, 32, 16, False, False), (1, 1, 4, 5, 1, False, True)]:
             models, images, size, channels, groups, shifted, silu = what
             x, shift = torch.randn(models * images, channels, size, size), torch.randn(models * images, channels)
             inputs = [x, shift, torch.randn(models, channels), torch.randn(models, channels)]

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from diffcredit.diffusion.fast import compiling
 from diffcredit.diffusion.fast.compiling import Compiled, precompile_kernels, traced
 
 TABLE = torch.linspace(0, 1, 7)
+X, T = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 6, 2, 2])
 
 
 def looked_up(x, t, more):
@@ -50,57 +52,50 @@ def test_a_function_is_compiled_once(folder, monkeypatch):
         return compile_graph(self)
 
     monkeypatch.setattr(graph.GraphLowering, "codegen", codegen)
-    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
 
-    def assert_equal(function, more=None):
-        for found, expected in zip(Compiled(function, "it")(x, t, more), looked_up(x, t, more), strict=True):
+    def assert_equal(function):
+        for found, expected in zip(Compiled(function, "it")(X, T, None), looked_up(X, T, None), strict=True):
             torch.testing.assert_close(found, expected)
 
     assert_equal(looked_up)
     assert_equal(never)  # from the folder
     assert by_rule == [True], "the compiler chooses the order of sums by rule"
     assert not config.deterministic, "of whoever compiles something else"
-    for other in ((torch.randn(5, 3), torch.tensor([1] * 5), None), (x, t, x)):  # look otherwise
-        with pytest.raises(AssertionError, match="traced again"):
-            Compiled(never, "it")(*other)
-    with pytest.raises(AssertionError, match="traced again"):
-        Compiled(never, "another")(x, t, None)
     (kept,) = (each for each in folder.iterdir() if each.is_dir())
+
+    def assert_compiled_anew(name, *given):
+        with pytest.raises(AssertionError, match="traced again"):
+            Compiled(never, name)(*given)
+
+    assert_compiled_anew("it", torch.randn(5, 3), torch.tensor([1] * 5), None)  # looks otherwise
+    assert_compiled_anew("it", X, T, X)
+    assert_compiled_anew("another", X, T, None)
+    assert_equal(never)  # still there
     (kept / "compiled").write_bytes(b"damaged")
-    assert_equal(looked_up)
-    assert_equal(never)
-
-
-class Plain:
-    """A function as it is, in the place of a compiled one."""
-
-    def __init__(self, function) -> None:
-        self.function = function
-
-    def __call__(self, x, t):
-        return self.function(x, t)
-
-    def save(self, path: str) -> None:
-        Path(path).touch()
+    assert_compiled_anew("it", X, T, None)
 
 
 @pytest.fixture
 def uncompiled(monkeypatch):
-    monkeypatch.setattr(compiling, "_compile", lambda function, given: (Plain(function), []))
-    monkeypatch.setattr(compiling, "_read", lambda folder, device: Plain(lambda x, t: looked_up(x, t, None)))
+    """Functions as they are, in the place of compiled ones."""
+
+    def compiled(function, given):
+        return Mock(side_effect=function, save=lambda path: Path(path).touch()), []
+
+    monkeypatch.setattr(compiling, "_compile", compiled)
+    monkeypatch.setattr(compiling, "_read", lambda folder, device: lambda x, t: looked_up(x, t, None))
 
 
 def test_what_was_not_asked_for_in_months_is_forgotten(folder, uncompiled):
-    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
     long_ago = time.time() - 61 * 24 * 3600
     places = []
     for name in ("unused", "asked for"):
-        Compiled(looked_up, name)(x, t, None)
+        Compiled(looked_up, name)(X, T, None)
         places += [each for each in folder.iterdir() if each.is_dir() and each not in places]
     for each in places:
         os.utime(each, (long_ago, long_ago))
-    Compiled(never, "asked for")(x, t, None)
-    Compiled(looked_up, "new")(x, t, None)
+    Compiled(never, "asked for")(X, T, None)
+    Compiled(looked_up, "new")(X, T, None)
     unused, asked_for = places
     assert not unused.exists()
     assert not unused.with_name(f"{unused.name}.lock").exists()
@@ -111,8 +106,7 @@ def test_what_was_not_asked_for_in_months_is_forgotten(folder, uncompiled):
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(tmp_path, monkeypatch, uncompiled):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # no folder
-    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
-    torch.testing.assert_close(list(Compiled(looked_up, "it")(x, t, None)), list(looked_up(x, t, None)))
+    torch.testing.assert_close(list(Compiled(looked_up, "it")(X, T, None)), list(looked_up(X, T, None)))
 
 
 def test_other_code_or_settings_are_another_function(monkeypatch):
@@ -124,11 +118,10 @@ def test_other_code_or_settings_are_another_function(monkeypatch):
 
 
 def test_constants_become_arguments():
-    x, t = torch.randn(4, 3), torch.tensor([0, 6, 2, 2])
-    graph, constants = traced(lambda x, t: looked_up(x, t, None), [x, t])
+    graph, constants = traced(lambda x, t: looked_up(x, t, None), [X, T])
     assert [constant.tolist() for constant in constants] == [TABLE.tolist()]
     assert not [node for node in graph.graph.nodes if node.op == "get_attr"]
-    torch.testing.assert_close(list(graph(x, t, 2 * TABLE)), [2 * each for each in looked_up(x, t, None)])
+    torch.testing.assert_close(list(graph(X, T, 2 * TABLE)), [2 * each for each in looked_up(X, T, None)])
 
 
 def test_operations_are_called_once_for_what_they_are_given(monkeypatch):

@@ -4,6 +4,7 @@ another is made."""
 import gc
 from contextlib import contextmanager, nullcontext
 from threading import Lock
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -41,9 +42,7 @@ def recording(graph, stream, capture_error_mode):
         raise RuntimeError("operation failed due to a previous error during capture")
 
 
-class Stream:
-    def synchronize(self):
-        pass
+STREAM = SimpleNamespace(synchronize=lambda: None)
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ class Owner:
 
     def __init__(self):
         self.times = 0
-        self.step = Replayed(self.work, Stream(), Lock())
+        self.step = Replayed(self.work, STREAM, Lock())
 
     def work(self):
         self.times += 1
@@ -86,7 +85,7 @@ def test_the_collector_is_left_as_it_was(card, enabled):
     (gc.enable if enabled else gc.disable)()
     try:
         with pytest.raises(ZeroDivisionError):
-            Replayed(lambda: 1 / (0 if card.recording else 1), Stream(), Lock()).record()
+            Replayed(lambda: 1 / (0 if card.recording else 1), STREAM, Lock()).record()
         assert gc.isenabled() == enabled
     finally:
         gc.enable()

@@ -117,20 +117,14 @@ def test_memory_of_a_training_by_hand():
     assert 2 * one - two == 22 * weights
     # conv_in: 3 · 8² numbers in and 16 · 8² out; conv_out the other way round; and much between them
     assert two - one > 2 * 2 * (3 + 16) * 64
-
-
-def test_larger_models_need_more():
     mini, light = (training_bytes(DDPM.create(preset, 32, 0), 64) for preset in ("mini", "light"))
     # 16 fleets of mini took 3.6 GiB on a GPU, 8 of light 4.1 GiB
     assert 0.8 < 16 * mini / (3.6 * 2**30) < 1.25
     assert 0.8 < 8 * light / (4.1 * 2**30) < 1.25
 
 
-def test_no_fleet_without_a_gpu():
-    assert fleet_size(DDPM.create("tiny", 8, 0), Training(steps=1)) == 1
-
-
-def test_by_weights_and_by_memory(monkeypatch):
+def test_fleets_by_weights_and_by_memory(monkeypatch):
+    assert fleet_size(DDPM.create("tiny", 8, 0), SETTINGS) == 1, "none without a GPU"
     free = [1e12]
     monkeypatch.setattr(eligibility, "trains_fast", lambda *_: True)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (free[0], 1e12))

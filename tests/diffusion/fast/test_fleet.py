@@ -1,6 +1,7 @@
 """Fleets against single trainings, in float64: the same weights."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.retraining.lora import LoRA, _frozen
 from diffcredit.retraining.pruning import prune
 
-from ..tiny import CONFIG
+from ..tiny import CONFIG, PowerCut, cut_at
 
 PLACES = [torch.arange(20), torch.tensor([5]), torch.arange(3, 27, 2)]  # one is smaller than a batch
 SEEDS = [3, 4, 5]
@@ -36,26 +37,39 @@ def data_of(like: DDPM):
 
 
 def weights(of: DDPM) -> torch.Tensor:
-    return torch.cat([weight.detach().flatten() for weight in of.network.parameters()])
-
-
-def alone(one: DDPM, data, settings: Training, place: int, *, ascend: bool = False) -> DDPM:
-    options: dict[str, Any] = {"checkpoint": None, "on_step": None, "on_batch": None}
-    train_stepwise(one, data.select(PLACES[place]), settings, seed=SEEDS[place], ascend=ascend, **options)
-    return one
-
-
-def together(crew: list[DDPM], data, settings: Training, count: int, **options: Any) -> list[str | None]:
-    fleet = Fleet(crew[0], functions_of(Session(), crew[0], count, torch.float64), data, settings, **options)
-    plans = [
-        plan_among(data, where, settings, seed, crew[0].time_steps)
-        for where, seed in zip(PLACES[: len(crew)], SEEDS, strict=False)
-    ]
-    fleet.load(crew, plans)
-    return train_fleet(Session(), fleet, crew)
+    """Those that are trained."""
+    return torch.cat([weight.detach().flatten() for weight in of.network.parameters() if weight.requires_grad])
 
 
 BASIC = Training(steps=4, batch_size=3, learning_rate=1e-3)
+
+
+def together(crew: list[DDPM], data, settings: Training, *, ascend: bool = False, **options: Any) -> list[str | None]:
+    functions = functions_of(Session(), crew[0], len(crew), torch.float64)
+    fleet = Fleet(crew[0], functions, data, settings, ascend=ascend)
+    some = zip(PLACES, SEEDS, strict=True)
+    plans = [plan_among(data, where, settings, seed, crew[0].time_steps) for where, seed in some]
+    fleet.load(crew, plans[: len(crew)])
+    return train_fleet(Session(), fleet, crew, **options)
+
+
+def assert_as_alone(found: DDPM, make: Callable[[int], DDPM], place: int, settings: Training, ascend: bool) -> None:
+    """What was trained in company from ``make(place)`` is what it becomes by itself."""
+    one = make(place)
+    start, own = weights(one), data_of(one).select(PLACES[place])
+    options: dict[str, Any] = {"checkpoint": None, "on_step": None, "on_batch": None}
+    train_stepwise(one, own, settings, seed=SEEDS[place], ascend=ascend, **options)
+    moved = (weights(one) - start).norm()
+    assert moved > 1e-4
+    assert (weights(found) - weights(one)).norm() < 1e-11 * moved
+    assert not found.network.training
+
+
+def compare(make: Callable[[int], DDPM], count: int, settings: Training = BASIC, *, ascend: bool = False) -> None:
+    crew = [make(place) for place in range(count)]
+    assert together(crew, data_of(crew[0]), settings, ascend=ascend) == [None] * count
+    for place, found in enumerate(crew):
+        assert_as_alone(found, make, place, settings, ascend)
 
 
 @pytest.mark.parametrize(
@@ -70,66 +84,40 @@ BASIC = Training(steps=4, batch_size=3, learning_rate=1e-3)
 )
 @pytest.mark.parametrize("count", [1, 3])
 def test_each_model_becomes_what_it_becomes_alone(settings, count):
-    data = data_of(model(0))
-    crew = [model(place) for place in range(count)]
-    assert together(crew, data, settings, count) == [None] * count
-    for place, found in enumerate(crew):
-        start, expected = weights(model(place)), weights(alone(model(place), data, settings, place))
-        assert (expected - start).norm() > 1e-3
-        assert (weights(found) - expected).norm() < 1e-11 * (expected - start).norm()
-        assert not found.network.training
+    compare(model, count, settings)
 
 
 def test_pruned_models():
     base = model(0)
     base.network.float()
     pruned = DDPM(prune(base.network, 0.6, base.example()).double(), CONFIG)
-    data = data_of(pruned)
-    crew = [pruned.clone(), pruned.clone()]
-    assert together(crew, data, BASIC, 2) == [None] * 2
-    for place, found in enumerate(crew):
-        expected = weights(alone(pruned.clone(), data, BASIC, place))
-        assert torch.allclose(weights(found), expected, rtol=0, atol=1e-12)
     assert len(weights(pruned)) < len(weights(base))
+    compare(lambda place: pruned.clone(), 2)
 
 
 def test_ascending():
-    data, crew = data_of(model(0)), [model(0), model(1)]
-    together(crew, data, BASIC, 2, ascend=True)
-    expected = weights(alone(model(1), data, BASIC, 1, ascend=True))
-    assert torch.allclose(weights(crew[1]), expected, rtol=0, atol=1e-12)
+    compare(model, 2, ascend=True)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_adapters_on_one_frozen_base(dropout):
-    data, base = data_of(model(0)), model(0)
-    retraining = LoRA(dropout=dropout, rank=2)
-    frozen = _frozen(base)
+    retraining, frozen = LoRA(dropout=dropout, rank=2), _frozen(model(0))
 
     def adapted(seed: int) -> DDPM:
         made = retraining._adapted(frozen, seed)
         made.network.double()
         return made
 
-    def trained(of: DDPM) -> torch.Tensor:
-        return torch.cat([weight.detach().flatten() for weight in of.network.parameters() if weight.requires_grad])
-
-    crew = [adapted(place) for place in range(3)]
-    assert together(crew, data, BASIC, 3) == [None] * 3
-    for place, found in enumerate(crew):
-        expected = trained(alone(adapted(place), data, BASIC, place))
-        assert (expected - trained(adapted(place))).norm() > 1e-4
-        assert torch.allclose(trained(found), expected, rtol=0, atol=1e-12)
+    compare(adapted, 3)
 
 
 def test_one_that_diverges_is_told_and_spoils_no_other():
-    data, crew = data_of(model(0)), [model(0), model(1)]
+    crew = [model(0), model(1)]
     with torch.no_grad():
         next(crew[0].network.parameters()).fill_(float("inf"))
-    complaints = together(crew, data, BASIC, 2)
-    assert complaints[0] == "the training loss became infinite or nan at step 1"
-    assert complaints[1] is None
-    assert torch.allclose(weights(crew[1]), weights(alone(model(1), data, BASIC, 1)), rtol=0, atol=1e-12)
+    complaints = together(crew, data_of(crew[0]), BASIC)
+    assert complaints == ["the training loss became infinite or nan at step 1", None]
+    assert_as_alone(crew[1], model, 1, BASIC, ascend=False)
 
 
 def test_a_training_that_was_cut_off_goes_on(tmp_path, monkeypatch):
@@ -138,38 +126,23 @@ def test_a_training_that_was_cut_off_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("diffcredit.diffusion.fast.fleet.LOOK_STEPS", 2)
     monkeypatch.setattr("diffcredit.diffusion.checkpoints.CHECKPOINT_SECONDS", -1.0)
 
-    class Stop(Exception):
-        pass
+    def trained(**options: Any) -> DDPM:
+        made.append(model(0))
+        assert together(made[-1:], data, settings, **options) == [None]
+        return made[-1]
 
-    def stop(done: int, total: int) -> None:
-        assert total == 6
-        if done == 4:
-            raise Stop
-
-    def loaded(one: DDPM) -> Fleet:
-        fleet = Fleet(one, functions_of(Session(), one, 1, torch.float64), data, settings)
-        fleet.load([one], [plan_among(data, PLACES[0], settings, SEEDS[0], one.time_steps)])
-        return fleet
-
-    first = model(0)
-    with pytest.raises(Stop):
-        train_fleet(Session(), loaded(first), [first], checkpoint=file, identity=1, on_step=stop)
-    assert torch.equal(weights(first), weights(model(0)))
-    seen: list[int] = []
-    second = model(0)
-    train_fleet(
-        Session(), loaded(second), [second], checkpoint=file, identity=1, on_step=lambda done, _: seen.append(done)
-    )
-    assert seen == [4, 6]  # the state of step 2 was kept
-    whole = model(0)
-    assert train_fleet(Session(), loaded(whole), [whole]) == [None]
-    assert torch.equal(weights(second), weights(whole))
+    made: list[DDPM] = []
+    with pytest.raises(PowerCut):
+        trained(checkpoint=file, identity=1, on_step=cut_at(4))
+    assert torch.equal(weights(made[0]), weights(model(0)))
+    seen: list[tuple[int, int]] = []
+    again = trained(checkpoint=file, identity=1, on_step=lambda *at: seen.append(at))
+    assert seen == [(4, 6), (6, 6)]  # the state of step 2 was kept
+    assert torch.equal(weights(again), weights(trained()))
     # of another run, it is not touched
-    other, seen = model(0), []
-    train_fleet(
-        Session(), loaded(other), [other], checkpoint=file, identity=2, on_step=lambda done, _: seen.append(done)
-    )
-    assert seen == [2, 4, 6]
+    seen.clear()
+    trained(checkpoint=file, identity=2, on_step=lambda *at: seen.append(at))
+    assert seen == [(2, 6), (4, 6), (6, 6)]
 
 
 @pytest.mark.parametrize("scheduler", ["ddim", "pndm"])

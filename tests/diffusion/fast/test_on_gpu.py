@@ -20,6 +20,8 @@ from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.diffusion.training import train, train_each
 
+from ..tiny import PowerCut, cut_at
+
 pytestmark = pytest.mark.gpu
 
 SETTINGS = Training(steps=20, batch_size=8, learning_rate=1e-4, schedule="cosine", average_tail=0.5)
@@ -103,13 +105,8 @@ def test_a_training_that_was_cut_off_goes_on_bit_for_bit(start, data, tmp_path, 
     monkeypatch.setattr(fast_training, "LOOK_STEPS", 5)
     whole, cut = start.clone(), start.clone()
     train(whole, data, SETTINGS, seed=3)
-
-    def stop(done: int, total: int) -> None:
-        if done == 15:
-            raise RuntimeError("cut off")
-
-    with pytest.raises(RuntimeError, match="cut off"):
-        train(cut, data, SETTINGS, seed=3, checkpoint=tmp_path / "it", on_step=stop)
+    with pytest.raises(PowerCut):
+        train(cut, data, SETTINGS, seed=3, checkpoint=tmp_path / "it", on_step=cut_at(15))
     seen: list[int] = []
     train(cut, data, SETTINGS, seed=3, checkpoint=tmp_path / "it", on_step=lambda done, _: seen.append(done))
     assert seen == [15, 20]

@@ -1,6 +1,7 @@
 """The way to images made ready while models are trained: who waits for whom, on the CPU."""
 
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -65,10 +66,7 @@ def test_nobody_who_was_not_announced(session, like, recorded):
 
 
 def test_what_goes_wrong_is_left_to_who_samples(session, like, monkeypatch):
-    def broken(self):
-        raise RuntimeError("no compiler")
-
-    monkeypatch.setattr(FastSampler, "record", broken)
+    monkeypatch.setattr(FastSampler, "record", Mock(side_effect=RuntimeError("no compiler")))
     session.expected_sampling = WANTED
     prepare_sampler(session, like)
     with pytest.raises(RuntimeError, match="no compiler"):

@@ -32,22 +32,22 @@ def joined(modules: list[nn.Module]) -> dict[str, Tensor]:
     }
 
 
-def compare(singles: list[nn.Module], together: nn.Module, x: Tensor) -> None:
-    """Outputs, and gradients for inputs and all weights."""
-    weights, seen = joined(singles), x.clone().requires_grad_()
-    y = functional_call(together, weights, (seen,))
-    own = x.clone().requires_grad_()
-    expected = torch.cat([single(each) for single, each in zip(singles, own.chunk(MODELS), strict=True)])
-    assert y.shape == expected.shape
-    assert torch.allclose(y, expected, rtol=1e-12, atol=1e-12)
+def compare(singles: list[nn.Module], together: nn.Module, x: Tensor, *more: Tensor | None) -> None:
+    """Outputs, and gradients for the first input and all weights."""
+    count = len(singles)
+    weights, seen, own = joined(singles), x.clone().requires_grad_(), x.clone().requires_grad_()
+    given = weights if count > 1 else {name: weight[0] for name, weight in weights.items()}
+    y = functional_call(together, given, (seen, *more))
+    others = [[None] * count if each is None else each.chunk(count) for each in more]
+    parts = zip(own.chunk(count), *others, strict=True)
+    expected = torch.cat([single(*part) for single, part in zip(singles, parts, strict=True)])
+    torch.testing.assert_close(y, expected, rtol=1e-11, atol=1e-11)
     slope = torch.randn(y.shape, dtype=torch.float64)
     found = torch.autograd.grad(y, [seen, *weights.values()], slope)
     theirs = torch.autograd.grad(expected, [own, *(w for single in singles for w in single.parameters())], slope)
-    assert torch.allclose(found[0], theirs[0], rtol=1e-11, atol=1e-11)
-    each = len(weights)
+    torch.testing.assert_close(found[0], theirs[0], rtol=1e-10, atol=1e-10)
     for place, slopes in enumerate(found[1:]):
-        expected_slopes = torch.stack(theirs[1 + place :: each])
-        assert torch.allclose(slopes, expected_slopes, rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(slopes, torch.stack(theirs[1 + place :: len(weights)]), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -105,22 +105,8 @@ def test_residual_blocks_with_norms_joined_are_diffusers(options, joined_up, cou
     singles = layers(lambda: ResnetBlock2D(**settings))[:count]
     together = stacked(singles[0], count, cuda=False)
     assert isinstance(together.get_submodule("nonlinearity"), Done) is joined_up
-    x = images(8, 6, 4)[: count * IMAGES]
     times = None if settings["temb_channels"] is None else images(16)[: count * IMAGES] * 2
-    weights, seen = joined(singles), x.clone().requires_grad_()
-    given = weights if count > 1 else {name: weight[0] for name, weight in weights.items()}
-    y = functional_call(together, given, (seen, times))
-    own = x.clone().requires_grad_()
-    steps = [None] * count if times is None else times.chunk(count)
-    parts = zip(own.chunk(count), steps, strict=True)
-    expected = torch.cat([single(*part) for single, part in zip(singles, parts, strict=True)])
-    assert torch.allclose(y, expected, rtol=1e-11, atol=1e-11)
-    slope = torch.randn(y.shape, dtype=torch.float64)
-    found = torch.autograd.grad(y, [seen, *weights.values()], slope)
-    theirs = torch.autograd.grad(expected, [own, *(w for single in singles for w in single.parameters())], slope)
-    assert torch.allclose(found[0], theirs[0], rtol=1e-10, atol=1e-10)
-    for place, slopes in enumerate(found[1:]):
-        assert torch.allclose(slopes, torch.stack(theirs[1 + place :: len(weights)]), rtol=1e-10, atol=1e-10)
+    compare(singles, together, images(8, 6, 4)[: count * IMAGES], times)
 
 
 def test_what_is_frozen_is_shared():
