@@ -8,7 +8,7 @@ MENDED = (
     "other driver waited until it woke. Now the server ends a session that says nothing within a transaction for ten "
     "seconds, and the sleeper repeats the transaction when it wakes; no insert is a pipeline of statements any more, "
     "behind which the server did not do so "
-    "(`tests/ledger/test_faults.py::test_a_writer_that_sleeps_in_the_middle_holds_nobody_up`).",
+    "(`tests/ledger/test_database.py::test_a_writer_that_sleeps_in_the_middle_holds_nobody_up`).",
     "A driver that gave up on a locked SQLite file waited for the lock up to two more times, to renew and to give back "
     "claims though it held none. Now who holds none asks for nothing "
     "(`tests/test_cooperation.py::test_who_holds_nothing_asks_the_ledger_for_nothing`).",

@@ -66,7 +66,7 @@ def test_credits_use_them_and_say_so(surrogate_study):
 
 
 def test_reading_kept_values_loads_no_torch(surrogate_study):
-    assert loaded(RUN.format(["credits", str(surrogate_study)]), {*HEAVY, "numpy"}) == {"numpy"}
+    assert loaded(RUN.format([["credits", str(surrogate_study)]]), {*HEAVY, "numpy"}) == {"numpy"}
 
 
 def test_running_again_prepares_nothing(surrogate_study):
