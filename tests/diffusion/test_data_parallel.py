@@ -88,7 +88,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def seen(folder) -> list[dict[str, Any]]:
-    return [torch.load(folder / f"seen-{rank}") for rank in range(2)]
+    return [torch.load(folder / f"seen-{rank}", weights_only=True) for rank in range(2)]
 
 
 def both(folder: Path, name: str) -> list[dict[str, Tensor]]:
