@@ -43,7 +43,7 @@ class Credits:
 
     ``values``, ``low``, ``high`` and ``standard_error`` are (n,), in the order of ``names``. ``standard_error`` is the
     root mean squared error: sampling variance plus, if the method shrinks, the second moment of its bias.
-    ``evaluations`` are without the endpoints, ``empty`` F(∅) and ``full`` F(N).
+    ``evaluations`` does not count the endpoints; ``empty`` is F(∅) and ``full`` F(N), each the mean of its replicates.
 
     ``influence`` (n, u + 2) splits the sampling error by source: what each sampling unit (a coalition and its
     complement) adds to each credit's error, then what F(∅) and F(N) add. influence · influenceᵀ is the errors'
@@ -87,9 +87,9 @@ class Credits:
         residuals: bool = False,
         diagnostics: dict[str, float],
     ) -> Self:
-        """Return credits with the intervals values ± c·√N, where N is the sampling variance.
+        """Return credits with the intervals values ± c·√V, where V is the sampling variance.
 
-        c is Student's quantile, or with bias the robust empirical-Bayes critical value cva(bias²/N), which covers on
+        c is Student's quantile, or with bias the robust empirical-Bayes critical value cva(bias²/V), which covers on
         average over the contributors. If ``degrees`` is None, the noise is not known and intervals are infinite.
         """
         if degrees is None:
@@ -126,7 +126,7 @@ class Credits:
 
     @cached_property
     def _half_width(self) -> FloatArray:
-        # On first use, since intervals take longer than the credits themselves.
+        # Only when asked for, since intervals take longer than the credits themselves.
         return half_width((self.influence**2).sum(axis=1), self.bias, self.degrees, self.confidence)
 
     @property
