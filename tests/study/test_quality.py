@@ -39,7 +39,8 @@ def test_a_base_model_no_better_than_an_untrained_one():
     assert Comparison("beauty", 1.0, 1.1, 1.0).lost == math.inf
 
 
-HARDLY, FARTHER = "the base model is hardly trained", "beauty: pruning changed the model too much: it changed from 44 to 9"
+HARDLY = "the base model is hardly trained"
+FARTHER = "beauty: pruning changed the model too much: it changed from 44 to 9"
 
 
 @pytest.mark.parametrize(
