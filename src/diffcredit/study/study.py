@@ -75,7 +75,7 @@ class Study:
         if source != AUTO:
             source = build(source, section.options, SOURCES, where=where, beside=self.file.parent)
         with stage("contributions"), located(where):
-            return load_contributions(source=source, **section.common, seed=self.config.seed)
+            return load_contributions(source=source, **section.common, seed=self.config.data_seed)
 
     @cached_property
     def cache(self) -> ArtifactCache:
