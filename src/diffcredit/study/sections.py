@@ -115,8 +115,10 @@ class ContributionsSection(_Component):
 
 
 class ModelSection(_Component):
-    """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere. ``seed``
-    is that of its initialisation and training (None: the study's)."""
+    """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere.
+
+    ``seed`` is that of its initialisation and training (None: the study's).
+    """
 
     family: str = "ddpm"
     train: Training

@@ -11,6 +11,7 @@ stopped at any moment.
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -167,7 +168,7 @@ class Study:
         """
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
-            properties = [record.name for record in ledger.properties(self.name)]
+            better = {record.name: record.higher_is_better for record in ledger.properties(self.name)}
             contributors = ledger.studies()[self.name]["contributors"]
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
@@ -179,14 +180,12 @@ class Study:
                 DiffcreditWarning,
                 stacklevel=2,
             )
-        credits, reasons = estimate_all(
-            evaluations, properties, self.config, method, confidence, surrogates, contributors
-        )
+        credits, reasons = estimate_all(evaluations, better, self.config, method, confidence, surrogates, contributors)
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():
             warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
-        return credits
+        return {name: replace(each, higher_is_better=better[name]) for name, each in credits.items()}
 
     # Its record.
     def ledger(self, *, create: bool = True) -> Ledger:
