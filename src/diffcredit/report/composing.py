@@ -227,7 +227,7 @@ def _notes(
     for table in tables:
         if table.failed:
             notes.append(f"{table.title}: {table.failed} evaluations failed and are left out; nothing was filled in.")
-    notes += [f"{comparison.complaint()}." for comparison in quality.kept(study) if comparison.broken]
+    notes += [f"{complaint}." for complaint in quality.complaints(study, quality.kept(study))]
     classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done" and "1" in e.coalition}
     if len(classes) > 1:
         notes.append(
