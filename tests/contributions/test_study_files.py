@@ -59,7 +59,7 @@ def test_options_of_a_source(tmp_path):
     assert found.heldout[:, 0, 0, 0].tolist() == [5]
 
 
-COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable, house"
+COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable, house, seed"
 
 
 @pytest.mark.parametrize(

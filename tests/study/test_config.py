@@ -41,7 +41,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"validation.share": 0.5}, "validation.share: unknown key; accepted: shares, coalitions, seeds, steps, "),
         ({"stop": {"any": [{"all": [{"evals": 1}]}]}}, f"stop.any.0.all.0.evals: unknown key; accepted: {ONE_OF}"),
         # what is missing
-        ({"model": None}, "model: missing; a mapping with the keys family, train is expected"),
+        ({"model": None}, "model: missing; a mapping with the keys family, train, seed is expected"),
         ({"name": None}, "name: missing; a value is expected"),
         ({"model.train.steps": None}, "model.train.steps: missing; a value is expected"),
         ({"properties": [{"clusters": 3}]}, "properties.0.name: missing; a value is expected"),
@@ -49,7 +49,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"stop": {"money": {"amount": 200}}}, "stop.money.per_hour: missing; a value is expected"),
         ({"stop": {"correlation": {"least": 0.9}}}, "stop.correlation.at_least: missing; a value is expected; "),
         # the wrong type
-        ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, train is expected"),
+        ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, train, seed is expected"),
         ({"sampling": "ddim"}, "sampling: 'ddim' is not accepted; a mapping with the keys images, "),
         ({"properties": "colourfulness"}, "properties: 'colourfulness' is not accepted; a list of at least one "),
         ({"properties": []}, "properties: [] is not accepted; a list of at least one is expected"),

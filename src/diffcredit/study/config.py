@@ -75,6 +75,7 @@ _Amounts = Annotated[float | dict[str, float] | None, BeforeValidator(_positive)
 class StudyConfig(Section):
     """A study: everything that fixes the numbers, and where they are kept.
 
+    ``seed`` is that of the evaluations and, unless their sections name others, of the data and the base model.
     ``threads`` is how many threads a process uses on a CPU. Their number changes the rounding of sums, so it belongs to
     the study and not to the machine. ``keep`` is what is kept of each evaluation, for properties that are added later.
     ``artifacts`` is the folder or fsspec URL for models and what is kept; by default, the folder ``results``.
@@ -163,6 +164,16 @@ class StudyConfig(Section):
     def compared(self) -> tuple[RetrainingSection, ...]:
         """The retrainings that validation compares with the study's own."""
         return self.validation.retrainings if self.validation else ()
+
+    @property
+    def data_seed(self) -> int:
+        """The seed that draws contributors and held-out images."""
+        return self.seed if self.contributions.seed is None else self.contributions.seed
+
+    @property
+    def model_seed(self) -> int:
+        """The seed of the base model's initialisation and training."""
+        return self.seed if self.model.seed is None else self.model.seed
 
     @property
     def results_folder(self) -> Path:

@@ -47,6 +47,7 @@ def _printable(name: str) -> str:
     return name
 
 
+_Seed = Annotated[int, Field(ge=0)]
 _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
 """A name as tables, reports and the ledger show it."""
 
@@ -158,7 +159,8 @@ _House = Annotated[
 
 class ContributionsSection(SourceSection):
     """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`. ``house`` is
-    the place of the house images, or the contributors whose images are the house's."""
+    the place of the house images, or the contributors whose images are the house's. ``seed`` draws contributors and
+    held-out images (None: the study's)."""
 
     contributor: str = "contributor"
     resolution: int = 32
@@ -167,6 +169,7 @@ class ContributionsSection(SourceSection):
     holdout: float | PathWithoutNul | None = None
     unreadable: Literal["stop", "skip"] = "stop"
     house: _House | None = None
+    seed: _Seed | None = None
 
     @property
     def _place(self) -> str:
@@ -174,8 +177,10 @@ class ContributionsSection(SourceSection):
 
     @property
     def common(self) -> dict[str, Any]:
-        """The options that all sources have."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in ("source", "house")}
+        """The options that all sources have, but for the seed: it may be the study's."""
+        return {
+            name: getattr(self, name) for name in type(self).model_fields if name not in ("source", "house", "seed")
+        }
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with relative paths taken from ``folder``."""
@@ -187,10 +192,14 @@ class ContributionsSection(SourceSection):
 
 
 class ModelSection(_Component):
-    """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere."""
+    """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere.
+
+    ``seed`` is that of its initialisation and training (None: the study's).
+    """
 
     family: str = "ddpm"
     train: Training
+    seed: _Seed | None = None
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with models in ``folder`` as full paths; other models may be ids of the hub."""
@@ -199,7 +208,7 @@ class ModelSection(_Component):
             for key in MODELS
             if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=True)
         }
-        return type(self).model_validate({"family": self.family, "train": self.train, **self.options, **here})
+        return self.model_copy(update=here)
 
 
 class RetrainingSection(_Component):

@@ -77,7 +77,7 @@ class Study:
         if isinstance(house, HouseSection):
             house = House(house.path, _source_of(house, f"{where}.house", self.file.parent))
         with stage("contributions"), located(where):
-            return load_contributions(source=source, **section.common, house=house, seed=self.config.seed)
+            return load_contributions(source=source, **section.common, house=house, seed=self.config.data_seed)
 
     @cached_property
     def reference(self) -> Reference:
