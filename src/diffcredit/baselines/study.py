@@ -63,6 +63,7 @@ def build_baselines(
 def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> list[StudyBaseline]:
     """Return the credits of every method, computed or found. A method that this study cannot have is an error where it
     was wanted by name, and is left out with a warning where all were."""
+    study.check_recorded()
     built, results = build_baselines(study, wanted), []
     check(study)  # a mistake in the study itself is no method's
     records, evidence = study.prepared.property_records(), study_evidence(study)

@@ -117,6 +117,7 @@ class StatusReader:
     """
 
     def __init__(self, study: "Study", price: float | None = None, *, live: bool = False) -> None:
+        study.check_recorded(pixels=False)
         self._study, self._live = study, live
         self._endpoints = 1 + study.config.design.full_replicates
         prices = [leaf.per_hour for leaf in study.config.stop.rule.leaves() if isinstance(leaf, Money)]

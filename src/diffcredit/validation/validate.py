@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diffcredit.errors import UserError, located
+from diffcredit.errors import UserError
 from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_tasks, keep_again
+from diffcredit.study.recorded import check_recipe
 from diffcredit.study.study import Study
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import PARTS
@@ -103,9 +104,10 @@ def open_data(study: Study, properties: Sequence[str] = ()) -> ValidationData:
     """Open a study's ledger for validation. Raises UserError where it is empty, or its recipes have other settings."""
     data = ValidationData(study, properties)
     if data.names:
-        with study.ledger(create=False) as ledger, located(study.file):
+        study.check_recorded()
+        with study.ledger(create=False) as ledger:
             for each in data.recipes:
-                ledger.check_recipe_settings(study.name, each.name, each.settings)
+                check_recipe(each, ledger)
     return data
 
 
