@@ -46,10 +46,7 @@ class _Printer(Observer):
         self._name, self.failures = name, FailureReport()
 
     def on_contributions(self, contributions: "Contributions") -> None:
-        say(
-            f"{self._name}: {len(contributions.images):,} images of {contributions.n} contributors, "
-            f"{len(contributions.heldout):,} held out"
-        )
+        say(f"{self._name}: {contributions.summary}, {len(contributions.heldout):,} held out")
         for line in contributions.skipped:
             say(f"skipped {single_line(line)}")
         for line in contributions.left_out:
@@ -65,7 +62,7 @@ class _Printer(Observer):
         if not comparisons:
             return
         rows = [
-            (row.name, f"{row.base:.4g}", f"{row.start:.4g}", f"{row.untrained:.4g}", f"{100 * row.lost:.0f} %")
+            (row.name, f"{row.base:.4g}", f"{row.start:.4g}", f"{row.untrained:.4g}", _lost(row.lost))
             for row in comparisons
         ]
         columns = ("property", "base model", "pruned", "untrained", "lost")
@@ -77,3 +74,7 @@ class _Printer(Observer):
 
     def on_evaluation(self, evaluation: "Evaluation") -> None:
         self.failures.add(evaluation)
+
+
+def _lost(share: float) -> str:
+    return f"{100 * share:.0f} %" if share <= 1 else "over 100 %"

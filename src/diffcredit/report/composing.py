@@ -171,7 +171,7 @@ def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
 def _scope(study: "Study") -> tuple[str, ...]:
     config, sampling = study.config, study.config.sampling
     family = study.prepared.family
-    trained = f"trained for {config.model.train.steps:,} steps from seed {config.seed}"
+    trained = f"trained for {config.model.train.steps:,} steps from seed {config.model_seed}"
     training = "taken as it was given" if family.trained else trained
     # only the name of a folder: its place is private
     what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
@@ -227,7 +227,7 @@ def _notes(
     for table in tables:
         if table.failed:
             notes.append(f"{table.title}: {table.failed} evaluations failed and are left out; nothing was filled in.")
-    notes += [f"{comparison.complaint()}." for comparison in quality.kept(study) if comparison.broken]
+    notes += [f"{complaint}." for complaint in quality.complaints(study, quality.kept(study))]
     classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done" and "1" in e.coalition}
     if len(classes) > 1:
         notes.append(
