@@ -96,8 +96,7 @@ def _tested(tested: Tested | None, untested: str) -> Check:
     seeds = "1 seed" if tested.seeds == 1 else f"{tested.seeds} seeds"
     score = f"{tested.score:.2f}" if isfinite(tested.score) else "none"  # where all credits or all models are equal
     found = (
-        f"rank correlation {score} ({interval}{reachable}) with {tested.coalitions} retrained models of "
-        f"{seeds} each"
+        f"rank correlation {score} ({interval}{reachable}) with {tested.coalitions} retrained models of {seeds} each"
     )
     sure, good = tested.low > 0, tested.score >= ENOUGH_OF_CEILING * ceiling
     if sure and good:
