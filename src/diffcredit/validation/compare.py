@@ -68,9 +68,9 @@ class ContributorRow:
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    """One property's credits side by side. ``correlation`` is Spearman's between the estimates, ``true_correlation``
-    that without their errors, ``top`` a fifth of the contributors' number, ``shared_top`` how many are in both top
-    fifths. ``evaluations`` are the numbers of a and of b."""
+    """One property's credits side by side. ``correlation`` is Spearman's between the estimates, ``true_correlation`` an
+    estimate of that between the credits without their errors. ``top`` is a fifth of the contributors' number,
+    ``shared_top`` how many are in the top fifth of both. ``evaluations`` are the numbers behind a and behind b."""
 
     property: str
     higher_is_better: bool
@@ -84,7 +84,8 @@ class PropertyComparison:
 
 @dataclass(frozen=True)
 class StudyComparison:
-    """``only_a`` and ``only_b`` are contributors of one side only, ``differing`` the settings that differ."""
+    """Two sides ``a`` and ``b``, by their texts. ``only_a`` and ``only_b`` are contributors of one side only,
+    ``differing`` the settings that differ."""
 
     a: str
     b: str
