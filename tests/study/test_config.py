@@ -41,7 +41,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"validation.share": 0.5}, "validation.share: unknown key; accepted: shares, coalitions, seeds, steps, "),
         ({"stop": {"any": [{"all": [{"evals": 1}]}]}}, f"stop.any.0.all.0.evals: unknown key; accepted: {ONE_OF}"),
         # what is missing
-        ({"model": None}, "model: missing; a mapping with the keys family, train is expected"),
+        ({"model": None}, "model: missing; a mapping with the keys family, train, seed is expected"),
         ({"name": None}, "name: missing; a value is expected"),
         ({"model.train.steps": None}, "model.train.steps: missing; a value is expected"),
         ({"properties": [{"clusters": 3}]}, "properties.0.name: missing; a value is expected"),
@@ -49,7 +49,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"stop": {"money": {"amount": 200}}}, "stop.money.per_hour: missing; a value is expected"),
         ({"stop": {"correlation": {"least": 0.9}}}, "stop.correlation.at_least: missing; a value is expected; "),
         # the wrong type
-        ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, train is expected"),
+        ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, train, seed is expected"),
         ({"sampling": "ddim"}, "sampling: 'ddim' is not accepted; a mapping with the keys images, "),
         ({"properties": "colourfulness"}, "properties: 'colourfulness' is not accepted; a list of at least one "),
         ({"properties": []}, "properties: [] is not accepted; a list of at least one is expected"),
@@ -79,6 +79,30 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"stop": {"width": "narrow"}}, "stop.width.at_most: 'narrow' is not accepted; input should be a valid number"),
         ({"stop": {"top": 5}}, "stop.top: 5 is not accepted; a mapping with the keys k, overlap, property is expected"),
         ({1: 2}, "1: 1 is not accepted; keys should be strings"),
+        (
+            {"contributions.house": 3},
+            "contributions.house: 3 is not accepted; a mapping with the keys source, path is ",
+        ),
+        ({"contributions.house": {"path": 3}}, "contributions.house.path: 3 is not accepted; a path"),
+        (
+            {"contributions.house": ["ann", 3]},
+            "contributions.house.1: 3 is not accepted; input should be a valid string",
+        ),
+        (
+            {"reference": "house"},
+            "reference: 'house' needs house images: name them in contributions.house; or accepted",
+        ),
+        ({"reference": "pretrained"}, "reference: 'pretrained' needs a model that comes trained (model.pretrained); "),
+        ({"reference": "hause"}, "reference: 'hause' is not accepted; input should be 'house', 'untrained' or "),
+        (
+            {"reference": {"heldout_loss": 1, "colourfulness": 2}},
+            "reference.cluster_entropy: missing; a number for each ",
+        ),
+        (
+            {"reference": {"heldout_loss": 1, "colourfulness": 2, "cluster_entropy": 3, "a": 4}},
+            "reference.a: not one of the study's properties; a number for each is expected: heldout_loss, ",
+        ),
+        ({"reference": {"colourfulness": True}}, "reference: True is not accepted; a number is expected"),
         # true is not the number 1
         ({"seed": True}, "seed: true and false are not accepted; a number is expected"),
         ({"sampling.seed": False}, "sampling.seed: true and false are not accepted"),
@@ -298,11 +322,12 @@ def test_quoted_numbers_and_anchors_are_fine(tmp_path):
 
 def test_paths_start_from_the_study_file(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
-    section = {"path": "data/images", "holdout": "../held out"}
+    section = {"path": "data/images", "holdout": "../held out", "house": "ours"}
     file = write_study(tmp_path / "here", {"contributions": section, "results": "out", "ledger": "all.db"})
     config = read_config(file)
     assert config.contributions.path == tmp_path / "here/data/images"
     assert config.contributions.holdout == tmp_path / "held out"
+    assert config.contributions.house.path == tmp_path / "here/ours"
     assert config.results_folder == tmp_path / "here/out"
     assert config.ledger == str(tmp_path / "here/all.db")
     url = "postgresql+psycopg://host/name"

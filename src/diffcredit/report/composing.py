@@ -171,7 +171,7 @@ def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
 def _scope(study: "Study") -> tuple[str, ...]:
     config, sampling = study.config, study.config.sampling
     family = study.prepared.family
-    trained = f"trained for {config.model.train.steps:,} steps from seed {config.seed}"
+    trained = f"trained for {config.model.train.steps:,} steps from seed {config.model_seed}"
     training = "taken as it was given" if family.trained else trained
     # only the name of a folder: its place is private
     what = " ".join(PurePath(str(value)).name for value in config.model.options.values())

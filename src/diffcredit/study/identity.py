@@ -57,7 +57,7 @@ def recipe_settings(
             "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
             "resolution": config.contributions.resolution,
         },
-        "model": dict(model),
+        "model": dict(model) | ({} if config.model_seed == config.seed else {"seed": config.model_seed}),
         "retraining": {"method": section.method, **settings_of(retraining, section.options)},
         "sampling": dataclasses.asdict(config.sampling),
         "seed": config.seed,

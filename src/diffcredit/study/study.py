@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from diffcredit.contributions import Contributions, load_contributions
+from diffcredit.contributions import Contributions, House, load_contributions
 from diffcredit.contributions.sources import AUTO, SOURCES
 from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT, method_of
@@ -29,8 +29,9 @@ from diffcredit.study.crediting import estimate_all
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
 from diffcredit.study.recipe import Recipe
+from diffcredit.study.reference import Reference, reference_of
 from diffcredit.study.schedule import Schedule
-from diffcredit.study.sections import RetrainingSection
+from diffcredit.study.sections import HouseSection, RetrainingSection, SourceSection
 from diffcredit.study.surrogates import StudySurrogates
 from diffcredit.study.workers import Workers, make_executor
 from diffcredit.util.cache import ArtifactCache
@@ -72,11 +73,16 @@ class Study:
     def contributions(self) -> Contributions:
         """Who gave which images."""
         section, where = self.config.contributions, f"{self.file}: contributions"
-        source = section.source
-        if source != AUTO:
-            source = build(source, section.options, SOURCES, where=where, beside=self.file.parent)
+        source, house = _source_of(section, where, self.file.parent), section.house
+        if isinstance(house, HouseSection):
+            house = House(house.path, _source_of(house, f"{where}.house", self.file.parent))
         with stage("contributions"), located(where):
-            return load_contributions(source=source, **section.common, seed=self.config.seed)
+            return load_contributions(source=source, **section.common, house=house, seed=self.config.data_seed)
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What contributors are compared with: the value of a property without any of them."""
+        return reference_of(self.config)
 
     @cached_property
     def cache(self) -> ArtifactCache:
@@ -191,3 +197,10 @@ class Study:
     def ledger(self, *, create: bool = True) -> Ledger:
         """Open the study's ledger, to be closed by ``with``."""
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
+
+
+def _source_of(section: SourceSection, where: str, beside: Path) -> Any:
+    """Return the source of images that a section of the study file names."""
+    if section.source == AUTO:
+        return AUTO
+    return build(section.source, section.options, SOURCES, where=where, beside=beside)

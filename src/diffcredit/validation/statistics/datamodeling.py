@@ -39,6 +39,7 @@ from diffcredit.credit.correlations import (
     jackknifed_correlation,
     random_rankings,
 )
+from diffcredit.credit.verdicts import Tested
 from diffcredit.errors import UserError, located
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.validation.statistics.ceilings import Ceilings, ceilings, known_ceiling, mean_over_seeds
@@ -155,6 +156,14 @@ class LDSResult:
     def middle(self) -> float:
         """The share nearest to one half."""
         return min((each.share for each in self.ceilings), key=lambda share: abs(share - 0.5))
+
+    def tested(self) -> Tested:
+        """Return what a verdict needs: the score at the middle share of the credits that others are compared with."""
+        score = next(each for each in self.at(self.middle) if each.contender.name == self.against)
+        ceilings, found = self.ceilings_at(self.middle), score.spearman
+        known = None if score.of_ceiling is None else ceilings.spearman.replicates
+        ceiling = None if known is None else known.value
+        return Tested(found.value, found.low, found.high, ceiling, ceilings.coalitions, ceilings.seeds)
 
     def at(self, share: float) -> tuple[MethodScore, ...]:
         return tuple(score for score in self.scores if score.share == share)
