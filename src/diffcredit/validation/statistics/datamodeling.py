@@ -50,7 +50,7 @@ from diffcredit.validation.statistics.intervals import (
     jackknife_interval,
     seeds_interval,
 )
-from diffcredit.validation.statistics.records import Contender, Estimate, Truth
+from diffcredit.validation.statistics.records import UNCLEAR, Contender, Estimate, Truth
 
 
 def lds(credits: ArrayLike, coalitions: ArrayLike, values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -138,7 +138,7 @@ class Difference:
             return "no score"
         if self.spearman.low > 0:
             return "better"
-        return "worse" if self.spearman.high < 0 else "not told apart"
+        return "worse" if self.spearman.high < 0 else UNCLEAR
 
 
 @dataclass(frozen=True)
