@@ -154,12 +154,14 @@ def restored(archive: Path, folder: Path) -> Study:
     (folder / "study.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     for code in STUDY.parent.glob("*.py"):  # where properties may come from
         shutil.copy(code, folder / code.name)
-    return Study.load(folder)
+    study = Study.load(folder)
+    study.compared = True  # its images stand in for those that the ledger knows
+    return study
 
 
 def papers_own(contest: ValidationData) -> list[StudyBaseline]:
     """Credits by the paper's own draws, the first hundred, two hundred, and so on up to all: by its estimator, and by
-    ours, which tells what is the draws' and what is the estimator's."""
+    ours, which separates the effect of the draws from that of the estimator."""
     found = []
     for prop, about in contest.properties.items():
         game = contest.game(contest.study.recipe, prop)

@@ -110,7 +110,7 @@ def test_every_part_that_a_ledger_is_enough_for(made):
     for file in re.findall(r"\(results/([^)]+)\)", found.text):
         assert file in found.files
     titles = re.findall(r"^## (.+)$", found.text, re.MULTILINE)
-    for begins in ("Who foretells", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
+    for begins in ("Who predicts", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
         assert any(title.startswith(begins) for title in titles), titles
     assert {"lds-scores.csv", "convergence.csv", "of-unlearning.png"} <= found.files.keys()
     assert "## About contributors" in found.text
@@ -256,6 +256,24 @@ def test_whom_the_recipe_misjudges_is_named(tmp_path):
     assert max(found, key=lambda name: abs(found[name])) == "cy's"
     assert found["cy's"] > recipe.FAR
     assert next(row[2] for row in lines if row[1].strip() == "cy's").strip().startswith("**+")
+
+
+def test_effects_that_the_recipe_misjudges_are_in_their_own_standard_errors():
+    random, found = np.random.default_rng(1), []
+    coalitions = np.array([random.permutation(8) < 4 for _ in range(60)])
+    for _ in range(400):
+        noises = random.normal(0, 0.5, (2, 60))
+        found.append(recipe.overrated(recipe.Seen(coalitions, *(coalitions @ np.arange(8.0) + noises))))
+    assert np.std(found) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.slow
+def test_how_much_depends_on_which_were_evaluated(tmp_path, monkeypatch):
+    contest, prop = planted(tmp_path, noise=3.0), "colourfulness"
+    monkeypatch.setattr(tables, "SOME_COUNTS", (10, 20))
+    (worse, spread), (better, less) = (numbers(line) for line in tables.redrawn(contest, {prop: "Colour"})[2:4])
+    assert worse < better < 1
+    assert 0 < less < spread
 
 
 def test_recipes_are_compared_from_as_many_evaluations(tmp_path):

@@ -41,7 +41,8 @@ def explain(
     from diffcredit.baselines import BaselineCredits
     from diffcredit.baselines.base import Scoring
     from diffcredit.baselines.registry import check_members, checked_scores
-    from diffcredit.baselines.study import build_baselines, changed_options
+    from diffcredit.baselines.selection import build_baselines
+    from diffcredit.baselines.study import changed_options
     from diffcredit.execution.threads import limited_threads
     from diffcredit.report.contact_sheet import Tile, contact_sheet
     from diffcredit.study.study import Study
@@ -73,9 +74,7 @@ def explain(
     found = {}
     for name, values in scores.items():
         closest = (-values).argsort(kind="stable")[:SHOWN].tolist()
-        found[name] = [
-            Tile(data.images[i], data.contributors[data.owner[i]], data.names[i], f"{values[i]:.4g}") for i in closest
-        ]
+        found[name] = [Tile(data.images[i], data.giver(i), data.names[i], f"{values[i]:.4g}") for i in closest]
     rows = [
         [single_line(text) for text in ("" if place else name, tile.contributor, tile.name, tile.score)]
         for name, tiles in found.items()

@@ -5,15 +5,16 @@
 >>> values = coalitions @ [3.0, 1.0, -1.0]
 >>> credits = estimate(coalitions, values, empty=0.0, full=3.0, method="exact", names=["Ada", "Ben", "Cy"])
 >>> credits
-Credits of 3 contributors by exact from 6 evaluations, with 95 % intervals
-F(all) = 3.0, F(none) = 0.0, the credits sum to 3.0
-contributor  credit   low  high
-Ada             3.0   3.0   3.0
-Ben             1.0   1.0   1.0
-Cy             -1.0  -1.0  -1.0
+Credits of 3 contributors by exact from 6 evaluations, higher is better
+Help is beside the average contributor, more is better, with 95 % intervals
+F(all) = 3.0, F(reference) = 0.0, the credits sum to 3.0
+contributor  help   low  high  credit
+Ada           2.0   2.0   2.0     3.0
+Ben           0.0   0.0   0.0     1.0
+Cy           -2.0  -2.0  -2.0    -1.0
 
-There are also `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`, `plot`, `save` and `load`. Credits
-of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
+There are also `help`, `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`, `plot`, `save` and `load`.
+Credits of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
 
 Pitfalls: an interval covers for its own contributor, or on average over the contributors (``shapley``), not for all at
 once, and says nothing about the truth (`diffcredit.credit`). Shares mean nothing if F(N) − F(∅) may be 0.
@@ -138,7 +139,12 @@ class Credits:
     def efficient(self) -> bool:
         """Whether the credits sum to F(N) − F(∅), up to rounding. Shapley values and their mixes do."""
         difference = abs(float(self.values.sum()) - (self.full - self.empty))
-        return difference <= ROUNDING * self._scale * len(self.values)
+        return difference <= self.rounding * len(self.values)
+
+    @property
+    def rounding(self) -> float:
+        """How far numbers may differ by the rounding of F alone."""
+        return ROUNDING * self._scale
 
     @property
     def _scale(self) -> float:
@@ -190,12 +196,12 @@ class Credits:
     @property
     def distinguishable(self) -> BoolArray:
         """(n,): whether the interval of a contributor's help excludes 0, the average contributor's."""
-        return np.abs(self.help()) > self.contrast_half_width + ROUNDING * self._scale
+        return np.abs(self.help()) > self.contrast_half_width + self.rounding
 
     def surely_help(self, higher_is_better: bool | None = None) -> bool:
         """Return whether all contributors together help: F(N) − F(∅), its whole interval, is on the better side."""
         total = self._sign(higher_is_better) * (self.full - self.empty)
-        return bool(total > self._total_half_width + ROUNDING * self._scale)
+        return bool(total > self._total_half_width + self.rounding)
 
     def _sign(self, higher_is_better: bool | None) -> int:
         return 1 if (self.higher_is_better if higher_is_better is None else higher_is_better) else -1

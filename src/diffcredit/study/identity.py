@@ -49,6 +49,7 @@ def data_settings(config: StudyConfig, contributions: "Contributions") -> dict[s
         "fingerprint": contributions.fingerprint,
         "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
         "resolution": config.contributions.resolution,
+        **({"house": int(contributions.house.sum())} if contributions.has_house else {}),
     }
 
 

@@ -47,7 +47,9 @@ def work(data: ValidationData) -> list[PartWork]:
 
 def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]:
     contributions, credits = data.study.contributions, data.study.credits()
-    owner, who, scores = contributions.owner, contributions.contributors, _image_scores(data)
+    theirs = ~contributions.house
+    owner, images, who = contributions.owner[theirs], contributions.images[theirs], contributions.contributors
+    scores = {title: score[theirs] for title, score in _image_scores(data).items()}
     results: dict[str, ContributorsResult] = {}
     photographs: list[Photograph] = []
     for index, name in enumerate(data.names, start=1):
@@ -62,9 +64,7 @@ def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]
         own = _title_of_each(data, data.fitted_property(name))
         measure = own if own in scores else next(iter(scores))
         if found.top:
-            photographs += strips(
-                f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
-            )
+            photographs += strips(f"strips-{index}", images, owner, who, estimates, measure, scores[measure])
     if not results:
         raise UserError(f"no credits of {', '.join(data.names)} yet; diffcredit run comes first")
     return PartResult(results, tuple(photographs))
@@ -170,7 +170,7 @@ def _summary(title: str, result: ContributorsResult) -> Iterator[str]:
     if differing:
         yield f"{title}: the top fifth differs from the rest in {'; '.join(differing)}."
     elif not _unknown(result):
-        yield f"{title}: no measure tells the top fifth from the rest."
+        yield f"{title}: no measure distinguishes the top fifth from the rest."
     constant = [measure.title for measure in result.measures if np.isnan(measure.correlation.value)]
     if constant:
         yield f"{title}: no correlation with {', '.join(constant)}, where medians or credits are all equal."
@@ -186,7 +186,7 @@ def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:
     for title, result in results.items():
         unknown.setdefault(_unknown(result), []).append(title)
     return [
-        f"{'; '.join(titles)}: too few contributors to tell the top fifth from the rest in {', '.join(traits)}."
+        f"{'; '.join(titles)}: too few contributors to compare the top fifth with the rest in {', '.join(traits)}."
         for traits, titles in unknown.items()
         if traits
     ]
