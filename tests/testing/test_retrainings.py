@@ -63,23 +63,23 @@ def trains_the_base_itself(self, coalitions, seeds):
     yield from Sound.models_for(self, coalitions, seeds)
 
 
-def spoils_images(self, ground):
-    ground.contributions.images[0] = 0
-    Sound.prepare(self, ground)
+def spoils_images(self, context):
+    context.contributions.images[0] = 0
+    Sound.prepare(self, context)
 
 
-def weights_of_none(self, ground):
-    Sound.prepare(self, ground)
+def weights_of_none(self, context):
+    Sound.prepare(self, context)
     self.weights = None
 
 
-def prepares_afresh(self, ground):
-    start = ground.base.clone()
+def prepares_afresh(self, context):
+    start = context.base.clone()
     next(start.network.parameters()).data.mul_(1 + next(CALLS))
-    self.start_from(start, ground)
+    self.start_from(start, context)
 
 
-def cannot_prepare(self, ground):
+def cannot_prepare(self, context):
     raise FileNotFoundError("adapter.safetensors")
 
 

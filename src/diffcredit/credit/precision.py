@@ -174,8 +174,8 @@ class Width(CreditRule):
 
 @dataclass(frozen=True)
 class TopK(CreditRule):
-    """The ``k`` who seem most helpful are expected to contain the share ``overlap`` of the true top k, at two looks in a
-    row."""
+    """The ``k`` who seem most helpful are expected to contain the share ``overlap`` of the true top k, at two looks
+    in a row."""
 
     k: int
     overlap: float
