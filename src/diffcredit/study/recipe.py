@@ -6,7 +6,7 @@ base model and properties, and the ledger never mixes them in one estimate.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -102,10 +102,11 @@ class Recipe:
         study, prepared, settings = self.study, self.study.prepared, self.settings
         # this file marks that it was prepared, so that workers need not wait for a lock
         mark = study.cache.path("retraining", identity.prepared_identity(settings), ".json")
+        base = prepared.base  # whose training is timed by itself
 
         def prepare() -> "Retraining":
             context = RetrainingContext(
-                base=prepared.base,
+                base=base,
                 contributions=study.contributions,
                 training=study.config.model.train,
                 seed=study.config.seed,
@@ -114,7 +115,8 @@ class Recipe:
                 progress=study.progress,
             )
             retraining = self.build()
-            with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"):
+            timed = nullcontext() if mark.exists() else study.cache.timed(mark.stem)
+            with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"), timed:
                 retraining.prepare(context)
             if not mark.exists():
                 write_text(mark, canonical_json(settings["retraining"]))

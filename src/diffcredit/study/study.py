@@ -16,8 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from diffcredit.contributions import Contributions, load_contributions
-from diffcredit.contributions.sources import AUTO, SOURCES
+from diffcredit.contributions.loading import original_images
+from diffcredit.contributions.sources import AUTO, SOURCES, Source
 from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError, located
@@ -70,12 +74,23 @@ class Study:
     @cached_property
     def contributions(self) -> Contributions:
         """Who gave which images."""
+        section = self.config.contributions
+        with stage("contributions"), located(f"{self.file}: contributions"):
+            return load_contributions(source=self._source, **section.common, seed=self.config.seed)
+
+    @cached_property
+    def _source(self) -> Source | str:
         section, where = self.config.contributions, f"{self.file}: contributions"
-        source = section.source
-        if source != AUTO:
-            source = build(source, section.options, SOURCES, where=where, beside=self.file.parent)
-        with stage("contributions"), located(where):
-            return load_contributions(source=source, **section.common, seed=self.config.seed)
+        if section.source == AUTO:
+            return AUTO
+        return build(section.source, section.options, SOURCES, where=where, beside=self.file.parent)
+
+    def original_images(self, names: Sequence[str], resolution: int) -> dict[str, NDArray[np.uint8]]:
+        """Return contributions by their names as they were given, (resolution, resolution, 3) each; those that are gone
+        are left out."""
+        section = self.config.contributions
+        with located(f"{self.file}: contributions"):
+            return original_images(names, section.path, self._source, section.contributor, resolution)
 
     @cached_property
     def cache(self) -> ArtifactCache:
