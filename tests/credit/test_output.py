@@ -52,9 +52,20 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "datamodel-lasso"])
 def test_files_hold_credits_to_the_last_bit(tmp_path, method):
-    credits = replace(credits_by(method, names=["Ada", *"bcd", "Zoë"]), property_name="FID", unit="points")
+    credits = replace(
+        credits_by(method, names=["Ada", *"bcd", "Zoë"]), property_name="FID", unit="points", higher_is_better=False
+    )
     credits.save(tmp_path / "credits.json")
     assert_same(Credits.load(tmp_path / "credits.json"), credits)
+
+
+def test_files_of_version_1_load(tmp_path):
+    credits, file = credits_by("shapley"), tmp_path / "credits.json"
+    credits.save(file)
+    document = json.loads(file.read_text()) | {"version": 1}
+    del document["credits"]["higher_is_better"]
+    file.write_text(json.dumps(document))
+    assert_same(Credits.load(file), credits)
 
 
 def test_a_mix_keeps_its_parts(tmp_path):
@@ -71,7 +82,7 @@ def test_a_mix_keeps_its_parts(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version 2 of the format; this diffcredit reads version 1"),
+        ({"version": 3}, "version 3 of the format; this diffcredit reads versions 1 and 2"),
         ({"format": "something else"}, "no credits; expected a file that Credits.save wrote"),
         ({"credits": {}}, "damaged"),
     ],

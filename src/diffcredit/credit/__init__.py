@@ -23,34 +23,45 @@ from diffcredit.credit.control_variates import KnownSurrogate, surrogate_credits
 from diffcredit.credit.credits import Credits
 from diffcredit.credit.estimate import METHODS, estimate
 from diffcredit.credit.intervals import robust_critical_value
+from diffcredit.credit.materiality import Yardstick, matters, seed_yardstick, stated_yardstick
 from diffcredit.credit.mixing import mix
 from diffcredit.credit.planning import Costs, Noise, Split, best_split, pilot_noise, signal_to_noise
 from diffcredit.credit.precision import Correlation, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Look, Money, Rule, RuleStatus, Time
+from diffcredit.credit.verdicts import Check, Level, Tested, Verdict, verdict
 
 __all__ = [
     "METHODS",
     "AllOf",
     "AnyOf",
+    "Check",
     "Correlation",
     "Costs",
     "Credits",
     "Evaluations",
     "KnownSurrogate",
+    "Level",
     "Look",
     "Money",
     "Noise",
     "Rule",
     "RuleStatus",
     "Split",
+    "Tested",
     "Time",
     "TopK",
+    "Verdict",
     "Width",
+    "Yardstick",
     "best_split",
     "estimate",
+    "matters",
     "mix",
     "pilot_noise",
     "robust_critical_value",
+    "seed_yardstick",
     "signal_to_noise",
+    "stated_yardstick",
     "surrogate_credits",
+    "verdict",
 ]

@@ -77,7 +77,7 @@ def banzhaf_msr(table: GameTable, confidence: float) -> Credits:
     A credit is the mean of F over the coalitions with a contributor minus the mean over those without, with importance
     weights if sizes were not drawn by fair coins, divided by their own sum: a constant added to F changes nothing.
 
-    What other contributors add is noise, of which `banzhaf` removes the linear part but needs several times more
+    What other contributors add counts as noise. `banzhaf` removes the linear part of it, but needs several times more
     evaluations than contributors. Exact if all coalitions are given. Interval: the jackknife over units with Student's
     t, too wide for designs that spread members evenly; infinite if a mean is over a single coalition.
     """

@@ -23,7 +23,7 @@ from diffcredit.util.arrays import BoolArray, FloatArray
 Game = Callable[[BoolArray], ArrayLike]
 
 ENUMERATED = 12  # up to this many contributors, a surrogate is evaluated for all coalitions
-TIMES, LEAST = 20, 4000  # with more, for 20 n of them, at least 4000
+TIMES, LEAST = 20, 4000  # with more contributors, for 20 n drawn coalitions, at least 4000
 
 
 @dataclass(frozen=True, eq=False)

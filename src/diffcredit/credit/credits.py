@@ -30,7 +30,7 @@ import numpy as np
 from diffcredit.credit import mixing, output
 from diffcredit.credit.intervals import half_width, rank_intervals, ratio_intervals
 from diffcredit.credit.table import GameTable, IntArray
-from diffcredit.util.arrays import FloatArray
+from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.artifacts import write_text
 
 ROUNDING = 1e-9  # of the largest number: by how much a sum of credits may miss F(N) − F(∅)
@@ -43,13 +43,14 @@ class Credits:
 
     ``values``, ``low``, ``high`` and ``standard_error`` are (n,), in the order of ``names``. ``standard_error`` is the
     root mean squared error: sampling variance plus, if the method shrinks, the second moment of its bias.
-    ``evaluations`` are without the endpoints, ``empty`` F(∅) and ``full`` F(N).
+    ``evaluations`` does not count the endpoints; ``empty`` is F(∅) and ``full`` F(N), each the mean of its replicates.
 
     ``influence`` (n, u + 2) splits the sampling error by source: what each sampling unit (a coalition and its
     complement) adds to each credit's error, then what F(∅) and F(N) add. influence · influenceᵀ is the errors'
     covariance. If ``residuals``, the units' columns are signed residuals, which show how the errors of two properties
     are correlated; otherwise they are only deviations. ``bias`` (n,) is the root of the bias's second moment,
-    ``degrees`` the degrees of freedom of the noise. ``parts`` are the weighted properties of a mix.
+    ``degrees`` the degrees of freedom of the noise. ``higher_is_better`` says which way the property is better; methods
+    that take it use this one by default. ``parts`` are the weighted properties of a mix.
     """
 
     values: FloatArray
@@ -67,6 +68,7 @@ class Credits:
     table: GameTable
     property_name: str = ""
     unit: str = ""
+    higher_is_better: bool = True
     parts: "tuple[tuple[float, Credits], ...]" = field(default=())
 
     __array_ufunc__ = None  # so that np.float64(0.7) * credits is left to Credits
@@ -85,9 +87,9 @@ class Credits:
         residuals: bool = False,
         diagnostics: dict[str, float],
     ) -> Self:
-        """Return credits with the intervals values ± c·√N, where N is the sampling variance.
+        """Return credits with the intervals values ± c·√V, where V is the sampling variance.
 
-        c is Student's quantile, or with bias the robust empirical-Bayes critical value cva(bias²/N), which covers on
+        c is Student's quantile, or with bias the robust empirical-Bayes critical value cva(bias²/V), which covers on
         average over the contributors. If ``degrees`` is None, the noise is not known and intervals are infinite.
         """
         if degrees is None:
@@ -124,7 +126,7 @@ class Credits:
 
     @cached_property
     def _half_width(self) -> FloatArray:
-        # On first use, since intervals take longer than the credits themselves.
+        # Only when asked for, since intervals take longer than the credits themselves.
         return half_width((self.influence**2).sum(axis=1), self.bias, self.degrees, self.confidence)
 
     @property
@@ -148,6 +150,12 @@ class Credits:
         variance = (self.influence[:, :-2] ** 2).sum(axis=1)
         return half_width(variance, self.bias, self.degrees, self.confidence)
 
+    @cached_property
+    def _total_half_width(self) -> float:
+        """Half the width of the interval of F(N) − F(∅), of whose error each credit has one nth."""
+        variance = len(self.values) ** 2 * (self.influence[:1, -2:] ** 2).sum(axis=1)
+        return float(half_width(variance, np.zeros(1), self.degrees, self.confidence)[0])
+
     @property
     def shares(self) -> FloatArray:
         """(n,): credit / (F(N) − F(∅)), which sum to 1. NaN if that total is 0 or the credits are not `efficient`."""
@@ -163,16 +171,38 @@ class Credits:
         n, total = len(self.values), self.full - self.empty
         if not self.efficient:
             return np.full(n, np.nan), np.full(n, np.nan)
-        # Each credit has one nth of T's error.
-        variance = n**2 * (self.influence[:1, -2:] ** 2).sum(axis=1)
-        total_half_width = half_width(variance, np.zeros(1), self.degrees, self.confidence)[0]
         contrasts = self.values - self.average
-        low, high = ratio_intervals(contrasts, self.contrast_half_width, total, float(total_half_width))
+        low, high = ratio_intervals(contrasts, self.contrast_half_width, total, self._total_half_width)
         return 1 / n + low, 1 / n + high
 
-    def rank(self, higher_is_better: bool = True) -> IntArray:
+    def help(self, higher_is_better: bool | None = None) -> FloatArray:
+        """Return (n,): how much each contributor helps more than the average one, in the property's unit.
+
+        This is ±(credit − mean credit); more is better, whatever the property. It does not depend on F(∅).
+        """
+        return self._sign(higher_is_better) * (self.values - self.values.mean())
+
+    def help_intervals(self, higher_is_better: bool | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return (low, high), (n,) each: intervals of `help` at ``confidence``, without the level's errors."""
+        found = self.help(higher_is_better)
+        return found - self.contrast_half_width, found + self.contrast_half_width
+
+    @property
+    def distinguishable(self) -> BoolArray:
+        """(n,): whether the interval of a contributor's help excludes 0, the average contributor's."""
+        return np.abs(self.help()) > self.contrast_half_width + ROUNDING * self._scale
+
+    def surely_help(self, higher_is_better: bool | None = None) -> bool:
+        """Return whether all contributors together help: F(N) − F(∅), its whole interval, is on the better side."""
+        total = self._sign(higher_is_better) * (self.full - self.empty)
+        return bool(total > self._total_half_width + ROUNDING * self._scale)
+
+    def _sign(self, higher_is_better: bool | None) -> int:
+        return 1 if (self.higher_is_better if higher_is_better is None else higher_is_better) else -1
+
+    def rank(self, higher_is_better: bool | None = None) -> IntArray:
         """Return (n,): 1 for the most helpful contributor; equal credits share the better rank."""
-        worse = -self.rounded if higher_is_better else self.rounded
+        worse = -self._sign(higher_is_better) * self.rounded
         return np.searchsorted(np.sort(worse), worse) + 1
 
     @property
@@ -181,9 +211,9 @@ class Credits:
         scale = self._scale or 1.0
         return np.round(self.values / scale, DIGITS) * scale
 
-    def rank_intervals(self, higher_is_better: bool = True) -> tuple[IntArray, IntArray]:
+    def rank_intervals(self, higher_is_better: bool | None = None) -> tuple[IntArray, IntArray]:
         """Return (low, high), (n,) each: the best and the worst rank each contributor may have, each for itself."""
-        signed = self.values if higher_is_better else -self.values
+        signed = self._sign(higher_is_better) * self.values
         return rank_intervals(
             signed, self.contrast_half_width, self.influence[:, :-2], self.bias, self.degrees, self.confidence
         )

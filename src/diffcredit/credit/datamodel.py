@@ -23,7 +23,7 @@ DRAWS = 100  # of the bootstrap: a standard error is then known to about 7 %
 def datamodel(table: GameTable, confidence: float) -> Credits:
     """Fit a ridge regression with λ by generalised cross-validation.
 
-    Interval: β̂ ± cva(m₂)·√N, N the HC3 variance, m₂ the second moment of the shrinkage bias over N, where β has the
+    Interval: β̂ ± cva(m₂)·√V, V the HC3 variance, m₂ the second moment of the shrinkage bias over V, where β has the
     second moment τ² of the restricted likelihood. It covers β of this design, on average over the contributors.
     """
     y, regression = table.about_mean.values, _regression(table, "datamodel")

@@ -45,7 +45,8 @@ METHODS = (DEFAULT, *_OTHERS)
 
 
 def method_of(design: str) -> str:
-    """Return the method to use by default for a design: ``shapley``, or another if the design lacks sizes it needs."""
+    """Return the method to use by default for a design: ``shapley``, or another if the design leaves out sizes that it
+    needs."""
     if design in ("leave-one-out", "add-one-in"):
         return design
     return "datamodel" if design.startswith("subset(") else DEFAULT
@@ -72,9 +73,9 @@ def estimate(
     all intervals, and rows of the empty or full coalition are added to them. A plain number is known exactly; with it,
     such rows are refused.
     names: (n,), the contributors', all different; "0", "1", … by default.
-    method: of the Shapley value, whose credits sum to F(N) − F(∅): ``shapley``, ``unshrunk`` (least squares, with
+    method: for the Shapley value, whose credits sum to F(N) − F(∅): ``shapley``, ``unshrunk`` (least squares, with
     intervals that cover for each contributor), ``kernelshap`` (the paper's constrained least squares), ``permutation``
-    (marginal contributions along nested coalitions), ``exact`` (from all coalitions). Of other values: ``banzhaf``,
+    (marginal contributions along nested coalitions), ``exact`` (from all coalitions). For other values: ``banzhaf``,
     ``banzhaf-msr``, ``leave-one-out``, ``add-one-in``, ``datamodel``, ``datamodel-lasso``.
     size_distribution: the design the coalitions were drawn with, or the n − 1 probabilities of the sizes 1..n−1.
     confidence: of each contributor's interval.

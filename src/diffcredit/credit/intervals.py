@@ -10,8 +10,8 @@ from diffcredit.credit.table import IntArray
 from diffcredit.util.arrays import FloatArray
 
 DRAWS = 2000  # the coverage of a rank's critical value is then known to half a per cent
-BLOCK = 32  # contributors whose errors fit in a processor's cache
-UNITS = 1024  # whose normal numbers are held at once
+BLOCK = 32  # contributors compared at once: their errors fit in a processor's cache
+UNITS = 1024  # sampling units whose normal numbers are held at once
 # A difference and its variance are rounding if they are below these parts of the numbers involved.
 LEAST_DIFFERENCE, LEAST_VARIANCE = 1e-9, 1e-12
 
@@ -64,7 +64,7 @@ def tangent_point(c: FloatArray) -> FloatArray:
 
 
 def _noncoverage(b: FloatArray | float, c: FloatArray) -> FloatArray:
-    """r(b, c)."""
+    """Return r(b, c), the probability that an estimate with bias b, ± c, misses."""
     return ndtr(-c - b) + ndtr(-c + b)
 
 

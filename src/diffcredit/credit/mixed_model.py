@@ -23,7 +23,7 @@ from diffcredit.credit.regression import Regression, regress
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
-SIZE_MODEL_ROWS = 1200  # that it is fitted to: more would hardly change it and cost most of the time
+SIZE_MODEL_ROWS = 1200  # rows that the size model is fitted to: more hardly change it and would take most of the time
 STEPS = (0.5, 0.25)  # shorter ones would change no credit by a tenth of its error
 LIMITS = {"slope": (-1.0, 2.0), "noise": (-1.0, 3.0), "misfit": (0.0, 0.99)}
 PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root that scipy accepts

@@ -63,6 +63,10 @@ def mix(credits: "Mapping[str, Credits]", weights: Mapping[str, float]) -> "Cred
         mixed,
         property_name=" + ".join(terms).replace("+ -", "− "),
         unit=units.pop() if len(units) == 1 else "",
+        # Lower is better only where that holds of every term, as of a sum of losses.
+        higher_is_better=any(
+            (factor > 0) == part.higher_is_better for factor, part in zip(factors, parts, strict=True)
+        ),
         parts=tuple(zip(factors, parts, strict=True)),
     )
 

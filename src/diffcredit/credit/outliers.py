@@ -132,16 +132,16 @@ def residual_of(
     ``p`` is Student's with these ``degrees``, ν − 1 by default, times m (Bonferroni). It holds for any dependence
     between residuals and also for a row that was chosen because of its value.
     """
-    fit, of = model.regression.fit(model.components.ridge), model.components
-    studentised = _studentised(fit, values, of)
+    fit, components = model.regression.fit(model.components.ridge), model.components
+    studentised = _studentised(fit, values, components)
     row = int(np.argmax(np.abs(studentised))) if row is None else row
     deleted = float(fit.residuals(values)[row] / max(1 - fit.leverages[row], LEAST_FREE))
     t = float(studentised[row])
-    p = min(1.0, 2 * len(values) * float(stdtr(of.freedom - 1 if degrees is None else degrees, -abs(t))))
+    p = min(1.0, 2 * len(values) * float(stdtr(components.freedom - 1 if degrees is None else degrees, -abs(t))))
     return Residual(row, deleted / float(fit.regression.root[row]), t, p)
 
 
-def _studentised(fit: RidgeFit, values: FloatArray, of: VarianceComponents) -> FloatArray:
+def _studentised(fit: RidgeFit, values: FloatArray, components: VarianceComponents) -> FloatArray:
     """Return (m,): t_j = e_j / √(σ̂²_(j)·(1 − h_j)), σ̂²_(j) = (S − e_j²/(1 − h_j)) / (ν − 1).
 
     Under the model, given λ, γ and δ, each is Student's t with ν − 1 degrees of freedom. 0 if e_j or 1 − h_j is tiny.
@@ -149,8 +149,8 @@ def _studentised(fit: RidgeFit, values: FloatArray, of: VarianceComponents) -> F
     e, free = fit.residuals(values), 1 - fit.leverages
     free_rows = (free > LEAST_FREE) & (np.abs(e) > ROUNDING * np.abs(fit.regression.root * values).max(initial=0.0))
     squares = np.where(free_rows, e**2 / np.where(free_rows, free, 1.0), 0.0)
-    total = of.noise * of.freedom
-    return np.sign(e) * np.sqrt(squares * (of.freedom - 1) / np.maximum(total - squares, LEAST_LEFT * total))
+    total = components.noise * components.freedom
+    return np.sign(e) * np.sqrt(squares * (components.freedom - 1) / np.maximum(total - squares, LEAST_LEFT * total))
 
 
 def noise_degrees(table: GameTable, freedom: int) -> FloatArray:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PRINTED, DRAWN = 10, 20
 LONGEST_NAME = 40  # characters
 FORMAT = "diffcredit credits"
-VERSION = 1
+VERSION, READABLE = 2, (1, 2)  # version 1 did not say which way a property is better
 
 Kind = TypeVar("Kind", bound="Credits")
 
@@ -243,10 +243,10 @@ def read_json(kind: type[Kind], path: Path) -> Kind:
         found = None, None
     if found[0] != FORMAT:
         raise UserError(f"{path}: no credits; expected a file that Credits.save wrote")
-    if found[1] != VERSION:
+    if found[1] not in READABLE:
         raise UserError(
-            f"{path}: version {found[1]} of the format; this diffcredit reads version {VERSION}. Load it with the "
-            f"diffcredit that saved it ({document.get('diffcredit')}), or estimate the credits again"
+            f"{path}: version {found[1]} of the format; this diffcredit reads versions 1 and {VERSION}. Load it with "
+            f"the diffcredit that saved it ({document.get('diffcredit')}), or estimate the credits again"
         )
     try:
         return _credits(kind, document["credits"])

@@ -29,7 +29,8 @@ def permutation(table: GameTable, confidence: float) -> Credits:
 
     Interval: the marginal contributions of one contributor count as k independent draws (Student's t), k the smallest
     number of evaluations used at any size, plus the errors of F(∅) and F(N). Infinite for a single permutation. Too
-    narrow for 5 to 20 of them if F(∅) is far from all other values: a contributor that never came first hides it.
+    narrow for 5 to 20 of them if F(∅) is far from all other values: a contributor that never came first does not
+    show that step.
     """
     edges = _flow(table)
     n, k = table.n, edges.permutations

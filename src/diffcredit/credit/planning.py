@@ -1,4 +1,4 @@
-"""How to spend a budget: signal and noise from a pilot, the evaluations that takes, and images per evaluation.
+"""How to spend a budget: signal and noise from a pilot, how many evaluations that asks for, images per evaluation.
 
 A pilot evaluates k coalitions of one size, coalition i with r_i seeds: one-way analysis of variance with random
 effects, value = mean + coalition (variance σ_b²) + seed (variance σ_w²).

@@ -89,15 +89,15 @@ class RidgeFit:
 
     def nuisance_map(self, x: FloatArray) -> FloatArray:
         """Return (p, m): the linear map to the nuisance coefficients, for the regressors x (m, n) that were fitted."""
-        of = self.regression
-        inverse = np.linalg.solve(of.triangle, of.nuisance.T) * of.root
+        regression = self.regression
+        inverse = np.linalg.solve(regression.triangle, regression.nuisance.T) * regression.root
         return inverse - (inverse @ x) @ self.linear_map
 
     def _hat(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return entries of the hat matrix, nuisance regressors included."""
-        of = self.regression
-        fitted = np.einsum("jk,kj->j", of.projected[rows], self.slopes[:, columns])
-        return np.einsum("jk,jk->j", of.nuisance[rows], of.nuisance[columns]) + fitted
+        regression = self.regression
+        fitted = np.einsum("jk,kj->j", regression.projected[rows], self.slopes[:, columns])
+        return np.einsum("jk,jk->j", regression.nuisance[rows], regression.nuisance[columns]) + fitted
 
     @cached_property
     def leverages(self) -> FloatArray:
@@ -107,9 +107,9 @@ class RidgeFit:
 
     def residuals(self, values: FloatArray) -> FloatArray:
         """Return (m,): √w·(values − fit)."""
-        of = self.regression
-        z = of.root * values
-        return z - of.nuisance @ (of.nuisance.T @ z) - of.projected @ (self.slopes @ z)
+        regression = self.regression
+        z = regression.root * values
+        return z - regression.nuisance @ (regression.nuisance.T @ z) - regression.projected @ (self.slopes @ z)
 
     def adjusted_residuals(self, values: FloatArray, units: IntArray, noise: float, power: float) -> FloatArray:
         """Return (m,): (I − H)^−power · residuals within each unit, in the unit of the values, for a sandwich variance.

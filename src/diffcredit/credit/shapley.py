@@ -37,8 +37,8 @@ from diffcredit.util.arrays import FloatArray
 def shapley(table: GameTable, confidence: float, controls: ControlVariates) -> Credits:
     """Estimate Shapley values with robust empirical-Bayes intervals.
 
-    Interval: φ̂ ± cva(m₂)·√N. N is the HC2 variance of the whole linear map plus that of the level; m₂ is the second
-    moment of the shrinkage bias and the remaining tilt, over N. The diagnostics name outlying coalitions (`outliers`).
+    Interval: φ̂ ± cva(m₂)·√V. V is the HC2 variance of the whole linear map plus that of the level; m₂ is the second
+    moment of the shrinkage bias and the remaining tilt, over V. The diagnostics name outlying coalitions (`outliers`).
     """
     given, table = table, table.about_mean
     _require_degrees_of_freedom(table, controls)
@@ -56,7 +56,7 @@ def shapley(table: GameTable, confidence: float, controls: ControlVariates) -> C
         confidence=confidence,
         bias=np.sqrt(contrasts.squared_bias),
         degrees=max(table.evaluations - fitted.model.regression.nuisance.shape[1] - parameters, 1.0),
-        # A value that the fit determines has no residual, only a deviation.
+        # An outlier's own term fits its value exactly, which leaves a deviation without a sign.
         residuals=not fitted.modelled,
         diagnostics=_diagnostics(table, fitted, contrasts, ridge)
         | {
@@ -185,5 +185,6 @@ def _stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> 
 
 
 def _parts(amounts: FloatArray) -> FloatArray:
+    """Return each amount's part of their sum; equal parts if the sum is 0."""
     total = float(amounts.sum())
     return amounts / total if total > 0 else np.full_like(amounts, 1 / len(amounts))

@@ -1,5 +1,5 @@
 """A study: contributions, model, retraining, properties and design put together, from its file to its credits.
-``Study`` is imported on first use, because reading a study file needs only :mod:`diffcredit.study.config`."""
+``Study`` is imported on first use: reading a study file takes only :mod:`diffcredit.study.config`, which loads fast."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -117,7 +117,7 @@ class StudyConfig(Section):
         return self.results or Path("results") / self.name
 
     def resolved(self, folder: Path) -> Self:
-        """Return the same with relative paths taken from ``folder``, the study file's."""
+        """Return a copy with full paths; relative ones start at ``folder``, where the study file lies."""
 
         def absolute(path: Any) -> Any:
             return (folder / path).resolve() if isinstance(path, Path) else path
@@ -168,7 +168,7 @@ def read_config(file: Path) -> StudyConfig:
 
 
 def references(config: StudyConfig) -> Iterable[tuple[str, str]]:
-    """Yield the keys whose values name components, built-in or plug-ins, and these names."""
+    """Yield the key and the name of every component that the study file chooses, built-in or plug-in."""
     yield "contributions.source", config.contributions.source
     yield "model.family", config.model.family
     yield "retraining.method", config.retraining.method
@@ -185,7 +185,7 @@ def references(config: StudyConfig) -> Iterable[tuple[str, str]]:
 
 
 def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
-    """Yield the keys where true or false was given and read as the number 1 or 0."""
+    """Yield the keys where true or false was ``given`` but ``taken`` as the number 1 or 0, which pydantic allows."""
     if isinstance(given, bool) and not isinstance(taken, bool):
         yield key
     elif isinstance(given, dict) and not isinstance(taken, dict):  # a section, not the value of an option

@@ -11,7 +11,7 @@ from diffcredit.study.config import StudyConfig
 from diffcredit.util.arrays import BoolArray
 
 Surrogates = Callable[[str, BoolArray], Sequence[KnownSurrogate]]
-"""A function from a property's name and coalitions (m, n) to what its surrogates say of them."""
+"""A function from a property's name and coalitions (m, n) to the surrogates of that property, known there."""
 
 
 def estimate_all(

@@ -139,7 +139,7 @@ def _files_of(place: Path) -> list[tuple[str, int, int]]:
 
 
 def _content(place: Path, key: str) -> str:
-    """Return the hash of a file or folder; of what is neither, its name."""
+    """Return the hash of a file or folder; the name of anything else."""
     if place.is_dir():
         return folder_hash(place, key)
     return file_hash(place, key) if place.is_file() else place.name

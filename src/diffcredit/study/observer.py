@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Is called while a study runs, in the order of the methods; override those of interest. Calls come from the thread
-    that called :meth:`Study.run`; an exception ends the run."""
+    """Callbacks of a running study, called in the order of these methods; override those of interest. They run in the
+    thread that called :meth:`Study.run`; an exception ends the run."""
 
     def on_contributions(self, contributions: "Contributions") -> None:
         """The images are loaded."""

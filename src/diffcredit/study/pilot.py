@@ -38,8 +38,8 @@ ENOUGH = 40  # evaluations from which signal and noise are better known than fro
 
 
 def pilot_tasks(config: StudyConfig, n: int, coalitions: int = COALITIONS, replicates: int = REPLICATES) -> list[Task]:
-    """Return ``replicates`` seeds of each of ``coalitions`` coalitions, or of all of that size where there are fewer.
-    Asking for more of either only adds tasks."""
+    """Return the tasks of a pilot: ``replicates`` seeds of each of ``coalitions`` coalitions of half the contributors,
+    or of all such coalitions if there are fewer. Asking for more of either only adds tasks."""
     design = make_design("subset(0.5)", derive_seed(config.seed, "pilot"))
     drawn = design.draw(n, 0, min(coalitions, comb(n, pilot_size(n))))
     return [
@@ -92,7 +92,7 @@ def pilots(recipe: "Recipe") -> dict[str, Pilot]:
 
 
 def likeness(recipe: "Recipe", truth: "Recipe") -> dict[str, float]:
-    """Return each property's correlation, over the pilot's coalitions, of the mean values of both recipes."""
+    """Return how both recipes' mean values correlate over the pilot's coalitions, for each property."""
     found, true = _values(recipe), _values(truth)
     alike = {}
     for name in found.keys() & true.keys():

@@ -85,6 +85,7 @@ def kept(study: "Study") -> list[Comparison]:
 def _file(study: "Study") -> Path | None:
     """Return where the comparisons are kept; None if there is nothing to compare."""
     prepared = study.prepared
+    # only retrainings that start from a trained model have these; a plug-in may have neither
     start, ground = (getattr(study.recipe.retraining, name, None) for name in ("start", "ground"))
     if start is None or ground is None or start.fingerprint == prepared.base.fingerprint:
         return None

@@ -67,7 +67,7 @@ class Recipe:
 
     @property
     def record(self) -> RecipeRecord:
-        """The ledger's record of the recipe; preparing it if it is not."""
+        """The ledger's record of the recipe. It names the starting weights, so reading it prepares the recipe."""
         return RecipeRecord(self.name, self.settings, self.retraining.weights)
 
     def recorded(self, ledger: Ledger) -> RecipeRecord | None:
@@ -100,7 +100,7 @@ class Recipe:
         from diffcredit.retraining.base import RetrainingContext
 
         study, prepared, settings = self.study, self.study.prepared, self.settings
-        # this file marks that it was prepared, so that workers need not wait for a lock
+        # the file that marks a prepared retraining; workers that find it need not wait for the lock
         mark = study.cache.path("retraining", identity.prepared_identity(settings), ".json")
         base = prepared.base  # whose training is timed by itself
 
@@ -182,7 +182,7 @@ class Recipe:
         return Keeper(cache.root / "kept" / fingerprint[:12], self.keep, cache.store)
 
     def recorded_keeper(self) -> "Keeper | None":
-        """Return the keeper of the evaluations in the ledger; None if it does not know the recipe."""
+        """Return the keeper of the recorded evaluations; None if the ledger does not know the recipe."""
         with suppress(NoLedger), self.study.ledger(create=False) as ledger:
             record = self.recorded(ledger)
             return None if record is None else self.keeper(record)

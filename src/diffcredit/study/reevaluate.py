@@ -1,5 +1,6 @@
-"""Making recorded evaluations again: to check that the recipe really gives the ledger's values (:func:`recompute`), or
-to measure further properties (:func:`outlook` and after), on what was kept or on models retrained."""
+"""Recorded evaluations made again: to check that the recipe really gives the ledger's values (:func:`recompute`), or to
+measure further properties on what was kept or on models retrained (:func:`outlook`, :func:`measure_kept`,
+:func:`measure_retrained`)."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +31,8 @@ Groups = dict[tuple[str, ...], list[Task]]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """One value of a repeated evaluation: as ``recorded``, and as it came out ``now``, by at most ``tolerance`` off. If
-    measuring failed, ``now`` is None and ``error`` says why."""
+    """One value of a repeated evaluation, as ``recorded`` and as it came out ``now``. The two agree if they differ by
+    at most ``tolerance``. If measuring failed, ``now`` is None and ``error`` says why."""
 
     coalition: str
     replicate: int
@@ -47,8 +48,8 @@ class Recomputed:
 
 
 def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomputed]:
-    """Repeat ``count`` evaluations of the study's recipe (or all), drawn at random, unpredictably, and compare every
-    value. Nothing is recorded."""
+    """Repeat ``count`` evaluations of the study's recipe (or all, if fewer) and compare every value. They are drawn by
+    the system's randomness, so that nobody can know beforehand which ones. Nothing is recorded."""
     done = study.evaluations(status="done")
     if not done:
         raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} to repeat; diffcredit run makes them")

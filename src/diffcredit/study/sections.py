@@ -15,8 +15,8 @@ from diffcredit.util.sanitize import LONGEST_VALUE
 
 MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
-FILES = ("weights", "reference")  # those that, in built-in components, name a file, a folder or one of WORDS
-WORDS = ("contributions", "heldout")
+FILES = ("weights", "reference")  # of PATHS, those that built-in components always read as a file, a folder or a word
+WORDS = ("contributions", "heldout")  # values of these options that name a part of the data instead of a path
 
 
 def _without_nul(path: Any) -> Any:
@@ -39,14 +39,14 @@ _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
 """A name as tables, reports and the ledger show it."""
 
 
-def _found(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _with_full_paths(name: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the ``options`` of the component ``name``, and those of its extractor under ``features``, with files and
     folders in ``folder`` as full paths. Other values stay: they may be models on the hub, or mean something to a
     plug-in."""
 
     def full(key: str, value: Any) -> Any:
         if key == "features" and isinstance(value, dict):
-            return _found(value.get("name"), value, folder)
+            return _with_full_paths(value.get("name"), value, folder)
         if key not in PATHS or not isinstance(value, str) or value in ("", *WORDS) or value.startswith("~"):
             return value
         if _exists(folder / value):
@@ -112,7 +112,7 @@ class ContributionsSection(_Component):
 
 
 class ModelSection(_Component):
-    """The base model: its ``family`` with the family's options, and how it is trained, or was, if it comes trained."""
+    """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere."""
 
     family: str = "ddpm"
     train: Training
@@ -156,7 +156,7 @@ class PropertySection(_NamedSection):
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with files and folders in ``folder`` as full paths."""
-        options = _found(self.name, self.options, folder)
+        options = _with_full_paths(self.name, self.options, folder)
         return type(self).model_validate({"name": self.name, "as": self.label, **options})
 
 

@@ -110,8 +110,11 @@ class Status:
 
 
 class StatusReader:
-    """Reads a study's status, as often as wanted. ``price`` is that of one worker's hour; by default the stopping
-    rule's, if it has one. ``live``: answer fast, and so estimate credits only as long as that is cheap."""
+    """A reader of one study's status that may be asked again and again.
+
+    ``price`` is that of one worker's hour; by default the stopping rule's, if it has one. ``live``: answer fast, and so
+    estimate credits only as long as that is cheap.
+    """
 
     def __init__(self, study: "Study", price: float | None = None, *, live: bool = False) -> None:
         self._study, self._live = study, live

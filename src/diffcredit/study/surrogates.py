@@ -34,7 +34,8 @@ LEAST_A_CONTRIBUTOR = 2  # coalitions per contributor for a surrogate's own cred
 
 
 class StudySurrogates:
-    """The surrogates that a study file names; there may be none. All but :meth:`check` needs the study's ledger."""
+    """The surrogates that a study file names; there may be none. Only :meth:`check` and :meth:`work` do without the
+    study's ledger."""
 
     def __init__(self, study: "Study") -> None:
         self._study = study
@@ -98,8 +99,8 @@ class StudySurrogates:
         return self._ready
 
     def work(self, n: int, evaluations: int, names: Collection[str] | None = None) -> Work:
-        """Return what the surrogates (those of these ``names``, or all) cost in addition to ``evaluations``. All of
-        them share the contributors' fine-tuned models."""
+        """Return the work that surrogates (those of these ``names``, or all) add to that of ``evaluations``. They share
+        the contributors' fine-tuned models, so fine-tunings do not add up."""
         works = []
         for surrogate in (each for name, each in self._built.items() if names is None or name in names):
             table = len(tabulated(n, surrogate.coalitions, self._seed)[0])

@@ -92,7 +92,8 @@ class Tally:
 
 
 class TaskLog:
-    """Which worker has which task, by the log that a study's drivers append to; claims name only the driver."""
+    """The log that a study's drivers append to, followed to learn which worker has which task: claims name only the
+    driver."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,0 +1,142 @@
+"""The verdict: what may be done with a property's credits, and why, in one sentence.
+
+A verdict is the worst of its checks: did the credits stand a test against retrained models, do contributors differ at
+all, is a difference large enough to matter, does the estimator's model fit, is there signal. Credits that were never
+tested are at most "use with care". How often a verdict is wrong: benchmarks/verdicts.
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from diffcredit.credit.equality import equality_p
+from diffcredit.credit.materiality import Yardstick, matters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from diffcredit.credit.credits import Credits
+
+Level = Literal["pay by it", "use with care", "do not use"]
+LEVELS: tuple[Level, ...] = get_args(Level)  # from the best to the worst
+
+SIGNIFICANT = 0.05
+ENOUGH_OF_CEILING = 0.5
+LEAST_SIGNAL = 0.1
+
+
+@dataclass(frozen=True)
+class Check:
+    """One reason for a verdict: its subject, the best level it allows, and a sentence for people."""
+
+    subject: str
+    level: Level
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What validation found: the rank correlation of the credits' predictions with retrained models, with its interval
+    (NaN: unknown), over ``coalitions`` with ``seeds`` each. ``ceiling``: what a perfect prediction would reach."""
+
+    score: float
+    low: float
+    high: float
+    ceiling: float | None
+    coalitions: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What may be done with a property's credits. ``reason`` is the sentence of the first of the worst checks."""
+
+    level: Level
+    reason: str
+    checks: tuple[Check, ...]
+
+
+def verdict(
+    credits: "Credits",
+    *,
+    yardstick: Yardstick,
+    tested: Tested | None,
+    higher_is_better: bool | None = None,
+    untested: str = "",
+    signal: float | None = None,
+    misfit: str = "",
+) -> Verdict:
+    """Return the verdict on a property's credits.
+
+    yardstick: the help from which a contributor matters.
+    tested: what validation found; None if there was none, and then ``untested`` says what it would cost.
+    higher_is_better: None for the credits' own direction.
+    signal: the pilot's or the estimator's variance between coalitions over that between seeds.
+    misfit: a sentence, if the estimator's model does not fit the evaluations.
+    """
+    checks = (
+        _tested(tested, untested),
+        _distinguishable(credits),
+        _material(credits, yardstick, higher_is_better),
+        *_fit(misfit, signal),
+    )
+    worst = max(checks, key=lambda check: LEVELS.index(check.level))  # the first of equals
+    return Verdict(worst.level, worst.sentence, checks)
+
+
+def _tested(tested: Tested | None, untested: str) -> Check:
+    subject = "tested"
+    if tested is None:
+        return Check(subject, "use with care", untested or "The credits were never tested against retrained models.")
+    ceiling = 1.0 if tested.ceiling is None else tested.ceiling
+    found = (
+        f"rank correlation {tested.score:.2f} ({tested.low:.2f} to {tested.high:.2f}"
+        f"{'' if tested.ceiling is None else f', at most {ceiling:.2f} can be reached'}) with {tested.coalitions} "
+        f"retrained models of {tested.seeds} {'seed' if tested.seeds == 1 else 'seeds'} each"
+    )
+    if not isfinite(tested.low):
+        few = f"The test is too small to say how good the credits are: {tested.coalitions} retrained models."
+        return Check(subject, "use with care", few)
+    if tested.low <= 0:
+        return Check(subject, "do not use", f"The credits failed their test: {found}.")
+    if tested.score < ENOUGH_OF_CEILING * ceiling:
+        return Check(subject, "use with care", f"The credits did poorly in their test: {found}.")
+    return Check(subject, "pay by it", f"The credits passed their test: {found}.")
+
+
+def _distinguishable(credits: "Credits") -> Check:
+    p = equality_p(credits.table)
+    if p < SIGNIFICANT:
+        return Check("distinguishable", "pay by it", f"Contributors differ (p = {p:.2g}).")
+    sentence = f"The evaluations do not show that contributors differ at all (p = {p:.2g})."
+    return Check("distinguishable", "do not use", sentence)
+
+
+def _material(credits: "Credits", yardstick: Yardstick, higher_is_better: bool | None) -> Check:
+    subject = "material"
+    if not isfinite(yardstick.value):
+        unknown = "How much another training seed changes the model is unknown: evaluate everybody's model twice."
+        return Check(subject, "use with care", unknown)
+    found = credits.distinguishable & matters(credits, yardstick)
+    limit = f"{yardstick.words}, {yardstick.value:.3g}"
+    if not found.any():
+        return Check(subject, "use with care", f"Nobody surely differs from the average by more than {limit}.")
+    help_ = credits.help(higher_is_better)
+    first = int(np.argmax(np.where(found, np.abs(help_), -1)))
+    more = "more" if help_[first] > 0 else "less"
+    sentence = (
+        f"{int(found.sum())} of {len(help_)} contributors surely differ from the average by more than {limit}; "
+        f"{credits.names[first]} helps {abs(help_[first]):.3g} {more}."
+    )
+    return Check(subject, "pay by it", sentence)
+
+
+def _fit(misfit: str, signal: float | None) -> "Iterator[Check]":
+    if misfit:
+        yield Check("fit", "use with care", misfit)
+    if signal is not None:
+        enough = signal >= LEAST_SIGNAL
+        sentence = f"Signal {signal:.2g} times the noise of one evaluation (least: {LEAST_SIGNAL:g})."
+        yield Check("signal", "pay by it" if enough else "use with care", sentence)
