@@ -14,6 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from diffcredit.util.progress import duration
 from diffcredit.util.sanitize import escape_controls, last_line, truncated, without_passwords
 
 if TYPE_CHECKING:
@@ -87,17 +88,6 @@ def stopping_gently() -> Generator[None]:
     except KeyboardInterrupt:
         say("Stopped. Everything finished is recorded; the same command goes on from there.")
         raise typer.Exit(130) from None
-
-
-def duration(seconds: float) -> str:
-    """Return ``45 s``, ``3 min 20 s``, ``2 h 5 min`` or ``3 d 4 h``."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
 class _Rate(progress.ProgressColumn):

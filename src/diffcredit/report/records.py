@@ -23,6 +23,20 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step from F of the reference to F(all): a contributor's credit, or that of several together, with half the
+    width of its interval (NaN: unknown)."""
+
+    name: str
+    value: float
+    half_width: float = math.nan
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.half_width)
+
+
+@dataclass(frozen=True)
 class CreditTable:
     """Credits of n contributors for one property; tuples are in their order. Bounds that are not finite are unknown."""
 
@@ -53,6 +67,7 @@ class CreditTable:
     no_shares: str = ""  # why there are no shares and what to do, in a sentence; empty where there are
     verdict: Verdict | None = None
     matters: tuple[bool, ...] = ()  # whether a contributor's help is large enough to matter; empty where not known
+    steps: tuple[Step, ...] = ()  # from F of the reference to F(all), the most helpful first; empty: no waterfall
     differences: tuple[str, str] = ("", "")
     """Sentences of a lower and of a higher value, with ``{}`` for the amount: ``pictures would be {} less vivid``."""
     relative: bool = False  # whether the amount is a part of F(N), and not in the property's unit

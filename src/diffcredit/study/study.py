@@ -10,7 +10,8 @@ stopped at any moment.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +44,7 @@ from diffcredit.util.progress import Progress, silent
 from diffcredit.util.store import Store, is_url
 
 if TYPE_CHECKING:
+    from diffcredit.credit.verdicts import Verdict
     from diffcredit.execution.keeping import Kind
     from diffcredit.study.plan import Plan
     from diffcredit.study.prepared import Prepared
@@ -182,7 +184,7 @@ class Study:
         """
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
-            properties = [record.name for record in ledger.properties(self.name)]
+            properties = {record.name: record.higher_is_better for record in ledger.properties(self.name)}
             contributors = ledger.studies()[self.name]["contributors"]
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
@@ -201,7 +203,14 @@ class Study:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():
             warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
-        return credits
+        return {name: replace(each, higher_is_better=properties[name]) for name, each in credits.items()}
+
+    def verdicts(self, credits: Mapping[str, Credits] | None = None) -> dict[str, "Verdict"]:
+        """Return what may be done with each property's ``credits`` (None: :meth:`credits`), with the reason; see
+        :mod:`diffcredit.validation.verdicts`."""
+        # found by name, like validate
+        validation = import_module("diffcredit.validation.verdicts")
+        return validation.study_verdicts(self, self.credits() if credits is None else credits)
 
     # Its record.
     def ledger(self, *, create: bool = True) -> Ledger:
