@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from diffcredit.util.progress import duration
+from diffcredit.util.progress import duration, rates
 from diffcredit.util.sanitize import escape_controls, last_line, truncated, without_passwords
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def stopping_gently() -> Generator[None]:
 
 class _Rate(progress.ProgressColumn):
     def render(self, task: progress.Task) -> Text:
-        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
+        return Text(rates([task.speed])[0] if task.speed else "", style="progress.data.speed")
 
 
 class _Left(progress.ProgressColumn):
@@ -145,7 +145,7 @@ class Bars:
         self._printed = now
         rate = steps / elapsed if elapsed > 0 and steps else 0.0
         left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
-        speed = f", {rate:.1f}/s" if rate else ""
+        speed = f", {rates([rate])[0]}" if rate else ""
         say(f"{what}: {done}/{total}{speed}{left}")
 
 

@@ -207,11 +207,12 @@ class Report:
     created: str
     version: str
     tables: tuple[CreditTable, ...]
-    samples: tuple[Picture, ...]
-    thumbnails: Mapping[str, tuple[bytes, ...]]  # square images by contributor, as PNG or WebP
     settings: Mapping[str, Any]  # may nest mappings and lists
     cost: tuple[CostRow, ...]
     scope: tuple[str, ...]  # sentences that state what the credits are valid for
+    samples: tuple[Picture, ...] = ()
+    thumbnails: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """Square images by contributor, as PNG or WebP."""
     given: Mapping[str, Given] = field(default_factory=dict)  # by contributor; empty where not known
     images: str = ""
     """A sentence: how many images were given, used and held out, and why."""

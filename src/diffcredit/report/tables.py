@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -74,7 +74,8 @@ def _table(
     unknown = np.full(len(images), nan)
     bounds = (unknown, unknown) if without else credits.share_intervals()
     intervals = (*credits.rank_intervals(), *bounds, credits.contrast_half_width)
-    columns = zip(COLUMNS, (credits.values, credits.low, credits.high, *intervals), strict=True)
+    arrays = zip(COLUMNS, (credits.values, credits.low, credits.high, *intervals), strict=True)
+    columns: dict[str, Any] = {name: tuple(array.tolist()) for name, array in arrays}
     return CreditTable(
         property=credits.property_name,
         title=credits.property_name,
@@ -83,7 +84,7 @@ def _table(
         unit="",
         contributors=tuple(images),
         images=tuple(images.values()),
-        **{name: tuple(column.tolist()) for name, column in columns},
+        **columns,
         confidence=credits.confidence,
         empty=credits.empty,
         full=credits.full,
@@ -131,8 +132,13 @@ def why_no_shares(credits: Credits, reference: Reference, *, asked: bool) -> str
         )
     if credits.surely_help():
         return ""
+    if credits.surely_help(not credits.higher_is_better):
+        return (
+            f"No shares: all contributors together make the model worse than {reference.words}, so there is nothing to "
+            "share. Compare contributors by help, which does not depend on the reference."
+        )
     return (
-        f"No shares: that all contributors together improve on {reference.words} is not sure. Compare contributors by "
-        "help, which does not depend on the reference, or evaluate everybody's model more often "
+        f"No shares: it is not sure that all contributors together improve on {reference.words}. Compare contributors "
+        "by help, which does not depend on the reference, or evaluate everybody's model more often "
         "(design.full_replicates)."
     )

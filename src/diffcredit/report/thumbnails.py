@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 PIXELS = 96  # a side
-MOST_EACH, MOST = 6, 480  # of one contributor, and of all; everybody has one
+MOST_EACH, MOST = 4, 400  # of one contributor, and of all; everybody has one
 
 
 def thumbnails(study: "Study") -> dict[str, tuple[bytes, ...]]:
