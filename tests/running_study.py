@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,9 +47,12 @@ def running(file: Path, workers: int = 2) -> Iterator[subprocess.Popen[str]]:
         env=ENVIRONMENT,
         start_new_session=True,
     )
+    watchdog = threading.Timer(600, kill_group, [process])  # a run that hangs fails its test
+    watchdog.start()
     try:
         yield process
     finally:
+        watchdog.cancel()
         kill_group(process)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from planted_study import additive, plant
+from tiny_study import run_here, write_small
 
 NAMES = ("ann", "[bold]bob[/bold]", "cy", "dee", "eve")
 A, B = np.array([5.0, 4.0, 3.0, 2.0, 1.0]), np.array([8.0, 4.0, 3.0, 2.0, 1.0])
@@ -47,3 +48,24 @@ def test_mistakes(diffcredit, two, tmp_path):
     assert "one and the same recipe" in err
     err = diffcredit.refused("compare", two[0], tmp_path / "nowhere.yaml:lora")
     assert "nowhere.yaml:lora: cannot be read" in " ".join(err.split())
+
+
+def test_seeds_that_differ(diffcredit, tmp_path):
+    """Another seed draws other contributors, unless the data keep theirs."""
+    files = [
+        write_small(tmp_path / name, {"stop.evaluations": 8, "contributions.draw": 4, **changes}, "ada bob cem dan eve")
+        for name, changes in (("a", {}), ("b", {"seed": 3}), ("c", {"seed": 3, "contributions.seed": 0}))
+    ]
+    for file in files:
+        run_here(file)
+    drawn = "drawn by different seeds: the same contributions.seed in both draws the same contributors"
+    other, same = (diffcredit.printed("compare", files[0], file) for file in files[1:])
+    assert "  seeds.data 0 → 3" in other.splitlines()
+    assert drawn in other
+    assert "only in B" in other
+    assert [line for line in same.splitlines() if line.startswith("  seed")] == [
+        "  seeds.evaluations 0 → 3",
+        "  seeds.model 0 → 3",
+    ]
+    assert drawn not in same
+    assert "only in" not in same

@@ -171,6 +171,13 @@ def test_a_live_view_reads_what_is_new(study, clock, monkeypatch):
     assert counted == [new]
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_lowered_limit_leaves_no_more_done_than_there_are(study, clock, live):
+    file = write_study(study.file.parent, {"stop": {"evaluations": 5}})
+    ours = StatusReader(Study.load(file), live=live).read().recipes[0]
+    assert (ours.done, ours.total, ours.certain, ours.seconds_left) == (10, 10, True, 0)
+
+
 def test_credits_are_looked_at_while_that_is_cheap(study, clock, monkeypatch):
     file = write_study(study.file.parent, {"stop": {"any": [{"evaluations": 20}, {"correlation": 0.9}]}})
     looks = []

@@ -41,7 +41,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"validation.share": 0.5}, "validation.share: unknown key; accepted: shares, coalitions, seeds, steps, "),
         ({"stop": {"any": [{"all": [{"evals": 1}]}]}}, f"stop.any.0.all.0.evals: unknown key; accepted: {ONE_OF}"),
         # what is missing
-        ({"model": None}, "model: missing; a mapping with the keys family, train is expected"),
+        ({"model": None}, "model: missing; a mapping with the keys family, train, seed is expected"),
         ({"name": None}, "name: missing; a value is expected"),
         ({"model.train.steps": None}, "model.train.steps: missing; a value is expected"),
         ({"properties": [{"clusters": 3}]}, "properties.0.name: missing; a value is expected"),
@@ -49,7 +49,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"stop": {"money": {"amount": 200}}}, "stop.money.per_hour: missing; a value is expected"),
         ({"stop": {"correlation": {"least": 0.9}}}, "stop.correlation.at_least: missing; a value is expected; "),
         # the wrong type
-        ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, train is expected"),
+        ({"model": 5}, "model: 5 is not accepted; a mapping with the keys family, train, seed is expected"),
         ({"sampling": "ddim"}, "sampling: 'ddim' is not accepted; a mapping with the keys images, "),
         ({"properties": "colourfulness"}, "properties: 'colourfulness' is not accepted; a list of at least one "),
         ({"properties": []}, "properties: [] is not accepted; a list of at least one is expected"),
@@ -62,6 +62,13 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
             {"validation.retrainings": {"method": "lora"}},
             "validation.retrainings: {'method': 'lora'} is not accepted; ",
         ),
+        ({"matters": 0.5}, "matters: 0.5 for 3 properties; a number for each is accepted: {heldout_loss: …, "),
+        ({"matters": {"colour": 1.0}}, "matters: 'colour' is not one of the study's properties; accepted: heldout_"),
+        (
+            {"matters": {"colourfulness": True}},
+            "matters: {'colourfulness': True} is not accepted; a number above 0 is ",
+        ),
+        ({"matters": 0}, "matters: 0 is not accepted; a number above 0 is accepted, or {PROPERTY: number, …} for "),
         ({"validation.shares": ["half"]}, "validation.shares: 'half' is not accepted; input should be a valid number"),
         ({"stop": 5}, f"stop: 5 is not accepted; a mapping with the keys {ONE_OF} is expected"),
         ({"stop": {"any": [1]}}, f"stop.any.0: 1 is not accepted; a mapping with the keys {ONE_OF} is expected"),
@@ -273,6 +280,13 @@ def test_what_a_user_may_write(tmp_path):
     assert config.properties[1].options == {"percentile": 90}
     assert config.validation.shares == (0.25, 0.75)  # in order
     assert [prop.name for prop in build_properties(read_config(file), file)] == ["colourfulness", "vivid"]
+
+
+def test_what_matters_is_a_number_for_each_property(tmp_path):
+    config = read_config(write_study(tmp_path, {"matters": {"colourfulness": 2}}))
+    assert (config.stated_to_matter("colourfulness"), config.stated_to_matter("heldout_loss")) == (2.0, None)
+    single = read_config(write_study(tmp_path, {"properties": ["colourfulness"], "matters": "2e-4"}))
+    assert single.stated_to_matter("colourfulness") == 2e-4
 
 
 def test_quoted_numbers_and_anchors_are_fine(tmp_path):

@@ -2,13 +2,14 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from diffcredit.diffusion.generating import generate
 from diffcredit.execution.threads import limited_threads
-from diffcredit.study.quality import LOSS, Comparison, compare, kept
+from diffcredit.study.quality import LOSS, Comparison, compare, complaints, kept
 from diffcredit.study.study import Study
 from tiny_study import CONFIG, write_small
 
@@ -36,6 +37,27 @@ def test_a_quarter_of_the_way_to_the_untrained_network_is_tolerated(start, only_
 def test_a_base_model_no_better_than_an_untrained_one():
     assert Comparison("beauty", 1.0, 1.0, 1.0).lost == 0
     assert Comparison("beauty", 1.0, 1.1, 1.0).lost == math.inf
+
+
+HARDLY = "the base model is hardly trained"
+FARTHER = "beauty: pruning changed the model too much: it changed from 44 to 9"
+
+
+@pytest.mark.parametrize(
+    ("base", "start", "pretrained", "said"),
+    [
+        (0.99, 0.99, False, f"{HARDLY}: its denoising loss is 0.99, that of the untrained network 1,"),
+        (0.7, 0.6, False, HARDLY),  # the recovery of the pruned copy learned more
+        (0.7, 0.7, False, f"{FARTHER}, farther than training had taken it"),
+        (0.99, 0.99, True, FARTHER),  # a pipeline without its adapter is trained too
+    ],
+)
+def test_pruning_is_not_blamed_for_a_base_model_without_training(base, start, pretrained, said):
+    rows = [Comparison("beauty", 44.0, 9.0, 44.001), Comparison(LOSS, base, start, 1.0, only_rises=True)]
+    options = {"pretrained": "sd"} if pretrained else {"preset": "tiny"}
+    (found,) = complaints(SimpleNamespace(config=SimpleNamespace(model=SimpleNamespace(options=options))), rows)
+    assert found.startswith(said)
+    assert "00 %" not in found  # no percentage of a distance that is none
 
 
 def prepared(folder, retraining, **changes):

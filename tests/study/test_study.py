@@ -11,7 +11,7 @@ import yaml
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import LocalWorkers
 from diffcredit.execution.threads import limited_threads
-from diffcredit.ledger import Ledger
+from diffcredit.ledger import Ledger, differences
 from diffcredit.report.tables import credit_tables
 from diffcredit.study.study import Study
 from tiny_study import (
@@ -321,3 +321,29 @@ def test_a_ledger_file_lies_where_the_study_file_says(tmp_path, monkeypatch):
     study = Study.load(write_study(tmp_path, {"ledger": "records/all.db"}))
     study.ledger().close()
     assert files_below(tmp_path) == {"study.yaml", "records/all.db"}
+
+
+DRAWN = {**SMALL, "contributions": {"path": "images", "resolution": 16, "draw": 2, "holdout": 0.5}}
+
+
+def test_seeds_of_data_model_and_evaluations(tmp_path):
+    """Each seed fixes its own part; where a section names none, the study's does."""
+
+    def parts(**changes):
+        study = Study.load(write_small(tmp_path, {**DRAWN, **changes}, "ada bob cem dan"))
+        start = study.prepared.start().fingerprint, study.prepared.start_and_seed()[1]
+        return study.contributions.fingerprint, (study.prepared.base_identity, *start), study.recipe.settings
+
+    data, model, recipe = parts()
+    assert parts(**{"contributions.seed": 0, "model.seed": 0}) == (data, model, recipe)  # as if nothing were said
+    assert "seed" not in recipe["model"]
+    others = [parts(**{"contributions.seed": seed})[0] for seed in range(1, 5)]
+    assert parts(seed=3)[0] == others[2] != data
+    assert len({data, *others}) == 5
+    moved = parts(**{"seed": 3, "contributions.seed": 0, "model.seed": 0})
+    assert (moved[0], moved[1]) == (data, model)
+    assert differences(recipe, moved[2]) == ["model.seed (absent) → 0", "seed 0 → 3"]
+    by_model = parts(**{"model.seed": 3})
+    assert by_model[0] == data
+    assert all(now != before for now, before in zip(by_model[1], model, strict=True))
+    assert differences(recipe, by_model[2]) == ["model.seed (absent) → 3"]

@@ -6,7 +6,7 @@ from scipy.stats import pearsonr, spearmanr
 from tests.validation.made_up import section_of
 
 from diffcredit.errors import UserError
-from diffcredit.validation.parts.lds import ADDITIVE, REPLICATES
+from diffcredit.validation.parts.lds import ADDITIVE, RANDOM, REPLICATES
 from diffcredit.validation.presentation.writing import read_section, write_section
 from diffcredit.validation.statistics.datamodeling import compare_lds
 from diffcredit.validation.statistics.records import Contender, Estimate, Truth
@@ -121,10 +121,10 @@ def test_section_shows_everybody_best_first_and_the_ceilings(result, tmp_path):
     scores, differences, ceilings, details = section.tables
     assert scores.columns[-3:] == ("LDS, share 0.25", "LDS, share 0.5", "LDS, share 0.75")
     mine = [row for row in scores.rows if row[0] == "Aesthetics"]
-    assert [row[1] for row in mine[:2]] == [REPLICATES, ADDITIVE]
-    at_half = [row[5].value for row in mine[2:] if row[5] is not None]
+    assert [row[1] for row in mine[:3]] == [REPLICATES, ADDITIVE, RANDOM]
+    at_half = [row[5].value for row in mine[3:] if row[5] is not None]
     assert at_half == sorted(at_half, reverse=True)
-    assert {row[1] for row in mine[2:]} == {each.name for each in CONTENDERS}
+    assert {row[1] for row in mine[3:]} == {each.name for each in CONTENDERS}
     assert (mine[-1][1], mine[-1][5]) == ("equal", None)
     assert len(differences.rows) == 2 * 3 * 4
     assert len(ceilings.rows) == 2 * 3
@@ -212,17 +212,17 @@ def test_seeds_that_do_not_agree_tell_no_ceiling():
     assert rows[ADDITIVE].value > 0.5
 
 
-def test_what_chance_does_to_a_ranking_at_random():
-    """By simulation: the LDS of shuffled credits against an additive truth."""
-    n, random = 12, np.random.default_rng(0)
-    weights = random.normal(size=n)
-    rows = np.array([random.permutation(n) < n // 2 for _ in range(60)])
-    scores = [spearmanr(rows @ random.permutation(n), rows @ weights).statistic for _ in range(500)]
-    assert np.std(scores) == pytest.approx(1 / np.sqrt(n - 1), rel=0.15)
-    one = truth()
-    ours, drawn = contender("ours", BETA), contender("random_ranking", SHUFFLED, "floor")
-    said, unsaid = (
-        " ".join(section_of("lds", {"F": compare_lds([one], some)}).caveats) for some in ([ours, drawn], [ours])
-    )
-    assert f"over {N} contributors the score of such has a standard deviation of about {1 / np.sqrt(N - 1):.2f}" in said
-    assert "random_ranking" not in unsaid
+def test_the_floor_is_what_random_rankings_reach():
+    """Against scipy's correlations of other draws."""
+    one, random = truth(), np.random.default_rng(9)
+    means = one.values.mean(axis=1)
+    scores = [spearmanr(one.coalitions @ (1.0 + random.permutation(N)), means).statistic for _ in range(2000)]
+    result = compare_lds([one], [contender("ours", BETA)])
+    found = result.chance[0.5]
+    assert [found.value, found.low, found.high] == pytest.approx(np.quantile(scores, [0.5, 0.025, 0.975]), abs=0.12)
+    assert found.high > 0.4  # which one draw may reach
+    section = section_of("lds", {"F": result})
+    assert next(row for row in section.tables[0].rows if row[1] == RANDOM)[4] == found
+    assert not any("so does it" in each for each in section.summary)
+    poor = section_of("lds", {"F": compare_lds([one], [contender("ours", SHUFFLED)])}).summary
+    assert any("so does it: it is not shown to be better than chance" in each for each in poor)

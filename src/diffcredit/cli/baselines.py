@@ -49,7 +49,7 @@ def print_baselines(study: "Study", found: "Sequence[StudyBaseline]") -> None:
         cells = [
             (
                 fill(row.name, NAME_WIDTH, break_long_words=False, break_on_hyphens=False),
-                *("" if row.correlations[name] is None else f"{row.correlations[name]:+.2f}" for name in some),
+                *(row.words(name) for name in some),
                 duration(row.seconds),
                 ", ".join(f"{key} {value:.3g}" for key, value in row.chosen.items()),
             )

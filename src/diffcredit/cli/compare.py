@@ -49,6 +49,11 @@ def print_comparison(comparison: "StudyComparison") -> None:
         say(f"  {line}")
     if (more := len(comparison.differing) - MOST_DIFFERENCES) > 0:
         say(f"  … and {more} more (--json lists all)")
+    if {"data.fingerprint", "seeds.data"} <= {line.partition(" ")[0] for line in comparison.differing}:
+        say(
+            "drawn by different seeds: the same contributions.seed in both draws the same contributors and held-out "
+            "images"
+        )
     for side, names in (("A", comparison.only_a), ("B", comparison.only_b)):
         if names:
             say(f"only in {side}, which makes it another game: {', '.join(names)}")

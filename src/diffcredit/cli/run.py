@@ -65,7 +65,7 @@ class _Printer(Observer):
         if not comparisons:
             return
         rows = [
-            (row.name, f"{row.base:.4g}", f"{row.start:.4g}", f"{row.untrained:.4g}", f"{100 * row.lost:.0f} %")
+            (row.name, f"{row.base:.4g}", f"{row.start:.4g}", f"{row.untrained:.4g}", _lost(row.lost))
             for row in comparisons
         ]
         columns = ("property", "base model", "pruned", "untrained", "lost")
@@ -77,3 +77,7 @@ class _Printer(Observer):
 
     def on_evaluation(self, evaluation: "Evaluation") -> None:
         self.failures.add(evaluation)
+
+
+def _lost(share: float) -> str:
+    return f"{100 * share:.0f} %" if share <= 1 else "over 100 %"

@@ -17,6 +17,8 @@ Kind = Literal["spearman", "pearson"]
 DIGITS = 12  # counted from the largest: numbers that agree in them are equal
 LEAST_FREE = 1e-9  # a row that the size terms determine does not affect the correlation: leaving it out changes nothing
 ROUNDING = 1e-12  # residuals below this part of the values themselves are rounding
+RANDOM_RANKINGS = 200  # one alone may score 0.7 among few contributors
+CHANCE = (0.5, 0.025, 0.975)  # quantiles of random rankings' scores: the median, and the bounds of 95 % of them
 
 
 def correlation(a: FloatArray, b: FloatArray, kind: Kind) -> float:
@@ -52,6 +54,12 @@ def jackknifed_size_adjusted(a: FloatArray, b: FloatArray, sizes: NDArray[np.int
     products, x_squares, y_squares = (v.sum() - np.append(0.0, v * kept) for v in (x * y, x * x, y * y))
     norms = np.sqrt(np.maximum(x_squares, 0) * np.maximum(y_squares, 0))
     return np.clip(np.divide(products, norms, out=np.full(len(a) + 1, np.nan), where=norms > 0), -1, 1)
+
+
+def random_rankings(n: int) -> FloatArray:
+    """Return (:data:`RANDOM_RANKINGS`, n): the numbers 1 to n in random orders, the same ones every time."""
+    numbers = np.random.Generator(np.random.PCG64(0)).random((RANDOM_RANKINGS, n))
+    return (1 + np.argsort(numbers, axis=1)).astype(np.float64)
 
 
 def _rounded(values: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Which task is given out next, how many together, and what is repeated after a worker failed."""
+"""The rules of a run: which task is given out next, how many together, what is repeated after a worker failed."""
 
 import logging
 import sys
@@ -19,7 +19,7 @@ _NO_MORE = object()  # a run's tasks have ended
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """How a ``worker`` failed, and the ``reason`` in words. It is of no more use, even if it still runs."""
+    """How a ``worker`` failed, and the ``reason`` in words. The worker is not used again, even if it still runs."""
 
     worker: str
     kind: Literal["lost", "timed out"] | MachineErrorKind
@@ -27,7 +27,7 @@ class WorkerFailure:
 
     @property
     def device_failed(self) -> bool:
-        """Whether its device did not serve it: others hold its memory, or a GPU is broken."""
+        """Whether the worker's device is to blame: others hold its memory, or a GPU is broken."""
         return self.kind in ("out of memory", "GPU error")
 
     def report(self, task: Task | None, seconds: float) -> None:
@@ -144,8 +144,8 @@ class TaskBatch:
             queue.put_back(assignment)
 
     def device_failed_twice(self) -> bool:
-        """Return whether the latest failure over its one task is the second of a device: one worker less may help
-        there. A third may be the task's own fault. With several tasks, fewer at once are tried first."""
+        """Return whether a device has just failed over its one task for the second time: one worker less on that device
+        may help. A third time may be the task's own fault. With several tasks, fewer at once are tried first."""
         failed = [each.device_failed for each in self._assignments[0].failures]
         return len(self._assignments) == 1 and failed[-1] and sum(failed) == 2
 
@@ -161,7 +161,7 @@ class BatchLimit:
         self.most = sys.maxsize
 
     def lower(self, failure: WorkerFailure, batch: TaskBatch) -> None:
-        """Halve the size of a ``batch`` of several that ran out of memory, from now on."""
+        """If a ``batch`` of several tasks ran out of memory, allow half as many from now on."""
         count = len(batch.tasks)
         if failure.kind == "out of memory" and 0 < count // 2 < self.most:
             self.most = count // 2

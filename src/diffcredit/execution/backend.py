@@ -40,7 +40,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class BuildError:
-    """The factory raised. The message is that of a user's mistake, or else a traceback."""
+    """The factory raised an error. ``message`` states the user's mistake, or is a traceback."""
 
     message: str
     user_error: bool
@@ -118,7 +118,8 @@ class Backend(ABC, Generic[WorkerT]):
 
     @abstractmethod
     def retire(self, worker: WorkerT, failure: WorkerFailure) -> bool:
-        """Have one worker less from now on: its device did not serve it twice. Return False if none can be spared."""
+        """Have one worker less from now on: its device failed twice over one task. Return False if none can be
+        spared."""
 
     @abstractmethod
     def end(self, workers: Sequence[WorkerT]) -> None:

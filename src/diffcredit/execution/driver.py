@@ -2,7 +2,7 @@
 
 A driver claims a task just before a worker starts it, reads from the ledger what others recorded, and comes back later
 to tasks that others hold. If a driver is gone, its claims expire and the others take over its tasks. A driver that was
-only paused, as a laptop that slept, may bring its result late; the ledger compares the values.
+only paused, such as a laptop that slept, may bring its result late; the ledger compares the values.
 """
 
 import logging
@@ -27,7 +27,8 @@ AGAIN = 0.1  # share of a lease between two tries to claim a task that another d
 
 
 class Driver:
-    """Makes evaluations of one recipe of a study and records them; one driver for one run.
+    """One process's part in evaluating a recipe: it claims tasks, has them evaluated and records the results. A driver
+    serves one run.
 
     ``on_recorded`` is called with every evaluation recorded after ``mark`` (see :meth:`Ledger.evaluations_since`), by
     this driver or another, in the order of the ledger: before each task is chosen and each evaluation is yielded.

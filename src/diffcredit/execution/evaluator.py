@@ -44,7 +44,7 @@ class Observed:
 
 
 class Source(ABC):
-    """Base class of where models and images come from. One thread uses it."""
+    """Base class of the sources of models and images. One thread uses a source."""
 
     @property
     def at_once(self) -> int:
@@ -144,7 +144,8 @@ class KeptModels(Source):
 
 @dataclass(frozen=True)
 class ModelEvaluator(Evaluator):
-    """Measures fitted ``properties`` on what ``source`` has of each task; ``keeper`` keeps results (None: nothing)."""
+    """Evaluate tasks: measure fitted ``properties`` on the model or images that ``source`` has of each. ``keeper``
+    keeps images, features or models for later (None: nothing)."""
 
     source: Source
     properties: Sequence[Any]
@@ -158,8 +159,8 @@ class ModelEvaluator(Evaluator):
         return self.evaluate_pipelined(tasks, tuple)
 
     def evaluate_pipelined(self, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Evaluation]:
-        """Where models are made in fleets, a GPU makes the next models and images while the last are measured; until
-        ``more`` returns nothing."""
+        """Evaluate ``tasks``, and those that ``more`` returns. A GPU that trains several models together (a fleet)
+        makes the next models and images while the last are measured."""
         fleets, unmeasured = self.at_once > 1, deque[Future[Evaluation]]()
         with ExitStack() as stack:
             thread = None

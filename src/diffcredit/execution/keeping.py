@@ -23,15 +23,16 @@ Kind = Literal["images", "features", "model", "nothing"]
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps results of one recipe's evaluations in ``folder``, a file or folder each, and finds them again. With a
-    ``store`` they are kept there alone, under the folder's last two names, and ``folder`` has what was fetched."""
+    """The kept results of one recipe's evaluations: a file or folder each, in ``folder``. With a ``store`` they are
+    kept only there, under the folder's last two names, and ``folder`` has those that were fetched."""
 
     folder: Path
     kind: Kind
     store: Store | None = None
 
     def keep(self, task: Task, observation: Observation) -> None:
-        """Write what is to be kept of a measured evaluation. What is there stays; further extractors' features join."""
+        """Write what is to be kept of a measured evaluation. Nothing is overwritten; features of other extractors are
+        added."""
         if self.kind == "nothing":
             return
         place = self._place(task, self.kind)

@@ -136,7 +136,7 @@ class ProcessWorker(Worker):
 
 
 class LocalBackend(Backend[ProcessWorker]):
-    """Processes of this machine, one in each place; ``places`` are the devices that they see."""
+    """Processes of this machine, one for each of ``devices``: the device that it sees (None: those of the driver)."""
 
     def __init__(self, threads: int, devices: Sequence[str | None]) -> None:
         self._threads, self._devices = threads, list(devices)
@@ -176,7 +176,7 @@ class LocalBackend(Backend[ProcessWorker]):
             event("worker dismissed", worker=worker.name)
 
     def close(self) -> None:
-        """Nothing is held beside the workers."""
+        """Do nothing: processes hold all there is."""
 
 
 def _work(connection: Connection, threads: int, driver: int) -> None:

@@ -1,5 +1,6 @@
-"""A pool of workers, processes of this machine or actors of a Ray cluster (:mod:`diffcredit.execution.backend`): who
-gets which task, how long it may take, and what is repeated."""
+"""A pool of workers, which are processes of this machine or actors of a Ray cluster (see
+:mod:`diffcredit.execution.backend`). The pool decides which worker gets which task, how long it may take, and what is
+repeated."""
 
 import math
 import signal
@@ -104,8 +105,8 @@ class PooledExecutor(Executor):
 
 
 class WorkerPool(Executor, Generic[WorkerT]):
-    """Workers of one back end. Idle ones are kept from one run to the next. What is repeated, and how often, is
-    described in :class:`~diffcredit.execution.local.LocalWorkers`."""
+    """The workers of one back end. Idle ones are kept from one run to the next. When tasks are repeated, and how often:
+    :class:`~diffcredit.execution.local.LocalWorkers`."""
 
     def __init__(self, backend: Backend[WorkerT], retries: int, timeout: float | None) -> None:
         self._backend, self._retries, self._timeout = backend, retries, timeout

@@ -1,5 +1,5 @@
-"""Send the files that evaluators read to nodes that do not see the driver's files: once to each node, into a folder
-that is named after their content, where the next run finds them."""
+"""Files for nodes that do not see the driver's: whatever evaluators read is sent once to each node, into a folder named
+after its content, where the next run finds it."""
 
 import hashlib
 import json

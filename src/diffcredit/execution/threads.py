@@ -1,5 +1,5 @@
-"""How many threads a computation may use. Sums over several threads are added in another order, so their number belongs
-to the numerics class of a value, and every executor sets it in the same way."""
+"""The number of threads of a computation. Several threads add sums in another order, so their number belongs to the
+numerics class of a value, and every executor sets it in the same way."""
 
 import os
 import sys

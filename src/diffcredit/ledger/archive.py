@@ -51,7 +51,7 @@ def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], m
 
 
 def read_archive(file: Path) -> tuple[Rows, str, dict[str, Any]]:
-    """Return the rows, their head and the study file's content. Raise a UserError for anything else than an archive."""
+    """Return the rows, their head and the study file's content. Raise a UserError for anything but an archive."""
     with _opened(file, "cannot be read") as archive:
         description = json.loads(_member(archive, DESCRIPTION))
         if description["format"] != FORMAT:

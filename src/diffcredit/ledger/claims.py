@@ -102,6 +102,7 @@ def current(connection: Connection, study: str) -> list[CurrentClaim]:
 
 
 def _is(claim: Claim) -> ColumnElement[bool]:
+    """Return the condition for the row of ``claim``; none fulfils it once another holder has taken the task over."""
     return and_(*(tables.claims.c[name] == value for name, value in vars(claim).items()))
 
 

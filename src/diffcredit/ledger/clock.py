@@ -1,4 +1,4 @@
-"""How much time evaluations took, by the times at which they say they started and finished."""
+"""The time that evaluations took, from the start and the finish that each of them recorded."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable

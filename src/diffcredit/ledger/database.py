@@ -59,8 +59,8 @@ class Database:
     @classmethod
     def connect(cls, url: str | Path, *, create: bool) -> Self:
         """Connect to a file path or SQLAlchemy URL. With ``create``, a ledger is made where nothing is yet, and one of
-        an older schema is migrated, which otherwise waits until it is written to. What is no ledger, or a newer one, is
-        refused."""
+        an older schema is migrated, which otherwise waits until it is written to. A database that is no ledger, or a
+        newer one, is refused."""
         address = _address(url)
         on_disk = address.get_backend_name() == "sqlite" and address.database not in ("", ":memory:", None)
         file = Path(str(address.database)) if on_disk else None

@@ -22,7 +22,7 @@ class Game:
     full: tuple[float, ...]
     """F of all contributors, one value a replicate."""
     missing: int
-    """How many values are missing, because measuring failed or was not done."""
+    """The number of done evaluations without a value, because measuring failed or was not done."""
 
 
 def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:

@@ -1,7 +1,8 @@
 """Why an evaluation was made, and the replicate numbers that belong to each purpose.
 
-Within a recipe, an evaluation is identified by its coalition and replicate, whatever its purpose. So that no estimate
-ever uses a truth evaluation by accident, purposes count their replicates from different numbers:
+Within a recipe, an evaluation is identified by its coalition and replicate, whatever its purpose. Evaluations made for
+estimating, for pilots and for validation count their replicates from different numbers, so that no estimate ever uses a
+truth evaluation by accident:
 
 ==============  ==========  ==========================================================================
 purpose         from        made for

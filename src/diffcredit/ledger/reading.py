@@ -74,7 +74,7 @@ def evaluations(
     connection: Connection, study: str, recipe: str, columns: Mapping[str, str | None], after: int = 0
 ) -> list[tuple[int, Evaluation]]:
     """Return a recipe's evaluations in the order of recording, each with its primary key, which is over ``after``.
-    ``columns`` are the status or purpose that they must have; None for any."""
+    ``columns`` may ask for one status or purpose; None: any."""
     table = tables.evaluations
     wanted = {name: value for name, value in columns.items() if value is not None}
     query = select(table).filter_by(recipe_id=recipe_key(connection, study, recipe), **wanted).where(table.c.id > after)

@@ -124,12 +124,12 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._database.write(lambda connection: claims.release(connection, held), durable=False)
 
     def claims(self, study: str) -> list[CurrentClaim]:
-        """Return a study's claims that have not expired, by recipe and holder: what is under way, and by whom."""
+        """Return a study's claims that have not expired, by recipe and holder: the work under way."""
         return self._database.read(lambda connection: claims.current(connection, study))
 
     def head(self, study: str) -> Head:
-        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it. It has no rows
-        in a ledger of an older schema, which gets its chain when it is written to."""
+        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it. A ledger of an
+        older schema gets its chain when it is next written to; until then the head is empty."""
         return self._database.read(lambda connection: reading.head(connection, study))
 
     def audit(self, study: str, head: str | None = None) -> Audit:

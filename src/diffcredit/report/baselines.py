@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from diffcredit.baselines.controls import RandomRanking
 from diffcredit.baselines.study import StudyBaseline, helpfulness
-from diffcredit.credit.correlations import correlation
+from diffcredit.credit.correlations import CHANCE, RANDOM_RANKINGS, correlation, correlations, random_rankings
 from diffcredit.errors import UserError
 from diffcredit.report.records import Agreement, BaselineRow
 from diffcredit.report.tables import credit_tables
@@ -31,6 +34,9 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) 
     """Return a row for each method and setting: its rank correlation with the study's credits."""
     merged: dict[str, BaselineRow] = {}
     for each in found:
+        if each.found.method == RandomRanking.name:  # one alone says nothing of what chance reaches
+            merged[each.found.name] = _at_random(credits, each.found.seconds)
+            continue
         row = merged.get(each.found.name)
         correlations = dict(row.correlations) if row else dict.fromkeys(credits)
         for name in credits if each.property is None else [each.property]:
@@ -42,8 +48,20 @@ def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) 
     return list(merged.values())
 
 
+def _at_random(credits: Mapping[str, FloatArray], seconds: float) -> BaselineRow:
+    ranges = {}
+    for name, own in credits.items():
+        drawn = random_rankings(len(own))
+        low, high = np.quantile(correlations(drawn, np.broadcast_to(own, drawn.shape), "spearman"), CHANCE[1:])
+        if np.isfinite(low):
+            ranges[name] = float(low), float(high)
+    return BaselineRow(f"{RANDOM_RANKINGS} random rankings", dict.fromkeys(credits), {}, seconds, ranges)
+
+
 def agreement(found: Sequence[StudyBaseline]) -> Agreement | None:
-    """Return the rank correlation of each two methods or settings; None where there are not two."""
+    """Return the rank correlation of each two methods or settings, random rankings left out; None where there are not
+    two."""
+    found = [each for each in found if each.found.method != RandomRanking.name]
     if len(found) < 2:
         return None
     names = tuple(each.found.name + (f", {each.property}" if each.property else "") for each in found)

@@ -156,12 +156,21 @@ class Picture:
 @dataclass(frozen=True)
 class BaselineRow:
     """A baseline's Spearman correlation with the study's credits, by property; None where it was computed for
-    another property, or all its credits are equal."""
+    another property, or all its credits are equal. Random rankings have ``ranges``: what 95 % of them reach."""
 
     name: str
     correlations: Mapping[str, float | None]
     chosen: Mapping[str, float]
     seconds: float
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def words(self, prop: str) -> str:
+        """Return the correlation for a property, or the range; empty where there is none."""
+        if prop in self.ranges:
+            low, high = self.ranges[prop]
+            return f"{low:+.2f} to {high:+.2f}".replace("-", "−")
+        rho = self.correlations.get(prop)
+        return "" if rho is None else f"{rho:+.2f}".replace("-", "−")
 
 
 @dataclass(frozen=True)

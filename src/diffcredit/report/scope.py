@@ -18,7 +18,7 @@ def scope(study: "Study") -> tuple[str, ...]:
     """Return what fixes the game that was played."""
     config, sampling = study.config, study.config.sampling
     family = study.prepared.family
-    trained = f"trained for {config.model.train.steps:,} steps from seed {config.seed}"
+    trained = f"trained for {config.model.train.steps:,} steps from seed {config.model_seed}"
     training = "taken as it was given" if family.trained else trained
     # only the name of a folder: its place is private
     what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
@@ -84,5 +84,5 @@ def notes_on_images(study: "Study", contributions: "Contributions") -> list[str]
     if contributions.skipped:
         first = "; ".join(contributions.skipped[:5])
         notes.append(f"{len(contributions.skipped)} unreadable images were skipped: {first}.")
-    notes += [f"{comparison.complaint()}." for comparison in quality.kept(study) if comparison.broken]
+    notes += [f"{complaint}." for complaint in quality.complaints(study, quality.kept(study))]
     return notes

@@ -2,12 +2,21 @@
 the key, the value and what is accepted."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import Rule
@@ -45,12 +54,29 @@ _NAMES_A_FOLDER = _matching(r"\w[\w .-]*", "letters, digits, spaces and . _ - ar
 _NAMES_A_DEVICE = _matching(r"auto|cpu|cuda(:\d{1,3})?", "accepted: auto, cpu, cuda, cuda:1, …")
 
 
+def _positive(value: Any) -> Any:
+    """Refuse all but a number above 0, or a mapping to such numbers, with one message for both."""
+    for number in value.values() if isinstance(value, dict) else [value]:
+        try:  # YAML 1.1 reads 1e-4 as a text
+            positive = not isinstance(number, bool) and 0 < float(number) < math.inf
+        except (TypeError, ValueError):
+            positive = False
+        if not positive:
+            raise ValueError("a number above 0 is accepted, or {PROPERTY: number, …} for several properties")
+    return value
+
+
+_Amounts = Annotated[float | dict[str, float] | None, BeforeValidator(_positive)]
+
+
 class StudyConfig(Section):
     """A study: everything that fixes the numbers, and where they are kept.
 
+    ``seed`` is that of the evaluations and, unless their sections name others, of the data and the base model.
     ``threads`` is how many threads a process uses on a CPU. Their number changes the rounding of sums, so it belongs to
     the study and not to the machine. ``keep`` is what is kept of each evaluation, for properties that are added later.
     ``artifacts`` is the folder or fsspec URL for models and what is kept; by default, the folder ``results``.
+    ``matters`` is the difference between contributors that matters, in the unit of the only property or of each.
     """
 
     name: Annotated[str, Field(max_length=100), _NAMES_A_FOLDER]
@@ -63,6 +89,7 @@ class StudyConfig(Section):
     surrogates: tuple[SurrogateSection, ...] = ()
     design: DesignSection = DesignSection()
     stop: StopSection = StopSection(evaluations=500)
+    matters: _Amounts = None
     validation: ValidationSection | None = None
     keep: Literal["images", "features", "model", "nothing"] = "nothing"
     results: PathWithoutNul | None = None
@@ -104,13 +131,39 @@ class StudyConfig(Section):
             )
         # plug-ins without a label name themselves, which is known only once they are built
         if all(section.label or ":" not in section.name for section in self.properties):
-            check_rule_properties(self.stop.rule, [section.label or section.name for section in self.properties])
+            self.check_names([section.label or section.name for section in self.properties])
         return self
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Refuse what the study says about a property that is not one of ``names``, those of its properties."""
+        check_rule_properties(self.stop.rule, names)
+        if isinstance(self.matters, Mapping):
+            for name in set(self.matters) - set(names):
+                raise UserError(f"matters: {name!r} is not one of the study's properties; accepted: {', '.join(names)}")
+        elif self.matters is not None and len(names) > 1:
+            raise UserError(
+                f"matters: {self.matters:g} for {len(names)} properties; a number for each is accepted: "
+                f"{{{', '.join(f'{name}: …' for name in names)}}}"
+            )
+
+    def stated_to_matter(self, name: str) -> float | None:
+        """Return the difference that matters for the property ``name``, None where the study file states none."""
+        return self.matters.get(name) if isinstance(self.matters, Mapping) else self.matters
 
     @property
     def compared(self) -> tuple[RetrainingSection, ...]:
         """The retrainings that validation compares with the study's own."""
         return self.validation.retrainings if self.validation else ()
+
+    @property
+    def data_seed(self) -> int:
+        """The seed that draws contributors and held-out images."""
+        return self.seed if self.contributions.seed is None else self.contributions.seed
+
+    @property
+    def model_seed(self) -> int:
+        """The seed of the base model's initialisation and training."""
+        return self.seed if self.model.seed is None else self.model.seed
 
     @property
     def results_folder(self) -> Path:

@@ -40,7 +40,9 @@ def base_identity(contributions: "Contributions", model: Mapping[str, Any], seed
 
 def recorded_base(recipe: Mapping[str, Any]) -> str:
     """Return :func:`base_identity` from the settings of a recipe in the ledger."""
-    return fingerprint([recipe["data"]["fingerprint"], recipe["model"], recipe["seed"]])
+    model = dict(recipe["model"])
+    seed = model.pop("seed", recipe["seed"])  # there only where the model has a seed of its own
+    return fingerprint([recipe["data"]["fingerprint"], model, seed])
 
 
 def generated_identity(base: str, sampling: "Sampling") -> str:
@@ -62,7 +64,7 @@ def recipe_settings(
             "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
             "resolution": config.contributions.resolution,
         },
-        "model": dict(model),
+        "model": dict(model) | ({} if config.model_seed == config.seed else {"seed": config.model_seed}),
         "retraining": {"method": section.method, **settings_of(retraining, section.options)},
         "sampling": dataclasses.asdict(config.sampling),
         "seed": config.seed,

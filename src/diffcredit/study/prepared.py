@@ -66,7 +66,7 @@ class Prepared:
 
     @cached_property
     def base_identity(self) -> str:
-        return identity.base_identity(self.contributions, self.model_settings, self.config.seed)
+        return identity.base_identity(self.contributions, self.model_settings, self.config.model_seed)
 
     @property
     def base_folder(self) -> Path:
@@ -127,7 +127,7 @@ class Prepared:
         return self.cache.made_once(folder.name, what.removeprefix("training "), trained)
 
     def _seed(self, use: str, replicate: int = 0) -> int:
-        return derive_seed(self.config.seed, use, *([replicate] if replicate else []))
+        return derive_seed(self.config.model_seed, use, *([replicate] if replicate else []))
 
     def generated_images(self) -> Images:
         """Return the base model's images from the study's initial noises, (m, h, w, 3)."""

@@ -2,11 +2,13 @@
 
 Credits that are computed through a pruned model θ̃* describe the base model θ* only if pruning hardly changed its
 properties F. The change is measured against the distance to the untrained network θ_∅, on images from the same initial
-noises: |F(θ̃*) − F(θ*)| / |F(θ*) − F(θ_∅)|.
+noises: |F(θ̃*) − F(θ*)| / |F(θ*) − F(θ_∅)|. Beside a base model that has hardly learned anything, that distance is no
+measure: the complaint is then about the base model's training, not about pruning.
 """
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 TOLERATED = 0.25  # share of the distance to the untrained network
+LEARNED = 0.2  # share of the untrained network's denoising loss by which a trained model's is at least lower
 LOSS = "denoising loss"
 LOSS_IMAGES = 256  # images for the loss: held-out ones if there are any, otherwise training images
 
@@ -56,11 +59,35 @@ class Comparison:
     def complaint(self) -> str:
         """Return what changed, by how much, and what to do about it."""
         verb = "rose" if self.only_rises else "changed"
+        by = f"by {100 * self.lost:.0f} % of the distance to the untrained network's {self.untrained:.4g}"
+        if self.lost > 1:
+            by = f"farther than training had taken it from the untrained network's {self.untrained:.4g}"
         return (
             f"{self.name}: pruning changed the model too much: it {verb} from {self.base:.4g} to {self.start:.4g}, "
-            f"by {100 * self.lost:.0f} % of the distance to the untrained network's {self.untrained:.4g}; at most "
-            f"{100 * TOLERATED:.0f} % is tolerated; increase retraining.recover_steps or retraining.parameters"
+            f"{by}; at most {100 * TOLERATED:.0f} % of that distance is tolerated; increase retraining.recover_steps "
+            "or retraining.parameters"
         )
+
+
+def complaints(study: "Study", comparisons: Sequence[Comparison]) -> list[str]:
+    """Return what is wrong with the models compared, as sentences: that the base model is hardly trained, or else what
+    pruning changed too much."""
+    loss = next((each for each in comparisons if each.name == LOSS), None)
+    fresh = "pretrained" not in study.config.model.options  # otherwise what is compared with has been trained
+    if loss is not None and fresh and _hardly_trained(loss):
+        return [
+            f"the base model is hardly trained: its denoising loss is {loss.base:.4g}, that of the untrained network "
+            f"{loss.untrained:.4g}, and {loss.start:.4g} once pruned and recovered; credits would be those of noise, "
+            "and pruning cannot be judged; increase model.train.steps, or lower model.train.ema, whose averaged "
+            "weights follow slowly"
+        ]
+    return [each.complaint() for each in comparisons if each.broken]
+
+
+def _hardly_trained(loss: Comparison) -> bool:
+    """Return whether the base model has learned little, or far less than the short recovery taught its pruned copy."""
+    learned, recovered = loss.untrained - loss.base, loss.untrained - loss.start
+    return learned < max(LEARNED * loss.untrained, recovered / (1 + TOLERATED))
 
 
 def compare(study: "Study") -> list[Comparison]:

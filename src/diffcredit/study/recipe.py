@@ -102,7 +102,7 @@ class Recipe:
         study, prepared, settings = self.study, self.study.prepared, self.settings
         # the file that marks a prepared retraining; workers that find it need not wait for the lock
         mark = study.cache.path("retraining", identity.prepared_identity(settings), ".json")
-        base = prepared.base  # whose training is timed by itself
+        base = prepared.base  # not within the retraining's lock: a waiting process says which of the two it waits for
 
         def prepare() -> "Retraining":
             context = RetrainingContext(

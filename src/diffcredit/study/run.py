@@ -11,7 +11,7 @@ from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
 from diffcredit.study.pilot import signals, warn_of_noise
-from diffcredit.study.quality import Comparison, compare
+from diffcredit.study.quality import Comparison, compare, complaints
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -39,9 +39,8 @@ def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
     study.prepare()
     quality = compare(study)
     observer.on_quality(quality)
-    for comparison in quality:
-        if comparison.broken:
-            warnings.warn(comparison.complaint(), DiffcreditWarning, stacklevel=2)
+    for complaint in complaints(study, quality):
+        warnings.warn(complaint, DiffcreditWarning, stacklevel=2)
     before = signals(study)
     warn_of_noise(before)
     if study.surrogates.names:

@@ -21,7 +21,7 @@ from diffcredit.errors import UserError, located
 from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord
 from diffcredit.ledger.clock import Clock
-from diffcredit.study.config import StudyConfig, check_rule_properties
+from diffcredit.study.config import StudyConfig
 from diffcredit.study.reserved import reserved
 from diffcredit.study.sections import PropertySection
 from diffcredit.util.arrays import BoolArray
@@ -198,7 +198,7 @@ def check_schedule(config: StudyConfig, n: int, properties: Sequence[str]) -> No
             design.draw(n, 0, rule.count, reserved(config, n))
     with located("design.distribution"):
         design.draw(n, 0, 1, reserved(config, n))
-    check_rule_properties(rule, properties)
+    config.check_names(properties)
     for leaf in rule.leaves():
         if isinstance(leaf, TopK) and leaf.k >= n:
             raise UserError(f"stop: top.k: {leaf.k} of {n} contributors; fewer than all are accepted")

@@ -35,6 +35,7 @@ def _printable(name: str) -> str:
     return name
 
 
+_Seed = Annotated[int, Field(ge=0)]
 _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
 """A name as tables, reports and the ledger show it."""
 
@@ -81,7 +82,8 @@ class _Component(BaseModel):
 
 
 class ContributionsSection(_Component):
-    """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`."""
+    """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`. ``seed`` draws
+    contributors and held-out images (None: the study's)."""
 
     source: str = AUTO
     path: PathWithoutNul | None = None
@@ -91,6 +93,7 @@ class ContributionsSection(_Component):
     draw: int | None = None
     holdout: float | PathWithoutNul | None = None
     unreadable: Literal["stop", "skip"] = "stop"
+    seed: _Seed | None = None
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -107,15 +110,19 @@ class ContributionsSection(_Component):
 
     @property
     def common(self) -> dict[str, Any]:
-        """The options that all sources have."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name != "source"}
+        """The options that all sources have, but for the seed: it may be the study's."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in ("source", "seed")}
 
 
 class ModelSection(_Component):
-    """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere."""
+    """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere.
+
+    ``seed`` is that of its initialisation and training (None: the study's).
+    """
 
     family: str = "ddpm"
     train: Training
+    seed: _Seed | None = None
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with models in ``folder`` as full paths; other models may be ids of the hub."""
@@ -124,7 +131,7 @@ class ModelSection(_Component):
             for key in MODELS
             if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=True)
         }
-        return type(self).model_validate({"family": self.family, "train": self.train, **self.options, **here})
+        return self.model_copy(update=here)
 
 
 class RetrainingSection(_Component):

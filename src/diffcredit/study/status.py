@@ -189,9 +189,11 @@ class StatusReader:
 
     def _recipe(self, name: str, claims: Sequence[CurrentClaim], now: float) -> RecipeStatus:
         tally, studied = self._tallies[name], name == self._study.recipe.name
-        total = self._total if studied else None
         every = tally.done.total()
         done = sum(tally.done[purpose] for purpose in DESIGN) if studied else every - tally.done["pilot"]
+        total = self._total if studied else None
+        if total is not None and total.evaluations < done:  # the limit was lowered since
+            total = Total(done, total.certain)
         reached = studied and self._rule is not None and self._rule.reached
         left = None if total is None else 0 if reached else max(0, total.evaluations - done)
         hours, rate, each = tally.clock.worker_seconds / HOUR, tally.rate, tally.done_seconds / every if every else None

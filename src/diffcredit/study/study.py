@@ -78,7 +78,7 @@ class Study:
         """Who gave which images."""
         section = self.config.contributions
         with stage("contributions"), located(f"{self.file}: contributions"):
-            return load_contributions(source=self._source, **section.common, seed=self.config.seed)
+            return load_contributions(source=self._source, **section.common, seed=self.config.data_seed)
 
     @cached_property
     def _source(self) -> Source | str:
@@ -184,7 +184,7 @@ class Study:
         """
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
-            properties = {record.name: record.higher_is_better for record in ledger.properties(self.name)}
+            better = {record.name: record.higher_is_better for record in ledger.properties(self.name)}
             contributors = ledger.studies()[self.name]["contributors"]
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
@@ -196,14 +196,12 @@ class Study:
                 DiffcreditWarning,
                 stacklevel=2,
             )
-        credits, reasons = estimate_all(
-            evaluations, properties, self.config, method, confidence, surrogates, contributors
-        )
+        credits, reasons = estimate_all(evaluations, better, self.config, method, confidence, surrogates, contributors)
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():
             warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
-        return {name: replace(each, higher_is_better=properties[name]) for name, each in credits.items()}
+        return {name: replace(each, higher_is_better=better[name]) for name, each in credits.items()}
 
     def verdicts(self, credits: Mapping[str, Credits] | None = None) -> dict[str, "Verdict"]:
         """Return what may be done with each property's ``credits`` (None: :meth:`credits`), with the reason; see

@@ -68,9 +68,9 @@ class ContributorRow:
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    """One property's credits side by side. ``correlation`` is Spearman's between the estimates, ``true_correlation``
-    that without their errors, ``top`` a fifth of the contributors' number, ``shared_top`` how many are in both top
-    fifths. ``evaluations`` are the numbers of a and of b."""
+    """One property's credits side by side. ``correlation`` is Spearman's between the estimates, ``true_correlation`` an
+    estimate of that between the credits without their errors. ``top`` is a fifth of the contributors' number,
+    ``shared_top`` how many are in the top fifth of both. ``evaluations`` are the numbers behind a and behind b."""
 
     property: str
     higher_is_better: bool
@@ -84,7 +84,8 @@ class PropertyComparison:
 
 @dataclass(frozen=True)
 class StudyComparison:
-    """``only_a`` and ``only_b`` are contributors of one side only, ``differing`` the settings that differ."""
+    """Two sides ``a`` and ``b``, by their texts. ``only_a`` and ``only_b`` are contributors of one side only,
+    ``differing`` the settings that differ."""
 
     a: str
     b: str
@@ -148,7 +149,7 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
         if not credits:
             raise UserError(f"{text}: no credits: {'; '.join(dict.fromkeys(reasons.values()))}")
     settings = {
-        **found.settings,
+        **_with_seeds(found.settings, study.config.data_seed),
         "design": study.config.design.model_dump(mode="json"),
         "properties": {each.name: each.settings for each in records.values()},
         "weights": found.weights,
@@ -156,6 +157,13 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
     place = str(study.config.ledger or study.folder.resolve()), f"{study.name}:{name}"
     higher = {each.name: each.higher_is_better for each in records.values()}
     return Side(place, contributors, higher, credits, settings)
+
+
+def _with_seeds(recipe: Mapping[str, Any], data: int) -> dict[str, Any]:
+    """Return a recipe's settings with all seeds together; that of the ``data`` stands in the study file alone."""
+    model = dict(recipe.get("model", {}))
+    seeds = {"data": data, "model": model.pop("seed", recipe.get("seed")), "evaluations": recipe.get("seed")}
+    return {key: value for key, value in recipe.items() if key != "seed"} | {"model": model, "seeds": seeds}
 
 
 def comparison_csv(comparison: StudyComparison) -> str:

@@ -1,5 +1,5 @@
-"""Everybody's credits for a property, which validation compares: those of every estimator and recipe, of surrogates,
-and of baselines."""
+"""The credits for a property that validation compares: of every estimator and recipe, of surrogates, and of
+baselines."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -38,7 +38,8 @@ def collect_contenders(data: "ValidationData", prop: str) -> list[Contender]:
 
 
 def known_surrogates(data: "ValidationData", prop: str, game: RecipeGame | None = None) -> dict[str, KnownSurrogate]:
-    """Return a property's surrogates as helpfulness, with values at the coalitions of ``game``; none if unmeasured."""
+    """Return a property's surrogates as helpfulness, with values at the coalitions of ``game``; none if a run has not
+    measured them yet."""
     surrogates = data.study.surrogates
     if not surrogates.names or not surrogates.ready():
         return {}

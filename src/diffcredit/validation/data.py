@@ -8,9 +8,9 @@
     data.games("fid")       # every recipe's evaluations
     data.contenders("fid")  # everybody's credits: estimators, recipes, surrogates, baselines
 
-Every recipe is evaluated on the beginning of the study's own design, with endpoints of its own. Truth is separate. All
-of it is in the study's ledger, and what is there is not evaluated again. Reading needs neither models nor fitted
-properties.
+Every recipe is evaluated on the first coalitions of the study's own design, with endpoints of its own; truth has other
+coalitions. The study's ledger holds all of it, and nothing in it is evaluated again. Reading needs neither models nor
+fitted properties.
 """
 
 import math
@@ -57,8 +57,8 @@ Remembered = TypeVar("Remembered")
 
 @dataclass(frozen=True, eq=False)
 class PartWork:
-    """Evaluations of one recipe that a part needs, at most so many ``undecided`` more once another part is there. The
-    part shows images of the evaluations ``pictured``."""
+    """The evaluations of one recipe that a part needs; ``what`` names them to people. ``undecided``: at most how many
+    more it will need once another part has been computed. The part shows images of the tasks ``pictured``."""
 
     recipe: Recipe
     tasks: Sequence[Task]
@@ -127,7 +127,7 @@ class ValidationData:
 
     @property
     def estimators(self) -> dict[str, str]:
-        """The estimators of the study's design with the category of their credits, the study's own first."""
+        """The estimators that suit the study's design, with the category of their credits; the study's own first."""
         own = method_of(self.study.config.design.distribution)
         # a design of one method's own coalitions has no other credits
         return {own: ESTIMATORS[own], **ESTIMATORS} if own in ESTIMATORS else {own: own}
@@ -137,7 +137,7 @@ class ValidationData:
         return PartWork(self.scratch, self._truth_tasks, "retraining from scratch: truth")
 
     def design(self, recipe: Recipe) -> PartWork:
-        """A recipe's endpoints, and the beginning of the design."""
+        """A recipe's endpoints, and the first coalitions of the study's design."""
         schedule = recipe.schedule()
         tasks = [*schedule.endpoints, *schedule.coalitions()]
         return PartWork(recipe, tasks, f"evaluating coalitions by {recipe.name}")
@@ -195,8 +195,8 @@ class ValidationData:
         return next(prop for prop in self.study.prepared.properties if prop.name == name)
 
     def by_title(self, result: Callable[[str], Remembered]) -> dict[str, Remembered]:
-        """Return ``result`` of each property's name by its title. A property without one is left out with a warning;
-        if none has one, UserError is raised."""
+        """Return each property's ``result`` (a function of its name), by title. A property whose result raises
+        UserError is left out with a warning; if all do, UserError is raised."""
         found: dict[str, Remembered] = {}
         reasons = {}
         for name in self.names:
@@ -218,11 +218,11 @@ class ValidationData:
         return self._remembered[known]
 
     def truths(self, prop: str) -> list[Truth]:
-        """Return the truth of each share with enough retrained coalitions."""
+        """Return the truth of each share that has enough coalitions."""
         return truths_of(self.study.config, self.n, self.values(self.scratch.evaluations(), prop, ("truth",)))
 
     def truth_values(self, prop: str) -> dict[str, list[float]]:
-        """Return the helpfulness of each coalition retrained as truth, by seed; the endpoint of all counts too."""
+        """Return the helpfulness of each coalition retrained as truth, or of all contributors, one value a seed."""
         found: dict[str, list[float]] = {}
         values = self.values(self.scratch.evaluations(), prop, ("truth", "endpoint"))
         for (coalition, _), value in sorted(values.items()):
@@ -237,7 +237,7 @@ class ValidationData:
         values = self.values(every, prop, purposes)
         recorded = [key for key, one in evaluations.items() if one.purpose == "estimate" and key in values]
         kept = self._without_truth(recipe, recorded)
-        # as many as were tried: one that failed has its place too
+        # drawn as far as tasks were tried: one that failed has its place in the design too
         place = self._places(recipe, len({one.key for one in every if one.purpose == "estimate"}))
         kept.sort(key=lambda key: (place.get(key, len(place)), key))
         endpoints = [key for key, one in evaluations.items() if one.purpose == "endpoint" and key in values]
@@ -315,7 +315,7 @@ class ValidationData:
         }
 
     def _places(self, recipe: Recipe, count: int) -> dict[tuple[str, int], int]:
-        """Return the places of the first ``count`` tasks in a recipe's design, which takes long to draw."""
+        """Return the places of the first ``count`` tasks in a recipe's design; remembered, since drawing takes long."""
         key = "places", recipe.name, count
         if key not in self._remembered:
             drawn = islice(recipe.schedule().coalitions(), count)
@@ -325,7 +325,7 @@ class ValidationData:
     def _steps(self, recipe: Recipe) -> tuple[int | None, int]:
         """Return the training steps of a coalition's model, and of the preparation before the first."""
         key = "steps", recipe.name
-        if key not in self._remembered:  # pruning takes its time
+        if key not in self._remembered:  # a rehearsal prunes, which takes a while
             found = recipe.rehearse(recipe.study.prepared.start())
             preparation = found.preparation.steps if found.preparation else 0
             self._remembered[key] = found.coalition.steps if found.coalition else None, preparation

@@ -29,7 +29,7 @@ from diffcredit.validation.presentation.sections import Section
 from diffcredit.validation.presentation.writing import SECTION, read_section, write_section
 
 Watch = Callable[[Iterable[Evaluation], bool], object]
-"""Consumes evaluations as they are made; the flag says whether they are recorded in the ledger."""
+"""A function that goes through evaluations as they are made; the flag says whether the ledger records them."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def validate(
     """Evaluate what each part needs, compute its section and keep it in the study's folder.
 
     parts: names from `PARTS`; none: all that the study can have. properties: names; none: all that are measured.
-    executor: runs the evaluations that are missing; None: nothing is evaluated. watch: is given these as they come.
-    A part that cannot be computed is left out with its reason. Raises UserError where nothing has been evaluated yet,
-    or the ledger's evaluations have other settings."""
+    executor: runs the evaluations that are missing; None: nothing is evaluated. watch: goes through the evaluations as
+    they are made, and may show them. A part that cannot be computed is left out with its reason. Raises UserError where
+    nothing has been evaluated yet, or the ledger's evaluations have other settings."""
     data = open_data(study, properties)
     sections: list[Section] = []
     left_out: dict[str, str] = {}
@@ -69,7 +69,7 @@ def validate(
 
 
 def _evaluate(work: PartWork, part: str, executor: Executor, watch: Watch) -> dict[str, str]:
-    """Evaluate what is missing, then make images that are missing once more. Return why these cannot be had, if so."""
+    """Evaluate what is missing, then make missing images again. Return the reason if these cannot be made."""
     if work.missing():
         watch(evaluate_tasks(work.recipe, executor, work.tasks, work.what), True)
     try:
@@ -83,8 +83,9 @@ def _evaluate(work: PartWork, part: str, executor: Executor, watch: Watch) -> di
 def missing_evaluations(
     study: Study, parts: Sequence[str] = (), properties: Sequence[str] = ()
 ) -> list[tuple[PartWork, int]]:
-    """Return the work that `validate` would do, and how many evaluations or images of these are missing for it, at most
-    where some is undecided. Those that several parts need are counted for the first."""
+    """Return the work that `validate` would do, each with the number of evaluations, and of evaluations' images, that
+    are missing for it: the largest possible number where a part's work depends on another part. What several parts need
+    is counted for the first of them."""
     data, wanted = open_data(study, properties), _ordered(study, parts)
     found: dict[str, tuple[PartWork, int]] = {}
     counted: set[tuple[str, str, int]] = set()
@@ -99,7 +100,7 @@ def missing_evaluations(
 
 
 def open_data(study: Study, properties: Sequence[str] = ()) -> ValidationData:
-    """Open a study's ledger for validation. Raises UserError where it has nothing, or of other settings."""
+    """Open a study's ledger for validation. Raises UserError where it is empty, or its recipes have other settings."""
     data = ValidationData(study, properties)
     if data.names:
         with study.ledger(create=False) as ledger, located(study.file):

@@ -16,7 +16,7 @@ import numpy as np
 
 from diffcredit.coalitions import decode, encode
 from diffcredit.credit import Credits
-from diffcredit.credit.materiality import Yardstick, seed_yardstick
+from diffcredit.credit.materiality import Yardstick, seed_yardstick, stated_yardstick
 from diffcredit.credit.outliers import outliers_in
 from diffcredit.credit.verdicts import Tested, Verdict, verdict
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
@@ -54,7 +54,8 @@ def study_verdicts(study: "Study", credits: Mapping[str, Credits]) -> dict[str, 
 
 def yardstick(study: "Study", credits: Credits) -> Yardstick:
     """Return the help from which a contributor matters: what the study states, or the spread between seeds."""
-    return seed_yardstick(credits)
+    stated = study.config.stated_to_matter(credits.property_name)
+    return seed_yardstick(credits) if stated is None else stated_yardstick(stated)
 
 
 def misfit(credits: Credits) -> str:
@@ -87,8 +88,8 @@ def tested(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Tested]:
 
 
 def truths_of(config: "StudyConfig", n: int, values: Mapping[tuple[str, int], float]) -> list[Truth]:
-    """Return the truth of each share with enough retrained coalitions among ``values``, by coalition and replicate:
-    those with all seeds, or else with fewer."""
+    """Return the truth of each share that has enough coalitions among ``values``, by coalition and replicate: those
+    with all seeds done, or if they are too few, those with fewer seeds done."""
     settings, found = config.validation or ValidationSection(), []
     for share in settings.shares:
         coalitions = [encode(row) for row in truth_coalitions(config, n, share)]

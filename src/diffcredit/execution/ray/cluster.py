@@ -27,7 +27,7 @@ from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation
 from diffcredit.util.events import event
 
-ANSWER_WITHIN = 10.0  # seconds, of a cluster's head
+ANSWER_WITHIN = 10.0  # seconds until a cluster's head counts as absent
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class RayPayload:
 
 
 class RayWorker(Worker):
-    """An actor and ``reference``, its latest answer, which may be yet to come. It has no name until it has answered,
-    as while Ray has no room for it."""
+    """An actor, and in ``reference`` its latest answer, which may be still to come. It has no name before its first
+    answer, for instance while Ray has no room for it."""
 
     payload: RayPayload
 

@@ -1,4 +1,4 @@
-"""How long an evaluation takes: by the ledger, or by a few steps of the code path that a study uses, timed here."""
+"""The time of an evaluation: from the ledger, or from a few steps of the code path that a study uses, timed here."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.diffusion.training import WORTHWHILE, train, train_each
 from diffcredit.ledger import Evaluation
 
-STEPS = 2
+STEPS = 2  # steps of training or sampling that are timed on a CPU
 FEW = 4  # samples that a larger batch on the CPU is extrapolated from if it would take long
 ENOUGH = 2.0  # seconds that one measurement may take
 # On a GPU a shorter and a longer run separate the steps from what is done once. Recorded steps are short and many.
@@ -83,8 +83,9 @@ class EvaluationTime:
 
 
 def time_training(model: DiffusionModel, settings: Training, at_once: int | None = None) -> Timing:
-    """Time a whole training of ``model``, which happens once, or one model's share where ``at_once`` are trained
-    together, for one coalition after another. A few steps of it change the model's weights."""
+    """Time the training of ``model`` by a few steps, which change its weights. ``at_once``: how many coalitions' models
+    are trained together, of which one model's share is returned; None: a training that happens once, such as the base
+    model's."""
     if trains_fast(model, settings) and (at_once is not None or settings.steps >= WORTHWHILE):
         return _training_together(model, settings, at_once or 1)
     if model.device.type == "cuda":
@@ -120,7 +121,7 @@ def _training_together(model: DiffusionModel, settings: Training, count: int) ->
 
 
 def time_sampling(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Timing:
-    """Time the sampling of all images: of an evaluation if ``often``, otherwise of a sampling that happens once."""
+    """Time the sampling of all images, by a few steps. ``often``: for every evaluation, where compiling is worth it."""
     batch = min(sampling.batch_size, sampling.images)
     fast = goes_fast(model, sampling, often=often)
 

@@ -1,4 +1,4 @@
-"""How long measuring the properties of an evaluation takes on this machine."""
+"""The time that measuring an evaluation's properties takes on this machine."""
 
 import dataclasses
 import math
@@ -44,8 +44,8 @@ class MeasuringTime:
 def time_measuring(
     properties: Sequence[Any], states: Mapping[str, State], model: DiffusionModel, images: int, context: Context
 ) -> MeasuringTime:
-    """Time what an evaluation does with ``properties``, on ``images`` random images or features of ``model``. Those
-    without a fitted state in ``states``, by name, are fitted here to ``context``, with random features."""
+    """Time what an evaluation of ``model`` does with ``properties``, on that many random ``images`` or their features.
+    Properties without a fitted state in ``states`` (by name) are fitted here to ``context``, with random features."""
     features: dict[str, float] = {}
     seconds, left_out = 0.0, {}
     for prop in map(as_property, properties):

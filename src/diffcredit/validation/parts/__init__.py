@@ -25,8 +25,8 @@ from diffcredit.validation.presentation.sections import PartResult, Section
 
 @dataclass(frozen=True)
 class Part:
-    """One kind of evidence. ``before_lds`` is the work as far as it is known before the part ``lds`` is there, for a
-    part whose work depends on that."""
+    """One kind of evidence. ``before_lds``, for a part whose work depends on the part ``lds``: the work as far as it is
+    known before that part has been computed."""
 
     work: Callable[[ValidationData], Sequence[PartWork]]
     result: Callable[[ValidationData], PartResult[Any]]

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from math import isfinite, sqrt
+from math import isfinite
 
+from diffcredit.baselines.controls import RandomRanking
 from diffcredit.coalitions import encode
+from diffcredit.credit.correlations import RANDOM_RANKINGS
 from diffcredit.errors import UserError
 from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions
 from diffcredit.validation.contenders import compute_baselines
@@ -29,7 +31,7 @@ NAMED = 3  # methods that a sentence lists
 
 REPLICATES = "ceiling: F without noise"
 ADDITIVE = "ceiling: additive model of the truth"
-RANDOM = "random_ranking"  # the baseline that ranks at random, once
+RANDOM = f"floor: {RANDOM_RANKINGS} random rankings"
 
 
 def work(data: ValidationData) -> list[PartWork]:
@@ -51,7 +53,8 @@ def scores_of(data: ValidationData, name: str) -> LDSResult:
         truths = data.truths(name)
         if not truths:
             raise UserError(_missing_truth(data, name))
-        return compare_lds(truths, data.contenders(name))
+        # one random ranking says nothing of what chance reaches
+        return compare_lds(truths, [each for each in data.contenders(name) if each.name != RandomRanking.name])
 
     return data.remember(("lds", name), compare)
 
@@ -90,19 +93,10 @@ def section(result: PartResult[Mapping[str, LDSResult]]) -> Section:
             "interval is somewhat short.",
             "Each difference is judged by itself: among twenty methods that are as good as the one they are compared "
             "with, one is likely to be called better or worse by chance.",
-            *_at_random(results),
+            f"The floor of {RANDOM_RANKINGS} random rankings is their median with the range of 95 % of them, over the "
+            "same coalitions; a method within that range is no better than chance.",
         ),
     )
-
-
-def _at_random(results: Mapping[str, LDSResult]) -> list[str]:
-    """Say how far chance takes the random ranking: credits of n in random order correlate by 0 ± 1/√(n − 1)."""
-    contenders = (each.contender for result in results.values() for each in result.scores)
-    return [
-        f"{RANDOM} is one draw: over {n} contributors the score of such has a standard deviation of about "
-        f"{1 / sqrt(n - 1):.2f} about 0, and its interval, over coalitions, says nothing of that."
-        for n in {len(each.credits) for each in contenders if each.name == RANDOM}
-    ]
 
 
 def _score_table(results: Mapping[str, LDSResult]) -> Table:
@@ -112,13 +106,14 @@ def _score_table(results: Mapping[str, LDSResult]) -> Table:
         ceilings = {each.share: _ceiling_lines(each.spearman) for each in result.ceilings}
         for name in (REPLICATES, ADDITIVE):
             yield (name, None, None, *(ceilings.get(share, {}).get(name) for share in shares))
+        yield (RANDOM, None, None, *(_known(result.chance.get(share)) for share in shares))
         for contender in _best_first(result):
             found = {each.share: each.spearman for each in result.scores if each.contender is contender}
             about = (contender.name, contender.category, contender.recipe or None)
             yield (*about, *(_known(found.get(share)) for share in shares))
 
     columns = ("method", "category", "retraining", *(f"LDS, share {share:g}" for share in shares))
-    return property_table("lds-scores", "LDS, best first, with its ceilings", columns, results, rows)
+    return property_table("lds-scores", "LDS, best first, with its ceilings and its floor", columns, results, rows)
 
 
 def _difference_table(results: Mapping[str, LDSResult]) -> Table:
@@ -174,11 +169,12 @@ def _figure(index: int, title: str, result: LDSResult) -> Figure:
         found = {score.contender.name: score.spearman for score in result.at(each.share)}
         panel = f"share {each.share:g} of the contributors"
         panels[panel] = {contender.name: found[contender.name] for contender in order}
-        lines[panel] = {name: line for name, line in _ceiling_lines(each.spearman).items() if line is not None}
+        marks = _ceiling_lines(each.spearman) | {RANDOM: _known(result.chance[each.share])}
+        lines[panel] = {name: line for name, line in marks.items() if line is not None}
     caption = (
         f"LDS of every method for {title}, with 95 % intervals over coalitions, by the share of contributors that the "
         "models were retrained on; best first at the share nearest to a half. Dashed lines: the ceilings with their "
-        f"intervals. In bold: {result.against}, which the others are compared with."
+        f"intervals, and the floor with its range. In bold: {result.against}, which the others are compared with."
     )
     return forest(f"lds-{index}", f"LDS: {title}", caption, panels, "LDS", lines, marked=result.against)
 
@@ -199,6 +195,9 @@ def _summary(title: str, result: LDSResult) -> Iterator[str]:
         f"{title}: {result.against} orders {counted} with a rank correlation (LDS) of {found}, where 1 is perfect and "
         "0 is chance."
     )
+    if isfinite((floor := result.chance[result.middle]).value):
+        within = ", and so does it: it is not shown to be better than chance" if lead.value <= floor.high else ""
+        yield (f"Of {RANDOM_RANKINGS} random rankings, 95 % score {worded(floor.low)} to {worded(floor.high)}{within}.")
     yield from _about_ceilings(ceilings)
     yield from _about_differences(result)
     best: dict[str, str] = {}  # method without retraining of each category

@@ -1,4 +1,4 @@
-"""Canvases, panels, legends and words of the figures, drawn with matplotlib."""
+"""The common parts of figures, drawn with matplotlib: canvases, panels, axes, labels and legends."""
 
 import io
 import unicodedata

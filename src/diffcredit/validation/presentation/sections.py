@@ -1,5 +1,5 @@
-"""A part of the validation as people read it: sentences, tables, figures and photographs, as plain records,
-and what all parts word and tabulate alike."""
+"""A part of the validation as people read it: sentences, tables, figures and photographs, as plain records. The
+functions here give all parts the same wording and the same form of tables."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Numbers = TypeVar("Numbers")
 @dataclass(frozen=True)
 class Table:
     """``rows`` with a cell for each of ``columns``. ``name`` is the file's name, in letters and hyphens. In a CSV file
-    an estimate takes three columns. Numbers on the page have so many ``decimals``."""
+    an estimate takes three columns. ``decimals`` are those of numbers on the page."""
 
     name: str
     title: str
@@ -46,7 +46,8 @@ class Photograph:
 
 @dataclass(frozen=True)
 class Section:
-    """One part: ``summary`` is what to remember, in sentences, ``caveats`` what the part does not show."""
+    """One part as people read it: ``summary`` has its results in sentences, ``caveats`` states what it does not
+    show."""
 
     part: str
     title: str

@@ -17,7 +17,8 @@ LEAST_VARIANCE = 1e-9  # of an error, relative to that of the observed values
 def unshrunk(credits: Credits) -> tuple[FloatArray, FloatArray]:
     """Return credits minus their average as before shrinkage, and the variances of their errors; (n,) each. An estimate
     λx, λ = σ²/(σ² + s²), of a value with variance σ² observed as x with variance s², has the sampling variance v = λ²s²
-    and the squared bias β² = (1 − λ)²σ²; hence λ = v/(v + β²). Endpoints move all alike and are left out."""
+    and the squared bias β² = (1 − λ)²σ²; hence λ = v/(v + β²). Errors of the endpoints move all credits by the same
+    amount and are left out."""
     v = (credits.influence[:, :-2] ** 2).sum(axis=1)
     mean_square = v + credits.bias**2
     kept = np.divide(v, mean_square, out=np.ones_like(v), where=mean_square > 0)

@@ -71,9 +71,9 @@ def lds_by_cost(
     seconds: Mapping[str, float],
     unit: float,
 ) -> BudgetResult:
-    """Set the scores of ``result``, computed from these ``games`` and ``truths``, against compute. ``seconds`` are by
-    recipe the mean of one evaluation, training and sampling; recipes where it is unknown are left out. ``unit`` is the
-    seconds of one retraining from scratch. Raises UserError when the unit or the LDS is unknown."""
+    """Set the scores of ``result``, computed from these ``games`` and ``truths``, against compute. ``seconds``: the
+    mean time of one evaluation's training and sampling, by recipe; recipes for which it is unknown are left out.
+    ``unit``: the seconds of one retraining from scratch. Raises UserError when the unit or the LDS is unknown."""
     if not (isfinite(unit) and unit > 0):
         raise UserError(f"budget: {unit} seconds a retraining; a positive number is needed, from truth evaluations")
     truth = next((each for each in truths if each.share == result.middle), None)

@@ -23,9 +23,9 @@ FOLDS = 20
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Ceilings at one share, by one kind of correlation with the mean over seeds: ``split`` of one seed with another,
-    ``replicates`` of F without noise (None: one seed), ``additive`` of an additive model fitted to the other
-    coalitions."""
+    """Ceilings at one share, as correlations of one kind with the mean over seeds. ``split`` is the correlation of one
+    seed with another; ``replicates`` that of F without noise (both None for a single seed); ``additive`` that of an
+    additive model fitted to the other coalitions."""
 
     split: Estimate | None
     replicates: Estimate | None

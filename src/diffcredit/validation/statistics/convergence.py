@@ -21,10 +21,13 @@ MOST_STRETCHES = 5
 
 @dataclass(frozen=True)
 class PrefixScore:
-    """The quality of credits by ``estimator`` from the first ``evaluations`` of a recipe's design. By share: the
-    ``lds`` with its interval over truth coalitions; of ``stretches``, up to 5 disjoint ones of this length, the mean,
-    lowest and highest LDS (NaN: only one). ``with_final`` and ``with_retrained``: Pearson's correlation with credits
-    from all of the recipe's evaluations, and of retraining's (NaN: none)."""
+    """The quality of credits by ``estimator`` from the first ``evaluations`` of a recipe's design.
+
+    ``lds`` is by share, with its interval over truth coalitions. ``stretches`` has, by share, the mean, lowest and
+    highest LDS over up to 5 disjoint stretches of the design that are as long (NaN: there is only one). ``with_final``
+    and ``with_retrained`` are Pearson's correlations with credits from all of the recipe's evaluations, and with those
+    from models retrained from scratch (NaN: there are none).
+    """
 
     recipe: str
     estimator: str
@@ -73,8 +76,9 @@ def convergence_curves(
     estimators: Sequence[str] = ESTIMATORS,
 ) -> ConvergenceResult:
     """Score each game and estimator at about 10 numbers of evaluations from n/2 to all, evenly on a logarithmic scale.
-    The credits of the game ``retrained`` from scratch are compared with, if given; for a curve of its own it must be
-    among the games. Whatever an estimator refuses is left out with its reason. Raises UserError without any game."""
+    The game ``retrained`` from scratch, if given, has the credits to compare with; to have a curve of its own it must
+    be among the games too. Evaluations that an estimator refuses are left out with its reason. Raises UserError without
+    any game."""
     if not games:
         raise UserError("convergence: no recipe has evaluations; at least one is needed")
     scores: list[PrefixScore] = []

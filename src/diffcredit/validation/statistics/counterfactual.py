@@ -52,9 +52,12 @@ class TrainingNoise:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """The effect of an ``action`` by a ``method``'s ranking: ``after`` (R,) is F by seed of the models retrained on its
-    one coalition (1, n); for k random rankings ``coalitions`` are (k, n), and ``after`` (k,) means over seeds.
-    ``change`` is that of the mean of F, ``from_first`` this minus the first contender's (None: unknown)."""
+    """The effect of an ``action`` by a ``method``'s ranking.
+
+    A ranking leaves one coalition, and ``after`` (R,) is F of the models retrained on it, by seed. Of k random
+    rankings, ``coalitions`` are (k, n) and ``after`` (k,) their means over seeds. ``change`` is that of the mean of F,
+    and ``from_first`` is this change minus the first contender's (None: unknown).
+    """
 
     method: str
     action: Action
@@ -211,8 +214,9 @@ def best_of_categories(contenders: Sequence[Contender], scores: Mapping[str, flo
 
 
 def verdict(effect: Effect, higher_is_better: bool) -> str:
-    """Say whether the action by this method does more of what it should than by the first: leaving the top out should
-    do harm, keeping only the top should do good. Empty: there is nothing to compare with."""
+    """Say how an action by this method compares with the same by the first method. Leaving out the top should harm F,
+    and keeping only the top should not: a method that achieves less of that is weaker. Empty: nothing to compare
+    with."""
     difference = effect.from_first
     if difference is None:
         return ""

@@ -24,14 +24,21 @@ Pitfalls:
 Reference: Park et al. 2023, "TRAK: Attributing model behavior at scale".
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diffcredit.credit.correlations import DIGITS, correlation, jackknifed_correlation
+from diffcredit.credit.correlations import (
+    CHANCE,
+    DIGITS,
+    correlation,
+    correlations,
+    jackknifed_correlation,
+    random_rankings,
+)
 from diffcredit.errors import UserError, located
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.validation.statistics.ceilings import Ceilings, ceilings, known_ceiling, mean_over_seeds
@@ -135,12 +142,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class LDSResult:
-    """One property's scores and differences, contenders in the order given within each share, and its ceilings."""
+    """One property's scores and differences, contenders in the order given within each share, its ceilings, and by
+    share what `chance` reaches."""
 
     against: str
     scores: tuple[MethodScore, ...]
     ceilings: tuple[Ceilings, ...]
     differences: tuple[Difference, ...]
+    chance: Mapping[float, Estimate]
 
     @property
     def middle(self) -> float:
@@ -190,4 +199,12 @@ def compare_lds(truths: Sequence[Truth], contenders: Sequence[Contender], *, aga
             for name, each in found.items()
             if name != reference
         ]
-    return LDSResult(reference, tuple(scores), tuple(map(ceilings, truths)), tuple(differences))
+    by_chance = {truth.share: chance(truth.coalitions, mean_over_seeds(truth.values)) for truth in truths}
+    return LDSResult(reference, tuple(scores), tuple(map(ceilings, truths)), tuple(differences), by_chance)
+
+
+def chance(coalitions: BoolArray, means: FloatArray) -> Estimate:
+    """Return the median LDS of random rankings as credits, and the range of 95 % of them."""
+    predicted = np.array([predictions(ranking, coalitions) for ranking in random_rankings(coalitions.shape[1])])
+    scores = correlations(predicted, np.broadcast_to(means, predicted.shape), "spearman")
+    return Estimate(*np.quantile(scores, CHANCE).tolist())

@@ -62,8 +62,8 @@ class RecipeFidelity:
 
     @property
     def freed_of_noise(self) -> float:
-        """The size-adjusted correlation with retraining averaged over endlessly many seeds, where replicates show how
-        noisy retraining is; otherwise the plain correlation. The recipe's own noise is not removed."""
+        """The size-adjusted correlation with retraining averaged over very many seeds, estimated where replicates show
+        how noisy retraining is; otherwise the plain correlation. The recipe's own noise is not removed."""
         value = self.size_adjusted.value
         return min(value / self.attainable, 1.0) if isfinite(self.attainable) else value
 

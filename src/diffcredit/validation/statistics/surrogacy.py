@@ -25,9 +25,9 @@ evaluations, at no more than this SHARE of their cost."""
 
 @dataclass(frozen=True)
 class Worth:
-    """The worth of credits from a ``surrogate``, `ALL` or `NONE`, and ``evaluations``; ``cost`` is in these and
-    includes the surrogate's. The LDS less that of all evaluations, and less the control's (None: no control, or this is
-    it), are over the same coalitions."""
+    """The worth of credits from a ``surrogate`` (or `ALL`, or `NONE`) and a number of ``evaluations``. ``cost``, in
+    evaluations, includes the surrogate's own. ``less_evaluated`` is the LDS minus that of all evaluations, and
+    ``less_control`` minus the control's (None: no control, or this is it), both over the same coalitions."""
 
     surrogate: str
     evaluations: int
