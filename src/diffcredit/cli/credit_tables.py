@@ -123,13 +123,13 @@ def _columns(credits: "CreditTable") -> tuple[Column, list[Column]]:
     values, errors = [row.credit for row in rows], [(row.high - row.low) / 2 for row in rows]
     names = Column("contributor", [row.contributor for row in rows], left=True)
     columns = [
-        Column("rank", _paired((str(row.rank), span(row.rank_low, row.rank_high)) for row in rows), spare=1),
+        Column("rank", _paired((str(row.rank), span(row.rank_low, row.rank_high)) for row in rows), spare=2),
         names,
-        Column("images", [str(row.images) for row in rows], spare=5),
+        Column("images", [str(row.images) for row in rows], spare=4),
         Column(f"help ± {interval}", _with_errors(helps, half_widths, help_decimals(credits), signed)),
         Column("differs", [MARKS[row.versus_average] for row in rows], left=True),
         Column("matters", ["" if row.matters is None else "yes" if row.matters else "no" for row in rows], left=True),
-        Column(f"credit ± {interval}", _with_errors(values, errors, credit_decimals(credits), number), spare=2),
+        Column(f"credit ± {interval}", _with_errors(values, errors, credit_decimals(credits), number), spare=3),
     ]
     if credits.shared:
         pairs = (
@@ -139,7 +139,7 @@ def _columns(credits: "CreditTable") -> tuple[Column, list[Column]]:
             )
             for row in rows
         )
-        columns.append(Column("share", _paired(pairs), spare=3, left=True))
+        columns.append(Column("share", _paired(pairs), spare=1, left=True))
     return names, columns
 
 

@@ -71,7 +71,7 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
         settings={**recipe.settings, "properties": {name: record.settings for name, record in records.items()}},
         cost=spent,
         devices=", ".join(sorted({str(each.numerics.get("device")) for each in evaluations if each.status == "done"})),
-        scope=scope(study),
+        scope=scope(study, trains_base=trains_base),
         notes=tuple(notes_on_values(tables, list(records), evaluations)),
         fingerprints={
             "data": recipe.settings["data"]["fingerprint"],

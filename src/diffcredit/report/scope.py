@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 
-def scope(study: "Study") -> tuple[str, ...]:
-    """Return what fixes the game that was played."""
+def scope(study: "Study", *, trains_base: bool) -> tuple[str, ...]:
+    """Return what fixes the game that was played; ``trains_base``: whether its base model does not come trained."""
     config, sampling = study.config, study.config.sampling
-    family = study.prepared.family
     trained = f"trained for {config.model.train.steps:,} steps from seed {config.model_seed}"
-    training = "taken as it was given" if family.trained else trained
+    training = trained if trains_base else "taken as it was given"
     # only the name of a folder: its place is private
     what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
     return (

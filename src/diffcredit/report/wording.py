@@ -15,7 +15,7 @@ def help_in_words(table: CreditTable, row: Standing) -> str:
     rises = (row.help < 0) == table.higher_is_better
     sentence = (higher if rises else lower) or f"{table.title} would be {{}} {'higher' if rises else 'lower'}"
     low, high = sorted(map(abs, (row.help_low, row.help_high)))
-    said = sentence.format(_amount(table, abs(row.help)))
+    said = sentence.replace("{}", _amount(table, abs(row.help)))
     interval = f" ({_amount(table, low)} to {_amount(table, high)})" if math.isfinite(high) else ""
     small = "" if row.matters in (True, None) else " That is too small to matter."
     return f"With an average contributor in their place, {said}{interval}.{small}"
