@@ -8,7 +8,7 @@ from diffcredit.validation.statistics.datamodeling import Difference, LDSResult,
 from diffcredit.validation.statistics.records import Estimate
 
 MARKS = {"worse": " ▽", "better": " △"}
-"""Of a method that is told apart from the study's credits."""
+"""The marks of a method whose score is significantly below or above that of the study's credits."""
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

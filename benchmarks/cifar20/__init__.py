@@ -1,1 +1,1 @@
-"""CIFAR-20's twenty labelers on one H200: the record of studies/cifar20-h200, and the page that tells of it."""
+"""CIFAR-20's twenty labelers on one H200: the record of studies/cifar20-h200, and the page about it."""

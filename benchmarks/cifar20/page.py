@@ -39,20 +39,20 @@ def page(contest: ValidationData, record: Path, story: str) -> Page:
     share = next(iter(results.values())).middle
     titles = {name: contest.title(name) for name in contest.names}
     lines += [
-        f"## Who foretells models of {share:g} of the labelers",
+        f"## Who predicts models of {share:g} of the labelers",
         "",
-        f"The LDS of every method, with 95 % intervals over {_coalitions(contest)} coalitions; △ and ▽: told apart "
-        "from the study's credits (bold) over the same coalitions, better or worse. Sums over a labeler's images are "
-        "left out where they say what means do.",
+        f"The LDS of every method, with 95 % intervals over {_coalitions(contest)} coalitions; △ and ▽: significantly "
+        "better or worse than the study's credits (bold), which means that the 95 % interval of the difference over "
+        "the same coalitions excludes 0. Sums over a labeler's images are left out where they say what means do.",
         "",
         *tables.scores(results),
         "How many evaluations it takes, by the study's own method without surrogates and by the paper's estimator from "
-        "the same evaluations (▽: told apart from ours, worse):",
+        "the same evaluations (▽: significantly worse than ours):",
         "",
         *tables.by_count(contest, titles),
         *_redrawn(contest, titles),
         "What another recipe does: its LDS less that of the study's own from as many evaluations, without "
-        "surrogates, over the same coalitions (△ and ▽: told apart):",
+        "surrogates, over the same coalitions (△ and ▽: significantly more or less):",
         "",
         *tables.as_many(contest, titles),
         *_sizes(contest, titles),
@@ -62,7 +62,7 @@ def page(contest: ValidationData, record: Path, story: str) -> Page:
         "Ranks (1 helps most) and credits by the study's own method, with 95 % intervals: the three labelers who help "
         "most in bold, the three who help least in italics. Figures know labelers by their numbers. Credits of a "
         "property sum to F(all) − F(none), and F(none) is an untrained network's: where that is far away, everybody's "
-        "credit has the same sign, and it is the differences that tell labelers apart.",
+        "credit has the same sign, and it is the differences that distinguish labelers.",
         "",
         *tables.labelers(_credits(contest), _called()),
         "## What it cost",

@@ -48,7 +48,7 @@ def seen_twice(contest: ValidationData, prop: str) -> Seen | None:
 
 def itself(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """Rank correlations with retraining, over the same coalitions: of F by the recipe; of an additive model of that,
-    and of one of retraining, each foretelling coalitions that it was not fitted to; of the study's credits, which rest
+    and of one of retraining, each predicting coalitions that it was not fitted to; of the study's credits, which rest
     on other coalitions and may exceed both of the recipe's. Nothing where these coalitions were not evaluated."""
     fine_tuned, additive, credited = "F by the recipe", "additive model of", "the study's credits"
     rows = [

@@ -159,7 +159,7 @@ def restored(archive: Path, folder: Path) -> Study:
 
 def papers_own(contest: ValidationData) -> list[StudyBaseline]:
     """Credits by the paper's own draws, the first hundred, two hundred, and so on up to all: by its estimator, and by
-    ours, which tells what is the draws' and what is the estimator's."""
+    ours, which separates the effect of the draws from that of the estimator."""
     found = []
     for prop, about in contest.properties.items():
         game = contest.game(contest.study.recipe, prop)

@@ -98,7 +98,7 @@ def at_share(results: Mapping[str, LDSResult], share: float) -> dict[str, LDSRes
 
 def by_count(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """A row an estimator and number of the study's first evaluations, a column a property of ``titles``, by its name:
-    the LDS at the share nearest to ½; the paper's estimator is marked where it is told apart from ours."""
+    the LDS at the share nearest to ½; the paper's estimator is marked where it is significantly worse than ours."""
     columns: dict[str, dict[tuple[str, int], str]] = {}
     for prop, title in titles.items():
         game, truths = contest.game(contest.study.recipe, prop), contest.truths(prop)
@@ -128,7 +128,7 @@ def by_count(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
 
 def redrawn(contest: ValidationData, titles: Mapping[str, str]) -> list[str]:
     """The LDS of the study's own method from some of its evaluations, drawn at random: means and standard deviations
-    over draws, which tell how much hangs on which were evaluated. Nothing where there are too few to draw from."""
+    over draws, which show how much depends on which were evaluated. Nothing where there are too few to draw from."""
     rows: dict[int, list[str]] = {}
     for prop in titles:
         game, truth = contest.game(contest.study.recipe, prop), nearest_half(contest.truths(prop))

@@ -16,7 +16,7 @@ from diffcredit.validation.presentation.sections import in_words
 from diffcredit.validation.statistics.counterfactual import ACTIONS, RANDOM, TrainingNoise
 from diffcredit.validation.statistics.datamodeling import LDSResult, MethodScore
 from diffcredit.validation.statistics.intervals import satterthwaite_estimate
-from diffcredit.validation.statistics.records import Estimate
+from diffcredit.validation.statistics.records import UNCLEAR, Estimate
 
 PROPERTIES = tuple(TITLES)
 KINDS = {
@@ -57,7 +57,7 @@ def scores_csv(found: Findings) -> str:
 def _opening(found: Findings) -> list[str]:
     own = {name: _score(found.scores[1, name], FIRST).spearman for name in PROPERTIES}
     return [
-        "# Do the credits foretell retrained models?",
+        "# Do the credits predict retrained models?",
         "",
         "`python -m benchmarks evidence` makes this page from the ledgers of three runs of [`study.yaml`](study.yaml) "
         "([`ledgers/`](ledgers); in them workers are numbered, and the third's chain of hashes is that of its rows so "
@@ -66,10 +66,10 @@ def _opening(found: Findings) -> list[str]:
         "**In short.** Shapley values by sparsified fine-tuning order models that were retrained from scratch on half "
         f"of the contributors with a rank correlation (LDS) of {in_words(own['colourfulness'])} by colourfulness and "
         f"{in_words(own['heldout_loss'])} by held-out loss: higher than leave-one-out by any recipe and than each of "
-        "the baselines, though for colourfulness not told apart from those that look at contributors' own images; at "
-        f"the cost of {found.budgets['colourfulness'].prices['sparsified'].of(120):.1f} retrainings for 120 "
+        "the baselines, though for colourfulness not significantly above those that look at contributors' own images; "
+        f"at the cost of {found.budgets['colourfulness'].prices['sparsified'].of(120):.1f} retrainings for 120 "
         f"coalitions. Their order by diversity, {in_words(own['cluster_entropy'])}, may be chance, and similarity of "
-        "patches is told apart as better. One study, one set of seeds; "
+        "patches is significantly better. One study, one set of seeds; "
         "[what it does not show](#what-this-does-not-show) is at the end.",
         "",
         "**The study.** The twelve OpenMoji designers that come with the package (491 images at 16 px), a DDPM of a "
@@ -95,12 +95,12 @@ def _scores(found: Findings) -> list[str]:
         "",
         "![LDS of each method](lds.svg)",
         "",
-        "First run: 40 coalitions, mean of two seeds; 95 % intervals over coalitions. △ and ▽: told apart from "
-        f"*{FIRST}* over the same coalitions, better or worse; each judged by itself, so that a few of so many come "
-        "out by chance. Credits by *from_scratch* rest on models of the second run, which had other clusters: no "
-        "score for diversity. The ceiling of F without noise is what perfect prediction would reach; the additive "
-        "one what an additive model of the other truth coalitions does, which methods that learn from more may "
-        "exceed.",
+        "First run: 40 coalitions, mean of two seeds; 95 % intervals over coalitions. △ and ▽: significantly better "
+        f"or worse than *{FIRST}*, which means that the interval of the difference over the same coalitions excludes "
+        "0; each judged by itself, so that a few of so many come out by chance. Credits by *from_scratch* rest on "
+        "models of the second run, which had other clusters: no score for diversity. The ceiling of F without noise is "
+        "what perfect prediction would reach; the additive one what an additive model of the other truth coalitions "
+        "does, which methods that learn from more may exceed.",
         "",
     ]
     ceilings = [result.ceilings_at(result.middle).spearman for result in first]
@@ -121,8 +121,8 @@ def _scores(found: Findings) -> list[str]:
         "",
         "*kernelshap*, the paper's estimator, is out of its depth on these evaluations, which were drawn uniformly "
         "over sizes and not by its own kernel. An untrained network is so far from any trained one that the step "
-        "from F(∅) drowns what tells contributors apart: a game with these endpoints and one value for all other "
-        f"coalitions gives nearly the same order of contributors (Spearman {shapley[0]:.2f} for held-out loss, "
+        "from F(∅) drowns the differences between contributors: a game with these endpoints and one value for all "
+        f"other coalitions gives nearly the same order of contributors (Spearman {shapley[0]:.2f} for held-out loss, "
         f"{shapley[1]:.2f} for colourfulness).",
         "",
     ]
@@ -146,11 +146,11 @@ def _rivals(found: Findings) -> list[str]:
     lines += table(["kind", *TITLES.values()], rows)
     for name, title in TITLES.items():
         result = found.scores[1, name]
-        told = [difference_of(result, best.contender.name) for kind in KINDS if (best := best_of(result, kind))]
+        judged = [difference_of(result, best.contender.name) for kind in KINDS if (best := best_of(result, kind))]
         words = {
-            "behind, told apart": [each.contender for each in told if each and each.verdict == "worse"],
-            "not told apart": [each.contender for each in told if each and each.verdict == "not told apart"],
-            "ahead, told apart": [each.contender for each in told if each and each.verdict == "better"],
+            "significantly behind": [each.contender for each in judged if each and each.verdict == "worse"],
+            UNCLEAR: [each.contender for each in judged if each and each.verdict == UNCLEAR],
+            "significantly ahead": [each.contender for each in judged if each and each.verdict == "better"],
         }
         listed = "; ".join(f"{word}: *{'*, *'.join(names)}*" for word, names in words.items() if names)
         lines.append(f"- {title}: {listed}.")
@@ -158,7 +158,7 @@ def _rivals(found: Findings) -> list[str]:
         *lines,
         "",
         "So for colourfulness and held-out loss the Shapley values are ahead of all other kinds, as in the paper, "
-        "and told apart from all but those that look at the colourfulness of a contributor's own images, which cost "
+        "significantly so of all but those that look at the colourfulness of a contributor's own images, which cost "
         "next to nothing and may be as good. For diversity they are not ahead.",
         "",
     ]
@@ -302,8 +302,8 @@ def _unlearning(found: Findings) -> list[str]:
     cells = {row[2] or row[0]: dict(zip(distances.columns, row, strict=True)) for row in distances.rows}
     recipes = [name for name, row in cells.items() if row["recipe"]]
     closest = next(name for name in recipes if cells[name]["above the closest"] is None)
-    told = [name for name in recipes if name != closest and cells[name]["above the closest"].low > 0]
-    close = [name for name in recipes if name != closest and name not in told]
+    farther = [name for name in recipes if name != closest and cells[name]["above the closest"].low > 0]
+    close = [name for name in recipes if name != closest and name not in farther]
     beyond = [name for name, row in cells.items() if (gap := row["above another seed"]) is not None and gap.low > 0]
     floor, base = cells[SEED]["distance"], cells[BASE]["distance"]
     count = len(found.unlearned.sizes)
@@ -332,15 +332,15 @@ def _unlearning(found: Findings) -> list[str]:
             ["recipe", "model", *shown],
             [[name, row["model"] or "–", *(cell(row[key], ".3f") for key in shown)] for name, row in cells.items()],
         ),
-        f"- **What is told apart.** *{closest}* is closest, and told apart from {_named(told)}; not from "
-        f"{_named(close)}. Each is judged by itself, and against the closest of {len(recipes)} by this very table, "
-        "which flatters it.",
-        "- **What is not.** "
+        f"- **What differs significantly.** *{closest}* is closest, significantly closer than {_named(farther)}, not "
+        f"than {_named(close)}. Each is judged by itself, and against the closest of {len(recipes)} by this very "
+        "table, which flatters it.",
+        "- **What does not.** "
         + (
             f"Further from retraining than another seed is: {_named(beyond)}."
             if beyond
-            else "No recipe, nor the base model itself, is told apart from another seed: all differences have an "
-            "interval that includes 0."
+            else "No recipe, nor the base model itself, differs significantly from another seed: all differences have "
+            "an interval that includes 0."
         )
         + f" That floor, {in_words(floor, '.3f')}, has an interval down to below 0, where no distance is: the standard "
         f"deviation over coalitions, {deviation:.2f}, is {deviation / floor.value:.1f} times the mean, so that a few "
@@ -393,14 +393,14 @@ def _counterfactual(found: Findings) -> list[str]:
         f"{before:.1f} on average ({_listed(result.before)}).",
         "",
         *table(["action", "by", "F after", "change", f"less {FIRST}"], rows),
-        "The two seeds of one coalition tell next to nothing of their noise. It is taken from all "
+        "The two seeds of one coalition show next to nothing of their noise. It is taken from all "
         f"{noise.coalitions} coalitions of this table together (a standard deviation of {noise.variance**0.5:.1f}), "
-        "which supposes that it is the same for all. ▽: told apart, weaker than the study's credits; △: stronger.",
+        "which supposes that it is the same for all. ▽: significantly weaker than the study's credits; △: stronger.",
         "",
         f"By these intervals, leaving out more of the top takes colourfulness down: {_listed(left)} without the top "
         f"10, 20 and 40 %, where random rankings leave {_listed(chance)}. Without those that similarity of pixels "
-        "calls the best it does not fall. The study's credits are not told apart from application scores, nor from "
-        "the colourfulness of a contributor's own images. With the top 60 % alone, models are as colourful as "
+        "calls the best it does not fall. The study's credits do not differ significantly from application scores, nor "
+        "from the colourfulness of a contributor's own images. With the top 60 % alone, models are as colourful as "
         "everybody's or more.",
         "",
     ]
@@ -488,8 +488,8 @@ LIMITS = (
     "tuned gradient ascent or influence unlearning may do better.",
     "- **Small models.** A quarter of a million parameters at 16 px. Gradient-based baselines may be better where "
     "models are larger, and there the cost of a step depends on the size of the network.",
-    "- **Little about unlearning.** Ten coalitions, in a feature space of coarse layout. They tell no recipe from "
-    "another seed of retraining, and none was compared with the base model over the same coalitions.",
+    "- **Little about unlearning.** Ten coalitions, in a feature space of coarse layout. They distinguish no recipe "
+    "from another seed of retraining, and none was compared with the base model over the same coalitions.",
     "- **An LDS is about order.** It says nothing on whether the sizes of credits, or their intervals, are right.",
 )
 

@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from diffcredit.baselines import BaselineCredits
-from diffcredit.baselines.study import StudyBaseline, build_baselines
+from diffcredit.baselines.selection import build_baselines
+from diffcredit.baselines.study import StudyBaseline
 from diffcredit.ledger import Ledger
 from diffcredit.study.study import Study
 from diffcredit.validation.data import ValidationData

@@ -92,7 +92,7 @@ def _beside(campaigns: list[Mapping[str, Any]]) -> list[str]:
         "not_wanted": "evaluations that nobody wanted",
         "unexplained": "failed attempts that no fault of ours explains",
         "claims": "claims left in the ledger",
-        "artifacts": "kept artifacts that lack, are too many or differ",
+        "artifacts": "kept artifacts that are missing, too many or different",
         "chain": "rows that do not fit the ledger's chain",
     }
     counts = [f"{sum(each['verdict'][name] for each in campaigns)} {what}" for name, what in words.items()]

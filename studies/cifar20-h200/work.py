@@ -58,10 +58,10 @@ def pieces(contest: ValidationData) -> Iterator[PartWork]:
     yield from map(contest.leave_one_out, [own, fine_tuned, *rest])
     yield from map(contest.design, [*rest, *again])  # methods with other numbers of steps at last
     yield contest.leave_one_out(contest.scratch)
-    yield foretold(contest)
+    yield truth_by_own_recipe(contest)
 
 
-def foretold(contest: ValidationData) -> PartWork:
+def truth_by_own_recipe(contest: ValidationData) -> PartWork:
     """Truth's coalitions of half of the labelers by the study's own recipe: how far the LDS of any credits from it can
     come. No credits rest on them."""
     halves = dict.fromkeys(task.coalition for task in shares(contest, contest.truth().tasks, [MIDDLE]))

@@ -4,7 +4,8 @@ python studies/cifar20-paper/work.py --minutes 9
 
 What the ledger has is not evaluated again. An evaluation that would not finish in time is not begun, so a run can be
 cut into pieces of any length; the last lines say what is left. Truth is trained from scratch and comes first: it needs
-no base model, and none is trained for it. With --fleet K, K models are trained from scratch at once.
+no base model, and none is trained for it. With --fleet K, K models are trained from scratch at once. With --complete,
+evaluations that miss values are made once more first; that work is not shared, so only one runner may do it.
 """
 
 import argparse
@@ -100,16 +101,19 @@ class Unseen:
 
 @dataclass
 class Runner:
-    """Evaluates pieces of a study's work until a time of the monotonic clock; ``fleet`` models from scratch at once."""
+    """Evaluates pieces of a study's work until a time of the monotonic clock; ``fleet`` models from scratch at once.
+    ``completes``: also adds missing values to evaluations that the ledger has."""
 
     study: Study
     until: float
     fleet: int | None = None
+    completes: bool = False
     compiled: set[str] = field(default_factory=set)
 
     def do(self, work: PartWork) -> None:
         """Evaluate what there is time for."""
-        if not work.missing() and not self.incomplete(work):
+        completes = self.completes and self.incomplete(work)
+        if not work.missing() and not completes:
             return
         recipe = work.recipe
         if recipe.section.method == "from_scratch":
@@ -117,7 +121,8 @@ class Runner:
         elif not self.prepare(recipe):
             return
         executor = InTime(self.study.config.threads, may_begin=lambda: self.left() > self.expected(recipe))
-        self.complete(recipe, executor, work.tasks)
+        if completes:
+            self.complete(recipe, executor, work.tasks)
         for evaluation in evaluate_tasks(recipe, executor, work.tasks, work.what):
             self.compiled.add(recipe.name)
             tell(recipe, evaluation)
@@ -221,10 +226,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--study", type=Path, default=STUDY)
     parser.add_argument("--fleet", type=int, help="models from scratch that are trained at once")
+    parser.add_argument("--complete", action="store_true", help="first add missing values; for one runner alone")
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
     with opened(str(options.study), progress()) as study:
-        runner, works = Runner(study, until, options.fleet), list(pieces(ValidationData(study)))
+        runner, works = Runner(study, until, options.fleet, options.complete), list(pieces(ValidationData(study)))
         for work in works:
             try:
                 runner.do(work)

@@ -168,14 +168,15 @@ OF_MODEL += ("das", "influence_diagonal", "influence_kronecker")
 @pytest.mark.parametrize("name", [*MODEL_FREE, *OF_MODEL])
 def test_each_refuses_where_something_is_missing(name, tmp_path):
     baseline = made(name, {}, tmp_path)
-    with pytest.raises(UserError, match=f"^{name}: needs generated images, and there are none$"):
-        baseline.scores(Evidence(contributions(), generated(0)))
-    if name in OF_MODEL:
-        with pytest.raises(UserError, match=f"^{name}: needs the base model, and none was given$"):
-            baseline.scores(Evidence(contributions(), generated()))
-    if name in ("pixel_similarity", "patch_similarity", "influence_diagonal"):
-        with pytest.raises(UserError, match=rf"^{name}: generated images of shape \(4, 4, 3\); .* \(8, 8, 3\)"):
-            baseline.scores(Evidence(contributions(), generated(size=4)))
+    for refuses in (baseline.scores, baseline.check):
+        with pytest.raises(UserError, match=f"^{name}: needs generated images, and there are none$"):
+            refuses(Evidence(contributions(), generated(0)))
+        if name in OF_MODEL:
+            with pytest.raises(UserError, match=f"^{name}: needs the base model, and none was given$"):
+                refuses(Evidence(contributions(), generated()))
+        if name in ("pixel_similarity", "patch_similarity", "influence_diagonal"):
+            with pytest.raises(UserError, match=rf"^{name}: generated images of shape \(4, 4, 3\); .* \(8, 8, 3\)"):
+                refuses(Evidence(contributions(), generated(size=4)))
 
 
 class WithPrompts:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffcredit.baselines import aggregate
+from diffcredit.baselines import BASELINES, aggregate
+from diffcredit.baselines.selection import build_baselines, expected_seconds, possible_baselines, promised_evidence
 from diffcredit.baselines.study import kept_baselines, run_baselines, study_evidence
 from diffcredit.baselines.trak import TRAK
 from diffcredit.diffusion.ddpm import DDPM
@@ -103,6 +104,45 @@ def test_a_base_model_that_came_trained_has_no_replicates(tmp_path):
     file = write_study(tmp_path, {**SMALL, "model.preset": None, "model.pretrained": "my-unet"})
     with pytest.raises(UserError, match=r"study.yaml: trak: models: more than 1 .*; 1 is accepted"):
         run_baselines(Study.load(file), [{**TINY_TRAK, "models": 2}])
+
+
+def test_all_that_cannot_apply_is_named_before_anything_is_trained_or_computed(tmp_path):
+    images_of(tmp_path / "images", ["ada", "bob", "cem"])
+    (tmp_path / "counted.py").write_text(COUNTED)
+    changes = {"contributions": {**SMALL["contributions"], "holdout": 0.2}, "properties": [{"name": "heldout_loss"}]}
+    study, told = Study.load(write_study(tmp_path, {**SMALL, **changes})), set()
+    study.progress = lambda what, done, total: told.add(what)
+    wanted = ["image_count", "training_property", "conditional_sampling", "application_scores", "counted:Counted"]
+    options = {"cluster_distance": {"clusters": 99}, "trak": {"dimensions": 10**9}, "das": {"layers": ["nowhere"]}}
+    with pytest.raises(UserError) as refused:
+        run_baselines(study, [{"name": name, **options.get(name, {})} for name in [*wanted, *options]])
+    said = str(refused.value)
+    reasons = ("heldout_loss' measures the model itself", "follows no text", "on a single image", "99 clusters of 4")
+    for reason in (*reasons, "gradients have", "no trainable parameter's name contains"):
+        assert reason in said
+    assert ("counted" in said, "image_count" in said, said.count("\n")) == (False, False, 0)
+    assert told == {"checking the baselines"}
+    assert not list(study.folder.rglob("*.safetensors"))
+    with pytest.warns(DiffcreditWarning, match="left out") as warned:
+        possible = possible_baselines(study)
+    left = {str(each.message).partition(":")[0] for each in warned}
+    assert left == {"training_property", "conditional_sampling", "application_scores", "cluster_distance"}
+    assert [name for name, _, _ in possible] == [name for name in BASELINES if name not in left]
+
+
+def test_steps_that_methods_share_are_expected_once(prepared):
+    study = Study.load(prepared)
+
+    def steps(*names):
+        built = build_baselines(study, [{**TINY_TRAK, "name": name} for name in names])
+        return {key: each for _, _, one in built for key, each in one.seconds(promised_evidence(study), 2.0).items()}
+
+    images = len(study.contributions.images) + study.config.sampling.images
+    assert sum(steps("trak").values()) == 3 * 2.0 * images  # a single gradient costs three passes
+    assert steps("trak", "gradient_similarity") == steps("trak")
+    assert len(steps("trak", "d_trak")) == 4
+    assert expected_seconds(study, build_baselines(study, [{"name": "image_count"}])) == 0
+    assert expected_seconds(study, build_baselines(study, [{"name": "patch_similarity"}])) > 0
 
 
 def test_each_setting_of_a_method_is_a_row(study):

@@ -110,7 +110,7 @@ def test_every_part_that_a_ledger_is_enough_for(made):
     for file in re.findall(r"\(results/([^)]+)\)", found.text):
         assert file in found.files
     titles = re.findall(r"^## (.+)$", found.text, re.MULTILINE)
-    for begins in ("Who foretells", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
+    for begins in ("Who predicts", "What it cost", "Do the credits order", "Convergence", "Budget", "Fidelity"):
         assert any(title.startswith(begins) for title in titles), titles
     assert {"lds-scores.csv", "convergence.csv", "of-unlearning.png"} <= found.files.keys()
     assert "## About contributors" in found.text

@@ -90,7 +90,7 @@ def test_the_rivals_to_come_are_foreseen_at_the_most(diffcredit, planted, monkey
 
 def test_evaluated_uses_what_is_there(diffcredit, planted):
     out = diffcredit.printed("validate", planted, "--evaluated", "--part", "lds", "--part", "fidelity")
-    assert "Evaluations that the evidence lacks, left out as asked" in out
+    assert "Evaluations missing from the evidence, left out as asked" in out
     assert "orders 12 held-out coalitions" in out
     assert f"left out: {planted / 'study.yaml'}: fidelity: no evaluations of 'from_scratch' beside truth's yet" in (
         out.replace("\n", " ").replace("  ", " ")

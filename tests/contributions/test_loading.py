@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffcredit.contributions import load_contributions, loading
+from diffcredit.contributions import HOUSE, House, load_contributions, loading
 from diffcredit.contributions.loading import select
 from diffcredit.contributions.sources import Record
 from diffcredit.errors import UserError
@@ -280,3 +280,50 @@ def test_the_draw_follows_from_names_and_seed_alone():
     # fewer drawn are some of those drawn, and a newcomer replaces one of them at most
     assert names(select(records(**people), 1, 5, 0)[0]) < first
     assert len(first - names(select(records(**people, newcomer=1), 1, 8, 0)[0])) <= 1
+
+
+def test_house_images_of_a_place(painted, tmp_path):
+    paint_many(tmp_path / "house", ["z.png", "deep/a.png"])
+    jsonl(tmp_path / "said/metadata.jsonl", [{"file_name": "z.png", "text": "a sea"}])
+    paint_many(tmp_path / "said", ["z.png"])
+    alone = load_contributions(painted, resolution=4)
+    given = load_contributions(painted, resolution=4, at_least=3, holdout=0.2, house=tmp_path / "house")
+    assert given.contributors == ("ada", "bob", "cyd")
+    assert given.counts.tolist() == [8, 8, 8]
+    assert given.names[24:] == ("house/deep/a.png", "house/z.png")
+    assert flat(given.images[24:]) == [colour_of("deep/a.png"), colour_of("z.png")]
+    assert given.owner.tolist()[24:] == [HOUSE, HOUSE]
+    assert load_contributions(painted, resolution=4, house=str(tmp_path / "house")).names[:30] == alone.names
+    said = load_contributions(painted, resolution=4, house=House(tmp_path / "said", "imagefolder"))
+    assert said.captions == ("",) * 30 + ("a sea",)
+    clash = load_contributions(tmp_path, resolution=4, house=House(source="openmoji"))  # a contributor called house
+    assert len(set(clash.names)) == len(clash.names)
+    assert clash.house.sum() == len(clash.names) - 3
+
+
+def test_contributors_who_are_the_house(painted):
+    """They are not drawn, and what is held out stays the same."""
+    alone = load_contributions(painted, resolution=4, holdout=0.2)
+    given = load_contributions(painted, resolution=4, holdout=0.2, at_least=10, draw=2, house=["bob"])
+    assert given.contributors == ("ada", "cyd")
+    assert given.names == alone.names
+    assert given.owner.tolist() == [0] * 8 + [HOUSE] * 8 + [1] * 8
+    assert flat(given.heldout) == flat(alone.heldout)
+
+
+@pytest.mark.parametrize(
+    ("house", "said"),
+    [
+        (["eve"], "house: 'eve' is no contributor; there are: ada, bob, cyd"),
+        (["ada", "bob"], "one contributor, 'cyd'; at least 2 are accepted"),
+        (["ada", "bob", "cyd"], "no contributor beside the house; at least 2 are accepted"),
+        (5, "house: 5; a path, or a list of contributors' names, is accepted"),
+        ("{painted}/ada", "house: .* and the images at .* overlap; separate places are accepted"),
+        ("{empty}", "house: .*: no images there"),
+        ("{empty}/nowhere", "nowhere: does not exist"),
+    ],
+)
+def test_houses_that_are_refused(painted, tmp_path, house, said):
+    house = house.format(painted=painted, empty=tmp_path) if isinstance(house, str) else house
+    with pytest.raises(UserError, match=said):
+        load_contributions(painted, resolution=4, house=house)

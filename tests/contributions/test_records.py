@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from diffcredit.contributions import Contributions, Duplicate
+from diffcredit.contributions import HOUSE, Contributions, Duplicate
 from diffcredit.contributions.records import contributor_name
 from diffcredit.errors import UserError
 
@@ -31,6 +31,33 @@ def test_images_of_a_coalition():
     for wrong in (np.ones(2, bool), np.ones((1, 3), bool), np.array([0, 1, 2])):
         with pytest.raises(ValueError, match=r"expected booleans of shape \(3,\)"):
             build().of(wrong)
+
+
+def test_house_images_are_in_every_coalition_and_nobodys():
+    """The third contributor's index is not mistaken for the house's, which numpy takes for the last."""
+    given = build(owner=np.array([0, HOUSE, 1, 2, HOUSE]))
+    assert given.counts.tolist() == [1, 1, 1]
+    assert given.house.tolist() == [False, True, False, False, True]
+    for coalition, inside, outside in (
+        ([0, 0, 0], [1, 4], [0, 2, 3]),
+        ([0, 0, 1], [1, 3, 4], [0, 2]),
+        ([1, 1, 0], [0, 1, 2, 4], [3]),
+        ([1, 1, 1], [0, 1, 2, 3, 4], []),
+    ):
+        members = np.array(coalition, dtype=bool)
+        assert (given.of(members).tolist(), given.outside(members).tolist()) == (inside, outside)
+        assert given.groups_of(members).tolist() == [*members, True]
+        together = [
+            row for group, there in zip(given.groups, given.groups_of(members), strict=True) if there for row in group
+        ]
+        assert sorted(together) == inside
+        assert build().groups_of(members).tolist() == coalition
+    assert given.summary == "3 images of 3 contributors and 2 house images"
+    assert build().summary == "5 images of 3 contributors"
+    assert given.fingerprint != build().fingerprint
+    copied = given.images.copy()
+    copied[3] = copied[1]
+    assert build(images=copied, owner=given.owner).duplicates() == [Duplicate(("2", "4"), ("cyd", "the house"))]
 
 
 def test_fingerprint_is_the_contents():
@@ -100,7 +127,7 @@ def test_duplicates_across_contributors_only():
         ({"heldout": np.zeros((1, 8, 8, 3), np.uint8)}, "heldout"),
         ({"owner": np.array([0, 1])}, "owner"),
         ({"owner": np.array([0, 1, 2, 3, 0])}, "owner"),
-        ({"owner": np.array([0, 1, 2, -1, 0])}, "owner"),
+        ({"owner": np.array([0, 1, 2, -2, 0])}, "owner"),
         ({"owner": np.array([0.0, 1, 2, 1, 0])}, "owner"),
         ({"names": ("1", "2", "3", "4", "4")}, "names"),
         ({"contributors": ("ada", "bob", "bob")}, "contributors"),

@@ -59,7 +59,7 @@ def test_options_of_a_source(tmp_path):
     assert found.heldout[:, 0, 0, 0].tolist() == [5]
 
 
-COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable"
+COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable, house, seed"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,10 @@ COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unread
         ),
         ({"source": "openmoji", "style": "x"}, f"contributions.style: unknown key; accepted: {COMMON}"),
         ({"path": "x", "heldout": "split"}, f"contributions.heldout: unknown key; accepted: {COMMON}"),
+        (
+            {"path": "x", "house": {"path": "y", "contributor": "z"}},
+            "contributions.house.contributor: unknown key; accepted: source, path",
+        ),
         ({"source": "emoji", "path": "x", "style": 1}, "contributions: source: 'emoji'; auto, folders, imagefolder, "),
     ],
 )

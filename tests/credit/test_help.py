@@ -52,9 +52,11 @@ def test_help_is_the_same_under_every_reference(seed, empty):
 
 def test_the_yardstick_is_the_spread_between_seeds():
     credits = credits_of(0, 0.0, [1.0, 1.1, 1.5])
-    spread = (((1 - 1.2) ** 2 + (1.1 - 1.2) ** 2 + (1.5 - 1.2) ** 2) / 2) ** 0.5
-    assert seed_yardstick(credits).value == pytest.approx(spread)
-    assert np.isnan(seed_yardstick(credits_of(0, 0.0, [1.0])).value)
+    squares = (1 - 1.2) ** 2 + (1.1 - 1.2) ** 2 + (1.5 - 1.2) ** 2
+    noise = credits.diagnostics["sigma"] ** 2
+    assert seed_yardstick(credits).value == pytest.approx(((noise + squares) / 3) ** 0.5)
+    without = Credits(**vars_of(credits) | {"diagnostics": {}})  # as of a method that estimates no noise
+    assert seed_yardstick(without).value == pytest.approx((squares / 2) ** 0.5)
     limit = float(np.sort(np.abs(credits.help()))[2])
     assert matters(credits, stated_yardstick(limit)).sum() == N - 3
 

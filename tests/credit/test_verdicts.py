@@ -20,6 +20,7 @@ def credits_of(slopes, noise=0.1, full=(0.0, 0.1, 0.2)):
     return estimate(coalitions, values, empty=0.0, full=[sum(slopes) + each for each in full], names=list("ABCDEF"))
 
 
+UNKNOWN = estimate(~np.eye(N, dtype=bool), np.arange(N), empty=0.0, full=[9.0], method="leave-one-out")
 DIFFERENT, EQUAL = credits_of([1.0, 1.0, 1.0, 1.0, 1.0, 3.0]), credits_of([1.0] * N)
 
 
@@ -33,10 +34,11 @@ DIFFERENT, EQUAL = credits_of([1.0, 1.0, 1.0, 1.0, 1.0, 3.0]), credits_of([1.0] 
         ({"tested": Outcome(0.3, 0.1, 0.5, 0.9, 20, 2)}, "tested", "use with care", "poorly"),
         ({"tested": Outcome(0.3, 0.1, 0.5, 0.5, 90, 2)}, "tested", "pay by it", "passed"),
         ({"tested": Outcome(0.4, 0.1, 0.5, None, 90, 1)}, "tested", "use with care", "poorly"),
+        ({"tested": Outcome(0.5, -0.1, 0.8, 0.9, 10, 2)}, "tested", "use with care", "too small"),
         ({"tested": Outcome(0.9, np.nan, np.nan, None, 5, 1)}, "tested", "use with care", "too small"),
         ({"yardstick": stated_yardstick(2)}, "material", "use with care", "what the study says matters, 2"),
         ({"yardstick": stated_yardstick(1)}, "material", "pay by it", "1 of 6 contributors surely differ"),
-        ({"yardstick": seed_yardstick(credits_of([1.0] * N, full=[0.0]))}, "material", "use with care", "unknown"),
+        ({"yardstick": seed_yardstick(UNKNOWN)}, "material", "use with care", "unknown"),
         ({"misfit": "The fit is bad."}, "fit", "use with care", "The fit is bad."),
         ({"signal": 0.09}, "signal", "use with care", "0.09 times the noise"),
         ({"signal": 0.2}, "signal", "pay by it", "0.2 times the noise"),
@@ -80,7 +82,8 @@ def test_the_direction_decides_who_helps_more():
 def test_a_mix_has_a_verdict_of_its_own():
     both = mix({"a": DIFFERENT, "b": EQUAL}, {"a": -1.0, "b": 2.0})
     seeds = -1 * (8 + np.array([0.0, 0.1, 0.2])) + 2 * (6 + np.array([0.0, 0.1, 0.2]))
-    assert seed_yardstick(both).value == pytest.approx(seeds.std(ddof=1))
+    noise = DIFFERENT.diagnostics["sigma"] + 2 * EQUAL.diagnostics["sigma"]
+    assert seed_yardstick(both).value == pytest.approx(((noise**2 + 3 * seeds.var()) / 3) ** 0.5)
     np.testing.assert_allclose(both.help(), 2 * EQUAL.help() - DIFFERENT.help())
     found = verdict(both, yardstick=seed_yardstick(both), tested=PASSED)
     assert found.level == "pay by it"

@@ -145,7 +145,7 @@ def test_values_that_could_not_be_measured_are_added_later(work, only_truth, mon
         run(work, monkeypatch, file, 60)
     assert done(file) == {"from_scratch": {"truth": 1}}
     (tmp_path / "needed").touch()
-    run(work, monkeypatch, file, 60)
+    run(work, monkeypatch, file, 60, "--complete")
     study = Study.load(file)
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, "from_scratch", status="done")

@@ -79,6 +79,30 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"stop": {"width": "narrow"}}, "stop.width.at_most: 'narrow' is not accepted; input should be a valid number"),
         ({"stop": {"top": 5}}, "stop.top: 5 is not accepted; a mapping with the keys k, overlap, property is expected"),
         ({1: 2}, "1: 1 is not accepted; keys should be strings"),
+        (
+            {"contributions.house": 3},
+            "contributions.house: 3 is not accepted; a mapping with the keys source, path is ",
+        ),
+        ({"contributions.house": {"path": 3}}, "contributions.house.path: 3 is not accepted; a path"),
+        (
+            {"contributions.house": ["ann", 3]},
+            "contributions.house.1: 3 is not accepted; input should be a valid string",
+        ),
+        (
+            {"reference": "house"},
+            "reference: 'house' needs house images: name them in contributions.house; or accepted",
+        ),
+        ({"reference": "pretrained"}, "reference: 'pretrained' needs a model that comes trained (model.pretrained); "),
+        ({"reference": "hause"}, "reference: 'hause' is not accepted; input should be 'house', 'untrained' or "),
+        (
+            {"reference": {"heldout_loss": 1, "colourfulness": 2}},
+            "reference.cluster_entropy: missing; a number for each ",
+        ),
+        (
+            {"reference": {"heldout_loss": 1, "colourfulness": 2, "cluster_entropy": 3, "a": 4}},
+            "reference.a: not one of the study's properties; a number for each is expected: heldout_loss, ",
+        ),
+        ({"reference": {"colourfulness": True}}, "reference: True is not accepted; a number is expected"),
         # true is not the number 1
         ({"seed": True}, "seed: true and false are not accepted; a number is expected"),
         ({"sampling.seed": False}, "sampling.seed: true and false are not accepted"),
@@ -298,11 +322,12 @@ def test_quoted_numbers_and_anchors_are_fine(tmp_path):
 
 def test_paths_start_from_the_study_file(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
-    section = {"path": "data/images", "holdout": "../held out"}
+    section = {"path": "data/images", "holdout": "../held out", "house": "ours"}
     file = write_study(tmp_path / "here", {"contributions": section, "results": "out", "ledger": "all.db"})
     config = read_config(file)
     assert config.contributions.path == tmp_path / "here/data/images"
     assert config.contributions.holdout == tmp_path / "held out"
+    assert config.contributions.house.path == tmp_path / "here/ours"
     assert config.results_folder == tmp_path / "here/out"
     assert config.ledger == str(tmp_path / "here/all.db")
     url = "postgresql+psycopg://host/name"

@@ -113,7 +113,7 @@ def test_the_section():
     assert all(len(row) == len(at.columns) for row in at.rows)
     assert at.rows[0][-1] == result.curves[0].at[float(BUDGETS[-1])]
     assert len(cheapest.rows) == 2 * len(result.cheapest)
-    assert any("not known of cheap" in caveat for caveat in section.caveats)
+    assert any("not known for cheap" in caveat for caveat in section.caveats)
     assert "not counting its preparation" in section.summary[0]
     assert {row[-1] for row in cheapest.rows} == {"not known"}
     known = section_of("budget", {"IS": weighed([game, tenth(game)])})

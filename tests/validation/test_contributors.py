@@ -128,13 +128,14 @@ def test_nothing_in_common_and_too_few_are_said():
     both = {title: compare_contributors({"a": score}, owner, names, credits) for title in ("F (one, two)", "G")}
     summary = section_of("contributors", both).summary
     assert [line for line in summary if "too few" in line] == [
-        "F (one, two); G: too few contributors to tell the top fifth from the rest in a, number of images."
+        "F (one, two); G: too few contributors to compare the top fifth with the rest in a, number of images."
     ]
     n = 40
     owner, generator = np.repeat(np.arange(n), 3), np.random.default_rng(4)
     plain = [Estimate(float(x)) for x in generator.normal(size=n)]
     result = compare_contributors({"a": generator.random(3 * n)}, owner, [str(i) for i in range(n)], plain)
-    assert "no measure tells the top fifth from the rest" in " ".join(section_of("contributors", {"F": result}).summary)
+    summary = " ".join(section_of("contributors", {"F": result}).summary)
+    assert "no measure distinguishes the top fifth from the rest" in summary
 
 
 def test_strips_show_the_best_and_the_worst_images_of_both_ends():

@@ -83,7 +83,7 @@ def test_differences_are_against_the_first_or_the_one_named(result):
         for name in ("random ranking", "exact", "reversed"):
             assert found[share, name].spearman.value == pytest.approx(scores[name] - scores["near"])
         assert found[share, "reversed"].verdict == "worse"
-        assert found[share, "exact"].verdict == "not told apart"
+        assert found[share, "exact"].verdict == "no clear difference"
         assert found[share, "equal"].verdict == "no score"
     other = {
         each.contender: each.verdict for each in compare_lds(TRUTHS[:1], CONTENDERS, against="reversed").differences
@@ -145,7 +145,7 @@ def test_summary_says_who_beats_whom(result):
     assert f"95 % interval {near.low:.2f} to {near.high:.2f}" in said
     beaten = next(each for each in result.differences if (each.share, each.contender) == (0.5, "reversed")).spearman
     assert f"reversed by {-beaten.value:.2f} ({-beaten.high:.2f} to {-beaten.low:.2f})" in said
-    assert "cannot be told from exact" in said
+    assert "does not clearly differ from exact" in said
     assert "No score for equal" in said
 
 
@@ -190,9 +190,9 @@ def test_a_constant_property_is_said_in_words(seeds, result, tmp_path):
     assert "In bold: near" in both.figures[0].caption
 
 
-def test_a_contender_that_foretells_nothing_can_lead():
+def test_a_contender_that_predicts_nothing_can_lead():
     section = section_of("lds", {"F": compare_lds([truth()], CONTENDERS, against="equal")})
-    assert "equal foretells the same for all" in section.summary[0]
+    assert "equal predicts the same for all" in section.summary[0]
 
 
 def test_seeds_that_do_not_agree_tell_no_ceiling():

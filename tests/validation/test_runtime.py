@@ -95,7 +95,7 @@ def test_the_median_is_told_and_who_has_a_mean_far_above_it():
     assert medians["a"] == pytest.approx(3.0)
     assert medians["b"] == pytest.approx(result.recipes[2].both.mean)
     (caveat,) = section.caveats
-    assert "of a a few" in caveat
+    assert "For a, a few" in caveat
 
 
 def test_the_section_warns_where_devices_differ():

@@ -74,7 +74,7 @@ def test_the_planted_order_of_recipes_comes_out():
     summary = " ".join(section.summary)
     assert summary.startswith("sparsified comes closest to retraining")
     assert "Further from retraining than the base model itself: ascent." in summary
-    assert "Not told apart" not in summary
+    assert "No clear difference" not in summary
     assert len(section.photographs) == 1
     assert any("all models have 200" in caveat for caveat in section.caveats)
 
@@ -131,4 +131,4 @@ def test_recipes_that_chance_may_have_ordered_are_not_told_apart():
     near = np.array([10.0, 12.0, 11.0, 13.0])
     distances = {FT: near, SFT: near + np.array([1.0, -0.9, 0.8, -0.8]), GA: near + 5}
     section = section_of("unlearning", UnlearningResult("Fréchet distance", 9, 3, distances, near, near))
-    assert "Not told apart from it: sparsified." in section.summary
+    assert "No clear difference from it: sparsified." in section.summary

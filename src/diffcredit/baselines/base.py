@@ -113,7 +113,7 @@ class Evidence:
         return self.prop
 
 
-class Baseline(ABC):
+class Baseline:
     """The members that both kinds of baseline have. They are not dataclass fields, so that they are no options."""
 
     name: str
@@ -126,8 +126,22 @@ class Baseline(ABC):
     chosen: Mapping[str, float]
     """Numbers that the method chose by itself, such as λ; set by its last call."""
 
+    def check(self, evidence: Evidence) -> None:
+        """Refuse evidence that does not suffice, before any work of any method: raise a
+        :class:`~diffcredit.errors.UserError`.
 
-class Scoring(Baseline):
+        A check is given promises instead of what would have to be made: black images for those that the base model will
+        generate, the base model before its training, and a property that is not fitted.
+        """
+
+    def seconds(self, evidence: Evidence, a_pass: float) -> Mapping[str, float]:
+        """Estimate the seconds of the expensive steps, by names that methods which share a step have in common. One
+        image goes through the network forward and back, in a batch, in ``a_pass`` seconds. The evidence is promised as
+        for :meth:`check`."""
+        return {}
+
+
+class Scoring(Baseline, ABC):
     """A baseline that scores every training image: how much it has to do with the generated images, on average."""
 
     aggregations: tuple[How, ...]
@@ -145,7 +159,7 @@ class Scoring(Baseline):
         return hasattr(other, "scores") if cls is Scoring else NotImplemented
 
 
-class Crediting(Baseline):
+class Crediting(Baseline, ABC):
     """A baseline that credits contributors without scoring their images one by one."""
 
     @abstractmethod

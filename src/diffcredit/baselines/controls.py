@@ -52,10 +52,14 @@ class TrainingProperty(Crediting):
     category = "control"
     of_property = True
 
-    def credits(self, evidence: Evidence) -> FloatArray:
-        prop, given = as_property(evidence.required_property(self.name)), evidence.contributions
+    def check(self, evidence: Evidence) -> None:
+        prop = as_property(evidence.required_property(self.name))
         if needs_model(prop):
             raise UserError(f"{self.name}: {prop.name!r} measures the model itself, and images have none")
+
+    def credits(self, evidence: Evidence) -> FloatArray:
+        self.check(evidence)
+        prop, given = as_property(evidence.prop), evidence.contributions
         owned = [np.flatnonzero(given.owner == index) for index in range(given.n)]
         if needs_features(prop):
             features = evidence.extractors.kept(prop.features, given.images, "the training images")
@@ -76,13 +80,17 @@ class ApplicationScores(Scoring):
     of_property = True
     aggregations = ("mean", "max")
 
-    def scores(self, evidence: Evidence) -> FloatArray:
-        prop, images = as_property(evidence.required_property(self.name)), evidence.contributions.images
+    def check(self, evidence: Evidence) -> None:
+        prop = as_property(evidence.required_property(self.name))
         if not has_value_of_each(prop):
             raise UserError(
                 f"application_scores: property {prop.name!r} cannot be measured on a single image; accepted: "
                 f"{', '.join(_accepted())}, or a plug-in with of_each"
             )
+
+    def scores(self, evidence: Evidence) -> FloatArray:
+        self.check(evidence)
+        prop, images = as_property(evidence.prop), evidence.contributions.images
         observed: Images | Features = images
         if needs_features(prop):
             observed = evidence.extractors.kept(prop.features, images, "the training images")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -54,11 +55,19 @@ class InRunShapley(Scoring):
     category = "influence"
     aggregations = ("sum",)
 
+    def check(self, evidence: Evidence) -> None:
+        _, start = self._replayed(evidence)
+        self._validation(evidence, start()[0])
+
+    def seconds(self, evidence: Evidence, a_pass: float) -> dict[str, float]:
+        settings, _ = self._replayed(evidence)
+        looks = 2 / self.every  # at the validation batch and at the training batch
+        passes = settings.steps * settings.batch_size * (1 + looks)
+        return {f"{self.name}, {self.validation}, {self.every}": passes * a_pass}
+
     def scores(self, evidence: Evidence) -> FloatArray:
-        if evidence.start is None or evidence.training is None:
-            raise UserError(f"{self.name}: replays the base model's training, and a pretrained model has none")
-        settings, given = evidence.training, evidence.contributions
-        model, seed = evidence.start()
+        settings, start = self._replayed(evidence)
+        given, (model, seed) = evidence.contributions, start()
         images, captions = self._validation(evidence, model)
         base = evidence.model(self.name)
         identity = [model.fingerprint, base.fingerprint, given.fingerprint, dataclasses.asdict(settings), seed]
@@ -77,6 +86,11 @@ class InRunShapley(Scoring):
             shutil.rmtree(folder, ignore_errors=True)  # the result is cached
         self.chosen = {"distance": float(found["distance"])}
         return found["scores"]
+
+    def _replayed(self, evidence: Evidence) -> "tuple[Training, Callable[[], tuple[DiffusionModel, int]]]":
+        if evidence.start is None or evidence.training is None:
+            raise UserError(f"{self.name}: replays the base model's training, and a pretrained model has none")
+        return evidence.training, evidence.start
 
     def _validation(self, evidence: Evidence, model: DiffusionModel) -> tuple[Images, tuple[str, ...] | None]:
         given = evidence.contributions

@@ -38,12 +38,24 @@ class _Influence(Scoring):
     aggregations = ("sum",)
     kronecker: ClassVar[bool]
 
+    def check(self, evidence: Evidence) -> None:
+        evidence.comparable_queries(self.name)
+        model = evidence.model(self.name)
+        with located(self.name):
+            trained_parameters(model, self.layers)
+
+    def seconds(self, evidence: Evidence, a_pass: float) -> dict[str, float]:
+        training = self.time_steps * len(evidence.contributions.images)
+        queries = self.time_steps * len(evidence.generated)
+        curvature = self.draws * training * (6 if self.kronecker else 3)  # by single gradients, and for their bases
+        return {f"{self.name}, {self.layers}, {self.damping}": (curvature + queries + 2 * training) * a_pass}
+
     def scores(self, evidence: Evidence) -> FloatArray:
-        generated, given = evidence.comparable_queries(self.name), evidence.contributions
+        self.check(evidence)
+        generated, given = evidence.generated, evidence.contributions
         model, seed = evidence.model(self.name), evidence.seed
         captions = evidence.query_captions(model, self.name)
-        with located(self.name):
-            weights = {name: each.detach() for name, each in trained_parameters(model, self.layers).items()}
+        weights = {name: each.detach() for name, each in trained_parameters(model, self.layers).items()}
         training = Samples(model, given.images, given.captions, self.time_steps, seed, evidence.progress)
         queries = Samples(model, generated, captions, self.time_steps, seed, evidence.progress)
         settings = [model.fingerprint, self.kronecker, self.time_steps, self.draws, self.layers, seed]

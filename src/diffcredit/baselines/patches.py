@@ -1,6 +1,7 @@
 """Patch similarity: attribution by the optimal denoiser of a generated image's patches."""
 
 import dataclasses
+import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
@@ -26,6 +27,7 @@ from diffcredit.util.seeds import derive_seed
 
 TIME_STEPS = 1000
 NUMBERS = 2**23  # distances in memory at a time: 32 MiB, with a few copies
+FEW = 64  # training images that are timed
 KERNELS = 1024  # patches at a time: with few, a convolution spends its time copying the images
 
 
@@ -70,6 +72,23 @@ class PatchSimilarity(Scoring):
     category = "similarity"
     aggregations = ("sum", "mean", "max")
 
+    def check(self, evidence: Evidence) -> None:
+        evidence.comparable_queries(self.name)
+
+    def seconds(self, evidence: Evidence, a_pass: float) -> dict[str, float]:
+        """Time one generated image against a few training images."""
+        training, size = len(evidence.contributions.images), min(self.size, *evidence.generated.shape[1:3])
+        few, device = min(FEW, training), torch.device(evidence.extractors.device)
+        alpha, blank = signal(self.time_step), torch.zeros(1, 3, size, size, device=device)
+        with inference():
+            start = time.perf_counter()
+            for share, patch, cell in self._scales:
+                if share:
+                    known = PatchWeights(blank.expand(few, 3, size, size), patch, cell, alpha)
+                    known.mean_weights(blank, self.nearest)
+            spent = time.perf_counter() - start
+        return {f"{self.name}, {self}": spent * training / few * len(evidence.generated[: self.images])}
+
     def scores(self, evidence: Evidence) -> FloatArray:
         queries = evidence.comparable_queries(self.name)[: self.images]
         training = self._pixels(evidence, evidence.contributions.images, "the training images")
@@ -82,10 +101,11 @@ class PatchSimilarity(Scoring):
         if done < len(generated):
             alpha = signal(self.time_step)
             device = torch.device(evidence.extractors.device)
-            scales = ((self.fine_weight, self.patch, 1), (1 - self.fine_weight, self.coarse_patch, 2))
             with inference():
                 known = _as_tensor(training).to(device)
-                parts = [(share, PatchWeights(known, patch, cell, alpha)) for share, patch, cell in scales if share]
+                parts = [
+                    (share, PatchWeights(known, patch, cell, alpha)) for share, patch, cell in self._scales if share
+                ]
                 for place in range(done, len(generated)):
                     image = generated[place]
                     noisy = alpha**0.5 * image + (1 - alpha) ** 0.5 * noise_of(image, evidence.seed)
@@ -95,6 +115,11 @@ class PatchSimilarity(Scoring):
                         write_arrays(file, {"total": total, "images": np.array([place + 1])})
                     evidence.progress("patches of the generated images", place + 1, len(generated))
         return total / len(generated)
+
+    @property
+    def _scales(self) -> tuple[tuple[float, int, int], ...]:
+        """The weight, the patch's side and the cell's side of each scale."""
+        return (self.fine_weight, self.patch, 1), (1 - self.fine_weight, self.coarse_patch, 2)
 
     def _pixels(self, evidence: Evidence, images: Images, what: str) -> NDArray[np.float32]:
         """Return (m, s, s, 3) on the scale −1 to 1."""

@@ -28,6 +28,9 @@ class PixelSimilarity(Scoring):
     category = "similarity"
     aggregations = ("mean", "max")
 
+    def check(self, evidence: Evidence) -> None:
+        evidence.comparable_queries(self.name)
+
     def scores(self, evidence: Evidence) -> FloatArray:
         return mean_cosines(evidence.contributions.images, evidence.comparable_queries(self.name), evidence.progress)
 
@@ -42,6 +45,10 @@ class FeatureSimilarity(Scoring):
     title = "Feature similarity"
     category = "similarity"
     aggregations = ("mean", "max")
+
+    def check(self, evidence: Evidence) -> None:
+        evidence.queries(self.name)
+        evidence.extractors.get(self.features)
 
     def scores(self, evidence: Evidence) -> FloatArray:
         extract = evidence.extractors.kept
@@ -65,15 +72,20 @@ class ClusterDistance(Scoring):
     category = "similarity"
     aggregations = ("mean", "max")
 
-    def scores(self, evidence: Evidence) -> FloatArray:
-        from scipy.spatial.distance import cdist
-
+    def check(self, evidence: Evidence) -> None:
         generated = evidence.queries(self.name)
         if len(generated) < self.clusters:
             raise UserError(
                 f"cluster_distance.clusters: {self.clusters} clusters of {len(generated)} generated images; at most "
                 "as many as there are images are accepted"
             )
+        evidence.extractors.get(self.features)
+
+    def scores(self, evidence: Evidence) -> FloatArray:
+        from scipy.spatial.distance import cdist
+
+        self.check(evidence)
+        generated = evidence.generated
         see = evidence.extractors.kept
         means = cluster_means(see(self.features, generated, "the base model's images"), self.clusters)
         training = see(self.features, evidence.contributions.images, "the training images")

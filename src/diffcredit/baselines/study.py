@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffcredit.baselines import BASELINES, BaselineCredits, Evidence, baseline_credits
-from diffcredit.baselines.base import Crediting, Scoring
 from diffcredit.baselines.registry import one_number_each
+from diffcredit.baselines.selection import possible_baselines, warn_left_out
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import PropertyRecord
-from diffcredit.study.checks import check
 from diffcredit.study.identity import generated_identity
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
-from diffcredit.util.plugins import build, settings_of
+from diffcredit.util.plugins import settings_of
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -46,34 +45,21 @@ class StudyBaseline:
         return helpfulness(self.found.credits, self.higher_is_better)
 
 
-def build_baselines(
-    study: "Study", wanted: Sequence[Mapping[str, Any]]
-) -> list[tuple[str, dict[str, Any], Scoring | Crediting]]:
-    """Return the name, the options and the object of each method wanted, given its name and options; by default all."""
-    built = []
-    for section in wanted or [{"name": name} for name in BASELINES]:
-        options = {key: value for key, value in section.items() if key != "name"}
-        baseline = build(section["name"], options, BASELINES, where="--method", beside=study.file.parent)
-        if not isinstance(baseline, Scoring | Crediting):
-            raise UserError(f"--method: {section['name']!r} has neither scores(evidence) nor credits(evidence)")
-        built.append((section["name"], options, baseline))
-    return built
-
-
 def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> list[StudyBaseline]:
-    """Return the credits of every method, computed or found. A method that this study cannot have is an error where it
-    was wanted by name, and is left out with a warning where all were."""
-    built, results = build_baselines(study, wanted), []
-    check(study)  # a mistake in the study itself is no method's
+    """Return the credits of every method, computed or found. Methods that this study cannot have are one error where
+    they were wanted by name, before anything is computed; where all were wanted, they are left out with a warning."""
+    possible, results = possible_baselines(study, wanted), []
     records, evidence = study.prepared.property_records(), study_evidence(study)
-    for name, options, baseline in built:
+    for done, (name, options, baseline) in enumerate(possible):
+        study.progress("baselines", done, len(possible))
         try:
             results += _of_method(study, name, options, baseline, records, evidence)
         except UserError as error:
             if wanted:
                 where = f"{study.file}: "
                 raise UserError(where + str(error).removeprefix(where)) from error
-            warnings.warn(f"{name}: left out: {error}", DiffcreditWarning, stacklevel=2)
+            warn_left_out(name, error)
+    study.progress("baselines", len(possible), len(possible))
     return results
 
 

@@ -15,9 +15,12 @@ from annotated_types import Ge
 
 from diffcredit.baselines.base import Evidence, Scoring
 from diffcredit.baselines.gradients import DIMENSIONS, GradientSettings, Kind
-from diffcredit.baselines.gradients.rows import gradient_rows, root_errors
+from diffcredit.baselines.gradients.rows import gradient_rows, per_image_gradients, root_errors
 from diffcredit.baselines.kernels import QUERIES, Kernel, Rows, chosen_lambda, kernel, mean_row, products, row_norms
 from diffcredit.util.arrays import FloatArray
+
+# measured on a CPU: a gradient of one image, projected, in passes of an image in a batch
+PASSES: dict[Kind, int] = {"loss": 3, "prediction_norm": 3, "journey_loss": 4, "prediction_mean": 8}
 
 
 @dataclass
@@ -38,6 +41,27 @@ class Gradients(Scoring):
     training_kind: ClassVar[Kind] = "loss"
     query_kind: ClassVar[Kind] = "loss"
 
+    def check(self, evidence: Evidence) -> None:
+        if self.models > 1:
+            evidence.replicates(self.name)
+        evidence.comparable_queries(self.name)
+        per_image_gradients(evidence.model(self.name), self._settings(evidence, self.training_kind), self.name)
+        if self.query_kind == "journey_loss":
+            evidence.query_sampling(self.name)
+
+    def seconds(self, evidence: Evidence, a_pass: float) -> dict[str, float]:
+        """Rows of gradients are shared by the methods that use the same; so are other models."""
+        found: dict[str, float] = {}
+        if (training := evidence.training) is not None:
+            whole = training.steps * training.batch_size * a_pass
+            found |= {f"model {number}": whole for number in range(1, self.models)}
+        images = {"training": evidence.contributions.images, "generated": evidence.generated}
+        for of, kind in (("training", self.training_kind), ("generated", self.query_kind)):
+            settings = self._settings(evidence, kind)
+            passes = PASSES[kind] * self.time_steps * len(images[of])
+            found |= {f"{of}, {settings}, {number}": passes * a_pass for number in range(self.models)}
+        return found
+
     def scores(self, evidence: Evidence) -> FloatArray:
         """Return (m,): the mean of :meth:`scores_of` over the models."""
         if self.models > 1:
@@ -53,15 +77,17 @@ class Gradients(Scoring):
         """Return Φ (m, k) of the training images and (q, k) of the generated ones, by one model."""
 
         def of(images: Literal["training", "generated"], kind: Kind) -> Rows:
-            layers = None if self.layers is None else tuple(self.layers)
-            settings = GradientSettings(kind, self.time_steps, self.dimensions, layers, evidence.seed, self.precision)
-            rows = gradient_rows(evidence, settings, images, self.name, replicate)
+            rows = gradient_rows(evidence, self._settings(evidence, kind), images, self.name, replicate)
             if self.dimensions is None and rows.shape[1] < DIMENSIONS:
                 self.chosen = {**self.chosen, "dimensions": rows.shape[1]}
             return rows
 
         queries = of("generated", self.query_kind)  # first: it may have to be refused
         return of("training", self.training_kind), queries
+
+    def _settings(self, evidence: Evidence, kind: Kind) -> GradientSettings:
+        layers = None if self.layers is None else tuple(self.layers)
+        return GradientSettings(kind, self.time_steps, self.dimensions, layers, evidence.seed, self.precision)
 
 
 @dataclass

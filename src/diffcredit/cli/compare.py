@@ -105,7 +105,7 @@ def _summary(compared: "PropertyComparison") -> str:
         correlation = f"{compared.correlation:.2f}".replace("-", "−")
         top = f"top fifth: {compared.shared_top} of {compared.top} in both; "
     if true.bounded:
-        correlation += f", {cell_text(true, 2)} for the credits of endless evaluations"
+        correlation += f", {cell_text(true, 2)} between the exact credits (estimated)"
     n = len(compared.rows)
     return (
         f"rank correlation {correlation}; {top}"

@@ -41,7 +41,8 @@ def explain(
     from diffcredit.baselines import BaselineCredits
     from diffcredit.baselines.base import Scoring
     from diffcredit.baselines.registry import check_members, checked_scores
-    from diffcredit.baselines.study import build_baselines, changed_options
+    from diffcredit.baselines.selection import build_baselines
+    from diffcredit.baselines.study import changed_options
     from diffcredit.execution.threads import limited_threads
     from diffcredit.report.contact_sheet import Tile, contact_sheet
     from diffcredit.study.study import Study

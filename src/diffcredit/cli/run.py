@@ -46,10 +46,7 @@ class _Printer(Observer):
         self._name, self.failures = name, FailureReport()
 
     def on_contributions(self, contributions: "Contributions") -> None:
-        say(
-            f"{self._name}: {len(contributions.images):,} images of {contributions.n} contributors, "
-            f"{len(contributions.heldout):,} held out"
-        )
+        say(f"{self._name}: {contributions.summary}, {len(contributions.heldout):,} held out")
         for line in contributions.skipped:
             say(f"skipped {single_line(line)}")
         for line in contributions.left_out:

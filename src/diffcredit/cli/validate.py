@@ -104,7 +104,7 @@ def print_missing(
         up_to = "up to " if work.undecided else ""
         rows.append((work.what, f"{up_to}{count:,}", duration(time.each(at_a_time)), duration(seconds)))
     up_to = "up to " if any(work.undecided for work, _ in missing) else ""
-    title = "Evaluations that the evidence lacks" + (", left out as asked" if evaluated else "")
+    title = "Evaluations missing from the evidence" + (", left out as asked" if evaluated else "")
     grid = table(("what for", "models", "each", "time"), rows, title=title)
     grid.add_row("in all", f"{up_to}{sum(count for _, count in missing):,}", "", duration(total), style="bold")
     console.print(grid)

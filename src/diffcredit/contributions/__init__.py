@@ -1,7 +1,8 @@
 """Contributions: training images with their contributors, read from the places where people keep them."""
 
+from diffcredit.contributions.house import House
 from diffcredit.contributions.loading import load_contributions
 from diffcredit.contributions.planted import with_copies, with_noise
-from diffcredit.contributions.records import Contributions, Duplicate
+from diffcredit.contributions.records import HOUSE, Contributions, Duplicate
 
-__all__ = ["Contributions", "Duplicate", "load_contributions", "with_copies", "with_noise"]
+__all__ = ["HOUSE", "Contributions", "Duplicate", "House", "load_contributions", "with_copies", "with_noise"]

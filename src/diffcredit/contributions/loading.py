@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.contributions.house import House, named_house, place_of, renamed
 from diffcredit.contributions.images import UnreadableImage, square_pixels, without_pillows_warnings
-from diffcredit.contributions.records import Contributions
+from diffcredit.contributions.records import HOUSE, Contributions
 from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_class
 from diffcredit.contributions.sources.files import existing
 from diffcredit.errors import UserError
@@ -37,6 +38,7 @@ def load_contributions(
     draw: int | None = None,
     holdout: float | str | Path | None = None,
     unreadable: Literal["stop", "skip"] = "stop",
+    house: str | Path | House | Sequence[str] | None = None,
     seed: int = 0,
 ) -> Contributions:
     """Read, check and decode a set of images with their contributors.
@@ -50,36 +52,35 @@ def load_contributions(
     :param holdout: the fraction of each contributor's images to keep out of training, or the path of images that are
         all kept out and need no contributor. By default what the source itself keeps out, if anything.
     :param unreadable: whether an image that cannot be read stops the import or is listed in ``skipped``.
+    :param house: the place of house images, which are in every coalition and credited to nobody, or the names of
+        contributors whose images are the house's. ``at_least`` and ``draw`` do not count these contributors.
     :param seed: determines which contributors are drawn and which of each contributor's images are kept out.
     """
-    if resolution not in RESOLUTIONS:
-        raise UserError(f"resolution: {resolution!r}; {RESOLUTIONS[0]} to {RESOLUTIONS[-1]} pixels are accepted")
-    if unreadable not in ("stop", "skip"):
-        raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
+    _check_options(resolution, unreadable)
     root = None if path is None else Path(path)
     reader = _source(source, root)
     where = reader if root is None else root
-    records, left_out = select(_records(reader, root, contributor), at_least, draw, seed)
-    if holdout is not None:
-        records = _hold_out(records, holdout, root, seed)
+    records = _records(reader, root, contributor)
+    named = named_house(house, records)
+    records, left_out = select(records, at_least, draw, seed, named)
+    records = _hold_out(records, holdout, root, seed)
     if all(record.heldout for record in records):
         raise UserError(f"{where}: no images there")
-    contributors = sorted({_contributor(record) for record in records if not record.heldout})
+    contributors = sorted({_contributor(record) for record in records if not record.heldout} - named)
     skipped: list[str] = []
     add_to = None if unreadable == "stop" else skipped
     training, images = decode([r for r in records if not r.heldout], resolution, where, REMEDY, add_to)
     kept_out, heldout = decode([r for r in records if r.heldout], resolution, where, REMEDY, add_to)
     owners = [_contributor(record) for record in training]
-    index = {name: i for i, name in enumerate(contributors)}
-    if len(contributors) < 2:
-        raise UserError(f"{where}: one contributor, {contributors[0]!r}; at least 2 are accepted")
-    for unread in sorted(set(contributors) - set(owners)):
-        raise UserError(f"{where}: no training image of contributor {unread!r} can be read")
+    _check_contributors(where, contributors, owners)
+    index = {name: i for i, name in enumerate(contributors)} | dict.fromkeys(named, HOUSE)
+    own, pixels = _house_images(place_of(house), [root, holdout], records, resolution, add_to)
+    training = training + own
     captioned = any(record.caption is not None for record in training)
     given, withheld = (Counter(record.contributor for record in some) for some in (records, kept_out))
     return Contributions(
-        images=images,
-        owner=np.array([index[name] for name in owners], dtype=np.int64),
+        images=np.concatenate([images, pixels]) if own else images,
+        owner=np.array([*(index[name] for name in owners), *[HOUSE] * len(own)], dtype=np.int64),
         contributors=tuple(contributors),
         names=tuple(record.name for record in training),
         heldout=heldout,
@@ -104,6 +105,44 @@ def original_images(
     return {record.name: image for record, image in zip(kept, pixels, strict=True)}
 
 
+def _check_options(resolution: int, unreadable: str) -> None:
+    if resolution not in RESOLUTIONS:
+        raise UserError(f"resolution: {resolution!r}; {RESOLUTIONS[0]} to {RESOLUTIONS[-1]} pixels are accepted")
+    if unreadable not in ("stop", "skip"):
+        raise UserError(f"unreadable: {unreadable!r}; stop or skip is accepted")
+
+
+def _check_contributors(where: object, contributors: Sequence[str], owners: Collection[str]) -> None:
+    """Refuse fewer than two contributors, and one who is not among the ``owners`` of the images that can be read."""
+    if len(contributors) < 2:
+        found = f"one contributor, {contributors[0]!r}" if contributors else "no contributor beside the house"
+        raise UserError(f"{where}: {found}; at least 2 are accepted")
+    for unread in sorted(set(contributors) - set(owners)):
+        raise UserError(f"{where}: no training image of contributor {unread!r} can be read")
+
+
+def _house_images(
+    house: House | None,
+    others: Sequence[object],
+    records: Sequence[Record],
+    resolution: int,
+    skipped: list[str] | None,
+) -> tuple[list[Record], NDArray[np.uint8]]:
+    """Return the house's records and pixels. ``others`` has the other places of images, ``records`` what is there."""
+    if house is None:
+        return [], np.empty((0, resolution, resolution, 3), dtype=np.uint8)
+    place = None if house.path is None else existing(Path(house.path))
+    for other in others:
+        _check_apart("house", place, Path(other) if isinstance(other, str | Path) else None)
+    reader = _source(house.source, place)
+    where = f"house: {reader if place is None else place}"
+    found = renamed(_records(reader, place, None), {record.name for record in records})
+    own, pixels = decode(found, resolution, where, REMEDY, skipped)
+    if not own:
+        raise UserError(f"{where}: no images there")
+    return own, pixels
+
+
 def _source(source: str | Source, path: Path | None) -> Source:
     if isinstance(source, str):
         return source_class(detect(existing(path)) if source == AUTO else source)()
@@ -116,8 +155,11 @@ def _records(source: Source, path: Path | None, contributor: str | None) -> list
     return sorted(source(path, contributor), key=lambda record: record.name)
 
 
-def select(records: list[Record], at_least: int, draw: int | None, seed: int) -> tuple[list[Record], tuple[str, ...]]:
-    """Keep contributors with ``at_least`` training images or, with ``draw``, that many of them drawn at random.
+def select(
+    records: list[Record], at_least: int, draw: int | None, seed: int, house: Collection[str] = ()
+) -> tuple[list[Record], tuple[str, ...]]:
+    """Keep contributors with ``at_least`` training images or, with ``draw``, that many of them drawn at random; and
+    those who stand for the ``house``, who are not counted.
 
     Return their records, and ``name (k images)`` for everybody else, whose held-out images are left out too. The draw
     ranks contributors by a hash of seed and name: it does not depend on what they gave.
@@ -128,8 +170,9 @@ def select(records: list[Record], at_least: int, draw: int | None, seed: int) ->
         raise UserError(f"draw: {draw!r}; a number of contributors from 2, or null for all, is accepted")
     if at_least == 1 and draw is None:
         return records, ()
-    counts = Counter(record.contributor for record in records if record.contributor and not record.heldout)
-    named = {record.contributor for record in records if record.contributor}
+    drawn = [record for record in records if record.contributor and record.contributor not in house]
+    counts = Counter(record.contributor for record in drawn if not record.heldout)
+    named = {record.contributor for record in drawn if record.contributor}
     enough = [name for name in named if counts[name] >= at_least]
     if draw is not None and draw > len(enough):
         found = f"there are {len(enough)} contributors with at least {at_least} images"
@@ -140,16 +183,17 @@ def select(records: list[Record], at_least: int, draw: int | None, seed: int) ->
         raise UserError(f"at_least: {at_least} leaves {left}; a number that leaves 2 or more is accepted")
     kept = set(sorted(enough, key=lambda name: derive_seed(seed, "draw", name))[:draw])
     left_out = tuple(f"{name} ({counts[name]} image{'s' * (counts[name] != 1)})" for name in sorted(named - kept))
-    return [record for record in records if not record.contributor or record.contributor in kept], left_out
+    stay = kept.union(house, [None, ""])
+    return [record for record in records if record.contributor in stay], left_out
 
 
-def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | None, seed: int) -> list[Record]:
+def _hold_out(records: list[Record], holdout: float | str | Path | None, root: Path | None, seed: int) -> list[Record]:
+    if holdout is None:
+        return records
     training = [record for record in records if not record.heldout]
     if isinstance(holdout, str | Path):
         place = existing(Path(holdout))
-        one, other = place.resolve(), root and root.resolve()
-        if other is not None and (one.is_relative_to(other) or other.is_relative_to(one)):
-            raise UserError(f"holdout: {place} and the contributions at {root} overlap; separate places are accepted")
+        _check_apart("holdout", place, root)
         kept_out = [replace(record, heldout=True) for record in _records(_source(AUTO, place), place, None)]
         if not kept_out:
             raise UserError(f"holdout: no images at {place}")
@@ -157,6 +201,15 @@ def _hold_out(records: list[Record], holdout: float | str | Path, root: Path | N
     if not 0 <= holdout < 1:
         raise UserError(f"holdout: {holdout!r}; a fraction from 0 to below 1, or a path, is accepted")
     return _stratified(training, holdout, seed)
+
+
+def _check_apart(key: str, place: Path | None, other: Path | None) -> None:
+    """Refuse a ``place`` of images within another one, or around it."""
+    if place is None or other is None:
+        return
+    one, two = place.resolve(), other.resolve()
+    if one.is_relative_to(two) or two.is_relative_to(one):
+        raise UserError(f"{key}: {place} and the images at {other} overlap; separate places are accepted")
 
 
 def _stratified(training: list[Record], fraction: float, seed: int) -> list[Record]:

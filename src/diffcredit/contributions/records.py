@@ -1,4 +1,6 @@
-"""The class :class:`Contributions`: images and who gave them; and the spelling of contributors' names."""
+"""The class :class:`Contributions`: images and who gave them; and the spelling of contributors' names.
+
+*House images* are in every coalition and credited to nobody: the payer's own, licensed or public-domain ones."""
 
 import hashlib
 import unicodedata
@@ -16,6 +18,10 @@ _REFUSED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = {"\u200c", "\u200d"}
 LONGEST = 255  # characters, like a file's name
 
+HOUSE = -1
+"""The owner of house images. Mind that numpy takes this index for the last one."""
+THE_HOUSE = "the house"
+
 
 @dataclass(frozen=True)
 class Duplicate:
@@ -24,17 +30,18 @@ class Duplicate:
     names: tuple[str, ...]
     """The identities of the byte-identical images, in the order of the contributions."""
     contributors: tuple[str, ...]
-    """The two or more contributors who gave them, sorted."""
+    """The two or more who gave them, sorted; the house may be one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """m training images of n contributors, and k held-out images of nobody; the same if the ``fingerprint`` is."""
+    """m training images of n contributors and of the house, and k held-out images of nobody; the same if the
+    ``fingerprint`` is."""
 
     images: NDArray[np.uint8]
     """(m, h, w, 3) RGB with h = w = the resolution, in an order determined by ``names`` alone."""
     owner: NDArray[np.int64]
-    """(m,) each image's index into ``contributors``."""
+    """(m,) each image's index into ``contributors``; :data:`HOUSE` of a house image."""
     contributors: tuple[str, ...]
     """n distinct names, sorted."""
     names: tuple[str, ...]
@@ -61,8 +68,8 @@ class Contributions:
                 raise ValueError(f"{name}: {array.dtype} {array.shape}; expected uint8 of (count, h, h, 3)")
         if self.owner.shape != (m,) or not np.issubdtype(self.owner.dtype, np.integer):
             raise ValueError(f"owner: {self.owner.dtype} {self.owner.shape}; expected integers of shape ({m},)")
-        if m and not 0 <= self.owner.min() <= self.owner.max() < self.n:
-            raise ValueError(f"owner: an index outside 0..{self.n - 1}")
+        if m and not HOUSE <= self.owner.min() <= self.owner.max() < self.n:
+            raise ValueError(f"owner: an index outside 0..{self.n - 1} that is not HOUSE, {HOUSE}")
         if len(set(self.contributors)) != self.n:
             raise ValueError("contributors: a name is there twice")
         if len(set(self.names)) != m:
@@ -80,7 +87,34 @@ class Contributions:
     @property
     def counts(self) -> NDArray[np.int64]:
         """(n,) how many training images each contributor gave."""
-        return np.bincount(self.owner, minlength=self.n).astype(np.int64)
+        return np.bincount(self.owner[~self.house], minlength=self.n).astype(np.int64)
+
+    @property
+    def house(self) -> NDArray[np.bool_]:
+        """(m,) which training images are house images."""
+        return self.owner == HOUSE
+
+    @property
+    def has_house(self) -> bool:
+        """Whether there are house images."""
+        return bool(self.house.any())
+
+    @property
+    def groups(self) -> tuple[NDArray[np.int64], ...]:
+        """The sorted indices of each contributor's images; the house's come last, if there are any."""
+        owners = [*range(self.n), *([HOUSE] if self.has_house else [])]
+        return tuple(np.flatnonzero(self.owner == owner).astype(np.int64) for owner in owners)
+
+    def groups_of(self, coalition: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which of ``groups`` a coalition's model learns from, (n,) or, with the house, (n + 1,)."""
+        return np.append(self._checked(coalition), [True] * self.has_house)
+
+    @property
+    def summary(self) -> str:
+        """The numbers of images and contributors, for people."""
+        house = int(self.house.sum())
+        more = f" and {house:,} house images" if house else ""
+        return f"{len(self.names) - house:,} images of {self.n} contributors{more}"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -99,20 +133,34 @@ class Contributions:
         )
 
     def of(self, coalition: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the sorted indices of the images that a coalition, an (n,) boolean vector, gave."""
+        """Return the sorted indices of what the model of a coalition, an (n,) boolean vector, learns from: the images
+        that its members gave, and all house images."""
+        # HOUSE is the index of what is appended
+        return np.flatnonzero(np.append(self._checked(coalition), True)[self.owner]).astype(np.int64)
+
+    def outside(self, coalition: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the sorted indices of all other images: those that contributors outside a coalition gave."""
+        return np.flatnonzero(np.append(~self._checked(coalition), False)[self.owner]).astype(np.int64)
+
+    def _checked(self, coalition: NDArray[np.bool_]) -> NDArray[np.bool_]:
         coalition = np.asarray(coalition)
         if coalition.shape != (self.n,) or coalition.dtype != np.bool_:
             raise ValueError(f"coalition: {coalition.dtype} {coalition.shape}; expected booleans of shape ({self.n},)")
-        return np.flatnonzero(coalition[self.owner]).astype(np.int64)
+        return coalition
+
+    def giver(self, index: int) -> str:
+        """Return who gave an image, in words: the contributor's name, or the house."""
+        owner = self.owner[index]
+        return THE_HOUSE if owner == HOUSE else self.contributors[owner]
 
     def duplicates(self) -> list[Duplicate]:
-        """Return the images, byte-identical after decoding, that more than one contributor gave."""
+        """Return the images, byte-identical after decoding, that contributors, or one and the house, gave."""
         alike: dict[bytes, list[int]] = {}
         for index, image in enumerate(self.images):
             alike.setdefault(hashlib.sha256(image.tobytes()).digest(), []).append(index)
         found = []
         for indices in alike.values():
-            givers = sorted({self.contributors[self.owner[index]] for index in indices})
+            givers = sorted({self.giver(index) for index in indices})
             if len(givers) > 1:
                 found.append(Duplicate(tuple(self.names[index] for index in indices), tuple(givers)))
         return found

@@ -138,7 +138,12 @@ class Credits:
     def efficient(self) -> bool:
         """Whether the credits sum to F(N) − F(∅), up to rounding. Shapley values and their mixes do."""
         difference = abs(float(self.values.sum()) - (self.full - self.empty))
-        return difference <= ROUNDING * self._scale * len(self.values)
+        return difference <= self.rounding * len(self.values)
+
+    @property
+    def rounding(self) -> float:
+        """How far numbers may differ by the rounding of F alone."""
+        return ROUNDING * self._scale
 
     @property
     def _scale(self) -> float:
@@ -190,12 +195,12 @@ class Credits:
     @property
     def distinguishable(self) -> BoolArray:
         """(n,): whether the interval of a contributor's help excludes 0, the average contributor's."""
-        return np.abs(self.help()) > self.contrast_half_width + ROUNDING * self._scale
+        return np.abs(self.help()) > self.contrast_half_width + self.rounding
 
     def surely_help(self, higher_is_better: bool | None = None) -> bool:
         """Return whether all contributors together help: F(N) − F(∅), its whole interval, is on the better side."""
         total = self._sign(higher_is_better) * (self.full - self.empty)
-        return bool(total > self._total_half_width + ROUNDING * self._scale)
+        return bool(total > self._total_half_width + self.rounding)
 
     def _sign(self, higher_is_better: bool | None) -> int:
         return 1 if (self.higher_is_better if higher_is_better is None else higher_is_better) else -1

@@ -91,19 +91,21 @@ def _tested(tested: Tested | None, untested: str) -> Check:
     if tested is None:
         return Check(subject, "use with care", untested or "The credits were never tested against retrained models.")
     ceiling = 1.0 if tested.ceiling is None else tested.ceiling
+    reachable = "" if tested.ceiling is None else f", at most {ceiling:.2f} can be reached"
+    interval = f"{tested.low:.2f} to {tested.high:.2f}" if isfinite(tested.low) else "interval unknown"
+    seeds = "1 seed" if tested.seeds == 1 else f"{tested.seeds} seeds"
+    score = f"{tested.score:.2f}" if isfinite(tested.score) else "none"  # where all credits or all models are equal
     found = (
-        f"rank correlation {tested.score:.2f} ({tested.low:.2f} to {tested.high:.2f}"
-        f"{'' if tested.ceiling is None else f', at most {ceiling:.2f} can be reached'}) with {tested.coalitions} "
-        f"retrained models of {tested.seeds} {'seed' if tested.seeds == 1 else 'seeds'} each"
+        f"rank correlation {score} ({interval}{reachable}) with {tested.coalitions} retrained models of {seeds} each"
     )
-    if not isfinite(tested.low):
-        few = f"The test is too small to say how good the credits are: {tested.coalitions} retrained models."
-        return Check(subject, "use with care", few)
-    if tested.low <= 0:
-        return Check(subject, "do not use", f"The credits failed their test: {found}.")
-    if tested.score < ENOUGH_OF_CEILING * ceiling:
+    sure, good = tested.low > 0, tested.score >= ENOUGH_OF_CEILING * ceiling
+    if sure and good:
+        return Check(subject, "pay by it", f"The credits passed their test: {found}.")
+    if good or not isfinite(tested.low):  # such as by ten models, which show little
+        return Check(subject, "use with care", f"The test is too small to say whether the credits are right: {found}.")
+    if sure:
         return Check(subject, "use with care", f"The credits did poorly in their test: {found}.")
-    return Check(subject, "pay by it", f"The credits passed their test: {found}.")
+    return Check(subject, "do not use", f"The credits failed their test: {found}.")
 
 
 def _distinguishable(credits: "Credits") -> Check:
@@ -117,7 +119,7 @@ def _distinguishable(credits: "Credits") -> Check:
 def _material(credits: "Credits", yardstick: Yardstick, higher_is_better: bool | None) -> Check:
     subject = "material"
     if not isfinite(yardstick.value):
-        unknown = "How much another training seed changes the model is unknown: evaluate everybody's model twice."
+        unknown = "How much another training seed changes the model is unknown; raise design.full_replicates to 3."
         return Check(subject, "use with care", unknown)
     found = credits.distinguishable & matters(credits, yardstick)
     limit = f"{yardstick.words}, {yardstick.value:.3g}"

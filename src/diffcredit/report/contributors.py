@@ -35,6 +35,8 @@ def images_in_words(config: "StudyConfig", contributions: "Contributions") -> st
         parts.append(f"{unreadable:,} could not be read")
     text = f"{n:,} contributors gave {used + held_out + unreadable:,} images"
     text += " and all were used." if len(parts) == 1 else f": {', '.join(parts[:-1])} and {parts[-1]}."
+    if contributions.has_house:
+        text += f" {int(contributions.house.sum()):,} house images, credited to nobody, are part of every model."
     if others := len(contributions.heldout) - held_out:
         text += f" {others:,} further images, of nobody, measure the model on what it has not seen."
     if contributions.left_out:

@@ -15,14 +15,6 @@ INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_
 
 
 @dataclass(frozen=True)
-class Reference:
-    """What the contributors are compared with: its ``kind`` in the study file, and its words for readers."""
-
-    kind: str = "untrained"
-    words: str = "the untrained network"
-
-
-@dataclass(frozen=True)
 class Step:
     """A step from F of the reference to F(all): a contributor's credit, or that of several together, with half the
     width of its interval (NaN: unknown)."""

@@ -13,6 +13,7 @@ from diffcredit.credit.materiality import matters
 from diffcredit.credit.verdicts import Verdict
 from diffcredit.ledger import Evaluation, PropertyRecord, game_of
 from diffcredit.report.records import INTERVALS, CreditTable, Reference, Step
+from diffcredit.study.reference import ADAPTED
 from diffcredit.validation.verdicts import study_verdicts, yardstick
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _table(
     """Return the table of ``credits`` from the properties ``measured``; evaluations without a value count as failed."""
     done = {e.key for e in evaluations if e.status == "done"}
     failed = len({e.key for e in evaluations} - done)
-    reference = Reference()
+    reference = _reference(study)
     without = why_no_shares(credits, reference, asked=shares)
     unknown = np.full(len(images), nan)
     bounds = (unknown, unknown) if without else credits.share_intervals()
@@ -113,6 +114,13 @@ def _steps(credits: Credits) -> tuple[Step, ...]:
     bias = np.array([np.sqrt(np.square(credits.bias[others]).sum())])
     half_width = float(half_widths_of(variance, bias, credits.degrees, credits.confidence)[0])
     return (*steps, Step(f"{len(others)} others", float(credits.values[others].sum()), half_width))
+
+
+def _reference(study: "Study") -> Reference:
+    found = study.reference
+    # a pipeline without adapter comes trained: it may well be somebody's alternative
+    trained = found.kind == "untrained" and study.config.model.family == ADAPTED
+    return Reference("pretrained" if trained else found.kind, found.words)
 
 
 def _matters(study: "Study", credits: Credits) -> tuple[bool, ...]:

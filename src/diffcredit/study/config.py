@@ -23,11 +23,14 @@ from diffcredit.credit.stopping import Rule
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError, located
 from diffcredit.study.sections import (
+    ALTERNATIVES,
     ContributionsSection,
     DesignSection,
+    HouseSection,
     ModelSection,
     PathWithoutNul,
     PropertySection,
+    ReferenceSetting,
     RetrainingSection,
     Section,
     StopSection,
@@ -76,6 +79,7 @@ class StudyConfig(Section):
     ``threads`` is how many threads a process uses on a CPU. Their number changes the rounding of sums, so it belongs to
     the study and not to the machine. ``keep`` is what is kept of each evaluation, for properties that are added later.
     ``artifacts`` is the folder or fsspec URL for models and what is kept; by default, the folder ``results``.
+    ``reference`` is what contributors are compared with (:mod:`diffcredit.study.reference`).
     ``matters`` is the difference between contributors that matters, in the unit of the only property or of each.
     """
 
@@ -87,6 +91,7 @@ class StudyConfig(Section):
     sampling: Sampling = Sampling()
     properties: Annotated[tuple[PropertySection, ...], Field(min_length=1)]
     surrogates: tuple[SurrogateSection, ...] = ()
+    reference: ReferenceSetting | None = None
     design: DesignSection = DesignSection()
     stop: StopSection = StopSection(evaluations=500)
     matters: _Amounts = None
@@ -129,6 +134,7 @@ class StudyConfig(Section):
                 f"validation.retrainings: {name!r} is there twice, or the study's own; distinguish them with "
                 "'name: another-name'"
             )
+        _check_reference_model(self)
         # plug-ins without a label name themselves, which is known only once they are built
         if all(section.label or ":" not in section.name for section in self.properties):
             self.check_names([section.label or section.name for section in self.properties])
@@ -137,6 +143,10 @@ class StudyConfig(Section):
     def check_names(self, names: Sequence[str]) -> None:
         """Refuse what the study says about a property that is not one of ``names``, those of its properties."""
         check_rule_properties(self.stop.rule, names)
+        if isinstance(self.reference, Mapping):
+            for name in sorted(set(names) ^ set(self.reference)):
+                wrong = "missing" if name in names else "not one of the study's properties"
+                raise UserError(f"reference.{name}: {wrong}; a number for each is expected: {', '.join(names)}")
         if isinstance(self.matters, Mapping):
             for name in set(self.matters) - set(names):
                 raise UserError(f"matters: {name!r} is not one of the study's properties; accepted: {', '.join(names)}")
@@ -178,11 +188,9 @@ class StudyConfig(Section):
         def place(text: str | None, url: bool) -> str | None:
             return text if text is None or url else str(absolute(Path(text)))
 
-        given = self.contributions
-        paths = {"path": absolute(given.path), "holdout": absolute(given.holdout)}
         return self.model_copy(
             update={
-                "contributions": given.model_copy(update=paths),
+                "contributions": self.contributions.resolved(folder),
                 "model": self.model.resolved(folder),
                 "properties": tuple(section.resolved(folder) for section in self.properties),
                 "results": absolute(self.results_folder),
@@ -201,6 +209,20 @@ def check_rule_properties(rule: Rule, names: Sequence[str]) -> None:
     for leaf in rule.leaves():
         if isinstance(leaf, CreditRule) and leaf.property is not None and leaf.property not in names:
             raise UserError(f"stop: property {leaf.property!r} is not one of the study's; accepted: {', '.join(names)}")
+
+
+def _check_reference_model(config: StudyConfig) -> None:
+    """Refuse a model as reference that the study does not have."""
+    if config.reference == "house" and config.contributions.house is None:
+        raise UserError(
+            "reference: 'house' needs house images: name them in contributions.house; or accepted: untrained, "
+            "pretrained, or a number for each property"
+        )
+    if config.reference == "pretrained" and config.model.options.get("pretrained") is None:
+        raise UserError(
+            "reference: 'pretrained' needs a model that comes trained (model.pretrained); accepted here: house, "
+            "untrained, or a number for each property"
+        )
 
 
 def read_config(file: Path) -> StudyConfig:
@@ -223,6 +245,8 @@ def read_config(file: Path) -> StudyConfig:
 def references(config: StudyConfig) -> Iterable[tuple[str, str]]:
     """Yield the key and the name of every component that the study file chooses, built-in or plug-in."""
     yield "contributions.source", config.contributions.source
+    if isinstance(config.contributions.house, HouseSection):
+        yield "contributions.house.source", config.contributions.house.source
     yield "model.family", config.model.family
     yield "retraining.method", config.retraining.method
     for index, compared in enumerate(config.compared):
@@ -268,6 +292,8 @@ def _place(location: Sequence[int | str]) -> tuple[str, type | None]:
     parts: list[str] = []
     section: type | None = StudyConfig
     for part in location:
+        if part in ALTERNATIVES:
+            continue
         parts.append(str(part)[:LONGEST_VALUE])
         if isinstance(part, str):
             fields = section.model_fields if section and issubclass(section, BaseModel) else {}

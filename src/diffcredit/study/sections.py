@@ -3,7 +3,17 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from diffcredit.coalitions import make_design
 from diffcredit.contributions.sources import AUTO, source_options
@@ -13,6 +23,8 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.errors import UserError, located
 from diffcredit.util.sanitize import LONGEST_VALUE
 
+ALTERNATIVES = ("[place]", "[names]", "[model]", "[numbers]")
+"""What the places of errors call the alternatives of a value; none of them is a key."""
 MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
 FILES = ("weights", "reference")  # of PATHS, those that built-in components always read as a file, a folder or a word
@@ -65,6 +77,25 @@ def _exists(path: Path, *, as_folder: bool = False) -> bool:
         return False
 
 
+def _full(folder: Path, value: Any) -> Any:
+    return (folder / value).resolve() if isinstance(value, Path) else value
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is expected")
+    return value
+
+
+_Number = Annotated[float, BeforeValidator(_no_boolean), Field(allow_inf_nan=False)]
+ReferenceSetting = Annotated[
+    Annotated[Literal["house", "untrained", "pretrained"], Tag("[model]")]
+    | Annotated[dict[str, _Number], Tag("[numbers]")],
+    Discriminator(lambda value: "[model]" if isinstance(value, str) else "[numbers]"),
+]
+"""What contributors are compared with: a model, or a number for each property."""
+
+
 class Section(BaseModel):
     """A mapping with known keys."""
 
@@ -81,37 +112,83 @@ class _Component(BaseModel):
         return dict(self.model_extra or {})
 
 
-class ContributionsSection(_Component):
-    """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`. ``seed`` draws
-    contributors and held-out images (None: the study's)."""
+class SourceSection(_Component):
+    """A source of images, with its options."""
 
     source: str = AUTO
     path: PathWithoutNul | None = None
+
+    @property
+    def _place(self) -> str:
+        """The section's key in the study file."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Refuse unknown keys; those of a plug-in are checked when it is built."""
+        if ":" not in self.source:
+            with located(self._place):
+                accepted = [*type(self).model_fields, *source_options(self.source)]
+            for name in self.options:
+                if name not in accepted:
+                    raise UserError(
+                        f"{self._place}.{name[:LONGEST_VALUE]}: unknown key; accepted: {', '.join(accepted)}"
+                    )
+        return self
+
+
+class HouseSection(SourceSection):
+    """Where house images are; nobody needs to be named there."""
+
+    @property
+    def _place(self) -> str:
+        return "contributions.house"
+
+
+def _path_alone(value: Any) -> Any:
+    """Accept a path for a mapping with only that."""
+    return {"path": value} if isinstance(value, str | Path) else value
+
+
+_Names = Annotated[tuple[str, ...], Field(min_length=1)]
+_House = Annotated[
+    Annotated[HouseSection, BeforeValidator(_path_alone), Tag("[place]")] | Annotated[_Names, Tag("[names]")],
+    Discriminator(lambda value: "[names]" if isinstance(value, list | tuple) else "[place]"),
+]
+
+
+class ContributionsSection(SourceSection):
+    """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`. ``house`` is
+    the place of the house images, or the contributors whose images are the house's. ``seed`` draws contributors and
+    held-out images (None: the study's)."""
+
     contributor: str = "contributor"
     resolution: int = 32
     at_least: int = 1
     draw: int | None = None
     holdout: float | PathWithoutNul | None = None
     unreadable: Literal["stop", "skip"] = "stop"
+    house: _House | None = None
     seed: _Seed | None = None
 
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        """Refuse unknown keys; those of a plug-in are checked when it is built."""
-        if ":" not in self.source:
-            with located("contributions"):
-                accepted = [*type(self).model_fields, *source_options(self.source)]
-            for name in self.options:
-                if name not in accepted:
-                    raise UserError(
-                        f"contributions.{name[:LONGEST_VALUE]}: unknown key; accepted: {', '.join(accepted)}"
-                    )
-        return self
+    @property
+    def _place(self) -> str:
+        return "contributions"
 
     @property
     def common(self) -> dict[str, Any]:
         """The options that all sources have, but for the seed: it may be the study's."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in ("source", "seed")}
+        return {
+            name: getattr(self, name) for name in type(self).model_fields if name not in ("source", "house", "seed")
+        }
+
+    def resolved(self, folder: Path) -> Self:
+        """Return the section with relative paths taken from ``folder``."""
+        places = {key: _full(folder, getattr(self, key)) for key in ("path", "holdout")}
+        house = self.house
+        if isinstance(house, HouseSection):
+            house = house.model_copy(update={"path": _full(folder, house.path)})
+        return self.model_copy(update={**places, "house": house})
 
 
 class ModelSection(_Component):
@@ -173,7 +250,8 @@ class SurrogateSection(_NamedSection):
 
 class DesignSection(Section):
     """The coalitions: the ``distribution`` of their sizes, and how often F(all) is evaluated: it enters every credit,
-    so its noise is worth averaging. F(none) is an untrained network's and has no noise."""
+    so its noise is worth averaging. With house images F(none) is evaluated as often; without any it is an untrained
+    network's and has no noise."""
 
     distribution: str = "uniform"
     seed: int = 0

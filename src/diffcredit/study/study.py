@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.contributions import Contributions, load_contributions
+from diffcredit.contributions import Contributions, House, load_contributions
 from diffcredit.contributions.loading import original_images
-from diffcredit.contributions.sources import AUTO, SOURCES, Source
+from diffcredit.contributions.sources import AUTO, SOURCES
 from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError, located
@@ -33,8 +33,9 @@ from diffcredit.study.crediting import estimate_all
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
 from diffcredit.study.recipe import Recipe
+from diffcredit.study.reference import Reference, reference_of
 from diffcredit.study.schedule import Schedule
-from diffcredit.study.sections import RetrainingSection
+from diffcredit.study.sections import HouseSection, RetrainingSection, SourceSection
 from diffcredit.study.surrogates import StudySurrogates
 from diffcredit.study.workers import Workers, make_executor
 from diffcredit.util.cache import ArtifactCache
@@ -76,16 +77,16 @@ class Study:
     @cached_property
     def contributions(self) -> Contributions:
         """Who gave which images."""
-        section = self.config.contributions
-        with stage("contributions"), located(f"{self.file}: contributions"):
-            return load_contributions(source=self._source, **section.common, seed=self.config.data_seed)
+        section, where = self.config.contributions, f"{self.file}: contributions"
+        source, house = self._source, section.house
+        if isinstance(house, HouseSection):
+            house = House(house.path, _source_of(house, f"{where}.house", self.file.parent))
+        with stage("contributions"), located(where):
+            return load_contributions(source=source, **section.common, house=house, seed=self.config.data_seed)
 
     @cached_property
-    def _source(self) -> Source | str:
-        section, where = self.config.contributions, f"{self.file}: contributions"
-        if section.source == AUTO:
-            return AUTO
-        return build(section.source, section.options, SOURCES, where=where, beside=self.file.parent)
+    def _source(self) -> Any:
+        return _source_of(self.config.contributions, f"{self.file}: contributions", self.file.parent)
 
     def original_images(self, names: Sequence[str], resolution: int) -> dict[str, NDArray[np.uint8]]:
         """Return contributions by their names as they were given, (resolution, resolution, 3) each; those that are gone
@@ -93,6 +94,11 @@ class Study:
         section = self.config.contributions
         with located(f"{self.file}: contributions"):
             return original_images(names, section.path, self._source, section.contributor, resolution)
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What contributors are compared with: the value of a property without any of them."""
+        return reference_of(self.config)
 
     @cached_property
     def cache(self) -> ArtifactCache:
@@ -214,3 +220,10 @@ class Study:
     def ledger(self, *, create: bool = True) -> Ledger:
         """Open the study's ledger, to be closed by ``with``."""
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
+
+
+def _source_of(section: SourceSection, where: str, beside: Path) -> Any:
+    """Return the source of images that a section of the study file names."""
+    if section.source == AUTO:
+        return AUTO
+    return build(section.source, section.options, SOURCES, where=where, beside=beside)

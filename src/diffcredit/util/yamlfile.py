@@ -19,7 +19,7 @@ LONGEST_REASON = 300  # characters of an error's text
 
 
 class _TooLarge(Exception):
-    """The text has too many values, perhaps endlessly many by aliases, or nests them too deeply."""
+    """The text has too many values, perhaps infinitely many by aliases, or nests them too deeply."""
 
 
 class _Loader(yaml.SafeLoader):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diffcredit.baselines.study import build_baselines, helpfulness, kept_baselines, run_baselines
+from diffcredit.baselines.selection import build_baselines
+from diffcredit.baselines.study import helpfulness, kept_baselines, run_baselines
 from diffcredit.coalitions import decode
 from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT

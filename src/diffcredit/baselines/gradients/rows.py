@@ -61,14 +61,7 @@ def gradient_rows(
     if of == "generated":
         evidence.queries(method)  # a refusal comes before any work
     model = evidence.model(method, replicate)
-    with located(method):
-        per_image = PerImage(model, settings)
-        dimensions = settings.dimensions or min(DIMENSIONS, per_image.size)
-        if dimensions > per_image.size:
-            raise UserError(
-                f"dimensions: {dimensions}, but gradients have {per_image.size} entries, one for each parameter; fewer "
-                "dimensions are accepted"
-            )
+    per_image, dimensions = per_image_gradients(model, settings, method)
     settings = dataclasses.replace(settings, dimensions=dimensions)  # so that chosen and default dimensions share rows
     subjects = _subjects(evidence, settings, of, method)
     identity = fingerprint(
@@ -98,6 +91,20 @@ def gradient_rows(
                 raise DiffcreditError(f"the gradient of {subjects.names[worst]} is not a finite number")
             kept.write(places, rows)
         return kept.rows
+
+
+def per_image_gradients(model: DiffusionModel, settings: GradientSettings, method: str) -> tuple[PerImage, int]:
+    """Return what computes the gradients of single images, and the dimensions that they are projected to; refuse
+    ``method`` where the model's parameters are too few."""
+    with located(method):
+        per_image = PerImage(model, settings)
+        dimensions = settings.dimensions or min(DIMENSIONS, per_image.size)
+        if dimensions > per_image.size:
+            raise UserError(
+                f"dimensions: {dimensions}, but gradients have {per_image.size} entries, one for each parameter; fewer "
+                "dimensions are accepted"
+            )
+    return per_image, dimensions
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,10 +56,10 @@ def section(result: PartResult[Mapping[str, BudgetResult]]) -> Section:
         tuple(figures),
         caveats=(
             "The evaluations of F(∅) and F(N) are not counted in any cost, nor is measuring.",
-            "What is prepared before the first coalition is reckoned, its steps at the pace of coalitions' training; "
-            "where a GPU trains these in fleets, it took longer.",
+            "The cost of the preparation before the first coalition is estimated from its steps, at the pace of "
+            "coalitions' training; where a GPU trains several coalitions' models together, it took longer.",
             "The cheapest of many noisy curves looks cheaper than it is.",
-            *([f"What was spent before the first coalition is not known of {', '.join(unknown)}."] if unknown else ()),
+            *([f"The cost of the preparation is not known for {', '.join(unknown)}."] if unknown else ()),
             *result.caveats,
         ),
     )

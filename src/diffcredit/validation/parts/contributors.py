@@ -170,7 +170,7 @@ def _summary(title: str, result: ContributorsResult) -> Iterator[str]:
     if differing:
         yield f"{title}: the top fifth differs from the rest in {'; '.join(differing)}."
     elif not _unknown(result):
-        yield f"{title}: no measure tells the top fifth from the rest."
+        yield f"{title}: no measure distinguishes the top fifth from the rest."
     constant = [measure.title for measure in result.measures if np.isnan(measure.correlation.value)]
     if constant:
         yield f"{title}: no correlation with {', '.join(constant)}, where medians or credits are all equal."
@@ -186,7 +186,7 @@ def _too_few(results: Mapping[str, ContributorsResult]) -> list[str]:
     for title, result in results.items():
         unknown.setdefault(_unknown(result), []).append(title)
     return [
-        f"{'; '.join(titles)}: too few contributors to tell the top fifth from the rest in {', '.join(traits)}."
+        f"{'; '.join(titles)}: too few contributors to compare the top fifth with the rest in {', '.join(traits)}."
         for traits, titles in unknown.items()
         if traits
     ]

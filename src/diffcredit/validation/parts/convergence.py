@@ -74,8 +74,8 @@ def section(result: PartResult[Mapping[str, ConvergenceResult]]) -> Section:
         caveats=(
             "Credits from the first evaluations are part of the final ones: their correlation is 1 at the end "
             "whatever the credits are worth.",
-            "Credits from retraining rest on the same coalitions: what an estimator makes of these very coalitions is "
-            "in both, and a correlation takes it for agreement. The LDS does not, for its coalitions are others.",
+            "Credits from retraining rest on the same coalitions, so an error that comes from the choice of coalitions "
+            "is in both and counts as agreement. The LDS does not have this flaw: its coalitions are others.",
             "An LDS has its interval over truth coalitions; what other evaluations of the same number would give is "
             "shown as the range over disjoint stretches of the design.",
             *result.caveats,

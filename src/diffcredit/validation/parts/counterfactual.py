@@ -39,7 +39,7 @@ from diffcredit.validation.statistics.counterfactual import (
     share_count,
     verdict,
 )
-from diffcredit.validation.statistics.records import Contender, Estimate
+from diffcredit.validation.statistics.records import UNCLEAR, Contender, Estimate
 
 RANDOM_RANKINGS = 3
 SUMMARISED = (ACTIONS[1], ACTIONS[3])
@@ -172,10 +172,10 @@ def _caveats(results: Mapping[str, CounterfactualResult], absolute: Mapping[str,
                 f"pooled over the seeds of {result.noise.coalitions} coalitions, as if it were the same for all; where "
                 "a coalition's models vary by more, its interval is too short."
             )
-    yield "Without the bottom 40 % is the same coalition as only the top 60 %."
-    yield "A method is weaker than the first where its top's leaving harms F less, or its top alone does worse."
+    yield "Leaving out the bottom 40 % is the same as keeping only the top 60 %."
+    yield "A method is weaker than the first if F suffers less without its top, or is worse with its top alone."
     if absolute:
-        yield f"Changes are not in per cent for {', '.join(absolute)}: the seeds do not tell F before from 0 there."
+        yield f"Changes are not in per cent for {', '.join(absolute)}: F before does not clearly differ from 0 there."
     if any(np.isnan(effect.change.low) for each in results.values() for effect in each.effects):
         yield "Where there is one seed alone, or one random ranking, there is no interval."
     for title, each in results.items():
@@ -193,7 +193,7 @@ def _summary(title: str, result: CounterfactualResult) -> Iterator[str]:
             if chance is not None:
                 sentence += f"; by random rankings, F {_moves(chance.change, result.relative)}"
             yield f"{sentence}."
-        verdicts: dict[str, list[str]] = {"weaker": [], "stronger": [], "not told apart": []}
+        verdicts: dict[str, list[str]] = {"weaker": [], "stronger": [], UNCLEAR: []}
         for effect in result.effects:
             if effect.action == action and effect.from_first is not None and effect.method != RANDOM:
                 verdicts[verdict(effect, result.higher_is_better)].append(effect.method)

@@ -25,7 +25,7 @@ from diffcredit.validation.presentation.sections import (
 )
 from diffcredit.validation.statistics.ceilings import Ceiling, Ceilings
 from diffcredit.validation.statistics.datamodeling import Difference, LDSResult, compare_lds
-from diffcredit.validation.statistics.records import Contender, Estimate
+from diffcredit.validation.statistics.records import UNCLEAR, Contender, Estimate
 
 NAMED = 3  # methods that a sentence lists
 
@@ -80,7 +80,7 @@ def section(result: PartResult[Mapping[str, LDSResult]]) -> Section:
             if any(isfinite(score.spearman.value) for score in each.scores)
         ),
         caveats=(
-            "The score is a rank correlation: it tells whether coalitions are put in the right order, not whether the "
+            "The score is a rank correlation: it shows whether coalitions are put in the right order, not whether the "
             "sizes of credits are right. It can favour other additive values, such as Banzhaf's, over the Shapley "
             "value.",
             "Intervals speak of other coalitions of the same size and other training seeds together. Intervals over "
@@ -88,8 +88,8 @@ def section(result: PartResult[Mapping[str, LDSResult]]) -> Section:
             "The ceiling of F without noise follows from how far seeds agree; it may be too high, by up to 0.2, where "
             "a few coalitions stand far out, and there is none where they do not agree, which few coalitions may do by "
             "chance.",
-            "The additive ceiling is what an additive model learns from these coalitions' own retrained models, each "
-            "foretold from the others. With few coalitions it learns less than there is: a method may exceed it. Its "
+            "The additive ceiling is the score of an additive model of these coalitions' own retrained models, each "
+            "predicted from the others. With few coalitions it learns less than there is: a method may exceed it. Its "
             "interval is somewhat short.",
             "Each difference is judged by itself: among twenty methods that are as good as the one they are compared "
             "with, one is likely to be called better or worse by chance.",
@@ -188,7 +188,7 @@ def _summary(title: str, result: LDSResult) -> Iterator[str]:
         return
     counted = f"{ceilings.coalitions} held-out coalitions of {share} of the contributors"
     if not isfinite(lead.value):
-        yield f"{title}: {result.against} foretells the same for all of {counted}; it has no score."
+        yield f"{title}: {result.against} predicts the same for all of {counted}; it has no score."
         return
     found = in_words(lead, interval="95 % interval ")
     yield (
@@ -236,7 +236,7 @@ def _about_ceilings(ceilings: Ceilings) -> Iterator[str]:
 def _about_differences(result: LDSResult) -> Iterator[str]:
     """List the methods that are worse, better and not distinguished, the strongest first."""
     here = [each for each in result.differences if each.share == result.middle and isfinite(each.spearman.value)]
-    verdicts = {"worse": "It beats", "better": "It is beaten by", "not told apart": "It cannot be told from"}
+    verdicts = {"worse": "It beats", "better": "It is beaten by", UNCLEAR: "It does not clearly differ from"}
     for verdict, words in verdicts.items():
         found = sorted((each for each in here if each.verdict == verdict), key=lambda each: -each.spearman.value)
         if found:
@@ -265,7 +265,7 @@ def _known(estimate: Estimate | None) -> Estimate | None:
 
 def _margin(difference: Difference) -> str:
     found = difference.spearman
-    if difference.verdict == "not told apart":
+    if difference.verdict == UNCLEAR:
         return f"({worded(found.low, '+.2f')} to {worded(found.high, '+.2f')} against it)"
     low, high = sorted((abs(found.low), abs(found.high)))
     return f"by {abs(found.value):.2f} ({low:.2f} to {high:.2f})"

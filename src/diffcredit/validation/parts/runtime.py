@@ -77,8 +77,8 @@ def _uneven_caveats(result: RuntimeResult) -> list[str]:
     if not uneven:
         return []
     return [
-        f"Means are what was spent; of {', '.join(uneven)} a few evaluations took far longer, as those do with which "
-        "a run begins. The median is nearer to what one among many takes."
+        f"Means are what was spent. For {', '.join(uneven)}, a few evaluations took far longer than the others, as the "
+        "first of a run do; the median is closer to the time of one among many."
     ]
 
 

@@ -69,9 +69,10 @@ def section(result: PartResult[Mapping[str, SurrogacyResult]]) -> Section:
         caveats=(
             "With 0 evaluations credits are a surrogate's own. Costs are in evaluations, and count the models that a "
             "surrogate fine-tunes and samples, one for each contributor or none, not what it takes to measure images.",
-            f"A surrogate passes if, for at most {100 * SHARE:.0f} % of what all evaluations cost, it is told apart "
-            f"from {CONTROL} as better and its LDS is at most {NEAR:g} below that of all evaluations. Each is judged "
-            f"by itself. {CONTROL} that says the same of all coalitions orders none of them, and counts as chance, 0.",
+            f"A surrogate passes if, for at most {100 * SHARE:.0f} % of what all evaluations cost, it is clearly "
+            f"better than {CONTROL} (the interval of the difference is above 0) and its LDS is at most {NEAR:g} below "
+            f"that of all evaluations. Each is judged by itself. If {CONTROL} predicts the same for all coalitions, it "
+            "orders none of them, and counts as chance, 0.",
         ),
     )
 

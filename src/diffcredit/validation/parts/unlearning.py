@@ -237,7 +237,7 @@ def _caveats(result: UnlearningResult, count: int) -> list[str]:
         )
     return [
         f"Intervals are over {count} coalitions, those of differences over the same coalitions' differences.",
-        "A distance between images does not tell what the model still knows of those who left.",
+        "A distance between images does not show what the model still knows of those who left.",
         bias,
         *(["With one coalition there is no interval."] if count == 1 else []),
     ]
@@ -256,7 +256,7 @@ def _summary(result: UnlearningResult) -> list[str]:
     others = {recipe.name: each for recipe, each in result.distances.items() if each is not closest}
     close = [name for name, each in others.items() if not mean_distance(each - closest).low > 0]
     if close:
-        sentences.append(f"Not told apart from it: {', '.join(close)}.")
+        sentences.append(f"No clear difference from it: {', '.join(close)}.")
     worse = [each.name for each, found in result.distances.items() if mean_distance(found - result.base).low > 0]
     if worse:
         sentences.append(f"Further from retraining than the base model itself: {', '.join(worse)}.")

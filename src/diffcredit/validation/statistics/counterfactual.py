@@ -19,7 +19,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.statistics.intervals import satterthwaite_estimate, variance_of_mean
-from diffcredit.validation.statistics.records import Contender, Estimate
+from diffcredit.validation.statistics.records import UNCLEAR, Contender, Estimate
 
 RANDOM = "random rankings"
 
@@ -221,7 +221,7 @@ def verdict(effect: Effect, higher_is_better: bool) -> str:
     if difference is None:
         return ""
     if not (difference.low > 0 or difference.high < 0):
-        return "not told apart"
+        return UNCLEAR
     good = (difference.value > 0) == higher_is_better
     return "weaker" if good == effect.action.leave else "stronger"
 

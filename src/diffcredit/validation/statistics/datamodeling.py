@@ -39,6 +39,7 @@ from diffcredit.credit.correlations import (
     jackknifed_correlation,
     random_rankings,
 )
+from diffcredit.credit.verdicts import Tested
 from diffcredit.errors import UserError, located
 from diffcredit.util.arrays import BoolArray, FloatArray
 from diffcredit.validation.statistics.ceilings import Ceilings, ceilings, known_ceiling, mean_over_seeds
@@ -49,7 +50,7 @@ from diffcredit.validation.statistics.intervals import (
     jackknife_interval,
     seeds_interval,
 )
-from diffcredit.validation.statistics.records import Contender, Estimate, Truth
+from diffcredit.validation.statistics.records import UNCLEAR, Contender, Estimate, Truth
 
 
 def lds(credits: ArrayLike, coalitions: ArrayLike, values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -137,7 +138,7 @@ class Difference:
             return "no score"
         if self.spearman.low > 0:
             return "better"
-        return "worse" if self.spearman.high < 0 else "not told apart"
+        return "worse" if self.spearman.high < 0 else UNCLEAR
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,14 @@ class LDSResult:
     def middle(self) -> float:
         """The share nearest to one half."""
         return min((each.share for each in self.ceilings), key=lambda share: abs(share - 0.5))
+
+    def tested(self) -> Tested:
+        """Return what a verdict needs: the score at the middle share of the credits that others are compared with."""
+        score = next(each for each in self.at(self.middle) if each.contender.name == self.against)
+        ceilings, found = self.ceilings_at(self.middle), score.spearman
+        known = None if score.of_ceiling is None else ceilings.spearman.replicates
+        ceiling = None if known is None else known.value
+        return Tested(found.value, found.low, found.high, ceiling, ceilings.coalitions, ceilings.seeds)
 
     def at(self, share: float) -> tuple[MethodScore, ...]:
         return tuple(score for score in self.scores if score.share == share)

@@ -12,6 +12,7 @@ from diffcredit.credit import KnownSurrogate, estimate
 from diffcredit.util.arrays import BoolArray, FloatArray
 
 EVERYTHING = slice(None)
+UNCLEAR = "no clear difference"  # the verdict where the interval of a difference contains 0
 
 
 @dataclass(frozen=True)
