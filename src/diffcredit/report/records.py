@@ -15,6 +15,17 @@ INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What the contributors are compared with: its ``kind`` in the study file, and its words for readers."""
+
+    kind: str = "untrained"
+    words: str = "the untrained network"
+
+
+UNTRAINED = Reference()
+
+
+@dataclass(frozen=True)
 class Step:
     """A step from F of the reference to F(all): a contributor's credit, or that of several together, with half the
     width of its interval (NaN: unknown)."""
@@ -55,7 +66,7 @@ class CreditTable:
     failed: int  # the number left out because they failed
     method: str
     diagnostics: Mapping[str, float]
-    reference: Reference = Reference()
+    reference: Reference = UNTRAINED
     no_shares: str = ""  # why there are no shares and what to do, in a sentence; empty where there are
     verdict: Verdict | None = None
     matters: tuple[bool, ...] = ()  # whether a contributor's help is large enough to matter; empty where not known
