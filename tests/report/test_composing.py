@@ -201,7 +201,7 @@ def test_the_cost_names_what_is_counted_and_what_was_not_recorded(finished):
     assert {endpoints.done, design.done} == {2, 16}
     seconds = [evaluation.seconds for evaluation in study.evaluations("done")]
     assert design.total + endpoints.total == pytest.approx(sum(sum(each.values()) for each in seconds))
-    shutil.rmtree(finished / "results/seconds")
+    shutil.rmtree(finished / "results/.locks")
     with study.ledger() as ledger:
         assert [row.total for row in cost(study, ledger, trains_base=True)][:2] == [None, None]
         assert cost(study, ledger, trains_base=False)[0].what != base.what

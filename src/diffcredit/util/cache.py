@@ -81,18 +81,21 @@ class ArtifactCache:
     @contextmanager
     def timed(self, name: str) -> Generator[None]:
         """Add the seconds that the body takes to those recorded for the artifact ``name``: a making that is interrupted
-        and resumed counts as a whole. They lie in ``seconds/`` of the root, apart from the artifacts."""
+        and resumed counts as a whole. They lie beside the lock that is held for the making."""
         began = time.perf_counter()
         try:
             yield
         finally:
-            write_text(self.root / "seconds" / name, repr((self.seconds(name) or 0.0) + time.perf_counter() - began))
+            write_text(self._seconds(name), repr((self.seconds(name) or 0.0) + time.perf_counter() - began))
 
     def seconds(self, name: str) -> float | None:
         """Return how long making the artifact ``name`` took; None where that was not recorded here."""
         with suppress(OSError, ValueError):
-            return float((self.root / "seconds" / name).read_text(encoding="utf-8"))
+            return float(self._seconds(name).read_text(encoding="utf-8"))
         return None
+
+    def _seconds(self, name: str) -> Path:
+        return self.root / ".locks" / f"{name}.seconds"
 
     def share(self) -> None:
         """Fetch what the store has and the root misses, and put there what it misses."""
