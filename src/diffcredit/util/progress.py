@@ -32,6 +32,6 @@ def rates(per_second: Sequence[float | None]) -> list[str]:
 
 
 def _rounded(value: float) -> str:
-    if value >= 10:
+    if value >= 10 or value == 0:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.1g}"
