@@ -2,13 +2,13 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 from scipy import stats
 
-from diffcredit.cli.pilot import conclusion
 from diffcredit.credit.planning import Pilot
-from diffcredit.study.pilot import other_recipes, truth_of
+from diffcredit.study.pilot import _of_pilot, other_recipes, truth_of
 from diffcredit.study.study import Study
 from tiny_study import rows, write_small
 
@@ -39,20 +39,20 @@ def test_a_table_and_a_sentence_for_each_property(diffcredit, tmp_path):
     assert (float(within) > 0, float(images) > 0, to) == (True, True, "to")
     assert 0 <= float(low) <= float(ratio) <= float(high)
     assert "colourfulness: " in out
-    assert "Noise: hopeless: signal/noise" in out
+    said = [line for line in out.splitlines() if ": signal/noise " in line]
+    assert [line.partition(":")[0] for line in said] == ["colourfulness", "Noise"]
     assert rows(tmp_path, "SELECT DISTINCT purpose FROM evaluations") == [("pilot",)]
 
     again = diffcredit.printed("pilot", file, "--coalitions", 3, "--replicates", 2, "--workers", 1)
     assert "evaluating" not in again
     assert row_of(again, "colourfulness") == row_of(out, "colourfulness")
 
-    # neither status nor plan counts it, and plan warns of the noise
+    # neither status nor plan counts it, and plan says the same of signal and noise
     assert "fine_tune 0 of 10 0" in " ".join(diffcredit("status", file)[1].split())
-    code, out, err = diffcredit("plan", file, "--workers", 1, warned=True)
-    assert code == 0
+    out = diffcredit.printed("plan", file, "--workers", 1)
     assert "10 evaluations of 10, " in out
-    assert told in " ".join(out.split())
-    assert re.search(r"warning: Noise: signal/noise \S+ is under 0.1: ", err)
+    assert [line for line in out.splitlines() if ": signal/noise " in line] == said
+    assert re.search(r"pilot \(diffcredit pilot\): 6 evaluations +done", out)
 
 
 def test_other_retrainings_and_from_scratch_beside_it(diffcredit, tmp_path):
@@ -96,26 +96,34 @@ def test_one_of_anything_tells_nothing(diffcredit, tmp_path):
         assert diffcredit("pilot", file, option, 1)[0] == 2
 
 
-def pilot(ratio, low, high, images=0.1):
-    return Pilot(4, 12, 1.0, math.sqrt(ratio), images, ratio, low, high)
+def signal(ratio, low, high, images=0.1, n=20):
+    made = Pilot(4, 12, 1.0, math.sqrt(ratio), images, ratio, low, high)
+    study = SimpleNamespace(design=SimpleNamespace(distribution="uniform"))
+    return _of_pilot(study, n, made)
 
 
 def test_what_it_means():
     """In closed form at n = 20 with uniform sizes: M = 6·19/21 · (5/ratio) · ρ²/(1 − ρ²)."""
     expected = math.tanh(math.atanh(0.9) + stats.norm.ppf(0.85) / math.sqrt(17)) ** 2
     evaluations = 6 * 19 / 21 * 5 / 0.5 * expected / (1 - expected)
-    text = conclusion(pilot(0.5, 0.0, 2.0), 20, "uniform")
-    assert text.startswith(f"about {round(evaluations, -1):.0f} evaluations should reach a correlation of 0.9")
-    assert f"(could be from {round(evaluations / 4):.0f} to very many)" in text
+    text = signal(0.5, 0.0, 2.0).sentence()
+    found, _, asked = text.partition(": ")
+    assert found == "signal/noise 0.5 (0 to 2) by a pilot of 12 evaluations"
+    assert asked.startswith(f"about {round(evaluations, -1):.0f} evaluations should reach a correlation of 0.9")
+    # a bound that is endless is none: it says what would give one
+    assert f"(at least {round(evaluations / 4):.0f}; diffcredit pilot --coalitions 8 narrows this)" in asked
+    bounded = signal(0.5, 0.25, 2.0).sentence()
+    assert f"(at least {round(evaluations / 4):.0f}, at most {round(2 * evaluations, -1):.0f})" in bounded
 
 
 def test_what_helps():
-    certain, likely = conclusion(pilot(0.01, 0, 0.05), 20, "uniform"), conclusion(pilot(0.01, 0, 0.5), 20, "uniform")
-    assert certain.startswith("hopeless: ")
-    assert likely.startswith("likely hopeless: ")
-    for text in (certain, likely):
+    certain, unknown = signal(0.01, 0, 0.05).sentence(), signal(0.01, 0, math.inf).sentence()
+    assert "is under 0.1: contributors explain little" in certain
+    assert "(0 to any) by a pilot of 12 evaluations: too few evaluations to say whether it is above 0.1" in unknown
+    for text in (certain, unknown):
         assert "annealing and tail averaging" in text
         assert "more fine-tuning steps" in text
         assert "sampling.images" not in text
-    assert "more sampling.images" in conclusion(pilot(0.01, 0, 0.05, images=0.9), 20, "uniform")
-    assert "sampling.images" not in conclusion(pilot(0.01, 0, 0.05, images=None), 20, "uniform")
+        assert "evaluations should reach" not in text
+    assert "more sampling.images" in signal(0.01, 0, 0.05, images=0.9).sentence()
+    assert "sampling.images" not in signal(0.01, 0, 0.05, images=None).sentence()

@@ -51,7 +51,8 @@ def test_house_images_are_in_every_coalition_and_nobodys():
             row for group, there in zip(given.groups, given.groups_of(members), strict=True) if there for row in group
         ]
         assert sorted(together) == inside
-        assert build().groups_of(members).tolist() == coalition
+        assert np.array_equal(build().groups_of(members), members)
+        assert given.groups_of(members).dtype == build().groups_of(members).dtype == np.bool_
     assert given.summary == "3 images of 3 contributors and 2 house images"
     assert build().summary == "5 images of 3 contributors"
     assert given.fingerprint != build().fingerprint

@@ -103,14 +103,19 @@ def test_other_files_are_refused(tmp_path, change, message):
 def test_a_printed_table_has_the_largest_first():
     credits = credits_by("exact", names=["Ada", "Bo\x1b[2J", "Cy", "Di", "x" * 60])
     lines = str(credits).splitlines()
-    assert lines[0] == "Credits of 5 contributors by exact from 30 evaluations, with 95 % intervals"
+    assert lines[0] == "Credits of 5 contributors by exact from 30 evaluations, higher is better"
+    assert lines[1].endswith("with 95 % intervals")
     order = np.argsort(-credits.values)
-    shown = [line.split()[0] for line in lines[3:]]
+    shown = [line.split()[0] for line in lines[4:]]
     assert shown == [["Ada", r"Bo\x1b[2J", "Cy", "Di", "x" * 39 + "…"][i] for i in order]
-    for line, i in zip(lines[3:], order, strict=True):
+    for line, i in zip(lines[4:], order, strict=True):
         numbers = [float(cell) for cell in line.split()[1:]]
-        np.testing.assert_allclose(numbers, [credits.values[i], credits.low[i], credits.high[i]], atol=0.06)
-    assert len({len(line) for line in lines[2:]}) == 1
+        beside = credits.values[i] - credits.values.mean() + credits.contrast_half_width[i] * np.array([0, -1, 1])
+        np.testing.assert_allclose(numbers, [*beside, credits.values[i]], atol=0.06)
+    assert len({len(line) for line in lines[3:]}) == 1
+    turned = str(replace(credits, higher_is_better=False)).splitlines()
+    assert "lower is better" in turned[0]
+    assert [line.split()[0] for line in turned[4:]] == shown[::-1]
     named = replace(credits, property_name="FID", unit="points")
     assert "5 contributors for FID in points by exact" in repr(named)
 
@@ -118,15 +123,15 @@ def test_a_printed_table_has_the_largest_first():
 def test_a_long_table_is_cut_in_the_middle():
     credits = credits_by("shapley", n=30)
     lines = repr(credits).splitlines()
-    assert len(lines) == 2 + 1 + 21
-    assert lines[13] == "… 10 more"
-    assert [int(line.split()[0]) for line in lines[3:13]] == np.argsort(-credits.values)[:10].tolist()
+    assert len(lines) == 3 + 1 + 21
+    assert lines[14] == "… 10 more"
+    assert [int(line.split()[0]) for line in lines[4:14]] == np.argsort(-credits.values)[:10].tolist()
     assert int(lines[-1].split()[0]) == np.argmin(credits.values)
 
 
 def test_unknown_intervals_are_printed_as_such():
     lines = repr(credits_by("leave-one-out", full=[15.0])).splitlines()
-    assert all(line.split()[2:] == ["-inf", "inf"] for line in lines[3:])
+    assert all(line.split()[2:4] == ["-inf", "inf"] for line in lines[4:])
 
 
 @pytest.mark.parametrize(("method", "n"), [("shapley", 50), ("leave-one-out", N)])
@@ -135,16 +140,18 @@ def test_a_figure_shows_credits_and_intervals(tmp_path, method, n):
     credits = replace(credits_by(method, n=n, names=[f"$x_{{{i}$" for i in range(n)]), unit="points")
     ax = credits.plot()
     points = ax.lines[0].get_xdata()
-    drawn = np.sort(credits.values)[::-1]
+    drawn = np.sort(credits.values - credits.values.mean())[::-1]
     np.testing.assert_array_equal(points, drawn if n <= 40 else np.r_[drawn[:20], drawn[-20:]])
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels[0] == credits.names[int(np.argmax(credits.values))]
     assert ("… 10 more" in labels) == (n == 50)
     finite = np.isfinite(credits.high).all()
-    assert ax.get_xlabel() == ("credit (points, 95 % interval)" if finite else "credit (points, interval not known)")
+    interval = "95 % interval" if finite else "interval not known"
+    assert ax.get_xlabel() == f"help beside the average, more is better (points, {interval})"
     ends = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
     best = int(np.argmax(credits.values))
-    np.testing.assert_allclose(ends[0], [credits.low[best], credits.high[best]] if finite else credits.values[best])
+    half = credits.contrast_half_width[best] if finite else 0.0
+    np.testing.assert_allclose(ends[0], [drawn[0] - half, drawn[0] + half])
     ax.figure.savefig(tmp_path / "credits.png")
     assert credits.plot(ax) is ax
     mpl.pyplot.close("all")
@@ -180,6 +187,7 @@ def test_a_frame_has_one_row_a_contributor():
     frame = credits.to_frame()
     assert isinstance(frame, pd.DataFrame)
     columns = "contributor credit low high standard_error rank rank_low rank_high share share_low share_high"
+    columns += " help help_low help_high"
     assert list(frame.columns) == columns.split()
     assert frame["contributor"].tolist() == NAMES
     assert frame["rank"].tolist() == frame["rank_low"].tolist() == frame["rank_high"].tolist() == [4, 1, 5, 2, 3]

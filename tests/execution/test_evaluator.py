@@ -76,7 +76,7 @@ class OfTheModel:
 
 def evaluator(retraining=None, properties=None, seed: int = 0) -> ModelEvaluator:
     return ModelEvaluator(
-        RetrainedModels(retraining or Painting(), SAMPLING, seed, Extractors()), properties or [Brightness()]
+        RetrainedModels(retraining or Painting(), SAMPLING, seed, Extractors(), Canvas), properties or [Brightness()]
     )
 
 
@@ -97,6 +97,16 @@ def test_one_evaluation_for_each_task_and_only_a_bad_coalition_fails(bad, short)
     list(evaluator(calm).evaluate(TASKS))
     for coalition, seeds in retraining.seeds.items():  # a failure changes no seed
         assert set(seeds) == set(calm.seeds[coalition])
+
+
+def test_a_reference_is_no_coalition():
+    """Its model is found by its replicate, in the order of the tasks, and the retraining is not asked for it."""
+    tasks = [*TASKS[:2], Task("000", 7, "reference"), TASKS[2], Task("000", 9, "reference")]
+    retraining = Painting()
+    results = list(evaluator(retraining).evaluate(tasks))
+    assert values(results) == [110, 11, 7, 101, 9]
+    assert [item.purpose for item in results] == [task.purpose for task in tasks]
+    assert retraining.seeds.keys() == {"110", "011", "101"}
 
 
 @pytest.mark.parametrize(

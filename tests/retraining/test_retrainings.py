@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from diffcredit.contributions import Contributions
+from diffcredit.contributions import HOUSE, Contributions
 from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.networks import parameter_count
@@ -109,6 +109,24 @@ def test_who_never_came_changes_nothing(tmp_path):
     )
     one, other = (prepared("fine_tune", ground(tmp_path, given)) for given in (everything, fewer))
     assert fingerprint(one, [True, True, False], 1) == fingerprint(other, [True, True], 1)
+
+
+@pytest.mark.parametrize("name", RETRAININGS)
+def test_the_house_is_a_contributor_in_every_coalition(name, tmp_path):
+    """Each model is that of an ordinary game with the house's images as a third contributor's, who is always in."""
+    given = contributions()
+    ours = dataclasses.replace(given, owner=np.array([0, 0, 1, 1, 1, HOUSE, HOUSE]), contributors=("a", "b"))
+    house, ordinary = (prepared(name, ground(tmp_path / name, each)) for each in (ours, given))
+    house.at_once = 3  # together, nobody among them
+    coalitions = np.array([[False, True], [False, False], [True, False], [True, True]])
+    everywhere = np.hstack([coalitions, np.ones((4, 1), dtype=bool)])
+    models = zip(house.models_for(coalitions, SEEDS), ordinary.models_for(everywhere, SEEDS), strict=True)
+    found = [(mine.fingerprint, theirs.fingerprint) for mine, theirs in models]
+    assert [mine for mine, _ in found] == [theirs for _, theirs in found]
+    assert len(set(found)) == 4
+    assert house.weights == ordinary.weights
+    costs = [one.rehearse(one.ground.base, TRAINING, one.ground.contributions) for one in (house, ordinary)]
+    assert costs[0].preparation == costs[1].preparation
 
 
 def test_fine_tuning_for_everybody_is_training_the_base_on_everything(tmp_path):

@@ -85,4 +85,7 @@ def test_the_plan_of_what_is_left(ran):
     plan = study.plan(workers=1)
     assert (plan.base.done, plan.surrogates.done, plan.preparation) == (True, True, None)
     assert (plan.left, plan.total.evaluations, plan.total.certain) == (len(result.failed), 10, True)
-    assert plan.seconds_left == plan.evaluations.seconds > 0
+    assert plan.seconds_left == plan.evaluations.seconds + plan.startup.seconds > plan.startup.seconds > 0
+    assert plan.pilot is None
+    low, high = plan.range_left
+    assert low < plan.seconds_left < high

@@ -73,9 +73,7 @@ def explain(
     found = {}
     for name, values in scores.items():
         closest = (-values).argsort(kind="stable")[:SHOWN].tolist()
-        found[name] = [
-            Tile(data.images[i], data.contributors[data.owner[i]], data.names[i], f"{values[i]:.4g}") for i in closest
-        ]
+        found[name] = [Tile(data.images[i], data.giver(i), data.names[i], f"{values[i]:.4g}") for i in closest]
     rows = [
         [single_line(text) for text in ("" if place else name, tile.contributor, tile.name, tile.score)]
         for name, tiles in found.items()

@@ -27,27 +27,29 @@ LEAST_IMAGES = 32  # with fewer, entropies and percentiles are too biased to com
 
 def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     """Estimate a study's cost from a few timed steps on this machine; nothing is trained or kept."""
-    from diffcredit.cli.pilot import print_pilot
-    from diffcredit.study.pilot import signals, warn_of_noise
+    from diffcredit.study.pilot import signal_sentences
     from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         planned = loaded.plan(workers)
     print_plan(loaded, planned)
-    print_pilot(loaded.recipe)
+    for sentence in signal_sentences(loaded.recipe):
+        say(sentence)
     print_split(loaded)
-    warn_of_noise(signals(loaded))
 
 
 def print_plan(study: "Study", planned: "Plan") -> None:
     """Print the stages with their times."""
     times = [(what, "done" if stage.done else duration(stage.seconds)) for what, stage in stages(study, planned)]
     grid = table(("stage", "time"), times)
-    grid.add_row("total left", duration(planned.seconds_left), style="bold")
+    low, high = map(duration, planned.range_left)
+    grid.add_row("total left", low if low == high else f"{low} to {high}", style="bold")
     if planned.compiling >= LONG:
         grid.add_row("compiling, just done; a run on this machine reuses it", duration(planned.compiling))
     console.print(grid)
+    if planned.busy:
+        say(f"This machine is busy: {planned.busy}. A few steps were timed beside that; alone, a run is faster.")
     for name, why in planned.evaluation.measuring.left_out.items():
         say(f"Not timed: {name}, which cannot be measured on random images: {single_line(why)}")
 
@@ -55,7 +57,9 @@ def print_plan(study: "Study", planned: "Plan") -> None:
 def stages(study: "Study", planned: "Plan") -> "Iterator[tuple[str, Stage]]":
     """Yield the description of each stage, and the stage."""
     training, sampling = study.config.model.train, study.config.sampling
-    yield f"base model: {training.steps:,} steps, then {sampling.images:,} images", planned.base
+    yield "start: programs and models", planned.startup
+    base = "comes trained" if study.prepared.family.trained else f"{training.steps:,} steps"
+    yield f"base model: {base}, then {sampling.images:,} images", planned.base
     if planned.preparation is not None:
         yield f"preparing the retraining: {planned.preparation_steps:,} steps", planned.preparation
     if planned.surrogates is not None:
@@ -65,6 +69,8 @@ def stages(study: "Study", planned: "Plan") -> "Iterator[tuple[str, Stage]]":
             f"steps, {work.samplings:,} × {sampling.images:,} images",
             planned.surrogates,
         )
+    if planned.pilot is not None:
+        yield f"pilot (diffcredit pilot): {planned.pilot_evaluations:,} evaluations", planned.pilot
     measuring = planned.evaluation.measuring
     measured = f", {duration(measuring.seconds)} of measuring" if measuring.seconds >= 0.5 else ""
     features = f", {duration(measuring.features)} of it for features" if measuring.features >= 0.5 else ""

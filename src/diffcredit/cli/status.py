@@ -98,7 +98,7 @@ def without_evaluations(study: "Study", facts: "Status") -> str | None:
     if any(recipe.name == study.recipe.name for recipe in facts.recipes):
         return None
     most = study.config.stop.rule.max_evaluations()
-    of = "" if most is None else f" of {1 + study.config.design.full_replicates + most}"
+    of = "" if most is None else f" of {facts.endpoints + most}"
     return f"{study.recipe.name}: 0{of} evaluations; the model is not ready for them yet"
 
 

@@ -105,9 +105,19 @@ class Contributions:
         owners = [*range(self.n), *([HOUSE] if self.has_house else [])]
         return tuple(np.flatnonzero(self.owner == owner).astype(np.int64) for owner in owners)
 
+    @property
+    def group_counts(self) -> NDArray[np.int64]:
+        """How many images each of ``groups`` has."""
+        return np.array([len(rows) for rows in self.groups], dtype=np.int64)
+
     def groups_of(self, coalition: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of ``groups`` a coalition's model learns from, (n,) or, with the house, (n + 1,)."""
-        return np.append(self._checked(coalition), [True] * self.has_house)
+        return np.append(self._checked(coalition), np.ones(int(self.has_house), dtype=np.bool_))
+
+    def weights(self, coalition: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return each group's part of the images that the model of a coalition learns from; they sum to 1."""
+        images = self.groups_of(coalition) * self.group_counts
+        return images / images.sum()
 
     @property
     def summary(self) -> str:

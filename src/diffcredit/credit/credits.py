@@ -5,15 +5,16 @@
 >>> values = coalitions @ [3.0, 1.0, -1.0]
 >>> credits = estimate(coalitions, values, empty=0.0, full=3.0, method="exact", names=["Ada", "Ben", "Cy"])
 >>> credits
-Credits of 3 contributors by exact from 6 evaluations, with 95 % intervals
-F(all) = 3.0, F(none) = 0.0, the credits sum to 3.0
-contributor  credit   low  high
-Ada             3.0   3.0   3.0
-Ben             1.0   1.0   1.0
-Cy             -1.0  -1.0  -1.0
+Credits of 3 contributors by exact from 6 evaluations, higher is better
+Help is beside the average contributor, more is better, with 95 % intervals
+F(all) = 3.0, F(reference) = 0.0, the credits sum to 3.0
+contributor  help   low  high  credit
+Ada           2.0   2.0   2.0     3.0
+Ben           0.0   0.0   0.0     1.0
+Cy           -2.0  -2.0  -2.0    -1.0
 
-There are also `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`, `plot`, `save` and `load`. Credits
-of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
+There are also `help`, `shares`, `rank` and their intervals, `to_frame` (pandas), `to_csv`, `plot`, `save` and `load`.
+Credits of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
 
 Pitfalls: an interval covers for its own contributor, or on average over the contributors (``shapley``), not for all at
 once, and says nothing about the truth (`diffcredit.credit`). Shares mean nothing if F(N) − F(∅) may be 0.

@@ -11,6 +11,7 @@ Pitfalls
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 
@@ -59,6 +60,7 @@ def estimate(
     empty: float | Sequence[float],
     full: float | Sequence[float],
     names: Sequence[str] | None = None,
+    higher_is_better: bool = True,
     method: str = DEFAULT,
     size_distribution: str | ArrayLike = "uniform",
     confidence: float = 0.95,
@@ -73,6 +75,7 @@ def estimate(
     all intervals, and rows of the empty or full coalition are added to them. A plain number is known exactly; with it,
     such rows are refused.
     names: (n,), the contributors', all different; "0", "1", … by default.
+    higher_is_better: which way the property is better; it turns `Credits.help` and ranks, and changes no credit.
     method: for the Shapley value, whose credits sum to F(N) − F(∅): ``shapley``, ``unshrunk`` (least squares, with
     intervals that cover for each contributor), ``kernelshap`` (the paper's constrained least squares), ``permutation``
     (marginal contributions along nested coalitions), ``exact`` (from all coalitions). For other values: ``banzhaf``,
@@ -92,5 +95,7 @@ def estimate(
         raise UserError(f"method {method!r}: takes no prior and no surrogate; {DEFAULT} does")
     table = read_table(coalitions, values, empty, full, size_distribution, names)
     if method == DEFAULT:
-        return shapley(table, confidence, read_control_variates(table, np.asarray(coalitions), prior, surrogate))
-    return _OTHERS[method](table, confidence)
+        found = shapley(table, confidence, read_control_variates(table, np.asarray(coalitions), prior, surrogate))
+    else:
+        found = _OTHERS[method](table, confidence)
+    return replace(found, higher_is_better=higher_is_better)

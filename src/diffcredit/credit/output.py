@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import math
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -41,7 +41,7 @@ Kind = TypeVar("Kind", bound="Credits")
 
 
 def text(credits: "Credits") -> str:
-    """Return a table from the largest credit to the smallest; the middle of a long one is cut."""
+    """Return a table from the most helpful contributor to the least; the middle of a long one is cut."""
     digits = _decimals(credits)
 
     def number(value: float) -> str:
@@ -49,56 +49,59 @@ def text(credits: "Credits") -> str:
         return written.removeprefix("-") if float(written) == 0 else written
 
     top, bottom = _ends(credits, PRINTED)
-    columns = (credits.values, credits.low, credits.high)
+    columns = (credits.help(), *credits.help_intervals(), credits.values)
     rows = [(_label(credits.names[i]), *(number(column[i]) for column in columns)) for i in (*top, *bottom)]
-    rows.insert(0, ("contributor", "credit", "low", "high"))
+    rows.insert(0, ("contributor", "help", "low", "high", "credit"))
     name_width, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = ["  ".join([name.ljust(name_width), *map(str.rjust, cells, widths)]) for name, *cells in rows]
     if bottom:
         lines.insert(1 + len(top), f"… {len(credits.values) - len(top) - len(bottom)} more")
     about = f" for {single_line(credits.property_name)}" if credits.property_name else ""
     unit = f" in {single_line(credits.unit)}" if credits.unit else ""
+    better = "higher" if credits.higher_is_better else "lower"
     summary = (
         f"Credits of {len(credits.values)} contributors{about}{unit} by {credits.method} from "
-        f"{credits.evaluations:,} evaluations, with {100 * credits.confidence:g} % intervals\n"
-        f"F(all) = {number(credits.full)}, F(none) = {number(credits.empty)}, the credits sum to "
+        f"{credits.evaluations:,} evaluations, {better} is better\n"
+        f"Help is beside the average contributor, more is better, with {100 * credits.confidence:g} % intervals\n"
+        f"F(all) = {number(credits.full)}, F(reference) = {number(credits.empty)}, the credits sum to "
         f"{number(float(credits.values.sum()))}"
     )
     return "\n".join([summary, *lines])
 
 
 def plot(credits: "Credits", ax: "Axes | None" = None) -> "Axes":
-    """Draw each credit with its interval, largest first, at most the top and the bottom 20. Needs matplotlib."""
+    """Draw each contributor's help with its interval, most helpful first, at most the top and the bottom 20. Needs
+    matplotlib."""
     top, bottom = _ends(credits, DRAWN)
     shown = np.array([*top, *bottom])
     if ax is None:
         pyplot = import_package("matplotlib.pyplot")
         ax = pyplot.figure(figsize=(6.4, 1.4 + 0.22 * len(shown)), layout="constrained").add_subplot()
     rows = np.arange(len(shown)) + (np.arange(len(shown)) >= len(top))  # an empty row where contributors are left out
-    half = credits.high[shown] - credits.values[shown]
+    half = credits.contrast_half_width[shown]
     known = np.isfinite(half)
     ax.errorbar(
-        credits.values[shown], rows, xerr=np.where(known, half, 0.0), fmt="o", markersize=4, capsize=2, color="#0072b2"
+        credits.help()[shown], rows, xerr=np.where(known, half, 0.0), fmt="o", markersize=4, capsize=2, color="#0072b2"
     )
-    ax.axvline(credits.average, color="#999999", linewidth=1, linestyle="--", zorder=0)
-    ax.annotate("average", (credits.average, 1), xycoords=("data", "axes fraction"), xytext=(0, 2), ha="center",
+    ax.axvline(0, color="#999999", linewidth=1, linestyle="--", zorder=0)
+    ax.annotate("average", (0, 1), xycoords=("data", "axes fraction"), xytext=(0, 2), ha="center",
                 va="bottom", textcoords="offset points", fontsize="small", color="#666666")  # fmt: skip
     ticks, labels = rows.tolist(), [_label(credits.names[i]) for i in shown]
     if bottom:
         ticks.insert(len(top), len(top))
         labels.insert(len(top), f"… {len(credits.values) - len(shown)} more")
     ax.set_yticks(ticks, labels, parse_math=False)
-    ax.set_ylim(float(rows[-1]) + 0.7, -0.7)  # the largest at the top
+    ax.set_ylim(float(rows[-1]) + 0.7, -0.7)  # the most helpful at the top
     confidence = f"{100 * credits.confidence:g} % interval" if known.any() else "interval not known"
     unit = f"{credits.unit}, " if credits.unit else ""
-    ax.set_xlabel(f"credit ({unit}{confidence})", parse_math=False)
+    ax.set_xlabel(f"help beside the average, more is better ({unit}{confidence})", parse_math=False)
     ax.set_title(credits.property_name, pad=16, parse_math=False)
     return ax
 
 
 def _ends(credits: "Credits", count: int) -> tuple[list[int], list[int]]:
-    """Return the contributors with the largest and the smallest credits; all are in the first if they are few."""
-    order = np.argsort(-credits.values, kind="stable").tolist()
+    """Return the contributors who help most and least; all are in the first if they are few."""
+    order = np.argsort(-credits.help(), kind="stable").tolist()
     return (order, []) if len(order) <= 2 * count else (order[:count], order[-count:])
 
 
@@ -109,18 +112,21 @@ def _label(name: str) -> str:
 
 def _decimals(credits: "Credits") -> int:
     """Return how many decimals show a typical interval with two digits, or the credits if it has no width."""
-    half = credits.high - credits.values
+    half = credits.contrast_half_width
     half = half[np.isfinite(half) & (half > 0)]
     scale = float(np.median(half)) if len(half) else float(np.abs(credits.values).max())
     return min(max(1 - math.floor(math.log10(scale)), 0), 12) if scale > 0 else 1
 
 
-def frame(credits: "Credits", higher_is_better: bool = True) -> "pandas.DataFrame":
-    """Return credits, intervals, ranks and shares, one row per contributor in the order of ``names``. Needs pandas."""
+def frame(credits: "Credits", higher_is_better: bool | None = None) -> "pandas.DataFrame":
+    """Return credits, intervals, ranks, shares and help, one row per contributor in the order of ``names``.
+
+    Needs pandas. ``higher_is_better``: None for the credits' own direction.
+    """
     return import_package("pandas").DataFrame(_columns(credits, higher_is_better))
 
 
-def csv_text(credits: "Credits", path: Path | str | None = None, higher_is_better: bool = True) -> str | None:
+def csv_text(credits: "Credits", path: Path | str | None = None, higher_is_better: bool | None = None) -> str | None:
     """Write the table of `to_frame` to ``path`` as CSV (RFC 4180), or return it as text if ``path`` is None.
 
     Numbers that are not finite are empty cells. Names that a spreadsheet would run as formulae are escaped.
@@ -179,20 +185,26 @@ def interaction_values(credits: "Credits") -> "shapiq.InteractionValues":
     )
 
 
-def _columns(credits: "Credits", higher_is_better: bool) -> dict[str, list[Any]]:
-    rank_low, rank_high = credits.rank_intervals(higher_is_better)
+def _columns(credits: "Credits", higher_is_better: bool | None) -> dict[str, list[Any]]:
+    if higher_is_better is not None:
+        credits = replace(credits, higher_is_better=higher_is_better)
+    rank_low, rank_high = credits.rank_intervals()
+    help_low, help_high = credits.help_intervals()
     share_low, share_high = credits.share_intervals()
     columns = {
         "credit": credits.values,
         "low": credits.low,
         "high": credits.high,
         "standard_error": credits.standard_error,
-        "rank": credits.rank(higher_is_better),
+        "rank": credits.rank(),
         "rank_low": rank_low,
         "rank_high": rank_high,
         "share": credits.shares,
         "share_low": share_low,
         "share_high": share_high,
+        "help": credits.help(),
+        "help_low": help_low,
+        "help_high": help_high,
     }
     return {"contributor": list(credits.names)} | {name: column.tolist() for name, column in columns.items()}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ class RetrainedModels(Source):
     sampling: Sampling
     seed: int
     extractors: Extractors
+    reference: Callable[[int], DiffusionModel] | None = None
+    """Returns the model of a reference that is no coalition's, by its task's replicate. None: there is no such task."""
 
     @property
     def at_once(self) -> int:
@@ -101,7 +104,15 @@ class RetrainedModels(Source):
         return numerics(observation.model, self.sampling)
 
     def _models(self, tasks: Sequence[Task]) -> Iterator[tuple[DiffusionModel, float]]:
-        """Yield each task's model and its seconds of training; models made together get equal shares."""
+        """Yield each task's model and its seconds of training."""
+        for is_reference, some in groupby(tasks, lambda task: task.purpose == "reference"):
+            if not is_reference:
+                yield from self._retrained(list(some))
+            elif self.reference is not None:
+                yield from ((self.reference(task.replicate), 0.0) for task in some)
+
+    def _retrained(self, tasks: Sequence[Task]) -> Iterator[tuple[DiffusionModel, float]]:
+        """Yield the models of coalitions and their seconds of training; models made together get equal shares."""
         coalitions = np.stack([decode(task.coalition) for task in tasks])
         seeds = [derive_seed(self.seed, task.coalition, task.replicate) for task in tasks]
         models = iter(self.retraining.models_for(coalitions, seeds))

@@ -42,8 +42,8 @@ class RetrainingContext:
         return encoded(self.base, self.contributions, self.folder, mirrored=self.training.flip, progress=self.progress)
 
     def untrained(self, like: DiffusionModel) -> DiffusionModel:
-        """Return the model of no contributor: ``like``'s architecture with the study's one set of fresh weights, so
-        that F(none) is a number and not one more source of noise."""
+        """Return the model that learned from no image: ``like``'s architecture with the study's one set of fresh
+        weights, so that its F is a number and not one more source of noise."""
         return like.untrained(derive_seed(self.seed, "untrained"))
 
 
@@ -80,10 +80,11 @@ class Retraining(ABC):
 
     @abstractmethod
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
-        """Yield the models of ``coalitions`` (m, n), one per row and seed; that of nobody is ``context.untrained(…)``.
+        """Yield the models of ``coalitions`` (m, n), one per row and seed.
 
-        All that is random follows from the seed; where nothing is, another seed gives the same model. Where
-        ``at_once`` is 1, one model may be yielded again and again with other weights.
+        Each learns from ``context.contributions.of(coalition)``: the members' images and all house images. Where these
+        are none, it is ``context.untrained(…)``. All that is random follows from the seed; where nothing is, another
+        seed gives the same model. Where ``at_once`` is 1, one model may be yielded again and again with other weights.
         """
 
     # What a retraining may have
@@ -122,8 +123,9 @@ class OneByOne(Retraining):
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         for coalition, seed in zip(coalitions, seeds, strict=True):
-            yield self.model_for(coalition, seed) if coalition.any() else self.ground.untrained(self.start)
+            learns = len(self.ground.contributions.of(coalition)) > 0
+            yield self.model_for(coalition, seed) if learns else self.ground.untrained(self.start)
 
     @abstractmethod
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        """Return the model of a coalition (n,) of somebody."""
+        """Return the model of a coalition (n,) with images: somebody's, or the house's."""

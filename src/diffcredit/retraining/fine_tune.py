@@ -47,14 +47,14 @@ class Trained(Retraining):
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         for first in range(0, len(seeds), self.at_once):
-            some = coalitions[first : first + self.at_once]
-            nonempty = np.flatnonzero(some.any(axis=1)).tolist()
+            images = [self.ground.contributions.of(each) for each in coalitions[first : first + self.at_once]]
+            nonempty = [place for place, rows in enumerate(images) if len(rows)]
             own = [seeds[first + place] for place in nonempty]
             models = [self.begin(seed) for seed in own]
-            images = [torch.from_numpy(self.ground.contributions.of(some[place])) for place in nonempty]
-            errors = train_each(models, self._data, images, self.settings, seeds=own, at_once=self.at_once)
+            rows = [torch.from_numpy(images[place]) for place in nonempty]
+            errors = train_each(models, self._data, rows, self.settings, seeds=own, at_once=self.at_once)
             made = dict(zip(nonempty, zip(models, errors, strict=True), strict=True))
-            for place in range(len(some)):
+            for place in range(len(images)):
                 model, error = made.pop(place, (None, None))
                 if error is not None:
                     raise error

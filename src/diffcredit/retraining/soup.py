@@ -1,4 +1,5 @@
-"""Model soup: each contributor's fine-tuned model, computed once and cached, and the averages of coalitions."""
+"""Model soup: each contributor's fine-tuned model, computed once and cached, and the averages of coalitions. House
+images make one model more, which is in every average."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,22 +32,23 @@ Make = Callable[[Sequence[int], Batch, Sequence[Tensor]], Iterable[Mapping[str, 
 
 @dataclass(frozen=True)
 class ForEachContributor:
-    """One safetensors file per contributor, in the order of ``contributions.contributors``."""
+    """One safetensors file per group of images: each contributor's, then the house's if there are house images."""
 
     files: tuple[Path, ...]
 
     @classmethod
     def prepare(cls, context: RetrainingContext, kind: str, identity: Any, make: Make, at_once: int = 1) -> Self:
-        """Call ``make([i, …], data, [indices of contributor i's images in data, …])`` for the contributors without a
-        file, ``at_once`` of them at a time. A file is named by the fingerprint of ``identity`` (JSON: all that fixes
-        the tensors beside the images) and of the contributor's images, captions and indices, in the folder ``kind``."""
-        names = (_name(context, identity, index) for index in range(context.contributions.n))
+        """Call ``make([i, …], data, [indices of group i's images in data, …])`` for the groups without a file,
+        ``at_once`` of them at a time. A file is named by the fingerprint of ``identity`` (JSON: all that fixes the
+        tensors beside the images) and of the group's images, captions and indices, in the folder ``kind``."""
+        groups = context.contributions.groups
+        names = [_name(context, identity, rows) for rows in groups]
         files = tuple(context.folder / kind / f"{name}.safetensors" for name in names)
         missing = [index for index, file in enumerate(files) if not file.exists()]
         if missing:
             data = context.data()
             for some in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
-                places = [torch.from_numpy(_images(context, index)) for index in some]
+                places = [torch.from_numpy(groups[index]) for index in some]
                 for index, made in zip(some, make(some, data, places), strict=True):
                     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in made.items()}
                     with atomic_file(files[index]) as temporary:
@@ -61,12 +63,8 @@ class ForEachContributor:
             return fingerprint([file.metadata()["content"] for file in opened])
 
 
-def _images(context: RetrainingContext, index: int) -> np.ndarray:
-    return np.flatnonzero(context.contributions.owner == index)
-
-
-def _name(context: RetrainingContext, identity: Any, index: int) -> str:
-    contributions, rows = context.contributions, _images(context, index)
+def _name(context: RetrainingContext, identity: Any, rows: NDArray[np.int64]) -> str:
+    contributions = context.contributions
     captions = contributions.captions and [contributions.captions[row] for row in rows]
     images = fingerprint_arrays({"images": contributions.images[rows], "rows": rows})
     return fingerprint([identity, images, captions])[:12]
@@ -74,16 +72,16 @@ def _name(context: RetrainingContext, identity: Any, index: int) -> str:
 
 @dataclass(frozen=True)
 class ContributorModels:
-    """``start``, fine-tuned once on each contributor's images; the trainable weights of each are cached on disk. All
-    have the same seed, hence the same time steps and noises: only the images differ."""
+    """``start``, fine-tuned once on the images of each contributor, and of the house; the trainable weights of each are
+    cached on disk. All have the same seed, hence the same time steps and noises: only the images differ."""
 
     start: DiffusionModel
     kept: ForEachContributor
 
     @classmethod
     def prepare(cls, context: RetrainingContext, start: DiffusionModel, training: Training) -> Self:
-        """Fine-tune ``start`` on the images of each contributor who has no model yet."""
-        seed, n = derive_seed(context.seed, "contributor models"), context.contributions.n
+        """Fine-tune ``start`` on each group of images that has no model yet."""
+        seed, n = derive_seed(context.seed, "contributor models"), len(context.contributions.groups)
         at_once = fleet_size(start, training)
 
         def make(some: Sequence[int], data: Batch, places: Sequence[Tensor]) -> Iterator[Mapping[str, Tensor]]:
@@ -103,14 +101,15 @@ class ContributorModels:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the start and of every contributor's weights."""
+        """Fingerprint of the start and of all weights."""
         return fingerprint([self.start.fingerprint, self.kept.fingerprint])
 
     def model(self, index: int) -> DiffusionModel:
         return self.average(np.arange(len(self.kept.files)) == index)
 
     def average(self, weights: NDArray[np.bool_] | NDArray[np.float64]) -> DiffusionModel:
-        """Return the model with the weights Σ_i w_i θ_i, given w (n,). Low-rank factors are averaged one by one."""
+        """Return the model with the weights Σ_i w_i θ_i, given w of each group. Low-rank factors are averaged one by
+        one."""
         model = self.start.clone()
         with torch.no_grad(), ExitStack() as stack:
             mixed = [
@@ -136,8 +135,8 @@ class Soup(OneByOne, FineTune):
     """Fine-tune the base or the ``sparse`` model as :class:`FineTune` does, once for each contributor i: θ_i.
 
     A coalition S trains nothing: its weights are Σ_{i∈S} (m_i/m_S) θ_i, with m_i images of contributor i and m_S of all
-    in S (Wortsman et al. 2022). To first order in the learning rate this equals fine-tuning on S. Nothing is random:
-    the seed of an evaluation changes nothing.
+    in S (Wortsman et al. 2022); the house is one more i that is in every S. To first order in the learning rate this
+    equals fine-tuning on S. Nothing is random: the seed of an evaluation changes nothing.
     """
 
     sparse: Sparsity | None = None
@@ -149,9 +148,8 @@ class Soup(OneByOne, FineTune):
         self.weights = self.contributor_models.fingerprint
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
-        steps = contributions.n * self.steps
+        steps = len(contributions.groups) * self.steps
         return rehearsal_of(start, self.training(training), self.sparse, coalition=None, prepared_steps=steps)
 
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        images = coalition * self.ground.contributions.counts
-        return self.contributor_models.average(images / images.sum())
+        return self.contributor_models.average(self.ground.contributions.weights(coalition))

@@ -70,12 +70,12 @@ class GradientAscent(OneByOne):
         )
 
     def rehearse(self, start: DiffusionModel, training: Training, contributions: Contributions) -> Rehearsal:
-        """Half of the images stand for those outside a coalition."""
-        half = math.ceil(len(contributions.images) / 2)
+        """Half of the contributors' images stand for those outside a coalition."""
+        half = math.ceil(contributions.counts.sum() / 2)
         return rehearsal_of(start, training, self.sparse, coalition=self.training(training, half))
 
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        model, removed = self.start.clone(), self.ground.contributions.of(~coalition)
+        model, removed = self.start.clone(), self.ground.contributions.outside(coalition)
         if len(removed):
             settings = self.training(self.ground.training, len(removed))
             train(model, self._data.select(removed), settings, seed=seed, ascend=True)
@@ -87,8 +87,8 @@ class Influence(OneByOne):
     """Compute the weights of coalition S from those of all contributors, θ*, without training (WoodFisher: Singh and
     Alistarh 2020).
 
-    With ḡ_S = 1/m_S Σ_{j∈S} ∇ℓ_j(θ*) over the m_S images of S and ḡ over all m, a Newton step on the loss of S, minus
-    the one on the loss of all images, is
+    With ḡ_S = 1/m_S Σ_{j∈S} ∇ℓ_j(θ*) over the m_S images of S, the house's included, and ḡ over all m, a Newton
+    step on the loss of S, minus the one on the loss of all images, is
 
         θ_S = θ* + F⁻¹ (ḡ − ḡ_S),    F = λI + 1/N Σ_b g_b g_bᵀ.
 
@@ -127,7 +127,7 @@ class Influence(OneByOne):
         return rehearsal_of(start, training, self.sparse, coalition=None, prepared_steps=steps)
 
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        rows, member = self._rows, coalition[self._rows.owner]
+        rows, member = self._rows, self.ground.contributions.groups_of(coalition)[self._rows.owner]
         w = rows.sizes * (1 / rows.sizes.sum() - member / rows.sizes[member].sum())
         step = rows.combined(cho_solve(self._factor, w))
         model = self.start.clone()
@@ -141,7 +141,8 @@ class Influence(OneByOne):
 @dataclass(frozen=True)
 class GradientRows:
     """G (N, d): the gradients of N mini-batches with respect to the d trainable parameters, in single precision.
-    ``owner`` and ``sizes`` (N,) are each row's contributor and number of images, ``gram`` (N, N) is G Gᵀ."""
+    ``owner`` and ``sizes`` (N,) are each row's group of images (a contributor's, or the house's) and number of images,
+    ``gram`` (N, N) is G Gᵀ."""
 
     kept: ForEachContributor
     owner: NDArray[np.int64]
@@ -150,12 +151,12 @@ class GradientRows:
 
     @classmethod
     def prepare(cls, context: RetrainingContext, start: DiffusionModel, batches: int, time_steps: int) -> Self:
-        """Divide each contributor's images into ``batches`` mini-batches, at least one image each.
+        """Divide each contributor's images, and the house's, into ``batches`` mini-batches, at least one image each.
 
         A row is the gradient of the mean loss over its images and ``time_steps`` evenly spaced time steps. Each pair
         has its own noise, which follows from the study's seed, the image and the time step. Nothing is mirrored.
         """
-        seed, n = derive_seed(context.seed, "gradients"), context.contributions.n
+        seed, groups = derive_seed(context.seed, "gradients"), context.contributions.groups
         min_snr, at_once = context.training.min_snr, context.training.micro_batch or context.training.batch_size
         probe = Probe(start, time_steps, seed, min_snr, at_once)
 
@@ -165,14 +166,15 @@ class GradientRows:
                 parts = [images.select(each) for each in _parts(len(images), batches)]
                 rows = torch.stack([probe.gradient(each) for each in parts])
                 if not rows.isfinite().all():
-                    raise DiffcreditError(f"gradients of {context.contributions.contributors[index]!r} are not finite")
-                context.progress("gradients of each contributor", index + 1, n)
+                    whose = context.contributions.giver(groups[index][0])
+                    raise DiffcreditError(f"gradients of {whose!r} are not finite")
+                context.progress("gradients of each contributor", index + 1, len(groups))
                 yield {"rows": rows}
 
         identity = [start.fingerprint, batches, time_steps, seed, min_snr]
         kept = ForEachContributor.prepare(context, "gradients", identity, make)
-        sizes = [[len(places) for places in _parts(count, batches)] for count in context.contributions.counts]
-        owner = np.repeat(np.arange(n), [len(each) for each in sizes])
+        sizes = [[len(places) for places in _parts(len(images), batches)] for images in groups]
+        owner = np.repeat(np.arange(len(groups)), [len(each) for each in sizes])
         name = artifact_name("gram", kept.fingerprint)
         cached = cached_arrays(context.folder / "gradients", name, lambda: {"gram": _gram(kept, len(owner))})
         return cls(kept, owner, np.concatenate(sizes), cached["gram"])

@@ -38,8 +38,6 @@ def check(study: "Study") -> None:
         raise UserError(f"{study.file}: keep: features, but no property of the study has any; keep images, for example")
     with located(study.file):
         check_schedule(study.config, contributions.n, [prop.name for prop in properties])
-        if contributions.has_house or study.reference.evaluated or study.reference.stated:
-            raise UserError("contributions.house, reference: not supported yet")
     if study.surrogates.names:
         study.surrogates.check(contributions, study.recipe.build())
     with located(study.file):

@@ -161,6 +161,11 @@ class StudyConfig(Section):
         return self.matters.get(name) if isinstance(self.matters, Mapping) else self.matters
 
     @property
+    def has_house(self) -> bool:
+        """Whether there are house images, which are in every coalition."""
+        return self.contributions.house is not None
+
+    @property
     def compared(self) -> tuple[RetrainingSection, ...]:
         """The retrainings that validation compares with the study's own."""
         return self.validation.retrainings if self.validation else ()
@@ -213,7 +218,7 @@ def check_rule_properties(rule: Rule, names: Sequence[str]) -> None:
 
 def _check_reference_model(config: StudyConfig) -> None:
     """Refuse a model as reference that the study does not have."""
-    if config.reference == "house" and config.contributions.house is None:
+    if config.reference == "house" and not config.has_house:
         raise UserError(
             "reference: 'house' needs house images: name them in contributions.house; or accepted: untrained, "
             "pretrained, or a number for each property"

@@ -63,6 +63,7 @@ def recipe_settings(
             "fingerprint": contributions.fingerprint,
             "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
             "resolution": config.contributions.resolution,
+            **({"house": int(contributions.house.sum())} if contributions.has_house else {}),
         },
         "model": dict(model) | ({} if config.model_seed == config.seed else {"seed": config.model_seed}),
         "retraining": {"method": section.method, **settings_of(retraining, section.options)},

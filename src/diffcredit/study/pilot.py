@@ -4,9 +4,10 @@ It evaluates coalitions of half the contributors, each with several seeds. Value
 between coalitions by signal too. The ledger records pilots with the purpose ``pilot``; they never enter an estimate.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import comb
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from diffcredit.coalitions import encode, make_design
 from diffcredit.credit import Credits
 from diffcredit.credit.correlations import correlation
 from diffcredit.credit.estimate import DEFAULT
-from diffcredit.credit.planning import Pilot, read_pilot, signal_to_noise
-from diffcredit.errors import DiffcreditWarning, UserError
+from diffcredit.credit.planning import Pilot, evaluations_needed, read_pilot, signal_to_noise
+from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation
 from diffcredit.ledger.purposes import PILOT_REPLICATE
@@ -35,6 +36,12 @@ COALITIONS, REPLICATES = 4, 3
 QUIET_ENOUGH = 0.1  # signal/noise below which credits take too many evaluations
 LEAST_ALIKE = 4  # coalitions that a reported correlation needs
 ENOUGH = 40  # evaluations from which signal and noise are better known than from a pilot
+TARGET = 0.9  # the correlation with the exact credits for which evaluations are estimated
+UNKNOWN = 20  # times the expected number of evaluations: a bound beyond that is none
+REMEDIES = (
+    "annealing and tail averaging, if they are off (retraining.schedule: cosine, retraining.average_tail: 0.25); more "
+    "fine-tuning steps; a base model trained for longer"
+)
 
 
 def pilot_tasks(config: StudyConfig, n: int, coalitions: int = COALITIONS, replicates: int = REPLICATES) -> list[Task]:
@@ -112,29 +119,109 @@ def _values(recipe: "Recipe") -> dict[str, dict[str, list[float]]]:
     return values
 
 
+@dataclass(frozen=True)
+class Signal:
+    """One property's signal beside its noise, and what they ask for: the one source of what ``pilot``, ``plan``,
+    ``run`` and the report say of them.
+
+    ``ratio``: of the variance that contributors explain to that of the noise, with the pilot's interval from ``low`` to
+    ``high`` (NaN: not known). ``source``: what it is from, in words; ``piloted``: whether that is a pilot. ``needed``
+    evaluations should reach a correlation of :data:`TARGET`, at least ``least``, at most ``most``. ``from_images``:
+    whether most of the noise comes from the images.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    source: str
+    piloted: bool
+    needed: float
+    least: float
+    most: float
+    from_images: bool = False
+
+    @property
+    def too_noisy(self) -> bool:
+        """Whether the signal seems too weak for credits."""
+        return self.ratio < QUIET_ENOUGH
+
+    def sentence(self) -> str:
+        """Return the ratio, what it is from, and what to do."""
+        interval = f" ({self.low:.2g} to {_up_to(self.high)})" if math.isfinite(self.low) else ""
+        found = f"signal/noise {self.ratio:.2g}{interval} by {self.source}"
+        larger = "; diffcredit pilot --coalitions 8 narrows this" if self.piloted else ""
+        helps = f"What helps: {'more sampling.images, since most noise is theirs; ' * self.from_images}{REMEDIES}"
+        if not self.too_noisy:
+            unknown = self.most > UNKNOWN * self.needed
+            bounds = f"at least {_count(self.least)}" + ("" if unknown else f", at most {_count(self.most)}")
+            return (
+                f"{found}: about {_count(self.needed)} evaluations should reach a correlation of {TARGET:g} with the "
+                f"exact credits{f' ({bounds}{larger * unknown})' * math.isfinite(self.low)}"
+            )
+        if self.piloted and self.high >= QUIET_ENOUGH:
+            return (
+                f"{found}: too few evaluations to say whether it is above {QUIET_ENOUGH}, which credits need"
+                f"{larger}. {helps}"
+            )
+        return f"{found} is under {QUIET_ENOUGH}: contributors explain little of a value's variance. {helps}"
+
+
 def signals(study: "Study") -> dict[str, float]:
     """Return each property's signal/noise: by the evaluations once there are enough, or else by the pilot."""
-    evaluated = study.schedule().evaluated()
+    return {name: signal.ratio for name, signal in read_signals(study.recipe).items()}
+
+
+def read_signals(recipe: "Recipe") -> dict[str, Signal]:
+    """Return each property's signal: by the evaluations once there are enough, or else by the pilot."""
+    study, found = recipe.study, {}
+    evaluated = recipe.schedule().evaluated() if recipe is study.recipe else []
     credits: dict[str, Credits] = {}
     if len(evaluated) >= ENOUGH:
         with suppress(UserError):  # all values may be missing
             credits = study.credits(DEFAULT, corrected=False)
     if not credits:
-        return {name: pilot.ratio for name, pilot in pilots(study.recipe).items()}
+        return {name: _of_pilot(study.config, study.contributions.n, pilot) for name, pilot in pilots(recipe).items()}
     sizes = [evaluation.coalition.count("1") for evaluation in evaluated]
-    return {
-        name: signal_to_noise(each.diagnostics["tau"], each.diagnostics["sigma"], sizes, len(each.values))
-        for name, each in credits.items()
-    }
+    for name, each in credits.items():
+        tau, sigma, n = each.diagnostics["tau"], each.diagnostics["sigma"], len(each.values)
+        ratio = signal_to_noise(tau, sigma, sizes, n)
+        needed = _needed(study.config, n, signal_to_noise(tau, sigma, [pilot_size(n)], n))
+        source = f"{len(evaluated)} evaluations"
+        found[name] = Signal(ratio, math.nan, math.nan, source, False, needed, needed, needed)
+    return found
 
 
-def warn_of_noise(signals: Mapping[str, float]) -> None:
-    """Warn of every property whose signal/noise is too low for credits."""
-    for name, ratio in signals.items():
-        if ratio < QUIET_ENOUGH:
-            warnings.warn(
-                f"{name}: signal/noise {ratio:.2g} is under {QUIET_ENOUGH}: contributors explain little of a value's "
-                "variance; look for a less noisy retraining before evaluating more",
-                DiffcreditWarning,
-                stacklevel=2,
-            )
+def signal_sentences(recipe: "Recipe") -> list[str]:
+    """Return a sentence for each property: its signal and noise, and what they ask for."""
+    return [f"{name}: {signal.sentence()}" for name, signal in read_signals(recipe).items()]
+
+
+def noise_warnings(study: "Study") -> list[str]:
+    """Return the sentences of the properties whose signal is too weak for credits, for the report and for runs."""
+    found = read_signals(study.recipe)
+    return [f"{name}: {signal.sentence()}" for name, signal in found.items() if signal.too_noisy]
+
+
+def _of_pilot(config: StudyConfig, n: int, pilot: Pilot) -> Signal:
+    least, needed, most = (_needed(config, n, ratio) for ratio in (pilot.high, pilot.ratio, pilot.low))
+    from_images = pilot.images is not None and pilot.images**2 > pilot.within**2 / 2
+    source = f"a pilot of {pilot.evaluations} evaluations"
+    return Signal(pilot.ratio, pilot.low, pilot.high, source, True, needed, least, most, from_images)
+
+
+def _needed(config: StudyConfig, n: int, ratio: float) -> float:
+    """Return how many evaluations a ratio at the pilot's size asks for; even without noise, n contributors need n."""
+    return max(n, evaluations_needed(ratio, pilot_size(n), n, config.design.distribution, TARGET))
+
+
+def _up_to(ratio: float) -> str:
+    return f"{ratio:.2g}" if math.isfinite(ratio) else "any"
+
+
+def _count(evaluations: float) -> str:
+    """Return a number of evaluations with two digits; more are not known."""
+    if not math.isfinite(evaluations):
+        return "very many"
+    if evaluations < 100:
+        return f"{max(1, math.ceil(evaluations))}"
+    return f"{int(float(f'{evaluations:.1e}')):,}"

@@ -1,7 +1,11 @@
 """The expected cost of a study: from a few timed steps on this machine, and from its ledger once it has evaluations."""
 
+import os
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import torch
 
 from diffcredit.credit.stopping import Look
 from diffcredit.diffusion.fast.eligibility import fleet_size
@@ -12,6 +16,7 @@ from diffcredit.execution.timing.measuring import DISTINCT, MeasuringTime, rando
 from diffcredit.properties import Context
 from diffcredit.retraining.base import Rehearsal
 from diffcredit.study.checks import check
+from diffcredit.study.pilot import pilot_evaluations, pilot_tasks
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.schedule import Schedule, Total
 from diffcredit.study.workers import Workers, make_executor, side_by_side
@@ -20,6 +25,13 @@ from diffcredit.surrogates import Work
 if TYPE_CHECKING:
     from diffcredit.study.recipe import Recipe
     from diffcredit.study.study import Study
+
+
+IMPORTS = 5.0  # seconds until a process has imported torch and the rest
+RANGE = 0.8, 1.4  # parts of an estimate from a few steps between which the true time lies on a quiet machine
+BUSY = 0.3  # part of the cores that others use, from which a machine is busy
+FOREIGN = 2**30  # bytes of GPU memory that others hold, likewise
+LEAST_FREE = 0.25  # part of a busy machine that a run is assumed to get at least
 
 
 @dataclass(frozen=True)
@@ -45,14 +57,18 @@ class Plan:
 
     ``preparation`` and ``surrogates`` are None where the study has no such stage. ``left`` of the ``total`` evaluations
     are still to be made, ``side_by_side`` at a time. ``compiling`` is the seconds that compiling took while steps were
-    timed; a run on this machine finds it done.
+    timed; a run on this machine finds it done. ``pilot`` is None once the design's evaluations have begun without one.
+    ``busy`` says who else uses this machine; empty if nobody does, who gets the ``free`` part of it.
     """
 
+    startup: Stage
     base: Stage
     preparation: Stage | None
     preparation_steps: int
     surrogates: Stage | None
     surrogate_work: Work
+    pilot: Stage | None
+    pilot_evaluations: int
     evaluations: Stage
     evaluation: TimedEvaluation
     steps: int
@@ -60,18 +76,31 @@ class Plan:
     left: int
     side_by_side: int
     compiling: float
+    busy: str = ""
+    free: float = 1.0
 
     @property
     def seconds_left(self) -> float:
-        stages = (self.base, self.preparation, self.surrogates, self.evaluations)
+        stages = (self.startup, self.base, self.preparation, self.surrogates, self.pilot, self.evaluations)
         return sum(stage.seconds for stage in stages if stage is not None and not stage.done)
+
+    @property
+    def range_left(self) -> tuple[float, float]:
+        """The seconds that are left, at least and at most. Steps timed on a busy machine are slower than on a free
+        one."""
+        low, high = RANGE
+        return low * self.free * self.seconds_left, high * self.seconds_left
 
 
 def make_plan(study: "Study", workers: int | None = None) -> Plan:
     """Time a few steps of each stage of ``study`` here; nothing is trained to its end or kept."""
+    study.progress("timing a few steps", 0, 3)
     check(study)
     at_a_time = side_by_side(make_executor(study, Workers(workers)))
+    busy, free = who_else(study.prepared.device)
+    began = time.perf_counter()
     start = study.prepared.start()
+    loading = IMPORTS + time.perf_counter() - began
     rehearsal = study.recipe.rehearse(start)
     schedule = study.schedule()
     schedule.catch_up()
@@ -83,12 +112,17 @@ def make_plan(study: "Study", workers: int | None = None) -> Plan:
     surrogate_seconds = work.fine_tunings * timed.time.training + work.samplings * timed.time.sampling
     measured = begun and study.surrogates.ready()
     left = max(0, total.evaluations - schedule.finished)
+    piloted, tasks = len(pilot_evaluations(study.recipe)), pilot_tasks(study.config, study.contributions.n)
+    pilot = Stage(timed.time.of_all(len(tasks), at_a_time), piloted > 0)
     return Plan(
-        base=Stage(base.seconds + images.seconds, study.prepared.has_base),
+        startup=Stage(loading if at_a_time == 1 else 2 * loading, left <= 0),  # this process, then its workers
+        base=Stage(base.seconds + images.seconds, study.prepared.has_base and (begun or study.prepared.has_generated)),
         preparation=None if rehearsal.preparation is None else Stage(preparation.seconds, begun),
         preparation_steps=rehearsal.preparation.steps if rehearsal.preparation else 0,
         surrogates=Stage(surrogate_seconds, measured) if study.surrogates.names else None,
         surrogate_work=work,
+        pilot=None if begun and not piloted else pilot,
+        pilot_evaluations=piloted or len(tasks),
         evaluations=Stage(timed.time.of_all(left, at_a_time), left <= 0),
         evaluation=timed,
         steps=rehearsal.coalition.steps if rehearsal.coalition else 0,
@@ -96,7 +130,26 @@ def make_plan(study: "Study", workers: int | None = None) -> Plan:
         left=left,
         side_by_side=at_a_time,
         compiling=sum(each.compiling for each in (timed, base, images, preparation)),
+        busy=busy,
+        free=free,
     )
+
+
+def who_else(device: torch.device) -> tuple[str, float]:
+    """Return who else uses this machine, in words (empty: nobody), and the part of it that is free."""
+    if device.type == "cuda":
+        free, whole = torch.cuda.mem_get_info(device)
+        foreign = whole - free - torch.cuda.memory_reserved(device)
+        if foreign > FOREIGN:
+            return f"{foreign / 2**30:.0f} GiB of the GPU's memory are in use by others", 0.5
+        return "", 1.0
+    if not hasattr(os, "getloadavg"):  # Windows
+        return "", 1.0
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    cores = cores or os.cpu_count() or 1
+    if load < BUSY * cores:
+        return "", 1.0
+    return f"a load of {load:.1f} on {cores} cores in the last minute", max(LEAST_FREE, 1 - load / cores)
 
 
 def _time_preparation(
@@ -110,8 +163,10 @@ def _time_preparation(
         if rehearsal.preparation is not None and not begun:
             preparation = time_training(rehearsal.model, rehearsal.preparation)
         study.progress(what, 1, 2)
+        if not begun and not study.prepared.has_generated:
+            images = time_sampling(start, study.config.sampling)
         if not study.prepared.has_base:
-            base, images = time_training(start, study.config.model.train), time_sampling(start, study.config.sampling)
+            base = time_training(start, study.config.model.train)
         study.progress(what, 2, 2)
     return base, images, preparation
 

@@ -140,9 +140,19 @@ class Prepared:
             write_arrays(file, {"images": images})
             self.progress("sampling the base model", sampling.images, sampling.images)
 
-        key = identity.generated_identity(self.base_identity, sampling)
         what = "the base model's images"
-        return self.cache.get("generated", key, sample, read_arrays, suffix=".safetensors", what=what)["images"]
+        return self.cache.get(
+            "generated", self._generated_identity, sample, read_arrays, suffix=".safetensors", what=what
+        )["images"]
+
+    @property
+    def has_generated(self) -> bool:
+        """Whether the base model's images are in the cache."""
+        return self.cache.path("generated", self._generated_identity, ".safetensors").exists()
+
+    @property
+    def _generated_identity(self) -> str:
+        return identity.generated_identity(self.base_identity, self.config.sampling)
 
     def prompts(self, model: DiffusionModel) -> tuple[str, ...] | None:
         """Return the prompt of each of the study's images, by its seed; None for a model without prompts."""

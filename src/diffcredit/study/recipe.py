@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from diffcredit.errors import located
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Evaluation, Ledger, NoLedger, RecipeRecord
+from diffcredit.ledger.purposes import REFERENCE_REPLICATES
 from diffcredit.study import identity
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.schedule import Schedule, studied
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from diffcredit.execution import Evaluator
     from diffcredit.execution.keeping import Keeper, Kind
     from diffcredit.execution.shipping import WorkerFiles
-    from diffcredit.retraining.base import Rehearsal, Retraining
+    from diffcredit.retraining.base import Rehearsal, Retraining, RetrainingContext
     from diffcredit.study.study import Study
 
 
@@ -94,26 +95,31 @@ class Recipe:
         with located(f"{study.file}: {self.key}"):
             return retraining.rehearse(start, study.config.model.train, study.contributions)
 
+    @property
+    def context(self) -> "RetrainingContext":
+        """Everything that the retraining starts from, the base model first."""
+        from diffcredit.retraining.base import RetrainingContext
+
+        study, prepared = self.study, self.study.prepared
+        return RetrainingContext(
+            base=prepared.base,
+            contributions=study.contributions,
+            training=study.config.model.train,
+            seed=study.config.seed,
+            folder=study.cache.folder,
+            load=prepared.family.load,
+            progress=study.progress,
+        )
+
     @cached_property
     def retraining(self) -> "Retraining":
         """The retraining, ready to make coalitions' models."""
-        from diffcredit.retraining.base import RetrainingContext
-
-        study, prepared, settings = self.study, self.study.prepared, self.settings
+        study, settings = self.study, self.settings
         # the file that marks a prepared retraining; workers that find it need not wait for the lock
         mark = study.cache.path("retraining", identity.prepared_identity(settings), ".json")
-        base = prepared.base  # not within the retraining's lock: a waiting process says which of the two it waits for
+        context = self.context  # not within the retraining's lock: a waiting process says if it waits for the base
 
         def prepare() -> "Retraining":
-            context = RetrainingContext(
-                base=base,
-                contributions=study.contributions,
-                training=study.config.model.train,
-                seed=study.config.seed,
-                folder=study.cache.folder,
-                load=prepared.family.load,
-                progress=study.progress,
-            )
             retraining = self.build()
             timed = nullcontext() if mark.exists() else study.cache.timed(mark.stem)
             with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"), timed:
@@ -124,6 +130,14 @@ class Recipe:
 
         with stage("retraining"):
             return prepare() if mark.exists() else study.cache.made_once(mark.stem, "the retraining", prepare)
+
+    def reference_model(self, replicate: int) -> "DiffusionModel":
+        """Return the model of a reference that is no coalition's, by the ``replicate`` number of its evaluation."""
+        prepared = self.study.prepared
+        if replicate == REFERENCE_REPLICATES["pretrained"]:
+            return prepared.start()
+        # a plug-in need not have a start
+        return self.context.untrained(getattr(self.retraining, "start", prepared.base))
 
     # Its evaluations.
     def prepare(self) -> None:
@@ -204,5 +218,5 @@ class Recipe:
         properties = [prop for prop in prepared.properties if names is None or prop.name in names]
         if kept is not None:
             return ModelEvaluator(KeptModels(self.keeper(kept), sampling, extractors, prepared.load), properties)
-        models = RetrainedModels(self.retraining, sampling, study.config.seed, extractors)
+        models = RetrainedModels(self.retraining, sampling, study.config.seed, extractors, self.reference_model)
         return ModelEvaluator(models, properties, self.keeper())

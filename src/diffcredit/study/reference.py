@@ -22,11 +22,13 @@ Kind = Literal["house", "untrained", "pretrained", "stated"]
 
 @dataclass(frozen=True)
 class Reference:
-    """A study's reference: its ``kind``, and ``words`` for people. ``stated``: the study file's numbers.
-    ``evaluated``: it is a model that is no coalition's, and has an evaluation of its own."""
+    """A study's reference: its ``kind``, and ``words`` for people. ``has_house``: the empty coalition has the house
+    images. ``stated``: the study file's numbers. ``evaluated``: it is a model that is no coalition's, and has an
+    evaluation of its own."""
 
     kind: Kind
     words: str
+    has_house: bool = False
     stated: Mapping[str, float] = field(default_factory=dict)
     evaluated: bool = False
 
@@ -34,17 +36,18 @@ class Reference:
         """Return the reference's own evaluation, if it has one."""
         return [Task("0" * n, REFERENCE_REPLICATES[self.kind], "reference")] if self.evaluated else []
 
+    def nobody(self, game: Game) -> float | Sequence[float]:
+        """Return F(∅) of a game as ``estimate`` takes it: an untrained network's is known without noise."""
+        return game.empty if self.has_house or not game.empty else game.empty[0]
+
     def value(self, prop: str, evaluations: Sequence[Evaluation], game: Game) -> float | Sequence[float]:
-        """Return F(reference) of a property as ``estimate`` takes F(∅): a number where it is known exactly, or else the
-        evaluations of ``game``'s empty coalition."""
-        if self.kind == "house":
-            return game.empty
+        """Return F(reference) of a property as ``estimate`` takes F(∅)."""
         if self.kind == "stated":
             if prop not in self.stated:
                 raise UserError(f"reference: no number is stated for {prop}")
             return self.stated[prop]
-        if not self.evaluated:  # a network without training, which has no noise
-            return game.empty[0] if game.empty else ()
+        if not self.evaluated:
+            return self.nobody(game)
         replicate = REFERENCE_REPLICATES[self.kind]
         for each in evaluations:
             if (each.purpose, each.replicate) == ("reference", replicate) and prop in each.measured:
@@ -54,14 +57,14 @@ class Reference:
 
 def reference_of(config: "StudyConfig") -> Reference:
     """Return the reference of a study file. It says ``house`` or ``untrained`` where the file does not."""
-    given, has_house = config.reference, config.contributions.house is not None
+    given, has_house = config.reference, config.has_house
     if isinstance(given, Mapping):
-        return Reference("stated", "the value stated in the study file", dict(given))
+        return Reference("stated", "the value stated in the study file", has_house, dict(given))
     kind: Kind = given or ("house" if has_house else "untrained")
     if kind == "house":
-        return Reference(kind, "the model of the house images alone")
+        return Reference(kind, "the model of the house images alone", has_house)
     if config.model.family == ADAPTED:
-        return Reference(kind, "the pipeline without an adapter", evaluated=has_house)
+        return Reference(kind, "the pipeline without an adapter", has_house, evaluated=has_house)
     if kind == "pretrained":
-        return Reference(kind, "the pretrained model as it came", evaluated=True)
-    return Reference(kind, "the untrained network", evaluated=has_house)
+        return Reference(kind, "the pretrained model as it came", has_house, evaluated=True)
+    return Reference(kind, "the untrained network", has_house, evaluated=has_house)

@@ -1,7 +1,7 @@
 """A whole run of a study: prepare, check the pruned model, measure surrogates, evaluate until the rule is reached."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
-from diffcredit.study.pilot import signals, warn_of_noise
+from diffcredit.study.pilot import noise_warnings, signals
 from diffcredit.study.quality import Comparison, compare, complaints
 
 if TYPE_CHECKING:
@@ -39,10 +39,9 @@ def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
     study.prepare()
     quality = compare(study)
     observer.on_quality(quality)
-    for complaint in complaints(study, quality):
-        warnings.warn(complaint, DiffcreditWarning, stacklevel=2)
-    before = signals(study)
-    warn_of_noise(before)
+    _warn(complaints(study, quality))
+    before = noise_warnings(study)
+    _warn(before)
     if study.surrogates.names:
         study.surrogates.prepare()
         observer.on_surrogates(study.surrogates.without())
@@ -50,10 +49,13 @@ def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
     for evaluation in evaluate_design(study.recipe, executor):
         observer.on_evaluation(evaluation)
         made.append(evaluation)
-    after = signals(study)
-    if after != before:
-        warn_of_noise(after)
-    return Run(tuple(made), why_enough(study), tuple(quality), after)
+    _warn(each for each in noise_warnings(study) if each not in before)
+    return Run(tuple(made), why_enough(study), tuple(quality), signals(study))
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        warnings.warn(sentence, DiffcreditWarning, stacklevel=3)
 
 
 def why_enough(study: "Study") -> str:

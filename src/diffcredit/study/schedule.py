@@ -1,6 +1,7 @@
 """The order of a study's evaluations, and when to stop.
 
-A study evaluates its *endpoints* first: the empty coalition and that of all contributors. Then follow the coalitions of
+A study evaluates its *endpoints* first: the empty coalition, that of all contributors, and the reference if it is
+neither. Then follow the coalitions of
 its design, in order, until the stopping rule is reached. A rule on credits is checked at *looks*, which come after
 fixed numbers of coalitions. Each look estimates the credits from the first coalitions of the design, without gaps. So
 whether a study stops does not depend on the number of workers, on who finished first, or on interruptions. Evaluations
@@ -22,6 +23,7 @@ from diffcredit.execution import Task
 from diffcredit.ledger import Evaluation, PropertyRecord
 from diffcredit.ledger.clock import Clock
 from diffcredit.study.config import StudyConfig
+from diffcredit.study.reference import reference_of
 from diffcredit.study.reserved import reserved
 from diffcredit.study.sections import PropertySection
 from diffcredit.util.arrays import BoolArray
@@ -54,8 +56,7 @@ class Schedule:
         self.rule = config.stop.rule
         self.mark = 0  # the place in the ledger up to which evaluations are recorded here
         self._n, self._higher_is_better, self._credits_of = n, higher_is_better, credits_of
-        full = [Task("1" * n, replicate, "endpoint") for replicate in range(config.design.full_replicates)]
-        self.endpoints = [Task("0" * n, 0, "endpoint"), *full]
+        self.endpoints = endpoints(config, n)
         design = make_design(config.design.distribution, config.design.seed)
         self._source = tasks_of(design, n, self.rule.max_evaluations(), reserved(config, n))
         self._drawn: list[Task] = []
@@ -68,10 +69,10 @@ class Schedule:
         self._estimated: tuple[int, Total | None] | None = None  # the latest total, and how many were finished then
 
     def record(self, evaluation: Evaluation) -> None:
-        """Add an evaluation, done or failed. Those of a pilot and truth evaluations are ignored."""
-        if evaluation.purpose not in ("estimate", "endpoint"):
-            return
+        """Add an evaluation, done or failed. Those that are no task's, such as a pilot's, are ignored."""
         task = Task(evaluation.coalition, evaluation.replicate, evaluation.purpose)
+        if task.purpose not in ("estimate", "endpoint") and task not in self.endpoints:
+            return
         self.finished += evaluation.status == "done" and not self._done(task)
         self._attempts.setdefault(task, []).append(evaluation)
         self._unclocked.append(evaluation)
@@ -188,6 +189,15 @@ class Schedule:
     @cached_property
     def _watches_clocks(self) -> bool:
         return not all(isinstance(leaf, CreditRule | Evaluations) for leaf in self.rule.leaves())
+
+
+def endpoints(config: StudyConfig, n: int) -> list[Task]:
+    """Return the empty coalition's tasks, those of all n contributors, and the reference's own, if it has one. The
+    empty coalition is trained, and so replicated, where it has house images."""
+    replicates = config.design.full_replicates
+    empty = [Task("0" * n, replicate, "endpoint") for replicate in range(replicates if config.has_house else 1)]
+    full = [Task("1" * n, replicate, "endpoint") for replicate in range(replicates)]
+    return [*empty, *full, *reference_of(config).tasks(n)]
 
 
 def check_schedule(config: StudyConfig, n: int, properties: Sequence[str]) -> None:

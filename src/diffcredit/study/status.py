@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import HOUR, Evaluations, Look, Money, RuleStatus
 from diffcredit.ledger import CurrentClaim, NoLedger
-from diffcredit.study.schedule import Total
+from diffcredit.study.schedule import Total, endpoints
 from diffcredit.study.tally import DESIGN, LOG_NAME, Tally, TaskLog, WorkerTally
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class StatusReader:
 
     def __init__(self, study: "Study", price: float | None = None, *, live: bool = False) -> None:
         self._study, self._live = study, live
-        self._endpoints = 1 + study.config.design.full_replicates
+        self._endpoints = len(endpoints(study.config, 2))  # as many for any number of contributors
         prices = [leaf.per_hour for leaf in study.config.stop.rule.leaves() if isinstance(leaf, Money)]
         self._price = price if price is not None else next(iter(prices), None)
         self._log = TaskLog(study.folder / LOG_NAME)

@@ -104,7 +104,8 @@ class StudySurrogates:
         works = []
         for surrogate in (each for name, each in self._built.items() if names is None or name in names):
             table = len(tabulated(n, surrogate.coalitions, self._seed)[0])
-            works.append(surrogate.work(n, 1 + table + evaluations))  # one for the coalition of all
+            groups = n + self._study.config.has_house
+            works.append(surrogate.work(groups, 1 + table + evaluations))  # one for the coalition of all
         return Work(max((work.fine_tunings for work in works), default=0), sum(work.samplings for work in works))
 
     def _own_credits(self, name: str, prop: str) -> Credits:

@@ -13,7 +13,7 @@ from diffcredit.ledger.clock import Clock
 from diffcredit.util.sanitize import last_line
 
 RECENT = 50  # evaluations that the present rate is measured on
-DESIGN = ("estimate", "endpoint")  # the purposes of a schedule's tasks
+DESIGN = ("estimate", "endpoint", "reference")  # the purposes of a schedule's tasks
 LOG_NAME = "log.jsonl"  # in the study's results folder
 FIRST_BYTES = 4_000_000  # how much of the log's end is read at first
 

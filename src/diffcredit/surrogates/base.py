@@ -74,7 +74,7 @@ class ImageSurrogate:
     """A fixed set (l, h, w, 3) that all images are drawn from, once prepared: their features are extracted once."""
 
     def work(self, n: int, coalitions: int) -> Work:
-        """Return the cost with n contributors and so many coalitions."""
+        """Return the cost with n groups of images (each contributor's, and the house's) and so many coalitions."""
         raise NotImplementedError
 
     def prepare(self, material: Material) -> None:

@@ -1,4 +1,4 @@
-"""Surrogates of images that are there already: the members' own, and those of the base model. Nothing is trained."""
+"""Surrogates of images that are there already: training images, and those of the base model. Nothing is trained."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ MOST_ITERATIONS = 1000
 
 @dataclass
 class RealImages(ImageSurrogate):
-    """A coalition's own training images, as if its model made exactly those: the control for every surrogate."""
+    """What a coalition's model is trained on, as if it made exactly those images: the control for every surrogate."""
 
     coalitions: Count = 1000
 
@@ -39,8 +39,8 @@ class RealImages(ImageSurrogate):
 class Reweighting(ImageSurrogate):
     """A resample of the base model's images x, drawn in proportion to Σ_{i∈S} p(i|x).
 
-    p(i|x) is the probability that image x comes from contributor i, by a multinomial logistic regression of the
-    contributor on :func:`pixel_features`, fitted to the training images.
+    p(i|x) is the probability that image x comes from contributor i, or from the house, which is one more i that is in
+    every S; by a multinomial logistic regression of i on :func:`pixel_features`, fitted to the training images.
     """
 
     coalitions: Count = 1000
@@ -50,6 +50,7 @@ class Reweighting(ImageSurrogate):
 
     def prepare(self, material: Material) -> None:
         self.library = library = material.generated()
+        self._contributions = material.contributions
         images = fingerprint_arrays({"images": library})
         name = artifact_name("reweighting", [material.contributions.fingerprint, images])
 
@@ -59,17 +60,18 @@ class Reweighting(ImageSurrogate):
         self._log_probabilities = cached_arrays(material.folder, name, fit)["log_probabilities"]
 
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
-        return resampled(logsumexp(self._log_probabilities[:, coalition], axis=1))
+        return resampled(logsumexp(self._log_probabilities[:, self._contributions.groups_of(coalition)], axis=1))
 
 
 def log_probabilities(contributions: Contributions, images: Images) -> NDArray[np.float64]:
-    """Return log p(i|x) of each image x and contributor i, (m, n)."""
+    """Return log p(i|x) of each image x and group of training images i: (m, n), or (m, n + 1) with the house."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=MOST_ITERATIONS))
-    classifier.fit(pixel_features(contributions.images), contributions.owner)
+    group = np.where(contributions.house, contributions.n, contributions.owner)  # columns are in this order
+    classifier.fit(pixel_features(contributions.images), group)
     return classifier.predict_log_proba(pixel_features(images))
 
 

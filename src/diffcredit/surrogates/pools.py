@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # these bring torch
 
 
 class PooledImages(ImageSurrogate):
-    """Base class of surrogates with one pool of images per contributor, mixed in proportion to the members' data.
+    """Base class of surrogates with one pool of images per contributor, mixed in proportion to the members' data. The
+    house has a pool too, which is in every mix.
 
     Image j of a coalition starts from the study's initial noise j, as image j of every model does, and is taken from
     one member's pool. No training and no sampling per coalition, only measuring.
@@ -60,10 +61,11 @@ class PooledImages(ImageSurrogate):
             pools.append(cached_arrays(material.folder, name, sampled)["images"])
         material.progress(what, len(names), len(names))
         self.library = np.concatenate(pools)
-        self._counts, self._images = material.contributions.counts, len(pools[0])
+        self._contributions, self._images = material.contributions, len(pools[0])
 
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
-        return shared_out(coalition, self._counts, self._images) * self._images + np.arange(self._images)
+        members, counts = self._contributions.groups_of(coalition), self._contributions.group_counts
+        return shared_out(members, counts, self._images) * self._images + np.arange(self._images)
 
 
 @dataclass
@@ -85,7 +87,7 @@ class Pools(PooledImages):
         models = cache(lambda: _contributor_models(material, "pools"))  # made where a pool is missing
         self.sample(
             material,
-            [f"pool-{name}-{index}" for index in range(given.n)],
+            [f"pool-{name}-{index}" for index in range(len(given.groups))],
             lambda index: models().model(index),
             "sampling the contributors' models",
             often=True,
@@ -126,8 +128,8 @@ class Conditional(PooledImages):
 class Soup(ImageSurrogate):
     """Images of the model Σ_{i∈S} c_i θ_i / Σ_{i∈S} c_i.
 
-    θ_i is contributor i's own fine-tuned model and c_i the number of its images. Coalitions need no training, but
-    sampling; hence fewer ``coalitions`` than with other surrogates.
+    θ_i is contributor i's own fine-tuned model and c_i the number of its images; the house is one more i, in every S.
+    Coalitions need no training, but sampling; hence fewer ``coalitions`` than with other surrogates.
     """
 
     coalitions: Count = 200
@@ -140,17 +142,17 @@ class Soup(ImageSurrogate):
 
     def prepare(self, material: Material) -> None:
         self._models = _contributor_models(material, "soup")
-        self._counts, self._sampling = material.contributions.counts, material.sampling
+        self._contributions, self._sampling = material.contributions, material.sampling
 
     def images(self, coalition: BoolArray) -> Images:
         from diffcredit.diffusion.generating import generate
 
-        weights = np.where(coalition, self._counts, 0) / self._counts[coalition].sum()
-        return generate(self._models.average(weights), self._sampling, often=True)
+        return generate(self._models.average(self._contributions.weights(coalition)), self._sampling, often=True)
 
 
 def captions_of(model: "DiffusionModel", contributions: Contributions) -> list[list[str]]:
-    """Return each contributor's captions, repeated ones too, in an order that does not depend on other contributors."""
+    """Return the captions of each contributor's images, and of the house's, repeated ones too, in an order that does
+    not depend on other images."""
     if not model.prompts:
         raise UserError("conditional sampling: the model follows no text; accepted: a text-to-image model")
     if model.prompt is not None or contributions.captions is None:
@@ -159,9 +161,9 @@ def captions_of(model: "DiffusionModel", contributions: Contributions) -> list[l
             "trained with the images' own captions"
         )
     order = sorted(range(len(contributions.names)), key=lambda row: derive_seed("prompt", contributions.names[row]))
-    texts: list[list[str]] = [[] for _ in contributions.contributors]
+    texts: list[list[str]] = [[] for _ in contributions.groups]
     for row in order:
-        texts[contributions.owner[row]].append(contributions.captions[row])
+        texts[contributions.owner[row]].append(contributions.captions[row])  # HOUSE is the last group
     if [] in texts:
         nobody = contributions.contributors[texts.index([])]
         raise UserError(f"conditional sampling: contributor {nobody!r} gave no image, hence no caption")

@@ -138,15 +138,18 @@ class ValidationData:
 
     def design(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and the first coalitions of the study's design."""
-        schedule = recipe.schedule()
-        tasks = [*schedule.endpoints, *schedule.coalitions()]
+        tasks = [*self._endpoints(recipe), *recipe.schedule().coalitions()]
         return PartWork(recipe, tasks, f"evaluating coalitions by {recipe.name}")
 
     def leave_one_out(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and all contributors but one, for each contributor in turn."""
         rows = ~np.eye(self.n, dtype=np.bool_)
         tasks = [Task(encode(row), TRUTH_REPLICATE, "validation") for row in rows]
-        return PartWork(recipe, [*recipe.schedule().endpoints, *tasks], f"leaving one out by {recipe.name}")
+        return PartWork(recipe, [*self._endpoints(recipe), *tasks], f"leaving one out by {recipe.name}")
+
+    def _endpoints(self, recipe: Recipe) -> list[Task]:
+        """Return the tasks of nobody and of everybody; another reference changes the level of credits alone."""
+        return [task for task in recipe.schedule().endpoints if task.purpose == "endpoint"]
 
     @cached_property
     def properties(self) -> dict[str, PropertyRecord]:
@@ -248,7 +251,7 @@ class ValidationData:
         return replace(
             self._timed(recipe, [evaluations[key] for key in kept]),
             values=np.array([values[key] for key in kept]),
-            empty=tuple(empty[:1]),  # an untrained network: known without noise
+            empty=tuple(empty if self.study.config.has_house else empty[:1]),  # an untrained network has no noise
             full=tuple(full),
         )
 

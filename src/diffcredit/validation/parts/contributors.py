@@ -47,7 +47,9 @@ def work(data: ValidationData) -> list[PartWork]:
 
 def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]:
     contributions, credits = data.study.contributions, data.study.credits()
-    owner, who, scores = contributions.owner, contributions.contributors, _image_scores(data)
+    theirs = ~contributions.house
+    owner, images, who = contributions.owner[theirs], contributions.images[theirs], contributions.contributors
+    scores = {title: score[theirs] for title, score in _image_scores(data).items()}
     results: dict[str, ContributorsResult] = {}
     photographs: list[Photograph] = []
     for index, name in enumerate(data.names, start=1):
@@ -62,9 +64,7 @@ def result(data: ValidationData) -> PartResult[Mapping[str, ContributorsResult]]
         own = _title_of_each(data, data.fitted_property(name))
         measure = own if own in scores else next(iter(scores))
         if found.top:
-            photographs += strips(
-                f"strips-{index}", contributions.images, owner, who, estimates, measure, scores[measure]
-            )
+            photographs += strips(f"strips-{index}", images, owner, who, estimates, measure, scores[measure])
     if not results:
         raise UserError(f"no credits of {', '.join(data.names)} yet; diffcredit run comes first")
     return PartResult(results, tuple(photographs))
