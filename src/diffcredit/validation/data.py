@@ -138,18 +138,16 @@ class ValidationData:
 
     def design(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and the first coalitions of the study's design."""
-        tasks = [*self._endpoints(recipe), *recipe.schedule().coalitions()]
+        schedule = recipe.schedule()
+        tasks = [*schedule.endpoints, *schedule.coalitions()]
         return PartWork(recipe, tasks, f"evaluating coalitions by {recipe.name}")
 
     def leave_one_out(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and all contributors but one, for each contributor in turn."""
         rows = ~np.eye(self.n, dtype=np.bool_)
         tasks = [Task(encode(row), TRUTH_REPLICATE, "validation") for row in rows]
-        return PartWork(recipe, [*self._endpoints(recipe), *tasks], f"leaving one out by {recipe.name}")
-
-    def _endpoints(self, recipe: Recipe) -> list[Task]:
-        """Return the tasks of nobody and of everybody; another reference changes the level of credits alone."""
-        return [task for task in recipe.schedule().endpoints if task.purpose == "endpoint"]
+        endpoints = [task for task in recipe.schedule().endpoints if task.purpose == "endpoint"]
+        return PartWork(recipe, [*endpoints, *tasks], f"leaving one out by {recipe.name}")
 
     @cached_property
     def properties(self) -> dict[str, PropertyRecord]:
