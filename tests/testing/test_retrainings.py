@@ -107,11 +107,11 @@ def makes_nobody_anew(self, coalitions, seeds):
 def forgets_the_houses_own_model(self, coalitions, seeds):
     for coalition, seed in zip(coalitions, seeds, strict=True):
         made = Sound.models_for(self, coalition[None], [seed])
-        yield next(made) if coalition.any() else self.ground.untrained(self.start)
+        yield next(made) if coalition.any() else self.context.untrained(self.start)
 
 
 def takes_the_house_for_the_last_contributor(self, coalitions, seeds):
-    owner = self.ground.contributions.owner
+    owner = self.context.contributions.owner
     for coalition, seed in zip(coalitions, seeds, strict=True):
         if coalition.any():
             model, rows = self.begin(seed), np.flatnonzero(coalition[owner])

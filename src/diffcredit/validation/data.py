@@ -33,13 +33,14 @@ from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.properties import Images
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.recipe import Recipe
-from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
+from diffcredit.study.reserved import truth_tasks
 from diffcredit.study.schedule import studied
 from diffcredit.study.sections import ValidationSection
 from diffcredit.study.study import Study
 from diffcredit.validation.contenders import collect_contenders
 from diffcredit.validation.statistics.records import Contender, RecipeGame, Truth
 from diffcredit.validation.statistics.runtime import mean_of_known
+from diffcredit.validation.verdicts import truths_of
 
 ESTIMATORS = {
     "shapley": "shapley",
@@ -218,21 +219,8 @@ class ValidationData:
         return self._remembered[known]
 
     def truths(self, prop: str) -> list[Truth]:
-        """Return the truth of each share that has enough coalitions: those with all seeds done, or if they are too few,
-        those with fewer seeds done."""
-        values = self.values(self.scratch.evaluations(), prop, ("truth",))
-        found = []
-        for share in self.settings.shares:
-            coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
-            for seeds in range(self.settings.seeds, 0, -1):
-                keys = {each: [(each, TRUTH_REPLICATE + seed) for seed in range(seeds)] for each in coalitions}
-                whole = [each for each in coalitions if all(key in values for key in keys[each])]
-                if len(whole) >= min(LEAST_TRUTH, len(coalitions)) or seeds == 1:
-                    break
-            if len(whole) >= LEAST_TRUTH:
-                rows = np.array([decode(each) for each in whole])
-                found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
-        return found
+        """Return the truth of each share that has enough coalitions."""
+        return truths_of(self.study.config, self.n, self.values(self.scratch.evaluations(), prop, ("truth",)))
 
     def truth_values(self, prop: str) -> dict[str, list[float]]:
         """Return the helpfulness of each coalition retrained as truth, or of all contributors, one value a seed."""
