@@ -207,6 +207,7 @@ def test_the_cost_names_what_is_counted_and_what_was_not_recorded(finished):
         assert cost(study, ledger, trains_base=False)[0].what != base.what
 
 
+@pytest.mark.filterwarnings("ignore:.*not compared with the ledger. the images")
 def test_an_auditor_without_the_images_reads_what_could_not_be_shown(painted, tmp_path):
     export(str(painted), tmp_path / "study.zip", with_models=False)
     restore(tmp_path / "study.zip", tmp_path / "audit")
