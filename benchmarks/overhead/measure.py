@@ -56,12 +56,12 @@ def overhead(preset: str, resolution: int, device: str) -> dict[str, float]:
     names = tuple(f"{index:04d}" for index in range(len(owner)))
     contributions = Contributions(images, owner, tuple(f"{i:02d}" for i in range(CONTRIBUTORS)), names, images[:0])
     base = DDPM.create(preset, resolution, seed=0).to(device)
-    ground = RetrainingContext(base, contributions, Training(steps=1, batch_size=16), 0, Path(), DDPM.load, silent)
+    context = RetrainingContext(base, contributions, Training(steps=1, batch_size=16), 0, Path(), DDPM.load, silent)
     coalition = encode(np.arange(CONTRIBUTORS) % 2 == 0)
 
     def timed(steps: int, count: int) -> float:
         retraining = FineTune(steps=steps)
-        retraining.prepare(ground)
+        retraining.prepare(context)
         sampling = Sampling(images=count, steps=10, batch_size=count)
         evaluator = ModelEvaluator(RetrainedModels(retraining, sampling, 0, Extractors()), [Colourfulness()])
         times = []

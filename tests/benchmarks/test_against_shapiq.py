@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from benchmarks.estimators.against_shapiq import ESTIMATORS
+from benchmarks.estimators.tables import _mean
+from scipy.stats import sem
 
 from diffcredit.testing.games import additive, brute_force_shapley, learning, noisy, random_game
 
@@ -61,3 +63,8 @@ def test_a_seed_fixes_the_coalitions_and_noise_is_drawn_anew(name: str):
     np.testing.assert_array_equal(run(1, 1), run(1, 1))
     assert np.abs(run(1, 1) - run(2, 1)).max() > 1e-3
     assert np.abs(run(1, 1) - run(1, 2)).max() > 1e-3
+
+
+def test_the_tables_have_the_standard_errors_of_means():
+    scores = np.random.default_rng(0).normal(2, 3, 50)
+    assert _mean(scores) == {"mean": pytest.approx(scores.mean()), "se": pytest.approx(sem(scores))}

@@ -258,6 +258,24 @@ def test_whom_the_recipe_misjudges_is_named(tmp_path):
     assert next(row[2] for row in lines if row[1].strip() == "cy's").strip().startswith("**+")
 
 
+def test_effects_that_the_recipe_misjudges_are_in_their_own_standard_errors():
+    random, found = np.random.default_rng(1), []
+    coalitions = np.array([random.permutation(8) < 4 for _ in range(60)])
+    for _ in range(400):
+        noises = random.normal(0, 0.5, (2, 60))
+        found.append(recipe.overrated(recipe.Seen(coalitions, *(coalitions @ np.arange(8.0) + noises))))
+    assert np.std(found) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.slow
+def test_how_much_depends_on_which_were_evaluated(tmp_path, monkeypatch):
+    contest, prop = planted(tmp_path, noise=3.0), "colourfulness"
+    monkeypatch.setattr(tables, "SOME_COUNTS", (10, 20))
+    (worse, spread), (better, less) = (numbers(line) for line in tables.redrawn(contest, {prop: "Colour"})[2:4])
+    assert worse < better < 1
+    assert 0 < less < spread
+
+
 def test_recipes_are_compared_from_as_many_evaluations(tmp_path):
     contest, prop = planted(tmp_path, noise=0.5), "colourfulness"
     line = next(line for line in tables.as_many(contest, {prop: "Colour"}) if "from_scratch" in line)

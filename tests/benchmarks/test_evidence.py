@@ -106,6 +106,27 @@ def test_the_first_runs_truth_serves_the_second_where_the_property_is_the_same(f
         assert second.truths("cluster_entropy") == []
 
 
+def test_distances_and_verdicts_of_unlearning_are_those_that_the_run_wrote():
+    text, columns = PAGE.read_text("utf-8"), ("distance", "above another seed", "above the closest")
+    with (UNLEARNING / "unlearning.csv").open(encoding="utf-8", newline="") as lines:
+        written = {row["recipe"] or row["unlearning"]: row for row in csv.DictReader(lines)}
+    lines = text[text.index("| recipe | model | distance |") :].partition("\n\n")[0].splitlines()[2:]
+    shown = {cells[0]: cells[2:] for cells in (line.strip("| ").split(" | ") for line in lines)}
+    assert list(shown) == list(written)
+    for name, row in written.items():
+        for cell, column in zip(shown[name], columns, strict=True):
+            expected = [float(row[column + end]) for end in ("", " low", " high") if row[column + end]]
+            assert [float(each.replace("−", "-")) for each in NUMBER.findall(cell)] == pytest.approx(expected, abs=6e-4)
+    line = next(line for line in text.splitlines() if line.startswith("- **What differs significantly.**"))
+    farther, _, close = line.partition(", not than ")
+    closest, *others = re.findall(r"(?<!\*)\*([\w-]+)\*", farther)
+    assert set(others) == {name for name, row in written.items() if float(row["above the closest low"] or -1) > 0}
+    recipes = {name: float(row["distance"]) for name, row in written.items() if row["recipe"]}
+    assert closest == min(recipes, key=recipes.get)
+    assert {closest, *others, *re.findall(r"\*([\w-]+)\*", close)} == set(recipes)
+    assert all(float(row["above another seed low"] or -1) < 0 for row in written.values())
+
+
 def test_every_recipe_unlearned_the_same_coalitions(tmp_path):
     connection = sqlite3.connect(unpacked(3, tmp_path))
     query = """SELECT recipes.name, coalition, COUNT(*) FROM evaluations JOIN recipes ON recipes.id = recipe_id

@@ -22,11 +22,25 @@ def test_a_stage_that_is_gone_through_again_starts_afresh(monkeypatch):
             bars("encoding images", done, total)
     assert written.file.getvalue().splitlines() == [
         "encoding images: 1/491",
-        "encoding images: 491/491, 98.0/s",
+        "encoding images: 491/491, 98/s",
         "encoding images: 1/5",
         "encoding images: 4/5, 1.5/s, 1 s left",
         "encoding images: 5/5, 1.3/s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("per_second", "words"),
+    [
+        ([98.2, 1.5, None], ["98/s", "1.5/s", ""]),
+        ([2.0, 0.1], ["120/min", "6.0/min"]),  # of several, in the unit of the slowest
+        ([10 / 3600, 0.0], ["10/h", "0/h"]),
+        ([0.4 / 86400], ["0.4/day"]),
+        ([0.0], ["0/s"]),
+    ],
+)
+def test_rates_share_a_unit_and_none_reads_as_zero(per_second, words):
+    assert console.rates(per_second) == words
 
 
 NASTY = "a\x1b]0;owned\x07\x1b[2J\r\x9b31mb\u202ec"

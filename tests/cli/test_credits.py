@@ -31,8 +31,10 @@ def parsed(text):
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def test_three_forms(diffcredit, finished):
-    shown, text, content = (diffcredit("credits", finished, "--format", form) for form in ("table", "csv", "json"))
+def test_three_forms(diffcredit, finished, monkeypatch):
+    monkeypatch.setattr("diffcredit.cli.credit_tables.console", Console(width=140))
+    forms = (diffcredit("credits", finished, "--shares", "--format", form) for form in ("table", "csv", "json"))
+    shown, text, content = forms
     assert [code for code, _, _ in (shown, text, content)] == [0, 0, 0]
     lines = parsed(text[1])
     assert len(lines) == 3 * 12
@@ -43,6 +45,7 @@ def test_three_forms(diffcredit, finished):
     # the same numbers in all three forms, as the credits themselves have them
     credits = Study.load(finished).credits()["colourfulness"]
     rank_low, rank_high = credits.rank_intervals()
+    helps = {"help": credits.help(), "help_low": credits.help_intervals()[0], "help_high": credits.help_intervals()[1]}
     expected = {
         "credit": credits.values,
         "rank": credits.rank(),
@@ -52,11 +55,16 @@ def test_three_forms(diffcredit, finished):
         "share_low": credits.share_intervals()[0],
         "share_high": credits.share_intervals()[1],
         "contrast_half_width": credits.contrast_half_width,
+        **helps,
     }
     rows = {row["contributor"]: row for row in lines if row["property"] == "colourfulness"}
     for key, numbers in expected.items():
-        assert colour[key] == numbers.tolist()
-        assert [float(rows[name][key]) for name in colour["contributors"]] == numbers.tolist()
+        if key.startswith("share") and not credits.surely_help():
+            assert colour[key] == [None] * 12
+            assert {rows[name][key] for name in rows} == {""}
+        else:
+            assert colour[key] == pytest.approx(numbers.tolist(), rel=1e-12, abs=1e-15)
+            assert [float(rows[name][key]) for name in colour["contributors"]] == colour[key]
     for name, rank, low, high in zip(colour["contributors"], credits.rank(), rank_low, rank_high, strict=True):
         assert shown[1].count(name) == 3
         assert re.search(rf"{rank} \({low}–{high}\) +{name} ", shown[1])
@@ -92,13 +100,15 @@ def every_coalition(tmp_path_factory):
     return planted(tmp_path_factory.mktemp("exhaustive"), changes, noise=1.0, names=names).study.file
 
 
-def test_every_method(diffcredit, every_coalition):
+def test_every_method(diffcredit, every_coalition, monkeypatch):
+    monkeypatch.setattr("diffcredit.cli.credit_tables.console", Console(width=140))
     for method in METHODS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of scikit-learn's solver
-            code, out, err = diffcredit("credits", every_coalition, "--method", method)
+            asked = ("credits", every_coalition, "--method", method, "--shares")
+            code, out, err = diffcredit(*asked)
             assert (code, err) == (0, ""), method
-            content = json.loads(diffcredit("credits", every_coalition, "--method", method, "--format", "json")[1])[0]
+            content = json.loads(diffcredit(*asked, "--format", "json")[1])[0]
             page = render(report(credit_tables(Study.load(every_coalition), method)[0]))
         assert all(name in out for name in ("ada", "bob", "cem", "dan"))
         assert method in page
@@ -160,7 +170,7 @@ def test_ranks_where_lower_is_better_and_lines_of_a_hundred_columns(diffcredit, 
     (loss,) = json.loads(diffcredit("credits", recorded, "--property", "heldout_loss", "--format", "json")[1])
     best, *_, worst = np.argsort(loss["credit"])  # the most negative helps most
     assert loss["rank_high"][best] < loss["rank_low"][worst]
-    monkeypatch.setattr("diffcredit.cli.credits.console", Console(width=100))
+    monkeypatch.setattr("diffcredit.cli.credit_tables.console", Console(width=100))
     out = diffcredit("credits", recorded)[1]
     lines = [line for line in out.splitlines() if re.match(r" *\d+ \(", line)]
     assert len(lines) == 3 * 12  # none folded
@@ -171,15 +181,41 @@ def test_help_names_every_method(diffcredit):
     assert set(METHODS) <= set(re.split(r"[\s,.:]+", diffcredit("credits", "--help")[1]))
 
 
+def test_a_name_is_never_broken_within_a_word(diffcredit, tmp_path):
+    """Columns that do not fit in 80 columns beside it are left out, and named."""
+    name = "Leonardo_di_ser_Piero_da_Vinci"
+    planted(tmp_path, names=[name, "Camille_Pissarro", "Vincent van Gogh"], noise=1e-5)
+    out = diffcredit.printed("credits", tmp_path)
+    assert max(map(len, out.splitlines()[4:])) <= 80
+    assert [out.count(each) for each in (name, "Camille_Pissarro", "Vincent van Gogh")] == [2, 2, 2]
+    assert "not shown at this width: images, credit ± 95% interval" in out
+    first = out.splitlines()[0]
+    assert re.match(r"colourfulness: (use with care|do not use)\. ", first), "the verdict stands first"
+
+
+def test_shares_are_shown_only_where_they_mean_something(diffcredit, tmp_path):
+    """All help against nobody: colourfulness rises from 0 to 12.25, heldout_loss falls as far."""
+    file = planted(tmp_path).study.file
+    shown = diffcredit.printed("credits", file)
+    assert shown.count("No shares: they would be parts of the way from an untrained network") == 1
+    rows = parsed(diffcredit.printed("credits", file, "--format", "csv"))
+    assert {row[key] for row in rows for key in ("share", "share_low", "share_high")} == {""}
+    asked = parsed(diffcredit.printed("credits", file, "--format", "csv", "--shares"))
+    for name in ("colourfulness", "heldout_loss"):
+        some = [row for row in asked if row["property"] == name]
+        assert [float(row["share"]) for row in some] == pytest.approx(np.array(WEIGHTS) / sum(WEIGHTS))
+        assert [float(row["help"]) for row in some] == pytest.approx(np.array(WEIGHTS) - np.mean(WEIGHTS))
+
+
 def test_long_names_are_not_cut(diffcredit, tmp_path):
     long = "Wolfeschlegelsteinhausenbergerdorff " * 3
     planted(tmp_path, names=[long.strip(), "bob", "cem"])
     out = diffcredit("credits", tmp_path, "--property", "colourfulness")[1]
     assert "…" not in out
     assert max(map(len, out.splitlines()[:5])) <= 80
-    header = next(line for line in out.splitlines() if "contributor" in line)
+    header = next(line for line in out.splitlines() if "contributor " in line and "help ±" in line)
     # names begin below their header; numbers, right-aligned, never reach as far left as the next one begins
-    column = slice(header.index("contributor"), header.index("images"))
+    column = slice(header.index("contributor"), header.index("help"))
     names = "".join(line[column] for line in out.splitlines()).replace(" ", "")
     assert "Wolfeschlegelsteinhausenbergerdorff" * 3 in names
 
@@ -188,7 +224,7 @@ def test_long_names_are_not_cut(diffcredit, tmp_path):
 def test_values_that_do_not_fit_are_warned_of_once(diffcredit, tmp_path, monkeypatch, form):
     odd = table(property="odd", title="odd", diagnostics={"residual_100": 9.0, "studentised_100": 20.0})
     even = table(property="even", title="even", diagnostics={"sigma": 1.0})
-    monkeypatch.setattr(diffcredit_tables, "credit_tables", lambda study, method, confidence: (odd, even))
+    monkeypatch.setattr(diffcredit_tables, "credit_tables", lambda *_, **options: (odd, even))
     file = plant(tmp_path, ["A", "B", "C"], {"odd": additive([1, 2, 3])}, evaluations=6)
     code, _, err = diffcredit("credits", file, "--format", form, warned=True)
     assert code == 0

@@ -29,7 +29,7 @@ def test_from_nothing_to_the_report(diffcredit, tmp_path):
     check_log(tmp_path)
 
     again = diffcredit.printed("run", file, "--workers", 1)
-    assert "training" not in again
+    assert "training the base model" not in again
     assert "evaluating" not in again
 
 

@@ -1,7 +1,9 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
-from diffcredit.contributions import Contributions, Duplicate, with_copies, with_noise
+from diffcredit.contributions import HOUSE, Contributions, Duplicate, with_copies, with_noise
 from diffcredit.errors import UserError
 
 
@@ -32,6 +34,15 @@ def test_noise_joins_and_leaves_the_others_alone(base):
     assert np.array_equal(grown.heldout, base.heldout)
     assert grown.captions == (*base.captions, *[""] * 300)
     assert base.n == 3
+
+
+def test_house_images_stay_the_houses(base):
+    house = dataclasses.replace(base, owner=np.array([1, 0, HOUSE, 1, 0, HOUSE]), contributors=("ada", "zoe"))
+    grown = with_copies(with_noise(house, name="noise"), of="zoe", name="bea")
+    assert grown.contributors == ("ada", "bea", "noise", "zoe")
+    assert grown.counts.tolist() == [2, 2, 2, 2]
+    assert [grown.giver(row) for row in range(6)] == ["zoe", "ada", "the house", "zoe", "ada", "the house"]
+    assert np.array_equal(grown.images[grown.owner == 1], base.images[[0, 3]])
 
 
 def test_noise_is_uniform_and_independent(base):

@@ -50,6 +50,31 @@ def test_a_design_has_credits_by_its_own_method(design):
     assert (method == "shapley") == (make_design(design).size_probabilities(N) > 0).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "design"),
+    [("shapley", "uniform"), ("unshrunk", "uniform"), ("kernelshap", "kernel"), ("permutation", "permutation"),
+     ("banzhaf", "half")],
+)  # fmt: skip
+def test_null_player_and_twins_hold_within_the_intervals(method, design):
+    """Contributor 0 changes nothing; 1 and 2 are interchangeable; the others interact, with diminishing returns."""
+    amounts, held = np.array([0.0, 2.0, 2.0, 0.5, 3.0, 1.0, 4.0, 0.2, 1.5, 2.5]), []
+    for seed in range(60):
+        rows = np.concatenate([make_design(design, seed).draw(10, 0, 117), np.zeros((1, 10), bool)])
+        rows = np.concatenate([rows, np.ones((3, 10), bool)])
+        values = np.sqrt(rows @ amounts) + 0.5 * (rows[:, 1] | rows[:, 2]) * rows[:, 3]
+        values += np.random.default_rng(seed).normal(0, 0.3, len(rows))
+        found = estimate(rows, values, empty=[], full=[], method=method, size_distribution=design)
+        twins = found.low[1] <= found.high[2] and found.low[2] <= found.high[1]
+        held.append((found.low[0] <= 0 <= found.high[0], twins, *found.values[:3]))
+    null, twins, *means = np.mean(held, axis=0)
+    assert null > 0.85
+    assert twins > 0.95
+    assert means[0] == pytest.approx(0, abs=0.06)  # `shapley` shrinks towards the average, 0.46
+    assert means[1] == pytest.approx(means[2], abs=0.03)
+    assert means[1] > 0.2
+
+
 @pytest.mark.parametrize("method", ["shapley", "kernelshap"])
 def test_empty_and_full_rows_are_replicates_of_the_endpoints(method):
     rows = np.concatenate([COALITIONS, np.zeros((1, N), bool), np.ones((2, N), bool)])

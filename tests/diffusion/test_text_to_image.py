@@ -174,16 +174,31 @@ def test_without_captions_a_prompt_is_needed(sd_folder, fresh):
 # -- the adapter
 
 
-def test_loss_is_the_closed_form(adapted, plain):
-    data, t = adapted.encode(pictures(3), PROMPTS), torch.tensor([1, 499, 999])
+@pytest.mark.slow
+def test_v_prediction(tmp_path):
+    folder = tiny_pipelines.stable_diffusion(tmp_path / "sd", prediction_type="v_prediction")
+    model = TextToImageLoRA.create(pipeline(str(folder)), 2, PROMPTS, None, 16, seed=0)
+    check_loss(model, lambda a, x, noise: a.sqrt() * noise - (1 - a).sqrt() * x)  # Salimans and Ho 2022
+    other = StableDiffusionPipeline.from_pretrained(folder, safety_checker=None)
+    assert difference(model.sample(SEEDS, STEPS, scheduler="pndm"), theirs(other)) <= 1
+
+
+def test_loss_is_the_closed_form(adapted):
+    check_loss(adapted, lambda a, x, noise: noise)
+
+
+def check_loss(model, target):
+    """``target`` of (ᾱ, the latents, the noise) is what the network learns to predict."""
+    data, t = model.encode(pictures(3), PROMPTS), torch.tensor([1, 499, 999])
     noise = torch.randn(data.x.shape, generator=torch.Generator().manual_seed(2))
     betas = np.linspace(np.sqrt(0.00085), np.sqrt(0.012), 1000) ** 2
     a = torch.from_numpy(np.cumprod(1 - betas)[t.numpy()])[:, None, None, None]
     x_t = (a.sqrt() * data.x + (1 - a).sqrt() * noise).float()
     with torch.no_grad():
-        predicted = adapted.network(x_t, t, encoder_hidden_states=adapted.base.embed(PROMPTS, "cpu")).sample
-        losses = adapted.loss(data, t, noise)
-    torch.testing.assert_close(losses, (predicted - noise).square().mean(dim=(1, 2, 3)), rtol=1e-4, atol=1e-5)
+        predicted = model.network(x_t, t, encoder_hidden_states=model.base.embed(PROMPTS, "cpu")).sample
+        losses = model.loss(data, t, noise)
+    expected = (predicted - target(a, data.x, noise)).square().mean(dim=(1, 2, 3))
+    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5, check_dtype=False)
 
 
 def test_training_changes_the_adapter_alone(fresh, base):

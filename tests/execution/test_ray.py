@@ -16,14 +16,17 @@ from typing import Any
 import pytest
 from toy_evaluators import (
     KILLED,
+    NO_DISK,
     NO_MEMORY,
     QUICK,
+    STOPS,
     CannotBuild,
     Devices,
     Meeting,
     Shifted,
     Strange,
     Toy,
+    Troubled,
     TroubledTogether,
     Wayward,
     alive,
@@ -112,6 +115,17 @@ def test_a_killed_workers_task_is_repeated_and_answers_before_memory_ran_out_cou
     assert (events["task given"], events["task repeated"], events["task answered"]) == (6, 3, 3)
     (lost,) = [record.fields for record in caplog.records if record.getMessage() == "worker lost"]
     assert re.fullmatch(r"the worker \S+ was lost: .*", lost["reason"])
+    wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
+
+
+@pytest.mark.slow  # as local workers are tested among the quick ones
+def test_workers_that_stop_or_run_out_of_disk_are_replaced(workers, tmp_path, impatient, told):
+    tasks = [QUICK, STOPS, NO_DISK]
+    results = list(workers(1, retries=1).run(Troubled(tmp_path, times=1), tasks))
+    events = told()
+    assert values(results) == values(InProcess().run(Toy(), tasks))
+    assert (events["worker timed out"], events["worker out of disk"], events["worker started"]) == (1, 1, 3)
+    assert (events["task given"], events["task repeated"], events["task answered"]) == (5, 2, 3)
     wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
 
 
@@ -246,6 +260,18 @@ def test_an_interrupt_lets_what_is_under_way_finish(driver):
     answers = [json.loads(line) for line in out.splitlines() if line.startswith("[")]  # Ray may add words of its own
     assert sorted(coalition for coalition, _ in answers) == ["0000", "0001"]  # and nothing else was begun
     assert {pid_of(worker) for _, worker in answers} == set(workers)
+    wait_until(lambda: not any(alive(pid) for pid in workers))
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_at_once(driver):
+    process, workers, _ = driver
+    os.killpg(process.pid, signal.SIGINT)
+    assert "stopping" in process.stderr.readline()
+    os.killpg(process.pid, signal.SIGINT)  # the third that both workers wait for never comes
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert not any(line.startswith("[") for line in out.splitlines())
     wait_until(lambda: not any(alive(pid) for pid in workers))
 
 

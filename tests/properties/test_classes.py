@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import logsumexp, softmax
 from scipy.stats import binom
 
@@ -162,6 +163,20 @@ def by_definition(logits: np.ndarray) -> float:
     log_p = logits.astype(float) - logsumexp(logits.astype(float), axis=1, keepdims=True)
     marginal = np.exp(log_p).mean(axis=0)
     return float(np.exp(np.mean([(np.exp(row) * (row - np.log(marginal))).sum() for row in log_p])))
+
+
+@pytest.mark.slow  # torchmetrics takes seconds to import
+@pytest.mark.parametrize("splits", [1, 4])
+def test_the_score_is_that_of_torchmetrics(splits, monkeypatch):
+    from torchmetrics.image.inception import InceptionScore as Theirs
+
+    features = drawn(np.random.default_rng(1), 600, 11, 4)
+    theirs = Theirs(feature=torch.nn.Identity(), splits=splits)
+    theirs.update(torch.from_numpy(features.logits.astype(np.float64)))
+    order = np.concatenate([np.arange(600)[start::splits] for start in range(splits)])  # it shuffles, we interleave
+    monkeypatch.setattr(torch, "randperm", lambda count: torch.from_numpy(order))
+    expected = pytest.approx(float(theirs.compute()[0]), rel=1e-9)
+    assert InceptionScore(splits=splits).measure_features(features) == expected
 
 
 def test_the_bounds_of_the_score_are_reached():

@@ -172,6 +172,19 @@ def by_pairs(x: np.ndarray, y: np.ndarray) -> float:
     return own + theirs - 2 * np.mean([k(a, b) for a in x for b in y])
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_blocks")
+def test_kid_is_that_of_torchmetrics():
+    from torchmetrics.image.kid import KernelInceptionDistance
+
+    rng = np.random.default_rng(1)
+    x, y = correlated(rng, 70, shift=0.3), correlated(rng, 70)
+    theirs = KernelInceptionDistance(feature=Vectors(), subsets=1, subset_size=70)
+    theirs.update(torch.from_numpy(y), real=True)
+    theirs.update(torch.from_numpy(x), real=False)
+    assert fitted_kid(y).measure_features(seen(x)) == pytest.approx(float(theirs.compute()[0]), rel=1e-9)
+
+
 def test_kid_a_closed_form():
     """One dimension, x from {−1, 1} with means μ and ν: E (x y + 1)³ = 4 + 4 E x E y, so the distance is 4 (μ − ν)²."""
     rng = np.random.default_rng(2)

@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from diffcredit.report import CreditTable, Picture, Report
+from diffcredit.report import CostRow, CreditTable, Picture, Report
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -67,7 +67,10 @@ def report(*tables: CreditTable, **changes: Any) -> Report:
         "samples": (Picture("Base model", "Sixteen images.", png()),),
         "thumbnails": {},
         "settings": {"model": {"family": "ddpm", "train": {"steps": 20000}}, "properties": [{"name": "fid"}]},
-        "cost": {"evaluations": 64, "training_seconds": 7260.0},
+        "cost": (
+            CostRow("training of the base model"),
+            CostRow("evaluations", 64, 2, {"training": 7260.0, "sampling": 40.0}),
+        ),
         "scope": ("This base model.",),
     }
     return Report(**values | changes)

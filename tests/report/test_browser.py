@@ -51,7 +51,7 @@ def page(browser, tmp_path):
     names = ("B", "a", "C10", "C2")
     first = table((3.0, 1.0, 4.0, 2.0), contributors=names, images=(9, 100, 20, 20))
     second = table((-1.0, -2.0, -3.0, -4.0), contributors=names, property="fid", title="FID", higher_is_better=False)
-    with opened(browser, report(first, second, thumbnails={"a": png()}), tmp_path) as page:
+    with opened(browser, report(first, second, thumbnails={"a": (png(),)}), tmp_path) as page:
         yield page
 
 
@@ -74,8 +74,9 @@ def test_pressing_a_heading_sorts_and_pressing_again_turns_round(page):
     assert press(page, "Images") == ["a", "C10", "C2", "B"]
     assert press(page, "Images") == ["B", "C10", "C2", "a"]
     assert press(page, "Rank") == ["C10", "B", "C2", "a"]
-    assert press(page, "Credit") == ["C10", "B", "C2", "a"]
-    assert press(page, "Credit") == ["a", "C2", "B", "C10"]
+    for heading in ("Help", "Credit"):
+        assert press(page, heading) == ["C10", "B", "C2", "a"]
+        assert press(page, heading) == ["a", "C2", "B", "C10"]
     assert page.locator("#property-1 th[aria-sort=descending]").count() == 0
     assert order(page, "#property-2") == ["C2", "C10", "a", "B"]
 
@@ -92,11 +93,11 @@ def test_tabs_show_one_property_by_mouse_and_keys(page):
     assert (first.is_visible(), second.is_visible()) == (True, True)
 
 
-def test_dots_stand_where_their_credits_are(page):
+def test_dots_stand_where_their_help_is(page):
     boxes = page.locator("#property-1 .plot-body .dot").evaluate_all(
         "dots => dots.map(dot => dot.getBoundingClientRect()).map(box => (box.left + box.right) / 2)"
     )
-    # credits 4, 3, 2, 1 from the top: equal steps to the left
+    # 1.5, 0.5, −0.5, −1.5 from the top: equal steps to the left, whichever way the property is better
     steps = [a - b for a, b in pairwise(boxes)]
     assert steps[0] > 50
     assert steps == pytest.approx([steps[0]] * 3, abs=0.5)

@@ -1,14 +1,20 @@
+import io
 import re
 import shutil
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from diffcredit.cli.export import export, restore
 from diffcredit.contributions import load_contributions
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.execution.threads import limited_threads
-from diffcredit.report.composing import write_results
+from diffcredit.report.composing import compose, write_results
+from diffcredit.report.cost import cost
+from diffcredit.report.records import Given
 from diffcredit.study.study import Study
-from tiny_study import files_below, images_of, run_here, write_study
+from tiny_study import SMALL, files_below, images_of, run_here, write_study
 
 from .made_up import Page
 
@@ -136,7 +142,82 @@ def test_what_asks_for_care_is_noted(odd):
     assert "moody: 1 evaluations failed and are left out; nothing was filled in." in page.text
     assert "never: no credits: there are too few values, 0. 10 are missing because measuring failed" in page.text
     # two settings of one property are distinguished
-    assert page.texts.count("Warm") == 4  # in short, as a tab, above its credits and among the endpoints
+    # in short, as a tab, above its credits, among the endpoints, and for each of three contributors
+    assert page.texts.count("Warm") == 4 + 3
     assert page.texts.count("squared") > 4  # the first one is not named so among the settings
     assert "Warm. How red. Bias: Hardly any." in page.text  # of the second
     assert "2.0" in page.texts[page.texts.index("power") :][:2]
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory):
+    """A study of two painters, whose originals are larger than what is trained on, and a third with an unreadable one;
+    a third of everybody's images is held out."""
+    folder = tmp_path_factory.mktemp("painted")
+    for name, colour in (("ada", (250, 0, 0)), ("bob", (0, 250, 0)), ("cem", (0, 0, 250))):
+        (folder / "images" / name).mkdir(parents=True)
+        for index in range(6):
+            half = Image.new("RGB", (128, 128), colour)
+            half.paste((index, index, index), (0, 0, 64, 128))
+            half.save(folder / f"images/{name}/{index}.png")
+    (folder / "images/cem/0.png").write_bytes(b"")
+    contributions = {"path": "images", "resolution": 16, "holdout": 1 / 3, "unreadable": "skip"}
+    run_here(write_study(folder, SMALL | {"contributions": contributions}))
+    return folder
+
+
+def test_what_became_of_the_images_and_the_originals_are_shown(painted):
+    study = Study.load(painted)
+    with limited_threads(1):
+        report = compose(study)
+    assert (report.given["ada"], report.given["cem"].given) == (Given(6, 2), 6)
+    assert sum(each.unreadable for each in report.given.values()) == 1
+    assert sum(each.held_out for each in report.given.values()) == len(study.contributions.heldout)
+    used = {name: each.used for name, each in report.given.items()}
+    assert used == dict(zip(report.tables[0].contributors, report.tables[0].images, strict=True))
+    held_out = len(study.contributions.heldout)
+    assert report.images.startswith(f"3 contributors gave 18 images: {17 - held_out} were used, {held_out} held out, ")
+    assert "and 1 could not be read" in report.images
+    for name, colour in (("ada", 0), ("bob", 1), ("cem", 2)):
+        assert len(report.thumbnails[name]) == min(4, used[name])
+        for content in report.thumbnails[name]:
+            pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), dtype=int)
+            assert pixels.shape == (96, 96, 3)
+            # as sharp as the original: what is trained on has 16 pixels
+            edge = pixels[:, :, colour].mean(axis=0)
+            assert (edge[:46].max() < 40, edge[50:].min() > 200) == (True, True)
+    (painted / "images/ada/1.png").unlink()
+    assert "ada/1.png" not in study.original_images([f"ada/{i}.png" for i in range(6)], 96)
+
+
+def test_the_cost_names_what_is_counted_and_what_was_not_recorded(finished):
+    study = Study.load(finished)
+    with study.ledger() as ledger:
+        rows = {row.what: row for row in cost(study, ledger, trains_base=True)}
+    base, preparation, endpoints, design = rows.values()
+    assert (base.what, base.done) == ("training of the base model", None)
+    assert base.total > 0
+    assert preparation.total > 0
+    assert {endpoints.done, design.done} == {2, 16}
+    seconds = [evaluation.seconds for evaluation in study.evaluations("done")]
+    assert design.total + endpoints.total == pytest.approx(sum(sum(each.values()) for each in seconds))
+    shutil.rmtree(finished / "results/.locks")
+    with study.ledger() as ledger:
+        assert [row.total for row in cost(study, ledger, trains_base=True)][:2] == [None, None]
+        assert cost(study, ledger, trains_base=False)[0].what != base.what
+
+
+def test_an_auditor_without_the_images_reads_what_could_not_be_shown(painted, tmp_path):
+    export(str(painted), tmp_path / "study.zip", with_models=False)
+    restore(tmp_path / "study.zip", tmp_path / "audit")
+    write_results(Study.load(tmp_path / "audit"))
+    page = Page((tmp_path / "audit/report.html").read_text(encoding="utf-8"))
+    assert "The contributors' images are not here" in page.text
+    assert "What the models generate" not in page.text
+    assert not page.all("img")
+    credits, theirs = Study.load(tmp_path / "audit").credits(), Study.load(painted).credits()
+    assert {name: each.values.tolist() for name, each in credits.items()} == {
+        name: each.values.tolist() for name, each in theirs.items()
+    }
+    for name in ("ada", "bob", "cem"):
+        assert name in page.text

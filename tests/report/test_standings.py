@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from diffcredit.credit.verdicts import Verdict
 from diffcredit.report import write_credits_csv
 from diffcredit.report.standings import credits_csv, standings
 
@@ -84,13 +85,6 @@ def test_an_unknown_interval_never_stands_out():
     assert [row.versus_average for row in standings(unknown)] == ["unsettled", "unsettled", "less"]
 
 
-def test_harm_is_an_interval_wholly_on_the_unhelpful_side_of_zero():
-    credit = (2.0, 0.2, -2.0)
-    assert [row.contributor for row in standings(table(credit)) if row.harms] == ["C"]
-    lower = standings(table(credit, higher_is_better=False))
-    assert [row.contributor for row in lower if row.harms] == ["A"]
-
-
 def test_the_sum_check_accepts_rounding_and_nothing_more():
     exact = table((0.1, 0.2, 0.3), empty=0.0, full=0.6)
     assert (exact.sum, exact.average) == pytest.approx((0.6, 0.2))
@@ -100,20 +94,25 @@ def test_the_sum_check_accepts_rounding_and_nothing_more():
 
 def test_the_file_is_exactly_this(tmp_path):
     intervals = {"rank_low": (2, 1), "share_low": (0.125, -math.inf), "share_high": (0.25, math.inf)}
-    contrast = {"contrast_half_width": (0.0625, math.inf)}
-    up = table((0.1, 0.4), low=(0.05, math.nan), high=(0.2, math.nan), empty=0.0, full=0.5, **intervals, **contrast)
-    down = table((-1.0, 1.0), property="fid", higher_is_better=False, full=10.0)
-    banzhaf = table((1.0, 2.0), property="b", full=20.0, share_low=(math.nan,) * 2, share_high=(math.nan,) * 2)
-    write_credits_csv([up, down, banzhaf], tmp_path / "credits.csv")
+    contrast = {"contrast_half_width": (0.0625, math.inf), "matters": (True, False)}
+    up = table((0.25, 0.5), low=(0.05, math.nan), high=(0.2, math.nan), empty=0.0, full=0.75, **intervals, **contrast)
+    use = Verdict("use with care", "Why.", ())
+    down = table((-1.0, 1.0), property="fid", higher_is_better=False, full=10.0, verdict=use)
+    unknown = {"share_low": (math.nan,) * 2, "share_high": (math.nan,) * 2}
+    banzhaf = table((1.0, 2.0), property="b", full=20.0, **unknown)
+    hidden = table((1.0, 3.0), property="h", no_shares="No shares.", **unknown)
+    write_credits_csv([up, down, banzhaf, hidden], tmp_path / "credits.csv")
     assert (tmp_path / "credits.csv").read_bytes().decode() == (
         "rank,contributor,images,property,credit,low,high,share,"
-        "rank_low,rank_high,share_low,share_high,contrast_half_width\r\n"
-        "1,B,11,colourfulness,0.4,,,0.8,1,2,,,\r\n"
-        "2,A,10,colourfulness,0.1,0.05,0.2,0.2,2,2,0.125,0.25,0.0625\r\n"
-        "1,A,10,fid,-1.0,-1.5,-0.5,,1,2,,,0.5\r\n"
-        "2,B,11,fid,1.0,0.5,1.5,,1,2,,,0.5\r\n"
-        "1,B,11,b,2.0,1.5,2.5,,1,2,,,0.5\r\n"
-        "2,A,10,b,1.0,0.5,1.5,,1,2,,,0.5\r\n"
+        "rank_low,rank_high,share_low,share_high,contrast_half_width,help,help_low,help_high,matters,verdict\r\n"
+        "1,B,11,colourfulness,0.5,,,0.6666666666666666,1,2,,,,0.125,,,no,\r\n"
+        "2,A,10,colourfulness,0.25,0.05,0.2,0.3333333333333333,2,2,0.125,0.25,0.0625,-0.125,-0.1875,-0.0625,yes,\r\n"
+        "1,A,10,fid,-1.0,-1.5,-0.5,,1,2,,,0.5,1.0,0.5,1.5,,use with care\r\n"
+        "2,B,11,fid,1.0,0.5,1.5,,1,2,,,0.5,-1.0,-1.5,-0.5,,use with care\r\n"
+        "1,B,11,b,2.0,1.5,2.5,,1,2,,,0.5,0.5,0.0,1.0,,\r\n"
+        "2,A,10,b,1.0,0.5,1.5,,1,2,,,0.5,-0.5,-1.0,0.0,,\r\n"
+        "1,B,11,h,3.0,2.5,3.5,,1,2,,,0.5,1.0,0.5,1.5,,\r\n"
+        "2,A,10,h,1.0,0.5,1.5,,1,2,,,0.5,-1.0,-1.5,-0.5,,\r\n"
     )
 
 

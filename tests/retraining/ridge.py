@@ -120,7 +120,7 @@ def smoothness(x: Floats, penalty: float) -> float:
     return float(np.linalg.eigvalsh(x.T @ x / len(x)).max() + penalty)
 
 
-def ground(base: Ridge, contributions: Contributions, folder: Path, *, batch_size: int) -> RetrainingContext:
+def context(base: Ridge, contributions: Contributions, folder: Path, *, batch_size: int) -> RetrainingContext:
     """On which fine-tuning is plain gradient descent. Where ``batch_size`` is a multiple of a coalition's rows, every
     batch has each of them equally often: the gradient is that of the mean loss."""
     training = Training(steps=1, batch_size=batch_size, optimizer="sgd", gradient_clip=None, flip=False)

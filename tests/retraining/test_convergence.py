@@ -27,7 +27,7 @@ def fine_tuning(steps: int, folder, support=(True,) * ridge.FEATURES) -> FineTun
     retraining = FineTune(steps=steps, learning_rate=RATE, schedule="constant", average_tail=None)
     base = ridge.Ridge(START, PENALTY)
     retraining.start_from(
-        ridge.Ridge(START, PENALTY, support), ridge.ground(base, CONTRIBUTIONS, folder, batch_size=BATCH)
+        ridge.Ridge(START, PENALTY, support), ridge.context(base, CONTRIBUTIONS, folder, batch_size=BATCH)
     )
     return retraining
 

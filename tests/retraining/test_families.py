@@ -46,7 +46,7 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def grounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RetrainingContext]:
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RetrainingContext]:
     folder = tmp_path_factory.mktemp("families")
     autoencoder_kl().save_pretrained(folder / "autoencoder")
     latent = LatentFamily(preset="tiny", autoencoder=str(folder / "autoencoder"))
@@ -65,21 +65,21 @@ def grounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RetrainingCon
 
 
 @pytest.mark.parametrize(("family", "method"), CASES)
-def test_models_of_coalitions(family, method, grounds, tmp_path, monkeypatch):
+def test_models_of_coalitions(family, method, contexts, tmp_path, monkeypatch):
     monkeypatch.setattr("diffcredit.retraining.pruning.channels.TIME_STEPS", 3)  # of the gradients of diff-pruning
-    ground = grounds[family]
-    base = ground.base.fingerprint
+    context = contexts[family]
+    base = context.base.fingerprint
     one, other = (
         build(method.split()[-1], OPTIONS[method], RETRAININGS, where="retraining", beside=Path()) for _ in range(2)
     )
-    one.prepare(ground)
+    one.prepare(context)
     random_state = torch.random.get_rng_state()
     models = list(one.models_for(COALITIONS, SEEDS))
     assert torch.random.get_rng_state().equal(random_state)
     found = [model.fingerprint for model in models]
     assert len(set(found)) == len(COALITIONS)
-    assert ground.base.fingerprint == base
-    other.prepare(ground)
+    assert context.base.fingerprint == base
+    other.prepare(context)
     (again,) = other.models_for(COALITIONS[[1]], [SEEDS[1]])
     assert again.fingerprint == found[1]
     # all have one shape: that of the base model, or of the sparse one, which is half as large
@@ -87,33 +87,33 @@ def test_models_of_coalitions(family, method, grounds, tmp_path, monkeypatch):
     assert all(each == shapes[0] for each in shapes)
     of_model, of_base = (
         sum(parameter.numel() for parameter in model.network.parameters() if parameter.requires_grad)
-        for model in (models[0], ground.base)
+        for model in (models[0], context.base)
     )
     assert of_model / of_base == (pytest.approx(0.5, abs=0.1) if "spars" in method else 1)
     # they make images, and can be kept
     models[1].save(tmp_path)
     images = models[1].sample([0, 1], 2)
-    assert images.shape == (2, *ground.contributions.images.shape[1:])
+    assert images.shape == (2, *context.contributions.images.shape[1:])
     assert (images != models[0].sample([0, 1], 2)).any()
-    loaded = ground.load(tmp_path)
+    loaded = context.load(tmp_path)
     assert loaded.fingerprint == found[1]
     assert (loaded.sample([0, 1], 2) == images).all()
 
 
-def test_a_text_to_image_model_has_its_adapter_already(grounds):
-    ground = grounds["text"]
-    assert has_adapters(ground.base.network)
+def test_a_text_to_image_model_has_its_adapter_already(contexts):
+    context = contexts["text"]
+    assert has_adapters(context.base.network)
     lora = build("lora", {}, RETRAININGS, where="retraining", beside=Path())
     with pytest.raises(UserError, match="'fine_tune'"):
-        lora.rehearse(ground.base, TRAINING, ground.contributions)
+        lora.rehearse(context.base, TRAINING, context.contributions)
 
 
-def test_from_scratch_a_text_to_image_model_learns_a_fresh_adapter(grounds):
+def test_from_scratch_a_text_to_image_model_learns_a_fresh_adapter(contexts):
     """Whatever the base's adapter had learned."""
-    ground = grounds["text"]
+    context = contexts["text"]
     results = []
-    for base in (ground.base, ground.base.untrained(7)):
+    for base in (context.base, context.base.untrained(7)):
         retraining = build("from_scratch", {}, RETRAININGS, where="retraining", beside=Path())
-        retraining.prepare(dataclasses.replace(ground, base=base))
+        retraining.prepare(dataclasses.replace(context, base=base))
         results.append([model.fingerprint for model in retraining.models_for(COALITIONS[1:2], SEEDS[1:2])])
     assert results[0] == results[1]

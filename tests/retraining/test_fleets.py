@@ -12,7 +12,7 @@ from diffcredit.diffusion.stepwise import TrainingDiverged
 from diffcredit.retraining import fine_tune, soup
 from diffcredit.retraining.soup import ContributorModels
 
-from .test_retrainings import SEEDS, SOME, ground, prepared
+from .test_retrainings import SEEDS, SOME, context, prepared
 
 
 def weights(models: Iterable[DiffusionModel]) -> list[torch.Tensor]:
@@ -29,12 +29,12 @@ def fleets_of_three(monkeypatch) -> None:
 
 @pytest.mark.parametrize("name", ["sparsified", "from_scratch", "lora"])
 def test_together_as_alone(name, tmp_path, request):
-    retraining = prepared(name, ground(tmp_path))
+    retraining = prepared(name, context(tmp_path))
     assert retraining.at_once == 1, "fleets only on a GPU"
     alone = [*retraining.models_for(SOME, SEEDS)]
     assert alone[1].made == {"path": "eager", "dtype": "float32"}
     request.getfixturevalue("fleets_of_three")
-    retraining = prepared(name, ground(tmp_path))
+    retraining = prepared(name, context(tmp_path))
     assert retraining.at_once == 3
     together = [*retraining.models_for(SOME, SEEDS)]
     assert together[1].made == {"path": "graph", "dtype": "float32", "fleet": 3}
@@ -49,7 +49,7 @@ def test_each_contributors_model_together_as_alone(tmp_path, request, monkeypatc
     monkeypatch.setattr("diffcredit.diffusion.fast.fleet.LOOK_STEPS", 2)
 
     def kept(folder: str) -> ContributorModels:
-        on = ground(tmp_path / folder, progress=lambda *report: reports.append(report))
+        on = context(tmp_path / folder, progress=lambda *report: reports.append(report))
         return ContributorModels.prepare(on, on.base, Training(steps=3, batch_size=4))
 
     reports: list[tuple[str, int, int]] = []
@@ -65,7 +65,7 @@ def test_each_contributors_model_together_as_alone(tmp_path, request, monkeypatc
 
 
 def test_a_model_that_diverges_is_told_when_its_turn_comes(tmp_path, fleets_of_three, monkeypatch):
-    retraining = prepared("fine_tune", ground(tmp_path))
+    retraining = prepared("fine_tune", context(tmp_path))
     begin = retraining.begin
 
     def spoilt(seed: int) -> DiffusionModel:
@@ -87,7 +87,7 @@ def test_where_the_fast_path_fails_the_plain_one_does_the_work(error, tmp_path, 
     told = []
     monkeypatch.setattr(training, "fleet_for", Mock(side_effect=error))
     monkeypatch.setattr(training, "give_up", lambda session, what, error: told.append((what, str(error))))
-    retraining = prepared("fine_tune", ground(tmp_path))
+    retraining = prepared("fine_tune", context(tmp_path))
     out_of_memory = isinstance(error, torch.OutOfMemoryError)
     if out_of_memory:  # whoever asked for several can take fewer
         with pytest.raises(torch.OutOfMemoryError):

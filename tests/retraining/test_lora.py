@@ -17,7 +17,7 @@ from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.lora import LoRA
 from diffusion.tiny_pipelines import unet
 
-from .test_retrainings import contributions, ground
+from .test_retrainings import context, contributions
 
 TWO = np.array([[True, False, True]])
 PLAIN = Training(steps=2, batch_size=4, optimizer="sgd", gradient_clip=None)
@@ -29,7 +29,7 @@ def base(tmp_path_factory) -> RetrainingContext:
     network = unet(size=8)
     model = DDPM(network, dict(network.config))
     train(model, model.encode(contributions().images), Training(steps=2, batch_size=4, learning_rate=1e-3), seed=0)
-    return dataclasses.replace(ground(tmp_path_factory.mktemp("lora")), base=model, training=PLAIN)
+    return dataclasses.replace(context(tmp_path_factory.mktemp("lora")), base=model, training=PLAIN)
 
 
 def updates(base: RetrainingContext, seed: int = 1, **options) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ def contributions(changed: int | None = None, side: int = SIDE) -> Contributions
     return Contributions(images, OWNER, ("a", "b", "c"), tuple("1234567"), images[:0])
 
 
-def ground(
+def context(
     folder: Path, given: Contributions | None = None, base_seed: int = 0, progress=silent, seed: int = 9
 ) -> RetrainingContext:
     base = DDPM.create("tiny", SIDE, base_seed)
@@ -72,7 +72,7 @@ def fingerprint(retraining, coalition, seed: int) -> str:
 def test_a_coalitions_model(name, tmp_path):
     """It depends on its coalition and, unless nothing is random, on its seed, but not on the other coalitions; nobody's
     is the untrained network."""
-    retraining = prepared(name, ground(tmp_path))
+    retraining = prepared(name, context(tmp_path))
     models = list(retraining.models_for(SOME, SEEDS))
     found = [model.fingerprint for model in models]
     assert len(set(found)) == len(SOME)
@@ -91,13 +91,13 @@ def test_a_coalitions_model(name, tmp_path):
 
 @pytest.mark.parametrize("kind", ["fine_tune", "from_scratch"])
 def test_a_model_depends_on_its_coalitions_images_alone(kind, tmp_path):
-    retraining = prepared(kind, ground(tmp_path))
+    retraining = prepared(kind, context(tmp_path))
     expected, nobody = fingerprint(retraining, TWO, 1), fingerprint(retraining, NOBODY, 1)
     for changed in (1, 2):
-        other = prepared(kind, ground(tmp_path, contributions(changed=changed)))
+        other = prepared(kind, context(tmp_path, contributions(changed=changed)))
         assert (fingerprint(other, TWO, 1) == expected) == (changed == 1)
         assert fingerprint(other, NOBODY, 1) == nobody
-    assert fingerprint(prepared(kind, ground(tmp_path, seed=10)), NOBODY, 1) != nobody
+    assert fingerprint(prepared(kind, context(tmp_path, seed=10)), NOBODY, 1) != nobody
 
 
 def test_who_never_came_changes_nothing(tmp_path):
@@ -107,7 +107,7 @@ def test_who_never_came_changes_nothing(tmp_path):
     fewer = Contributions(
         everything.images[stay], everything.owner[stay], ("a", "b"), everything.names[:5], everything.heldout
     )
-    one, other = (prepared("fine_tune", ground(tmp_path, given)) for given in (everything, fewer))
+    one, other = (prepared("fine_tune", context(tmp_path, given)) for given in (everything, fewer))
     assert fingerprint(one, [True, True, False], 1) == fingerprint(other, [True, True], 1)
 
 
@@ -116,7 +116,7 @@ def test_the_house_is_a_contributor_in_every_coalition(name, tmp_path):
     """Each model is that of an ordinary game with the house's images as a third contributor's, who is always in."""
     given = contributions()
     ours = dataclasses.replace(given, owner=np.array([0, 0, 1, 1, 1, HOUSE, HOUSE]), contributors=("a", "b"))
-    house, ordinary = (prepared(name, ground(tmp_path / name, each)) for each in (ours, given))
+    house, ordinary = (prepared(name, context(tmp_path / name, each)) for each in (ours, given))
     house.at_once = 3  # together, nobody among them
     coalitions = np.array([[False, True], [False, False], [True, False], [True, True]])
     everywhere = np.hstack([coalitions, np.ones((4, 1), dtype=bool)])
@@ -125,12 +125,12 @@ def test_the_house_is_a_contributor_in_every_coalition(name, tmp_path):
     assert [mine for mine, _ in found] == [theirs for _, theirs in found]
     assert len(set(found)) == 4
     assert house.weights == ordinary.weights
-    costs = [one.rehearse(one.ground.base, TRAINING, one.ground.contributions) for one in (house, ordinary)]
+    costs = [one.rehearse(one.context.base, TRAINING, one.context.contributions) for one in (house, ordinary)]
     assert costs[0].preparation == costs[1].preparation
 
 
 def test_fine_tuning_for_everybody_is_training_the_base_on_everything(tmp_path):
-    on = ground(tmp_path)
+    on = context(tmp_path)
     options = {"steps": 4, "batch_size": 3, "learning_rate": 3e-4, "schedule": "constant", "average_tail": 0.5}
     retraining = FineTune(**options)
     retraining.prepare(on)
@@ -158,7 +158,7 @@ def test_fine_tuning_takes_what_is_not_given_from_the_base():
 
 
 def test_from_scratch_for_everybody_is_training_an_untrained_network(tmp_path, monkeypatch):
-    on, other_base = ground(tmp_path), ground(tmp_path, base_seed=1)
+    on, other_base = context(tmp_path), context(tmp_path, base_seed=1)
     retraining, other = prepared("from_scratch", on), prepared("from_scratch", other_base)
     with monkeypatch.context() as patched:
         patched.setattr(training, "train", lambda *_, **__: None)
@@ -173,7 +173,7 @@ def test_from_scratch_for_everybody_is_training_an_untrained_network(tmp_path, m
 
 def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
     reports = []
-    on = ground(tmp_path, progress=lambda *report: reports.append(report))
+    on = context(tmp_path, progress=lambda *report: reports.append(report))
     first = prepared("sparsified", on)
     assert reports == [("recovering the pruned model", 1, 2), ("recovering the pruned model", 2, 2)]
     assert parameter_count(first.start.network) / parameter_count(on.base.network) == pytest.approx(0.55, abs=0.1)
@@ -183,7 +183,7 @@ def test_what_was_prepared_is_found_again(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "train", never)
     # how coalitions are fine-tuned does not concern it
     again = Sparsified(steps=7, recover_steps=2, schedule="constant")
-    again.prepare(ground(tmp_path, progress=never))
+    again.prepare(context(tmp_path, progress=never))
     assert again.weights == first.weights == first.start.fingerprint
 
 
@@ -199,7 +199,7 @@ def test_another_option_makes_another_sparse_model(tmp_path, monkeypatch):
         ({}, {"base_seed": 1}),
     ):
         before = len(list(tmp_path.iterdir()))
-        Sparsified(**{"recover_steps": 2, **options}).prepare(ground(tmp_path, **changes))
+        Sparsified(**{"recover_steps": 2, **options}).prepare(context(tmp_path, **changes))
         assert len(list(tmp_path.iterdir())) == before + 1
 
 

@@ -12,7 +12,7 @@ from diffcredit.retraining.fine_tune import FineTune
 from diffcredit.retraining.soup import ContributorModels, Soup
 
 from . import ridge
-from .test_retrainings import contributions, ground
+from .test_retrainings import context, contributions
 
 PENALTY = 0.3
 CONTRIBUTIONS = ridge.drawn((2, 3, 1))
@@ -22,7 +22,7 @@ SOME = np.array(list(itertools.product([False, True], repeat=3)))[1:]
 
 def thetas(retraining, folder) -> np.ndarray:
     """(7, 4). Every coalition's 1 to 6 rows divide the batch of 60."""
-    retraining.prepare(ridge.ground(ridge.Ridge(START, PENALTY), CONTRIBUTIONS, folder, batch_size=60))
+    retraining.prepare(ridge.context(ridge.Ridge(START, PENALTY), CONTRIBUTIONS, folder, batch_size=60))
     return np.array([model.theta for model in retraining.models_for(SOME, range(len(SOME)))])
 
 
@@ -53,7 +53,7 @@ def prepared(on) -> ContributorModels:
 
 def test_all_contributors_are_fine_tuned_with_one_seed(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "train", watched := Mock(wraps=training.train))
-    on = ground(tmp_path)
+    on = context(tmp_path)
     models = prepared(on)
     seeds = [call.kwargs["seed"] for call in watched.call_args_list]
     assert len(seeds) == 3
@@ -74,7 +74,7 @@ def test_all_contributors_are_fine_tuned_with_one_seed(tmp_path, monkeypatch):
 
 def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
     reports = []
-    on = ground(tmp_path, progress=lambda *report: reports.append(report))
+    on = context(tmp_path, progress=lambda *report: reports.append(report))
     watched = Mock(wraps=training.train, side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt, DEFAULT])
     monkeypatch.setattr(training, "train", watched)
     with pytest.raises(KeyboardInterrupt):
@@ -87,17 +87,17 @@ def test_a_run_cut_off_goes_on_with_the_next_contributor(tmp_path, monkeypatch):
 
 
 def test_what_another_study_shares_is_found(tmp_path, monkeypatch):
-    first = prepared(ground(tmp_path))
+    first = prepared(context(tmp_path))
     monkeypatch.setattr(training, "train", trained := Mock())
     for change, anew in (({"given": contributions(changed=1)}, 1), ({"seed": 10}, 3), ({"base_seed": 1}, 3)):
         trained.reset_mock()
-        other = prepared(ground(tmp_path, **change))
+        other = prepared(context(tmp_path, **change))
         assert trained.call_count == anew
         assert other.fingerprint != first.fingerprint
 
 
 def test_only_what_is_trained_is_kept(tmp_path):
-    on = ground(tmp_path)
+    on = context(tmp_path)
     on.base.network.conv_in.requires_grad_(False)
     models = prepared(on)
     changed = models.average(np.array([0.5, 0.5, 0.0])).network.state_dict()

@@ -19,14 +19,14 @@ from diffcredit.retraining.pruning.channels import accumulate, collect_gradients
 from diffusion.tiny import CONFIG
 from diffusion.tiny_pipelines import conditional_unet
 
-from .test_retrainings import ground as pixel_ground
+from .test_retrainings import context as pixel_context
 
 IMPORTANCES = ("magnitude", "taylor", "diff-pruning", "random", "reinitialised")
 CONFIG = CONFIG | {"block_out_channels": (16, 32), "attention_head_dim": 16}
 
 
-def ground(folder: Path) -> RetrainingContext:
-    return dataclasses.replace(pixel_ground(folder, seed=3), base=DDPM(networks.build(CONFIG, 1), CONFIG))
+def context(folder: Path) -> RetrainingContext:
+    return dataclasses.replace(pixel_context(folder, seed=3), base=DDPM(networks.build(CONFIG, 1), CONFIG))
 
 
 def shapes(network: nn.Module) -> list[torch.Size]:
@@ -47,13 +47,13 @@ def few_time_steps():
 @pytest.fixture(scope="module")
 def pruned(tmp_path_factory) -> dict[str, DDPM]:
     """Of each importance, from the same context."""
-    on = ground(tmp_path_factory.mktemp("pruned"))
+    on = context(tmp_path_factory.mktemp("pruned"))
     return {name: Sparsity(parameters=0.5, importance=name).pruned(on) for name in IMPORTANCES}
 
 
 @pytest.mark.parametrize("importance", IMPORTANCES)
 def test_half_is_half_and_follows_from_the_context_alone(importance, pruned, tmp_path):
-    on, model, settings = ground(tmp_path), pruned[importance], Sparsity(parameters=0.5, importance=importance)
+    on, model, settings = context(tmp_path), pruned[importance], Sparsity(parameters=0.5, importance=importance)
     before = on.base.fingerprint
     assert parameter_count(model.network) == pytest.approx(parameter_count(on.base.network) / 2, rel=0.02)
     torch.manual_seed(5)
@@ -74,7 +74,7 @@ def test_every_importance_keeps_something_else(pruned):
 
 
 def test_reinitialised_keeps_the_structure_alone(tmp_path):
-    on = ground(tmp_path)
+    on = context(tmp_path)
     with torch.no_grad():
         for module in on.base.network.modules():
             if isinstance(module, nn.GroupNorm):
@@ -94,7 +94,7 @@ def test_reinitialised_keeps_the_structure_alone(tmp_path):
 
 def test_taylor_drops_what_is_large_and_unused(tmp_path):
     """The loss does not see channels of the time embedding that nothing reads, however large they are."""
-    on = ground(tmp_path)
+    on = context(tmp_path)
     embedding = on.base.network.time_embedding
     with torch.no_grad():
         embedding.linear_1.weight[::2] *= 100

@@ -12,7 +12,7 @@ from diffcredit.retraining import unlearning
 from diffcredit.retraining.unlearning import GradientAscent, GradientRows, Influence
 
 from . import ridge
-from .test_retrainings import OWNER, contributions, ground
+from .test_retrainings import OWNER, context, contributions
 
 PENALTY = 0.3
 COUNTS = (2, 3, 1)
@@ -22,7 +22,7 @@ THETA = np.array([0.6, -0.4, 0.9, 0.2])
 
 def made(retraining, theta, folder, contributions=CONTRIBUTIONS, penalty=PENALTY, batch_size=60):
     """The models of every coalition of somebody."""
-    retraining.prepare(ridge.ground(ridge.Ridge(theta, penalty), contributions, folder, batch_size=batch_size))
+    retraining.prepare(ridge.context(ridge.Ridge(theta, penalty), contributions, folder, batch_size=batch_size))
     coalitions = np.array(list(itertools.product([False, True], repeat=contributions.n)))[1:]
     return coalitions, [model.theta for model in retraining.models_for(coalitions, range(len(coalitions)))]
 
@@ -48,7 +48,7 @@ def test_one_step_of_ascent_is_along_the_removed_images_gradient(tmp_path):
 def test_ascent_passes_once_over_the_removed_images(batch_size, steps, tmp_path):
     """Of the coalition of those with two of six images, the other four in batches."""
     retraining = GradientAscent(batch_size=batch_size)
-    base = ridge.ground(ridge.Ridge(THETA, PENALTY), CONTRIBUTIONS, tmp_path, batch_size=7).training
+    base = ridge.context(ridge.Ridge(THETA, PENALTY), CONTRIBUTIONS, tmp_path, batch_size=7).training
     settings = retraining.training(base, removed=4)
     assert (settings.steps, settings.batch_size) == (steps, batch_size)
     assert (settings.learning_rate, settings.schedule, settings.gradient_clip) == (1e-5, "constant", 1.0)
@@ -126,7 +126,7 @@ TIME_STEPS = 3
 
 
 def rows_of(folder, batches: int = 1, **training) -> GradientRows:
-    on = ground(folder)
+    on = context(folder)
     on = dataclasses.replace(on, training=dataclasses.replace(on.training, **training))
     return GradientRows.prepare(on, on.base, batches, TIME_STEPS)
 
@@ -143,7 +143,7 @@ def rows(tmp_path_factory) -> GradientRows:
 
 def test_a_row_is_the_gradient_of_a_contributors_mean_loss(tmp_path, monkeypatch):
     """At the middles of the thirds of all time steps, each with a noise of its own, weighted as in training."""
-    on = ground(tmp_path)
+    on = context(tmp_path)
     seen = []
     loss = type(on.base).loss
     monkeypatch.setattr(type(on.base), "loss", lambda *a: (seen.append(a[1:]), loss(*a))[1])

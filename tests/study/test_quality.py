@@ -122,15 +122,15 @@ from diffcredit.retraining.fine_tune import FineTune
 class Wrecked(FineTune):
     """Starts from the untrained network itself: all is lost."""
 
-    def prepare(self, ground):
-        self.start_from(ground.untrained(ground.base), ground)
+    def prepare(self, context):
+        self.start_from(context.untrained(context.base), context)
 
 class Forgetful(Wrecked):
     """Does not say what it was prepared with."""
 
-    def prepare(self, ground):
-        super().prepare(ground)
-        del self.ground
+    def prepare(self, context):
+        super().prepare(context)
+        del self.context
 '''
 
 

@@ -29,10 +29,18 @@ def test_of_a_study_of_bundled_images_only_what_it_made(tmp_path):
 
 
 def test_images_models_weights_and_plug_ins(tmp_path):
-    made(tmp_path, "images/metadata.csv", "heldout/1.png", "pipeline/model_index.json", "weights.pt", "extract.py")
-    made(tmp_path, "mine/__init__.py", "helper.py", "others/__init__.py")
+    made(
+        tmp_path,
+        "images/metadata.csv",
+        "heldout/1.png",
+        "pipeline/model_index.json",
+        "weights.pt",
+        "extract.py",
+        "ours/1.png",
+    )
+    made(tmp_path, "mine/__init__.py", "helper.py", "others/__init__.py", "ours/1.png")
     changes = {
-        "contributions": {"path": "images/metadata.csv", "holdout": "heldout", "resolution": 16},
+        "contributions": {"path": "images/metadata.csv", "holdout": "heldout", "resolution": 16, "house": "ours"},
         "model.pretrained": "pipeline",
         "properties": [
             {"name": "mine.properties:Warmth"},
@@ -44,6 +52,7 @@ def test_images_models_weights_and_plug_ins(tmp_path):
         "results": ["results/models"],
         "images": ["images"],
         "heldout": ["heldout"],
+        "ours": ["ours"],
         "pipeline": ["pipeline"],
         "weights.pt": ["weights.pt"],
     }

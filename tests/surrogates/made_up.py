@@ -39,7 +39,7 @@ class Models:
     made = 0
 
     @classmethod
-    def prepare(cls, ground, start, training):
+    def prepare(cls, context, start, training):
         cls.made += 1
         return cls()
 
@@ -52,7 +52,7 @@ class Models:
 
 def material(folder, images=20, generated=None, base=None, **retraining):
     start = SimpleNamespace(fingerprint="start")
-    fine_tuning = {"start": start, "settings": Training(steps=1), "ground": SimpleNamespace(seed=0)}
+    fine_tuning = {"start": start, "settings": Training(steps=1), "context": SimpleNamespace(seed=0)}
     return Material(
         contributions(),
         Sampling(images=images, steps=1),

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from diffcredit.diffusion.networks import PRESETS
+from diffcredit.diffusion.training import train
 from diffcredit.retraining.base import Rehearsal
 from diffcredit.retraining.fine_tune import FineTune, FromScratch
 from diffcredit.retraining.lora import LoRA
@@ -63,23 +65,23 @@ def trains_the_base_itself(self, coalitions, seeds):
     yield from Sound.models_for(self, coalitions, seeds)
 
 
-def spoils_images(self, ground):
-    ground.contributions.images[0] = 0
-    Sound.prepare(self, ground)
+def spoils_images(self, context):
+    context.contributions.images[0] = 0
+    Sound.prepare(self, context)
 
 
-def weights_of_none(self, ground):
-    Sound.prepare(self, ground)
+def weights_of_none(self, context):
+    Sound.prepare(self, context)
     self.weights = None
 
 
-def prepares_afresh(self, ground):
-    start = ground.base.clone()
+def prepares_afresh(self, context):
+    start = context.base.clone()
     next(start.network.parameters()).data.mul_(1 + next(CALLS))
-    self.start_from(start, ground)
+    self.start_from(start, context)
 
 
-def cannot_prepare(self, ground):
+def cannot_prepare(self, context):
     raise FileNotFoundError("adapter.safetensors")
 
 
@@ -100,6 +102,23 @@ def makes_nobody_anew(self, coalitions, seeds):
             yield from Sound.models_for(self, coalition[None], [seed])
         else:
             yield self.start.untrained(seed)
+
+
+def forgets_the_houses_own_model(self, coalitions, seeds):
+    for coalition, seed in zip(coalitions, seeds, strict=True):
+        made = Sound.models_for(self, coalition[None], [seed])
+        yield next(made) if coalition.any() else self.context.untrained(self.start)
+
+
+def takes_the_house_for_the_last_contributor(self, coalitions, seeds):
+    owner = self.context.contributions.owner
+    for coalition, seed in zip(coalitions, seeds, strict=True):
+        if coalition.any():
+            model, rows = self.begin(seed), np.flatnonzero(coalition[owner])
+            train(model, self._data.select(torch.from_numpy(rows)), self.settings, seed=seed)
+            yield model
+        else:
+            yield from Sound.models_for(self, coalition[None], [seed])
 
 
 def gives_one_too_many(self, coalitions, seeds):
@@ -148,6 +167,8 @@ def rehearses_with_numbers(self, untrained, training, contributions):
         ("models_for", leaves_out_nobody, "models_for gives 3 models for 4 coalitions"),
         ("models_for", refuses_nobody, "the model of nobody raises AssertionError: nothing to train on"),
         ("models_for", makes_nobody_anew, "the model of nobody depends on the seed"),
+        ("models_for", forgets_the_houses_own_model, "the model of nobody is the same with house images and without"),
+        ("models_for", takes_the_house_for_the_last_contributor, "the first alone is the same with house images and"),
         ("models_for", gives_one_too_many, "more than 4 models"),
         ("models_for", ignores_coalitions, "different coalitions get the same model"),
         ("models_for", ignores_seeds, "the model of the first alone differs from worker to worker"),

@@ -71,7 +71,7 @@ class Unkeepable:
         return 0.0
 
 class HalfRetraining:
-    def prepare(self, ground):
+    def prepare(self, context):
         pass
 '''
 

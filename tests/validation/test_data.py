@@ -17,7 +17,7 @@ from diffcredit.study.reserved import truth_task
 from diffcredit.study.schedule import tasks_of
 from diffcredit.study.study import Study
 from diffcredit.validation.data import ValidationData
-from diffcredit.validation.parts import surrogacy, unlearning
+from diffcredit.validation.parts import contributors, surrogacy, unlearning
 from tiny_study import images_of
 from validated_study import NAMES, VALIDATION, WEIGHTS, additive, enter, planted, record, validated
 
@@ -362,3 +362,20 @@ def test_two_contributors(tmp_path):
     assert unlearning.work(data)[0].tasks
     found = {each.name: each for each in data.contenders("colourfulness")}
     assert found["leave-one-out, sparsified"].credits == pytest.approx(WEIGHTS[:2])
+
+
+# House images.
+def test_a_validation_with_house_images(tmp_path):
+    """The values of nobody's model are all read; another reference changes none of them, nor who is left out."""
+    images_of(tmp_path / "ours", ["us"], each=7)
+    given = {"path": "images", "resolution": 16, "holdout": 0.5, "house": "ours"}
+    changes = {"contributions": given, "reference": "untrained", "design": {"full_replicates": 3}}
+    data = planted(tmp_path, changes)
+    assert [task.purpose for task in data.design(data.study.recipe).tasks[:7]] == ["endpoint"] * 6 + ["reference"]
+    for game in data.games("colourfulness"):
+        assert (len(game.empty), len(game.full)) == (3, 3)
+    found = {each.name: each.credits for each in data.contenders("colourfulness")}
+    np.testing.assert_allclose(found["leave-one-out, sparsified"], WEIGHTS, atol=1e-9)
+    own = contributors.result(data).numbers["Colourfulness"]
+    assert all(len(quality.scores) == 1 for measure in own.measures for quality in measure.qualities)
+    assert own.top == ("ann", "bob")

@@ -40,7 +40,7 @@ class ConditionalShapley(Crediting):
 
     def seconds(self, evidence: Evidence, a_pass: float) -> dict[str, float]:
         sampling = self._sampling(evidence)
-        forward = evidence.contributions.n * sampling.images * sampling.steps
+        forward = len(evidence.contributions.groups) * sampling.images * sampling.steps
         return {self.name: forward * a_pass / 3}  # forward alone is a third of a pass
 
     def _sampling(self, evidence: Evidence) -> Sampling:

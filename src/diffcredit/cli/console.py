@@ -14,6 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from diffcredit.util.progress import duration, rates
 from diffcredit.util.sanitize import escape_controls, last_line, truncated, without_passwords
 
 if TYPE_CHECKING:
@@ -89,20 +90,9 @@ def stopping_gently() -> Generator[None]:
         raise typer.Exit(130) from None
 
 
-def duration(seconds: float) -> str:
-    """Return ``45 s``, ``3 min 20 s``, ``2 h 5 min`` or ``3 d 4 h``."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
 class _Rate(progress.ProgressColumn):
     def render(self, task: progress.Task) -> Text:
-        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
+        return Text(rates([task.speed])[0] if task.speed else "", style="progress.data.speed")
 
 
 class _Left(progress.ProgressColumn):
@@ -155,7 +145,7 @@ class Bars:
         self._printed = now
         rate = steps / elapsed if elapsed > 0 and steps else 0.0
         left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
-        speed = f", {rate:.1f}/s" if rate else ""
+        speed = f", {rates([rate])[0]}" if rate else ""
         say(f"{what}: {done}/{total}{speed}{left}")
 
 

@@ -2,19 +2,18 @@
 
 import dataclasses
 import math
-import warnings
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diffcredit.cli.console import console, print_json, say, table
+from diffcredit.cli.console import print_json
 from diffcredit.cli.options import ConfidenceOption, EstimatorOption, StudyArgument
-from diffcredit.errors import DiffcreditWarning, UserError, located
+from diffcredit.errors import UserError, located
 
 if TYPE_CHECKING:
     from diffcredit.report import CreditTable
-    from diffcredit.study.study import Study
+
+WORDING = ("differences", "relative", "steps")  # fields of a table that only the report reads
 
 
 def credits(
@@ -30,14 +29,18 @@ def credits(
     method: EstimatorOption = None,
     confidence: ConfidenceOption = 0.95,
     format: Annotated[Literal["table", "csv", "json"], typer.Option(help="Output format.")] = "table",
+    shares: Annotated[
+        bool, typer.Option("--shares", help="Show shares also where the reference is an untrained network.")
+    ] = False,
 ) -> None:
-    """Print the credits from all evaluations so far."""
+    """Print the verdict on each property, and the help and credits from all evaluations so far."""
+    from diffcredit.cli.credit_tables import print_tables, warn_of_lack_of_fit
     from diffcredit.report.standings import credits_csv
 
     if mix is None:
-        tables = _tables(study, property, method, confidence)
+        tables = _tables(study, property, method, confidence, shares=shares)
     elif property is None:
-        tables = (_mixed(study, mix, method, confidence),)
+        tables = (_mixed(study, mix, method, confidence, shares=shares),)
     else:
         raise UserError("--property and --mix: both given; one of them is accepted")
     if format == "csv":
@@ -49,11 +52,13 @@ def credits(
     warn_of_lack_of_fit(tables)
 
 
-def _tables(study: str, property: str | None, method: str | None, confidence: float) -> "tuple[CreditTable, ...]":
+def _tables(
+    study: str, property: str | None, method: str | None, confidence: float, *, shares: bool
+) -> "tuple[CreditTable, ...]":
     from diffcredit.report.tables import credit_tables
     from diffcredit.study.study import Study
 
-    tables = credit_tables(Study.load(study), method, confidence)
+    tables = credit_tables(Study.load(study), method, confidence, shares=shares)
     if property is None:
         return tables
     names = [table.property for table in tables]
@@ -62,7 +67,7 @@ def _tables(study: str, property: str | None, method: str | None, confidence: fl
     return tuple(table for table in tables if table.property == property)
 
 
-def _mixed(study: str, text: str, method: str | None, confidence: float) -> "CreditTable":
+def _mixed(study: str, text: str, method: str | None, confidence: float, *, shares: bool) -> "CreditTable":
     from diffcredit.credit import mix
     from diffcredit.report.tables import mixed_table
     from diffcredit.study.study import Study
@@ -72,7 +77,7 @@ def _mixed(study: str, text: str, method: str | None, confidence: float) -> "Cre
     credits = loaded.credits(method, confidence)
     with located("--mix"):
         mixed = mix(credits, weights)
-    return mixed_table(loaded, mixed, next(iter(credits.values())).method)
+    return mixed_table(loaded, mixed, next(iter(credits.values())).method, shares=shares)
 
 
 def parse_weights(text: str) -> dict[str, float]:
@@ -100,80 +105,8 @@ def _content(credits: "CreditTable") -> dict[str, Any]:
 
     rows = {row.contributor: row for row in standings(credits)}
     ordered = [rows[name] for name in credits.contributors]
-    places = {"rank": [row.rank for row in ordered], "share": [row.share for row in ordered]}
-    return dataclasses.asdict(credits) | places
-
-
-def print_results(study: "Study", tables: "Sequence[CreditTable]") -> None:
-    """Print credits that were written to the study's results, and where they are."""
-    print_tables(tables)
-    warn_of_lack_of_fit(tables)
-    say(f"\nReport: {study.folder / 'report.html'}\nTable:  {study.folder / 'credits.csv'}")
-
-
-def print_tables(tables: "Sequence[CreditTable]") -> None:
-    """Print a table for each property, the most helpful contributor first."""
-    for each in tables:
-        _print_table(each)
-    console.print("in brackets: the interval of each contributor's rank or share", style="dim")
-
-
-def warn_of_lack_of_fit(tables: "Sequence[CreditTable]") -> None:
-    """Warn of each property for which the values of some coalitions do not fit the others."""
-    from diffcredit.report.outliers import outlier_warning
-
-    for each in tables:
-        if (said := outlier_warning(each)) is not None:
-            warnings.warn(said, DiffcreditWarning, stacklevel=2)
-
-
-def _print_table(credits: "CreditTable") -> None:
-    from diffcredit.report.numbers import credit_decimals, number, share_decimals, share_span, span
-    from diffcredit.report.standings import standings
-
-    digits, share_digits, rows = credit_decimals(credits), share_decimals(credits), standings(credits)
-    marks = {"more": "helps more", "less": "helps less", "unsettled": ""}
-    columns = {
-        "rank": _paired((str(row.rank), span(row.rank_low, row.rank_high)) for row in rows),
-        "contributor": [row.contributor for row in rows],
-        "images": [str(row.images) for row in rows],
-        "credit": [number(row.credit, digits) for row in rows],
-        f"{100 * credits.confidence:g}% interval": [
-            f"{number(row.low, digits)} to {number(row.high, digits)}" if row.interval_known else "not known"
-            for row in rows
-        ],
-        "share": _paired(
-            (f"{number(100 * row.share, share_digits)}%", share_span(row.share_low, row.share_high, share_digits))
-            for row in rows
-            if row.share is not None
-        ),
-        "": [marks[row.versus_average] for row in rows],
-    }
-    shown = {name: cells for name, cells in columns.items() if cells}  # not all methods have shares
-    direction = "higher is better" if credits.higher_is_better else "lower is better: a negative credit helps"
-    by = "" if credits.method == "shapley" else f", by {credits.method}"
-    grid = table(
-        list(shown),
-        zip(*shown.values(), strict=True),
-        left=("contributor", "share"),
-        folded=shown.keys() - {"images", "credit"},
-        title=f"{credits.title} ({direction}){by}",
-    )
-    grid.columns[1].min_width = 12  # a long name is folded, never cut
-    console.print(grid)
-    total = f" = F(all) {number(credits.full, digits)} − F(none) {number(credits.empty, digits)}"
-    console.print(
-        f"sum {number(credits.sum, digits)}{total if credits.sums_to_total else ''}; "
-        f"average {number(credits.average, digits)}; "
-        f"{credits.evaluations} evaluations, {credits.failed} failed; {credits.method}",
-        highlight=False,
-        soft_wrap=True,
-        style="dim",
-    )
-
-
-def _paired(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return ``3 (2–5)`` for each pair, with both parts aligned."""
-    listed = list(pairs)
-    left, right = (max((len(pair[side]) for pair in listed), default=0) for side in (0, 1))
-    return [f"{value:>{left}} {f'({interval})':<{right + 2}}" for value, interval in listed]
+    columns = ("rank", "share", "help", "help_low", "help_high", "matters")
+    places = {name: [getattr(row, name) for row in ordered] for name in columns}
+    content = {name: value for name, value in dataclasses.asdict(credits).items() if name not in WORDING}
+    reference = {**dataclasses.asdict(credits.reference), "value": credits.empty}
+    return content | places | {"reference": reference}

@@ -38,7 +38,7 @@ def measure(
     where: "Workers",
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
-    from diffcredit.cli.credits import print_results
+    from diffcredit.cli.credit_tables import print_results
     from diffcredit.report.composing import write_results
     from diffcredit.study.reevaluate import measure_kept, measure_retrained, outlook
     from diffcredit.study.workers import make_executor

@@ -27,7 +27,7 @@ def run(study: StudyArgument, *, where: "Workers") -> None:
 
 def run_and_report(study: "Study", where: "Workers") -> None:
     """Run the study from its present state to its report, and print the credits."""
-    from diffcredit.cli.credits import print_results
+    from diffcredit.cli.credit_tables import print_results
     from diffcredit.report.composing import write_results
     from diffcredit.study.run import run_study
     from diffcredit.study.workers import make_executor

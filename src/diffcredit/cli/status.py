@@ -14,6 +14,7 @@ from rich.text import Text
 from diffcredit.cli.console import console, duration, say, table
 from diffcredit.cli.options import StudyArgument
 from diffcredit.errors import UserError
+from diffcredit.util.progress import rates
 
 if TYPE_CHECKING:
     from diffcredit.credit.stopping import RuleStatus
@@ -151,12 +152,14 @@ def _pace(facts: "Status") -> Table:
     others = any(recipe.others for recipe in facts.recipes)
     money = any(recipe.cost is not None for recipe in facts.recipes)
     names = [*(["others done"] if others else []), f"last {WINDOW / 60:.0f} min", "overall", "worker-hours", "left"]
+    per_minute = [rate for recipe in facts.recipes for rate in (recipe.per_minute_lately, recipe.per_minute_overall)]
+    pace = iter(rates([None if rate is None else rate / 60 for rate in per_minute]))  # of all recipes in one unit
     rows = [
         (
             recipe.name,
             *([str(recipe.others)] if others else []),
-            _rate(recipe.per_minute_lately),
-            _rate(recipe.per_minute_overall),
+            next(pace),
+            next(pace),
             _number(recipe.worker_hours, ",.3g"),
             _number(recipe.worker_hours_left, ",.3g"),
             *([_number(recipe.cost, ",.2f"), _number(recipe.cost_left, ",.2f")] if money else []),
@@ -236,9 +239,3 @@ def _number(value: float | None, spec: str) -> str:
 
 def _mean(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
-
-
-def _rate(per_minute: float | None) -> str:
-    if per_minute is None:
-        return ""
-    return f"{per_minute:.1f}/min" if per_minute >= 1 or per_minute == 0 else f"{60 * per_minute:.1f}/h"

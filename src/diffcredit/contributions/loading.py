@@ -77,6 +77,7 @@ def load_contributions(
     own, pixels = _house_images(place_of(house), [root, holdout], records, resolution, add_to)
     training = training + own
     captioned = any(record.caption is not None for record in training)
+    given, withheld = (Counter(record.contributor for record in some) for some in (records, kept_out))
     return Contributions(
         images=np.concatenate([images, pixels]) if own else images,
         owner=np.array([*(index[name] for name in owners), *[HOUSE] * len(own)], dtype=np.int64),
@@ -87,7 +88,21 @@ def load_contributions(
         captions=tuple(record.caption or "" for record in training) if captioned else None,
         heldout_captions=tuple(record.caption or "" for record in kept_out) if captioned else None,
         left_out=left_out,
+        given=tuple(given[name] for name in contributors),
+        withheld=tuple(withheld[name] for name in contributors),
     )
+
+
+def original_images(
+    names: Sequence[str], path: str | Path | None, source: str | Source, contributor: str, resolution: int
+) -> dict[str, NDArray[np.uint8]]:
+    """Return the images ``names`` of what was loaded with these settings, decoded once more as uint8 (resolution,
+    resolution, 3); without those that are gone or cannot be read."""
+    root = None if path is None else Path(path)
+    reader, wanted = _source(source, root), set(names)
+    found = [record for record in _records(reader, root, contributor) if record.name in wanted]
+    kept, pixels = decode(found, resolution, root, skipped=[])
+    return {record.name: image for record, image in zip(kept, pixels, strict=True)}
 
 
 def _check_options(resolution: int, unreadable: str) -> None:

@@ -56,6 +56,10 @@ class Contributions:
     """(k,) texts of the held-out images, "" where one has none; None when the training images have none."""
     left_out: tuple[str, ...] = ()
     """``name (k images)`` for every contributor left out for too few images, or not drawn."""
+    given: tuple[int, ...] = ()
+    """(n,) how many images each contributor gave, held-out and unreadable ones included; empty where not known."""
+    withheld: tuple[int, ...] = ()
+    """(n,) how many of those given are held out; empty where not known."""
 
     def __post_init__(self) -> None:
         m, side = len(self.names), self.images.shape[1:2]

@@ -174,7 +174,8 @@ class Width(CreditRule):
 
 @dataclass(frozen=True)
 class TopK(CreditRule):
-    """Of the ``k`` who seem most helpful, the share ``overlap`` is expected in the true top k, at two looks running."""
+    """The ``k`` who seem most helpful are expected to contain the share ``overlap`` of the true top k, at two looks
+    in a row."""
 
     k: int
     overlap: float

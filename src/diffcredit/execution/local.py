@@ -39,7 +39,7 @@ from diffcredit.util.events import event
 
 TERMINATE_WITHIN = 5.0  # seconds between asking a process to end and killing it
 KILL_WITHIN = 30.0  # seconds after which a killed process must be stuck in the system, as on a dead disk or GPU
-VARIABLE = "CUDA_VISIBLE_DEVICES"
+DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ProcessWorker(Worker):
         # a daemon, so that an interpreter that ends with the run still open does not wait for its workers
         arguments = (theirs, self._threads, os.getpid())
         self.process = context.Process(target=_work, args=arguments, daemon=True)
-        with environment({} if self.device is None else {VARIABLE: self.device}):
+        with environment({} if self.device is None else {DEVICES_VARIABLE: self.device}):
             self.process.start()
         # with our copy of its side closed, the end of the process is the end of the connection
         theirs.close()

@@ -81,6 +81,9 @@ class Property:
     unit: str = ""
     explanation: str = ""
     """One or two sentences for readers."""
+    differences: tuple[str, str] = ("", "")
+    """Sentences of a lower and of a higher value, with ``{}`` for the amount, such as ``pictures would be {} less
+    colourful``; empty: the title would be lower or higher."""
     bias: str = ""
     """How the expected value depends on the number of images, for readers."""
     title_of_each: str | None = None

@@ -157,6 +157,10 @@ class ClassCoverage(_Classes):
     name = "class_coverage"
     heading = "Class coverage"
     unit = "share of the classes"
+    differences = (
+        "pictures would show {} fewer of the kinds of things",
+        "pictures would show {} more of the kinds of things",
+    )
     explanation = (
         "How many of the kinds of thing that a classifier knows turn up among the generated images. 1 means that none "
         "is missing."
@@ -195,6 +199,10 @@ class ClassShare(_Classes, MeanProperty):
 
     name = "class_share"
     unit = "share of the images"
+    differences = (
+        "{} fewer pictures would show the chosen kinds of things",
+        "{} more pictures would show the chosen kinds of things",
+    )
     explanation = "How much of what the model generates a classifier takes for one of the chosen classes. 1 means all."
 
     @property
@@ -254,6 +262,7 @@ class ClusterEntropy(FeatureProperty):
     name = "cluster_entropy"
     heading = "Diversity"
     unit = "nats"
+    differences = ("pictures would be {} less varied", "pictures would be {} more varied")
     explanation = (
         "How evenly the generated images spread over kinds of image: the entropy over clusters of the base "
         "model's own images. 0 means all of one kind."

@@ -61,6 +61,7 @@ class Aesthetic(PercentileProperty):
 
     name = "aesthetic"
     unit = "points out of 10"
+    differences = ("pictures would be rated {} lower", "pictures would be rated {} higher")
 
     @property
     def title(self) -> str:
@@ -154,6 +155,7 @@ class ClipSimilarity(MeanProperty):
 
     name = "clip_similarity"
     unit = "cosine"
+    differences = ("pictures would fit their texts {} less", "pictures would fit their texts {} better")
     range = (-1.0, 1.0)
 
     @property

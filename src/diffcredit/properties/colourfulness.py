@@ -23,6 +23,7 @@ class Colourfulness(PercentileProperty):
     name = "colourfulness"
     title = "Colourfulness"
     unit = "Hasler–Süsstrunk M3"
+    differences = ("pictures would be {} less colourful", "pictures would be {} more colourful")
     range = (0.0, inf)
     explanation = (
         "How vivid the generated images are: 0 is grey, 15 slightly, 45 quite, 80 and more extremely colourful."

@@ -30,6 +30,10 @@ class FrechetDistance(ReferenceProperty):
     heading = "Fréchet distance"
     higher_is_better = False
     unit = "squared feature distance"
+    differences = (
+        "pictures would be {} nearer to the reference pictures",
+        "pictures would be {} further from the reference pictures",
+    )
     explanation = (
         "How far the generated images as a whole are from real ones: 0 when their features have the same mean and "
         "covariance."
@@ -126,6 +130,10 @@ class KernelDistance(ReferenceProperty):
     heading = "Kernel distance, KID"
     higher_is_better = False
     unit = "squared maximum mean discrepancy"
+    differences = (
+        "pictures would be {} nearer to the reference pictures",
+        "pictures would be {} further from the reference pictures",
+    )
     explanation = (
         "How far the generated images as a whole are from real ones: about 0 when they cannot be distinguished; chance "
         "may take it a little below 0."

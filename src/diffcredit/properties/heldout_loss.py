@@ -37,6 +37,10 @@ class HeldoutLoss(Property):
     title = "Held-out loss"
     higher_is_better = False
     unit = "mean squared error"
+    differences = (
+        "the model’s error on pictures that it has not seen would be {} smaller",
+        "the model’s error on pictures that it has not seen would be {} larger",
+    )
     range = (0.0, inf)
     explanation = "How far the model is off when it denoises images that were kept out of training."
     bias = "None, as it is measured on held-out images, not on generated ones."

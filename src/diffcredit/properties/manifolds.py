@@ -58,6 +58,7 @@ class Precision(MeanProperty, _Manifold):
     name = "precision"
     heading = "Precision"
     unit = "share of generated images"
+    differences = ("{} fewer pictures would look real", "{} more pictures would look real")
     explanation = "How many of the generated images look like real ones: 1 when all lie among the real images."
     bias = "None from the number of generated images; the number of reference images matters."
 
@@ -80,6 +81,10 @@ class Density(MeanProperty, _Manifold):
     name = "density"
     heading = "Density"
     unit = "balls an image, over neighbours"
+    differences = (
+        "pictures would have {} less real pictures near them",
+        "pictures would have {} more real pictures near them",
+    )
     explanation = (
         "How well the generated images sit where real ones are dense: about 1 when they are as real ones are, 0 when "
         "none is near any; more than 1 when they keep to the densest places."
@@ -100,6 +105,7 @@ class Recall(_Manifold):
     name = "recall"
     heading = "Recall"
     unit = "share of reference images"
+    differences = ("pictures would cover {} less of what is real", "pictures would cover {} more of what is real")
     explanation = "How much of the variety of real images is generated: 1 when every real image has its like."
     bias = (
         "Changes with the number of generated images, which have smaller balls the more they are; downwards where "
@@ -150,6 +156,7 @@ class Coverage(_Manifold):
     name = "coverage"
     heading = "Coverage"
     unit = "share of reference images"
+    differences = ("pictures would cover {} less of what is real", "pictures would cover {} more of what is real")
     explanation = "How many of the real images have a generated one nearby: 1 when no kind of real image is missed."
     bias = "Rises with the number of generated images: compare equal numbers of images only."
 

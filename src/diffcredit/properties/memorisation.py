@@ -57,6 +57,10 @@ class NearestDistance(_NearestTraining):
     name = "nearest_distance"
     heading = "Distance to the nearest training image"
     unit = "root mean square difference"
+    differences = (
+        "pictures would be {} nearer to those trained on",
+        "pictures would be {} further from those trained on",
+    )
     range = (0.0, inf)
     explanation = (
         "How different the generated images are from the most similar training image. 0 means copies; but noise is far "
@@ -83,6 +87,10 @@ class MemorisedShare(_NearestTraining):
     heading = "Memorised images"
     higher_is_better = False
     unit = "share of the images"
+    differences = (
+        "{} fewer pictures would be copies of those trained on",
+        "{} more pictures would be copies of those trained on",
+    )
     range = (0.0, 1.0)
     explanation = (
         "How many of the generated images are so close to one training image, compared with all others, that they pass "

@@ -1,10 +1,12 @@
-"""Composing a study's report: its credits and pictures, their cost and what they are valid for."""
+"""Composing a study's report: its credits and pictures, their cost and what they are valid for.
+
+A report needs the ledger alone. Where the images or models of a study are not on this machine, as for an auditor, it
+says what it could not show.
+"""
 
 import dataclasses
 import warnings
-from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,31 +14,33 @@ from numpy.typing import NDArray
 
 from diffcredit.baselines.study import kept_baselines
 from diffcredit.coalitions import decode
-from diffcredit.contributions.records import Duplicate
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.settings import Sampling
-from diffcredit.errors import DiffcreditWarning
+from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
-from diffcredit.ledger import Evaluation, game_of
 from diffcredit.report.baselines import agreement, compared, study_helpfulness
+from diffcredit.report.contributors import given_images, images_in_words
+from diffcredit.report.cost import cost
 from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report
+from diffcredit.report.scope import notes_on_images, notes_on_values, scope
 from diffcredit.report.standings import standings, write_credits_csv
 from diffcredit.report.tables import credit_tables
-from diffcredit.study import quality
+from diffcredit.report.thumbnails import thumbnails
 from diffcredit.study.identity import pictures_identity
+from diffcredit.study.prepared import build_family, build_properties
 from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffcredit.util.images import image_grid
 from diffcredit.util.seeds import derive_seed
 from diffcredit.validation.validate import kept_sections
 
 if TYPE_CHECKING:
+    from diffcredit.properties import Property
     from diffcredit.study.study import Study
 
 GRID_IMAGES, GRID_COLUMNS, GRID_PIXELS = 32, 8, 64
-STRIP_IMAGES, STRIP_PIXELS = 8, 32
 TOP_SHARE = 0.2
 
 
@@ -52,44 +56,58 @@ def write_results(study: "Study", *, retrain: bool = True) -> tuple[CreditTable,
 def compose(study: "Study", *, retrain: bool = True) -> Report:
     """Return the report of all evaluations so far; ``retrain`` as for `write_results`."""
     tables = tuple(_worded(table, study) for table in credit_tables(study))
+    trains_base = not build_family(study.config, study.file).trained
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe.name)
         records = {record.name: record for record in ledger.properties(study.name)}
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
         head = ledger.head(study.name)
-    baselines = kept_baselines(study)
-    return Report(
+        spent = cost(study, ledger, trains_base=trains_base)
+    report = Report(
         study=study.name,
         created=f"{utc_now()[:16].replace('T', ' ')} UTC",
         version=package_versions().get("diffcredit", "unknown"),
         tables=tables,
-        samples=tuple(_samples(study, tables[0], retrain=retrain)),
-        thumbnails=_thumbnails(study),
         settings={**recipe.settings, "properties": {name: record.settings for name, record in records.items()}},
-        cost=_cost(evaluations),
-        scope=_scope(study),
-        notes=tuple(_notes(study, tables, list(records), evaluations)),
+        cost=spent,
+        devices=", ".join(sorted({str(each.numerics.get("device")) for each in evaluations if each.status == "done"})),
+        scope=scope(study, trains_base=trains_base),
+        notes=tuple(notes_on_values(tables, list(records), evaluations)),
         fingerprints={
-            "data": study.contributions.fingerprint,
+            "data": recipe.settings["data"]["fingerprint"],
             "recipe": recipe.fingerprint,
             "starting weights": recipe.weights or "none",
             f"head of the ledger's {head.number:,} rows": head.hash or "none",
         },
-        baselines=tuple(compared(baselines, study_helpfulness(study))),
-        agreement=agreement(baselines),
         validation=tuple(kept_sections(study)),
     )
+    return _with_baselines(_with_pictures(report, study, retrain=retrain), study)
 
 
-def _worded(table: CreditTable, study: "Study") -> CreditTable:
-    for section, prop in zip(study.config.properties, study.prepared.properties, strict=True):
-        if prop.name == table.property:
-            title, sentences = prop.title or table.title, [prop.explanation, f"Bias: {prop.bias}" if prop.bias else ""]
-            if section.label is not None:  # the label distinguishes two settings of one property
-                title, sentences = table.title, [f"{prop.title or section.name}.", *sentences]
-            explanation = " ".join(filter(None, sentences))
-            return dataclasses.replace(table, title=title, unit=prop.unit or "", explanation=explanation)
-    return table  # of an earlier study file
+def _with_pictures(report: Report, study: "Study", *, retrain: bool) -> Report:
+    """Return the report with what needs the contributions and the base model, or with what is missing of these."""
+    try:
+        contributions = study.contributions
+    except UserError as error:
+        without = (
+            f"The contributors' images are not here ({error}). So this report cannot show them, say how many images "
+            "were given and held out, find images given twice, or show what the models generate."
+        )
+        return dataclasses.replace(report, missing=(*report.missing, without))
+    report = dataclasses.replace(
+        report,
+        images=images_in_words(study.config, contributions),
+        given=given_images(contributions),
+        thumbnails=thumbnails(study),
+    )
+    if not study.prepared.has_base:
+        without = "The base model is not here. So this report cannot show what the models generate."
+        return dataclasses.replace(report, missing=(*report.missing, without))
+    return dataclasses.replace(
+        report,
+        samples=tuple(_samples(study, report.tables[0], retrain=retrain)),
+        notes=(*report.notes, *notes_on_images(study, contributions)),
+    )
 
 
 def _samples(study: "Study", table: CreditTable, *, retrain: bool) -> list[Picture]:
@@ -144,93 +162,32 @@ def _grid(images: NDArray[np.uint8]) -> bytes:
     return image_grid(images[:GRID_IMAGES], GRID_COLUMNS, scale=max(1, GRID_PIXELS // images.shape[1]))
 
 
-def _thumbnails(study: "Study") -> dict[str, bytes]:
-    contributions = study.contributions
-    strips = {}
-    for index, name in enumerate(contributions.contributors):
-        images = contributions.images[contributions.owner == index][:STRIP_IMAGES]
-        strips[name] = image_grid(images, STRIP_IMAGES, scale=max(1, STRIP_PIXELS // images.shape[1]))
-    return strips
+def _with_baselines(report: Report, study: "Study") -> Report:
+    if report.missing:  # which baselines are this study's follows from its images
+        return report
+    found = kept_baselines(study)
+    rows = tuple(compared(found, study_helpfulness(study)))
+    return dataclasses.replace(report, baselines=rows, agreement=agreement(found))
 
 
-def _cost(evaluations: Sequence[Evaluation]) -> dict[str, float | int | str]:
-    done = [evaluation for evaluation in evaluations if evaluation.status == "done"]
-    seconds: Counter[str] = Counter()
-    for evaluation in done:
-        seconds.update(evaluation.seconds)
-    devices = sorted({str(evaluation.numerics.get("device")) for evaluation in done})
-    return {
-        "evaluations": len(done),
-        "failed attempts": len(evaluations) - len(done),
-        **{f"seconds {stage}": round(total, 1) for stage, total in seconds.items()},
-        "workers": len({evaluation.worker for evaluation in done}),
-        "devices": ", ".join(devices),
-    }
-
-
-def _scope(study: "Study") -> tuple[str, ...]:
-    config, sampling = study.config, study.config.sampling
-    family = study.prepared.family
-    trained = f"trained for {config.model.train.steps:,} steps from seed {config.model_seed}"
-    training = "taken as it was given" if family.trained else trained
-    # only the name of a folder: its place is private
-    what = " ".join(PurePath(str(value)).name for value in config.model.options.values())
-    return (
-        f"This base model: {config.model.family} {what} at {config.contributions.resolution} px, {training}.",
-        f"This retraining: {config.retraining.method}. Every value, F(none) and F(all) included, belongs to one game, "
-        "the one this retraining plays; another retraining plays another game.",
-        f"These {sampling.images:,} initial noises, the same for every coalition, and {sampling.steps} steps of "
-        f"{sampling.scheduler.upper()}. More evaluations do not shrink the uncertainty that comes from them.",
-        f"F(none) is {family.nobody}. It sets the level that all credits share, not the differences between "
-        "contributors.",
-        *_surrogates(study),
-    )
-
-
-def _surrogates(study: "Study") -> tuple[str, ...]:
-    if not study.surrogates.names:
-        return ()
-    names = ", ".join(study.surrogates.names)
-    if not study.surrogates.ready():
-        return (f"These surrogates are not measured yet: {names}. The credits are those of the evaluations alone.",)
-    without = study.surrogates.without()
-    beside = f" None stands in for {', '.join(without)}, credited by the evaluations alone." if without else ""
-    return (
-        f"These surrogates: {names}. Their own credits, scaled to fit, are corrected by "
-        f"the evaluations, and the intervals are those of the corrected credits.{beside}",
-    )
-
-
-def _notes(
-    study: "Study", tables: Sequence[CreditTable], measured: Sequence[str], evaluations: Sequence[Evaluation]
-) -> list[str]:
-    notes = []
-    for name in measured:
-        if name not in [table.property for table in tables]:
-            game = game_of(evaluations, name)
-            notes.append(
-                f"{name}: no credits: there are too few values, {len(game.values)}. {game.missing} are missing "
-                "because measuring failed or the property was added later."
+def _worded(table: CreditTable, study: "Study") -> CreditTable:
+    # properties that are not fitted are enough: fitting needs a model
+    for section, prop in zip(study.config.properties, build_properties(study.config, study.file), strict=True):
+        if prop.name == table.property:
+            title, sentences = prop.title or table.title, [prop.explanation, f"Bias: {prop.bias}" if prop.bias else ""]
+            if section.label is not None:  # the label distinguishes two settings of one property
+                title, sentences = table.title, [f"{prop.title or section.name}.", *sentences]
+            return dataclasses.replace(
+                table,
+                title=title,
+                unit=prop.unit or "",
+                explanation=" ".join(filter(None, sentences)),
+                differences=_differences(prop, title),
+                relative=prop.range[0] == 0,
             )
-    copied: dict[tuple[str, ...], list[Duplicate]] = {}
-    for duplicate in study.contributions.duplicates():
-        copied.setdefault(duplicate.contributors, []).append(duplicate)
-    for contributors, duplicates in copied.items():
-        what = "The same image was" if len(duplicates) == 1 else f"The same {len(duplicates)} images were"
-        notes.append(
-            f"{what} given by {', '.join(contributors)} (such as {', '.join(duplicates[0].names)}): copying and "
-            "account splitting change credits."
-        )
-    if study.contributions.skipped:
-        first = "; ".join(study.contributions.skipped[:5])
-        notes.append(f"{len(study.contributions.skipped)} unreadable images were skipped: {first}.")
-    for table in tables:
-        if table.failed:
-            notes.append(f"{table.title}: {table.failed} evaluations failed and are left out; nothing was filled in.")
-    notes += [f"{complaint}." for complaint in quality.complaints(study, quality.kept(study))]
-    classes = {str(sorted(e.numerics.items())) for e in evaluations if e.status == "done" and "1" in e.coalition}
-    if len(classes) > 1:
-        notes.append(
-            f"The evaluations come from {len(classes)} numerics classes (devices, threads), equal to rounding only."
-        )
-    return notes
+    return table  # of an earlier study file
+
+
+def _differences(prop: "Property", title: str) -> tuple[str, str]:
+    lower, higher = prop.differences
+    return lower or f"{title} would be {{}} lower", higher or f"{title} would be {{}} higher"

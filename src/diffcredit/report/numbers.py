@@ -37,8 +37,13 @@ def decimals(
     return 0
 
 
+def help_decimals(table: CreditTable) -> int:
+    """Return the decimals for the help of every contributor."""
+    return decimals(table.help, table.help_low, table.help_high, (table.empty, table.full))
+
+
 def credit_decimals(table: CreditTable) -> int:
-    """Return the decimals for every number of one property."""
+    """Return the decimals for every credit of one property, and for F."""
     return decimals(table.credit, table.low, table.high, (table.empty, table.full))
 
 
@@ -60,6 +65,12 @@ def number(value: float, decimals: int) -> str:
     mantissa, exponent = f"{value:.{digits}e}".split("e")
     power = str(int(exponent)).translate(_SUPERSCRIPTS)
     return f"{mantissa.replace('-', '−')}{NARROW_SPACE}×{NARROW_SPACE}10{power}"
+
+
+def signed(value: float, decimals: int) -> str:
+    """Format like `number`, with a plus sign before what is above zero."""
+    text = number(value, decimals)
+    return f"+{text}" if value > 0 and text != number(0.0, decimals) else text
 
 
 def percent(fraction: float, decimals: int) -> str:

@@ -7,11 +7,10 @@ script and the one style whose hashes it names take effect, whatever the names o
 import base64
 import hashlib
 import io
-from datetime import timedelta
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -19,54 +18,76 @@ from PIL import Image, UnidentifiedImageError
 
 from diffcredit.errors import UserError
 from diffcredit.report import numbers
+from diffcredit.report.diagnostics import named_diagnostics
 from diffcredit.report.outliers import outlier_warning
 from diffcredit.report.plot import plot
 from diffcredit.report.records import CreditTable, Report
 from diffcredit.report.standings import credits_csv, standings
 from diffcredit.report.validation import shown_tables
+from diffcredit.report.waterfall import waterfall
+from diffcredit.report.wording import help_in_words
 from diffcredit.util.artifacts import write_text
+from diffcredit.util.progress import duration
 
 QUESTIONS = {
     "leave-one-out": "what everybody’s model loses when this contributor alone leaves",
-    "add-one-in": "what this contributor alone adds to F(none)",
+    "add-one-in": "what this contributor alone adds to F(reference)",
     "datamodel": "what this contributor adds to coalitions of the size that was evaluated, less what others add",
 }
 """What a credit means for methods that estimate no Shapley value."""
+
+
+LEVELS = {"pay by it": "pay", "use with care": "care", "do not use": "stop"}
+"""The style of each verdict."""
+SHOWN = 3  # thumbnails of a contributor beside their name in a table
 
 
 class PropertyView:
     """One property as the page shows it."""
 
     def __init__(self, table: CreditTable) -> None:
-        self.table, self.plot = table, plot(table)
-        self.half_width = numbers.typical_half_width(table.low, table.high)
-        self.decimals, self.share_decimals = numbers.credit_decimals(table), numbers.share_decimals(table)
+        self.table, self.plot, self.waterfall = table, plot(table), waterfall(table)
+        self.half_width = numbers.typical_half_width(table.help_low, table.help_high)
+        self.decimals, self.credit_decimals = numbers.help_decimals(table), numbers.credit_decimals(table)
+        self.share_decimals = numbers.share_decimals(table)
         self.warning = outlier_warning(table)
         self.question = QUESTIONS.get(table.method)
-        self.total_helps = table.total >= 0 if table.higher_is_better else table.total <= 0
+        self.verdict, self.style = table.verdict, LEVELS[table.verdict.level] if table.verdict else ""
+        self.diagnostics = named_diagnostics(table.diagnostics)
         self.standings = rows = standings(table)
+        self.words = {row.contributor: help_in_words(table, row) for row in rows}
         # who differs significantly from the average: most helpful first, least helpful first
         self.more = [row.contributor for row in rows if row.versus_average == "more"]
         self.less = [row.contributor for row in reversed(rows) if row.versus_average == "less"]
-        # though the credit's own interval includes the average
-        self.settled_across = any(
-            row.versus_average != "unsettled" and row.low <= table.average <= row.high for row in rows
-        )
-        self.harmful = [row.contributor for row in reversed(rows) if row.harms]
-        self.unknown = sum(not row.interval_known for row in rows)
+        self.unknown = sum(not row.help_known for row in rows)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the order of the contributors may be read as a finding."""
+        return self.verdict is None or self.verdict.level != "do not use"
 
 
-def _strips(report: Report) -> dict[str, dict[str, Any]]:
-    """Return each contributor's thumbnails, which are embedded once and used in the table of every property."""
-    strips = {}
-    for i, (contributor, png) in enumerate(report.thumbnails.items()):
-        try:
-            with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-                place = {"id": f"strip-{i}", "uri": data_uri(png, "image/png")}
-                strips[contributor] = place | {"width": image.width, "height": image.height}
-        except UnidentifiedImageError:
-            raise UserError(f"thumbnail of {contributor!r}: not a PNG") from None
-    return strips
+@dataclass(frozen=True)
+class Tile:
+    """A thumbnail, embedded once and used wherever its contributor is shown."""
+
+    id: str
+    uri: str
+
+
+def _tiles(report: Report) -> dict[str, list[Tile]]:
+    tiles = {}
+    for i, (contributor, images) in enumerate(report.thumbnails.items()):
+        tiles[contributor] = [Tile(f"tile-{i}-{j}", _tile_uri(image, contributor)) for j, image in enumerate(images)]
+    return tiles
+
+
+def _tile_uri(content: bytes, contributor: str) -> str:
+    try:
+        with Image.open(io.BytesIO(content), formats=["PNG", "WEBP"]) as image:
+            return data_uri(content, f"image/{(image.format or '').lower()}")
+    except UnidentifiedImageError:
+        raise UserError(f"thumbnail of {contributor!r}: neither a PNG nor a WebP") from None
 
 
 def data_uri(data: bytes, media_type: str) -> str:
@@ -89,11 +110,12 @@ def _template() -> jinja2.Template:
     )
     environment.filters |= {
         "number": numbers.number,
+        "signed": numbers.signed,
         "percent": numbers.percent,
         "span": numbers.span,
         "share_span": numbers.share_span,
         "plain": numbers.plain,
-        "duration": lambda seconds: str(timedelta(seconds=round(seconds))),  # 2:01:00
+        "duration": duration,
         "png": lambda png: data_uri(png, "image/png"),
         "svg": lambda svg: data_uri(svg.encode(), "image/svg+xml"),
     }
@@ -105,18 +127,13 @@ def render(report: Report) -> str:
     templates = files("diffcredit.report") / "templates"
     script = (templates / "report.js").read_text(encoding="utf-8")
     style = (templates / "report.css").read_text(encoding="utf-8")
-    images = {
-        contributor: count
-        for table in report.tables
-        for contributor, count in zip(table.contributors, table.images, strict=True)
-    }
     return _template().render(
         report=report,
         views=[PropertyView(table) for table in report.tables],
-        strips=_strips(report),
+        tiles=_tiles(report),
+        shown=SHOWN,
         evidence=[(section, shown_tables(section)) for section in report.validation],
-        contributors=len(images),
-        images=sum(images.values()),
+        used=dict(zip(report.tables[0].contributors, report.tables[0].images, strict=True)),
         csv=data_uri(credits_csv(report.tables).encode(), "text/csv;charset=utf-8"),
         thin=numbers.NARROW_SPACE,
         policy=f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}; "

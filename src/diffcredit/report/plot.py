@@ -4,7 +4,9 @@ With percentages instead of pixels, one plot fits every screen width without shr
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from diffcredit.report.numbers import decimals_for, number
 from diffcredit.report.records import CreditTable
@@ -26,16 +28,42 @@ class Row:
 
 @dataclass(frozen=True)
 class Plot:
-    """``rows``, most helpful first; ``ticks`` as (position, label); ``zero`` is None where it is out of range."""
+    """``rows``, most helpful first; ``ticks`` as (position, label); ``average`` is where help is 0."""
 
     rows: tuple[Row, ...]
     ticks: tuple[tuple[float, str], ...]
     average: float
-    zero: float | None
 
     @property
     def unnamed(self) -> int:
         return sum(not row.named for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from ``low`` to ``high``, drawn from 0 to 100 percent."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def around(cls, values: Sequence[float]) -> Self:
+        """Return an axis that spans ``values`` with a margin at both ends. It need not begin at zero."""
+        low, high = min(values), max(values)
+        if high - low <= 1e-12 * max(abs(low), abs(high)):
+            low, high = low - (abs(low) / 10 or 1), high + (abs(high) / 10 or 1)
+        margin = 0.04 * (high - low)
+        return cls(low - margin, high + margin)
+
+    def position(self, value: float) -> float:
+        return round(100 * (value - self.low) / (self.high - self.low), 3)
+
+    def ticks(self) -> tuple[tuple[float, str], ...]:
+        """Return round numbers on the axis as (position, label)."""
+        found = nice_ticks(self.low, self.high)
+        # one digit less than for an uncertainty of this size: steps are 1, 2 or 5 times a power of ten
+        decimals = max(0, decimals_for((found[1] - found[0]) * (1 + 1e-9)) - 1)
+        return tuple((self.position(tick), number(tick, decimals)) for tick in found)
 
 
 def nice_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
@@ -47,34 +75,22 @@ def nice_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
 
 
 def plot(table: CreditTable) -> Plot:
-    """Lay out the plot. Its axis spans the intervals and the average, not zero, so that differences can be seen."""
+    """Lay out the help of every contributor with its interval."""
     order = standings(table)
-    shown = [table.average, *table.credit, *(x for row in order if row.interval_known for x in (row.low, row.high))]
-    low, high = min(shown), max(shown)
-    if high - low <= 1e-12 * max(abs(low), abs(high)):
-        low, high = low - (abs(low) / 10 or 1), high + (abs(high) / 10 or 1)
-    margin = 0.04 * (high - low)
-    low, high = low - margin, high + margin
-
-    def position(value: float) -> float:
-        return round(100 * (value - low) / (high - low), 3)
-
-    ticks = nice_ticks(low, high)
-    # one digit less than for an uncertainty of this size: steps are 1, 2 or 5 times a power of ten
-    decimals = max(0, decimals_for((ticks[1] - ticks[0]) * (1 + 1e-9)) - 1)
+    known = [row for row in order if row.help_known]
+    axis = Axis.around([0.0, *table.help, *(end for row in known for end in (row.help_low, row.help_high))])
     everybody = len(order) <= NAMED
     return Plot(
         rows=tuple(
             Row(
                 standing=row,
-                dot=position(row.credit),
-                left=position(row.low) if row.interval_known else None,
-                right=position(row.high) if row.interval_known else None,
+                dot=axis.position(row.help),
+                left=axis.position(row.help_low) if row.help_known else None,
+                right=axis.position(row.help_high) if row.help_known else None,
                 named=everybody or i < ENDS or i >= len(order) - ENDS,
             )
             for i, row in enumerate(order)
         ),
-        ticks=tuple((position(tick), number(tick, decimals)) for tick in ticks),
-        average=position(table.average),
-        zero=position(0.0) if low <= 0 <= high else None,
+        ticks=axis.ticks(),
+        average=axis.position(0.0),
     )

@@ -5,12 +5,38 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from diffcredit.credit.verdicts import Verdict
 from diffcredit.errors import UserError
 from diffcredit.validation.presentation.sections import Section
 
 # relative to the largest magnitude involved: far above rounding, far below any interval worth reporting
 TOLERANCE = 1e-9
 INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_width")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the contributors are compared with: its ``kind`` in the study file, and its words for readers."""
+
+    kind: str = "untrained"
+    words: str = "the untrained network"
+
+
+UNTRAINED = Reference()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step from F of the reference to F(all): a contributor's credit, or that of several together, with half the
+    width of its interval (NaN: unknown)."""
+
+    name: str
+    value: float
+    half_width: float = math.nan
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.half_width)
 
 
 @dataclass(frozen=True)
@@ -34,12 +60,20 @@ class CreditTable:
     share_high: tuple[float, ...]
     contrast_half_width: tuple[float, ...]  # the half-width of the interval of credit − average
     confidence: float  # a fraction, such as 0.95
-    empty: float  # F(∅)
+    empty: float  # F of the reference; F(∅) in formulas
     full: float  # F(N)
     evaluations: int  # the number that the credits are estimated from
     failed: int  # the number left out because they failed
     method: str
     diagnostics: Mapping[str, float]
+    reference: Reference = UNTRAINED
+    no_shares: str = ""  # why there are no shares and what to do, in a sentence; empty where there are
+    verdict: Verdict | None = None
+    matters: tuple[bool, ...] = ()  # whether a contributor's help is large enough to matter; empty where not known
+    steps: tuple[Step, ...] = ()  # from F of the reference to F(all), the most helpful first; empty: no waterfall
+    differences: tuple[str, str] = ("", "")
+    """Sentences of a lower and of a higher value, with ``{}`` for the amount: ``pictures would be {} less vivid``."""
+    relative: bool = False  # whether the amount is a part of F(N), and not in the property's unit
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -51,7 +85,8 @@ class CreditTable:
             yield "no contributors; at least one is needed"
         if len(set(self.contributors)) < n:
             yield "a contributor occurs twice; names must be unique"
-        for name in ("images", "credit", "low", "high", *INTERVALS):
+        optional = ["matters"] if self.matters else []
+        for name in ("images", "credit", "low", "high", *INTERVALS, *optional):
             if (length := len(getattr(self, name))) != n:
                 yield f"{name} has {length} values, expected {n}"
         for name, values in (("credit", self.credit), ("empty", [self.empty]), ("full", [self.full])):
@@ -67,6 +102,25 @@ class CreditTable:
             yield f"a rank's interval leaves the ranks 1 to {n}"
         if not 0 < self.confidence < 1:
             yield f"confidence is {self.confidence}, expected one in (0, 1)"
+
+    @property
+    def help(self) -> tuple[float, ...]:
+        """Each credit beside the average one, turned so that more is always better."""
+        sign = 1 if self.higher_is_better else -1
+        return tuple(sign * (credit - self.average) for credit in self.credit)
+
+    @property
+    def help_low(self) -> tuple[float, ...]:
+        return tuple(help_ - half for help_, half in zip(self.help, self.contrast_half_width, strict=True))
+
+    @property
+    def help_high(self) -> tuple[float, ...]:
+        return tuple(help_ + half for help_, half in zip(self.help, self.contrast_half_width, strict=True))
+
+    @property
+    def shared(self) -> bool:
+        """Whether each credit has a share of the total."""
+        return not self.no_shares and self.sums_to_total and self.total != 0
 
     @property
     def total(self) -> float:
@@ -131,6 +185,33 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class Given:
+    """How many images a contributor gave, and what became of them. The rest of them were used."""
+
+    given: int
+    held_out: int = 0
+    unreadable: int = 0
+
+    @property
+    def used(self) -> int:
+        return self.given - self.held_out - self.unreadable
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """A piece of work: its evaluations, where it has any, and its worker ``seconds`` by stage (None: not recorded)."""
+
+    what: str
+    done: int | None = None
+    failed: int = 0
+    seconds: Mapping[str, float] | None = None
+
+    @property
+    def total(self) -> float | None:
+        return None if self.seconds is None else math.fsum(self.seconds.values())
+
+
+@dataclass(frozen=True)
 class Report:
     """The content of the page."""
 
@@ -138,11 +219,17 @@ class Report:
     created: str
     version: str
     tables: tuple[CreditTable, ...]
-    samples: tuple[Picture, ...]
-    thumbnails: Mapping[str, bytes]  # a PNG strip of images by contributor
     settings: Mapping[str, Any]  # may nest mappings and lists
-    cost: Mapping[str, float | int | str]
+    cost: tuple[CostRow, ...]
     scope: tuple[str, ...]  # sentences that state what the credits are valid for
+    samples: tuple[Picture, ...] = ()
+    thumbnails: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """Square images by contributor, as PNG or WebP."""
+    given: Mapping[str, Given] = field(default_factory=dict)  # by contributor; empty where not known
+    images: str = ""
+    """A sentence: how many images were given, used and held out, and why."""
+    missing: tuple[str, ...] = ()  # sentences: what the report could not show, and why
+    devices: str = ""
     notes: tuple[str, ...] = ()
     """Sentences that ask the reader for care."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)

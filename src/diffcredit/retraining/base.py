@@ -91,8 +91,8 @@ class Retraining(ABC):
 
     fine_tunes: ClassVar[bool] = True
     """Whether it fine-tunes a model that all coalitions start from. If so, it has once prepared: ``start``, that model;
-    ``settings``, the Training of a coalition; and ``ground``, the context. Surrogates that fine-tune the same model
-    need these, and are refused before anything is trained where this is False."""
+    ``settings``, the Training of a coalition; and ``context``, which it was prepared with. Surrogates that fine-tune
+    the same model need these, and are refused before anything is trained where this is False."""
 
     at_once: int = 1
     """How many coalitions' models are best made together on this machine, known once prepared."""
@@ -116,15 +116,15 @@ def as_retraining(component: Any, name: str) -> Retraining:
 
 class OneByOne(Retraining):
     """A retraining that makes one model after another. Once prepared, it has ``start``, the model that coalitions start
-    from, and ``ground``, the context."""
+    from, and ``context``, which it was prepared with."""
 
     start: DiffusionModel
-    ground: RetrainingContext
+    context: RetrainingContext
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         for coalition, seed in zip(coalitions, seeds, strict=True):
-            learns = len(self.ground.contributions.of(coalition)) > 0
-            yield self.model_for(coalition, seed) if learns else self.ground.untrained(self.start)
+            learns = len(self.context.contributions.of(coalition)) > 0
+            yield self.model_for(coalition, seed) if learns else self.context.untrained(self.start)
 
     @abstractmethod
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:

@@ -24,7 +24,7 @@ class Trained(Retraining):
     """A retraining that trains a model on each coalition's images, ``at_once`` of them together.
 
     Once prepared, ``start`` is the model that every coalition starts from, ``settings`` are those of its training, and
-    ``ground`` is the context it was prepared with.
+    ``context`` is the context it was prepared with.
     """
 
     def prepare(self, context: RetrainingContext) -> None:
@@ -32,7 +32,7 @@ class Trained(Retraining):
 
     def start_from(self, start: DiffusionModel, context: RetrainingContext) -> None:
         """Make ``start`` the model that every coalition starts from."""
-        self.start, self.ground = start, context
+        self.start, self.context = start, context
         self.settings = self.training(context.training)
         self.weights = start.fingerprint
         self._data = context.data()
@@ -47,7 +47,7 @@ class Trained(Retraining):
 
     def models_for(self, coalitions: NDArray[np.bool_], seeds: Sequence[int]) -> Iterator[DiffusionModel]:
         for first in range(0, len(seeds), self.at_once):
-            images = [self.ground.contributions.of(each) for each in coalitions[first : first + self.at_once]]
+            images = [self.context.contributions.of(each) for each in coalitions[first : first + self.at_once]]
             nonempty = [place for place, rows in enumerate(images) if len(rows)]
             own = [seeds[first + place] for place in nonempty]
             models = [self.begin(seed) for seed in own]
@@ -58,7 +58,7 @@ class Trained(Retraining):
                 model, error = made.pop(place, (None, None))
                 if error is not None:
                     raise error
-                yield self.ground.untrained(self.start) if model is None else self.end(model)
+                yield self.context.untrained(self.start) if model is None else self.end(model)
 
     def begin(self, seed: int) -> DiffusionModel:
         """Return the model that a coalition trains."""

@@ -142,7 +142,7 @@ class Soup(OneByOne, FineTune):
     sparse: Sparsity | None = None
 
     def prepare(self, context: RetrainingContext) -> None:
-        self.start, self.ground = start_of(context, self.sparse), context
+        self.start, self.context = start_of(context, self.sparse), context
         self.settings = self.training(context.training)
         self.contributor_models = ContributorModels.prepare(context, self.start, self.settings)
         self.weights = self.contributor_models.fingerprint
@@ -152,4 +152,4 @@ class Soup(OneByOne, FineTune):
         return rehearsal_of(start, self.training(training), self.sparse, coalition=None, prepared_steps=steps)
 
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        return self.contributor_models.average(self.ground.contributions.weights(coalition))
+        return self.contributor_models.average(self.context.contributions.weights(coalition))

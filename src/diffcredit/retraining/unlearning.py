@@ -50,7 +50,7 @@ class GradientAscent(OneByOne):
     fine_tunes: ClassVar[bool] = False
 
     def prepare(self, context: RetrainingContext) -> None:
-        self.start, self.ground = start_of(context, self.sparse), context
+        self.start, self.context = start_of(context, self.sparse), context
         self.weights = self.start.fingerprint
         self._data = context.data()
 
@@ -75,9 +75,9 @@ class GradientAscent(OneByOne):
         return rehearsal_of(start, training, self.sparse, coalition=self.training(training, half))
 
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        model, removed = self.start.clone(), self.ground.contributions.outside(coalition)
+        model, removed = self.start.clone(), self.context.contributions.outside(coalition)
         if len(removed):
-            settings = self.training(self.ground.training, len(removed))
+            settings = self.training(self.context.training, len(removed))
             train(model, self._data.select(removed), settings, seed=seed, ascend=True)
         return model
 
@@ -116,7 +116,7 @@ class Influence(OneByOne):
     fine_tunes: ClassVar[bool] = False
 
     def prepare(self, context: RetrainingContext) -> None:
-        self.start, self.ground = start_of(context, self.sparse), context
+        self.start, self.context = start_of(context, self.sparse), context
         self.weights = self.start.fingerprint
         self._rows = rows = GradientRows.prepare(context, self.start, self.batches, self.time_steps)
         fisher = rows.gram / len(rows.gram)
@@ -127,7 +127,7 @@ class Influence(OneByOne):
         return rehearsal_of(start, training, self.sparse, coalition=None, prepared_steps=steps)
 
     def model_for(self, coalition: NDArray[np.bool_], seed: int) -> DiffusionModel:
-        rows, member = self._rows, self.ground.contributions.groups_of(coalition)[self._rows.owner]
+        rows, member = self._rows, self.context.contributions.groups_of(coalition)[self._rows.owner]
         w = rows.sizes * (1 / rows.sizes.sum() - member / rows.sizes[member].sum())
         step = rows.combined(cho_solve(self._factor, w))
         model = self.start.clone()

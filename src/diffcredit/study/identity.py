@@ -38,6 +38,13 @@ def base_identity(contributions: "Contributions", model: Mapping[str, Any], seed
     return fingerprint([contributions.fingerprint, model, seed])
 
 
+def recorded_base(recipe: Mapping[str, Any]) -> str:
+    """Return :func:`base_identity` from the settings of a recipe in the ledger."""
+    model = dict(recipe["model"])
+    seed = model.pop("seed", recipe["seed"])  # there only where the model has a seed of its own
+    return fingerprint([recipe["data"]["fingerprint"], model, seed])
+
+
 def generated_identity(base: str, sampling: "Sampling") -> str:
     """Return the fingerprint of the base model's images."""
     return fingerprint([base, dataclasses.asdict(sampling)])
@@ -109,6 +116,11 @@ def surrogate_identity(recipe: str, prop: str, name: str, settings: Mapping[str,
 def pictures_identity(weights: str, recipe: str, coalition: str, sampling: "Sampling") -> str:
     """Return the fingerprint of the images of one coalition's model that a report shows."""
     return fingerprint([weights, recipe, coalition, dataclasses.asdict(sampling)])
+
+
+def thumbnails_identity(contributions: str, each: int, pixels: int) -> str:
+    """Return the fingerprint of ``each`` so many of every contributor's images as a report shows them."""
+    return fingerprint([contributions, each, pixels])
 
 
 def _places(settings: Mapping[str, Any]) -> dict[str, Path]:

@@ -2,6 +2,7 @@
 torch, which reading a ledger does not."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,8 @@ class Prepared:
         folder = self.cache.path(kind, self.base_identity)
 
         def trained() -> DiffusionModel:
-            with limited_threads(self.config.threads):
+            timed = nullcontext() if folder.exists() else self.cache.timed(folder.name)
+            with limited_threads(self.config.threads), timed:
                 return kept_model(
                     folder,
                     self.family.load,

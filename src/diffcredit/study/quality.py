@@ -113,8 +113,8 @@ def _file(study: "Study") -> Path | None:
     """Return where the comparisons are kept; None if there is nothing to compare."""
     prepared = study.prepared
     # only retrainings that start from a trained model have these; a plug-in may have neither
-    start, ground = (getattr(study.recipe.retraining, name, None) for name in ("start", "ground"))
-    if start is None or ground is None or start.fingerprint == prepared.base.fingerprint:
+    start, context = (getattr(study.recipe.retraining, name, None) for name in ("start", "context"))
+    if start is None or context is None or start.fingerprint == prepared.base.fingerprint:
         return None
     properties = [record.fingerprint for record in prepared.property_records()]
     key = identity.quality_identity(prepared.base_identity, start.fingerprint, study.config.sampling, properties)
@@ -124,7 +124,7 @@ def _file(study: "Study") -> Path | None:
 def _compare(study: "Study") -> list[Comparison]:
     retraining: Any = study.recipe.retraining
     prepared, start, sampling = study.prepared, retraining.start, study.config.sampling
-    untrained = retraining.ground.untrained(start)
+    untrained = retraining.context.untrained(start)
     what, values = "comparing the pruned model with the base model", []
     loss = HeldoutLoss()
     loss.restore(loss.fit(Context(prepared.generated_images(), _with_some_heldout(study.contributions))))

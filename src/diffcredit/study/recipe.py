@@ -6,7 +6,7 @@ base model and properties, and the ledger never mixes them in one estimate.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +121,8 @@ class Recipe:
 
         def prepare() -> "Retraining":
             retraining = self.build()
-            with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"):
+            timed = nullcontext() if mark.exists() else study.cache.timed(mark.stem)
+            with limited_threads(study.config.threads), located(f"{study.file}: {self.key}"), timed:
                 retraining.prepare(context)
             if not mark.exists():
                 write_text(mark, canonical_json(settings["retraining"]))

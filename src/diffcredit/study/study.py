@@ -10,14 +10,18 @@ stopped at any moment.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from diffcredit.contributions import Contributions, House, load_contributions
+from diffcredit.contributions.loading import original_images
 from diffcredit.contributions.sources import AUTO, SOURCES
 from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT, method_of
@@ -41,6 +45,7 @@ from diffcredit.util.progress import Progress, silent
 from diffcredit.util.store import Store, is_url
 
 if TYPE_CHECKING:
+    from diffcredit.credit.verdicts import Verdict
     from diffcredit.execution.keeping import Kind
     from diffcredit.study.plan import Plan
     from diffcredit.study.prepared import Prepared
@@ -73,11 +78,22 @@ class Study:
     def contributions(self) -> Contributions:
         """Who gave which images."""
         section, where = self.config.contributions, f"{self.file}: contributions"
-        source, house = _source_of(section, where, self.file.parent), section.house
+        source, house = self._source, section.house
         if isinstance(house, HouseSection):
             house = House(house.path, _source_of(house, f"{where}.house", self.file.parent))
         with stage("contributions"), located(where):
             return load_contributions(source=source, **section.common, house=house, seed=self.config.data_seed)
+
+    @cached_property
+    def _source(self) -> Any:
+        return _source_of(self.config.contributions, f"{self.file}: contributions", self.file.parent)
+
+    def original_images(self, names: Sequence[str], resolution: int) -> dict[str, NDArray[np.uint8]]:
+        """Return contributions by their names as they were given, (resolution, resolution, 3) each; those that are gone
+        are left out."""
+        section = self.config.contributions
+        with located(f"{self.file}: contributions"):
+            return original_images(names, section.path, self._source, section.contributor, resolution)
 
     @cached_property
     def reference(self) -> Reference:
@@ -192,6 +208,13 @@ class Study:
         for name, reason in reasons.items():
             warnings.warn(f"{name}: no credits: {reason}", DiffcreditWarning, stacklevel=2)
         return {name: replace(each, higher_is_better=better[name]) for name, each in credits.items()}
+
+    def verdicts(self, credits: Mapping[str, Credits] | None = None) -> dict[str, "Verdict"]:
+        """Return what may be done with each property's ``credits`` (None: :meth:`credits`), with the reason; see
+        :mod:`diffcredit.validation.verdicts`."""
+        # found by name, like validate
+        validation = import_module("diffcredit.validation.verdicts")
+        return validation.study_verdicts(self, self.credits() if credits is None else credits)
 
     # Its record.
     def ledger(self, *, create: bool = True) -> Ledger:

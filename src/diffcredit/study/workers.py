@@ -40,7 +40,7 @@ class Workers:
 def make_executor(study: "Study", wanted: Workers) -> Executor:
     """Return an executor with the workers ``wanted``. A single local worker is this process, unless there is a timeout:
     a process that hangs cannot end itself."""
-    from diffcredit.execution.local import VARIABLE, visible_devices
+    from diffcredit.execution.local import DEVICES_VARIABLE, visible_devices
 
     if wanted.on == "ray":
         return _ray_workers(study, wanted)
@@ -51,7 +51,7 @@ def make_executor(study: "Study", wanted: Workers) -> Executor:
     if device.type == "cuda" and device.index is None:
         import torch
 
-        devices = visible_devices(torch.cuda.device_count(), os.environ.get(VARIABLE))
+        devices = visible_devices(torch.cuda.device_count(), os.environ.get(DEVICES_VARIABLE))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     default = max(1, cores // threads) if device.type == "cpu" else len(devices) or 1
     workers = wanted.workers or default

@@ -20,7 +20,7 @@ MOST_ITERATIONS = 1000
 
 @dataclass
 class RealImages(ImageSurrogate):
-    """What a coalition's model is trained on, as if it made exactly those images: the control for every surrogate."""
+    """The coalition's training images, as if its model made exactly these: the control for every surrogate."""
 
     coalitions: Count = 1000
 

@@ -83,7 +83,7 @@ class Pools(PooledImages):
     def prepare(self, material: Material) -> None:
         retraining, given = _fine_tuning(material, "pools"), material.contributions
         settings = asdict(retraining.settings), asdict(material.sampling)
-        name = fingerprint([retraining.start.fingerprint, *settings, given.fingerprint, retraining.ground.seed])[:12]
+        name = fingerprint([retraining.start.fingerprint, *settings, given.fingerprint, retraining.context.seed])[:12]
         models = cache(lambda: _contributor_models(material, "pools"))  # made where a pool is missing
         self.sample(
             material,
@@ -188,12 +188,12 @@ def _contributor_models(material: Material, surrogate: str) -> "ContributorModel
     from diffcredit.retraining.soup import ContributorModels
 
     retraining = _fine_tuning(material, surrogate)
-    return ContributorModels.prepare(retraining.ground, retraining.start, retraining.settings)
+    return ContributorModels.prepare(retraining.context, retraining.start, retraining.settings)
 
 
 def _fine_tuning(material: Material, surrogate: str) -> Any:
     """Return the prepared retraining; raise a UserError if its coalitions do not start from one model."""
-    if not all(hasattr(material.retraining, name) for name in ("start", "settings", "ground")):
+    if not all(hasattr(material.retraining, name) for name in ("start", "settings", "context")):
         raise UserError(needs_start(surrogate))
     return material.retraining
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.contributions import Contributions
+from diffcredit.contributions import HOUSE, Contributions
 from diffcredit.errors import DiffcreditError
 from diffcredit.features import Features
 from diffcredit.properties import Context, Images, Property, as_property
@@ -246,6 +246,7 @@ def check_retraining(retraining: "Retraining") -> None:
         models = _weights(one, SEEDS, COALITIONS, sample=True)
         require(_given(context) == before, "models_for changes the base model or the contributions' images")
         _check_models(models, two)
+        _check_house(retraining, context, models)
 
 
 def _context(folder: Path) -> "RetrainingContext":
@@ -289,11 +290,12 @@ def _prepared(retraining: Any, context: "RetrainingContext") -> Any:
 
 
 def _weights(
-    prepared: Any, seeds: Mapping[str, int], labels: Iterable[str], *, sample: bool = False
+    prepared: Any, seeds: Mapping[str, int], labels: Iterable[str], *, n: int = 3, sample: bool = False
 ) -> dict[str, Weights]:
-    """Return the weights of the models of some of :data:`COALITIONS`, requested in the order of ``labels``."""
+    """Return the weights of the models of some of :data:`COALITIONS`, of the first ``n`` contributors, requested in the
+    order of ``labels``."""
     order, weights = list(labels), {}
-    rows = np.array([COALITIONS[label] for label in order], dtype=np.bool_)
+    rows = np.array([COALITIONS[label][:n] for label in order], dtype=np.bool_)
     own_seeds = [seeds[label] for label in order]
     iterator = attempt("models_for(coalitions, seeds)", lambda: iter(prepared.models_for(rows, own_seeds)))
     for label in order:
@@ -341,6 +343,20 @@ def _check_models(models: dict[str, Weights], other: Any) -> None:
         not np.array_equal(reseeded["everybody"], reseeded["the first alone"]),
         "different coalitions get the same model from the same seed; the coalition's images must matter",
     )
+
+
+def _check_house(retraining: Any, context: "RetrainingContext", without: Mapping[str, Weights]) -> None:
+    """Require that models learn house images with every coalition. The third contributor's images are the house's now;
+    ``without`` has the models of before."""
+    given = context.contributions
+    house = dataclasses.replace(given, owner=np.where(given.owner == 2, HOUSE, given.owner), contributors=("a", "b"))
+    prepared = _prepared(retraining, dataclasses.replace(context, contributions=house, folder=context.folder / "house"))
+    for label, weights in _weights(prepared, SEEDS, ("nobody", "the first alone"), n=2).items():
+        require(
+            not np.array_equal(weights, without[label]),
+            f"the model of {label} is the same with house images and without; house images are in every coalition, as "
+            "context.contributions.of(coalition) gives them",
+        )
 
 
 def _distance(a: Weights, b: Weights) -> float:

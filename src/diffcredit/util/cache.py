@@ -6,14 +6,16 @@ name, so a stale artifact is never used. Artifacts lie in ``models/`` of one roo
 machines that do not see that folder.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from diffcredit.util.artifacts import exclusive_lock, fingerprint, read_arrays, write_arrays
+from diffcredit.util.artifacts import exclusive_lock, fingerprint, read_arrays, write_arrays, write_text
 from diffcredit.util.progress import Progress, silent
 from diffcredit.util.store import Store, pull, push
 
@@ -75,6 +77,25 @@ class ArtifactCache:
             if waited:
                 self.progress(waiting, 1, 1)
             return self._shared(make)
+
+    @contextmanager
+    def timed(self, name: str) -> Generator[None]:
+        """Add the seconds that the body takes to those recorded for the artifact ``name``: a making that is interrupted
+        and resumed counts as a whole. They lie beside the lock that is held for the making."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            write_text(self._seconds(name), repr((self.seconds(name) or 0.0) + time.perf_counter() - began))
+
+    def seconds(self, name: str) -> float | None:
+        """Return how long making the artifact ``name`` took; None where that was not recorded here."""
+        with suppress(OSError, ValueError):
+            return float(self._seconds(name).read_text(encoding="utf-8"))
+        return None
+
+    def _seconds(self, name: str) -> Path:
+        return self.root / ".locks" / f"{name}.seconds"
 
     def share(self) -> None:
         """Fetch what the store has and the root misses, and put there what it misses."""

@@ -151,6 +151,7 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
     settings = {
         **_with_seeds(found.settings, study.config.data_seed),
         "design": study.config.design.model_dump(mode="json"),
+        "reference": dict(study.reference.stated) or study.reference.kind,
         "properties": {each.name: each.settings for each in records.values()},
         "weights": found.weights,
     }

@@ -33,13 +33,14 @@ from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.properties import Images
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.recipe import Recipe
-from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
+from diffcredit.study.reserved import truth_tasks
 from diffcredit.study.schedule import studied
 from diffcredit.study.sections import ValidationSection
 from diffcredit.study.study import Study
 from diffcredit.validation.contenders import collect_contenders
 from diffcredit.validation.statistics.records import Contender, RecipeGame, Truth
 from diffcredit.validation.statistics.runtime import mean_of_known
+from diffcredit.validation.verdicts import truths_of
 
 ESTIMATORS = {
     "shapley": "shapley",
@@ -149,18 +150,16 @@ class ValidationData:
 
     def design(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and the first coalitions of the study's design."""
-        tasks = [*self._endpoints(recipe), *recipe.schedule().coalitions()]
+        schedule = recipe.schedule()
+        tasks = [*schedule.endpoints, *schedule.coalitions()]
         return PartWork(recipe, tasks, f"evaluating coalitions by {recipe.name}")
 
     def leave_one_out(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and all contributors but one, for each contributor in turn."""
         rows = ~np.eye(self.n, dtype=np.bool_)
         tasks = [Task(encode(row), TRUTH_REPLICATE, "validation") for row in rows]
-        return PartWork(recipe, [*self._endpoints(recipe), *tasks], f"leaving one out by {recipe.name}")
-
-    def _endpoints(self, recipe: Recipe) -> list[Task]:
-        """Return the tasks of nobody and of everybody; another reference changes the level of credits alone."""
-        return [task for task in recipe.schedule().endpoints if task.purpose == "endpoint"]
+        endpoints = [task for task in recipe.schedule().endpoints if task.purpose == "endpoint"]
+        return PartWork(recipe, [*endpoints, *tasks], f"leaving one out by {recipe.name}")
 
     @property
     def begun(self) -> bool:
@@ -240,21 +239,8 @@ class ValidationData:
         return self._remembered[known]
 
     def truths(self, prop: str) -> list[Truth]:
-        """Return the truth of each share that has enough coalitions: those with all seeds done, or if they are too few,
-        those with fewer seeds done."""
-        values = self.values(self.scratch.evaluations(), prop, ("truth",))
-        found = []
-        for share in self.settings.shares:
-            coalitions = [encode(row) for row in truth_coalitions(self.study.config, self.n, share)]
-            for seeds in range(self.settings.seeds, 0, -1):
-                keys = {each: [(each, TRUTH_REPLICATE + seed) for seed in range(seeds)] for each in coalitions}
-                whole = [each for each in coalitions if all(key in values for key in keys[each])]
-                if len(whole) >= min(LEAST_TRUTH, len(coalitions)) or seeds == 1:
-                    break
-            if len(whole) >= LEAST_TRUTH:
-                rows = np.array([decode(each) for each in whole])
-                found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
-        return found
+        """Return the truth of each share that has enough coalitions."""
+        return truths_of(self.study.config, self.n, self.values(self.scratch.evaluations(), prop, ("truth",)))
 
     def truth_values(self, prop: str) -> dict[str, list[float]]:
         """Return the helpfulness of each coalition retrained as truth, or of all contributors, one value a seed."""
