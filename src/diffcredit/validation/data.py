@@ -33,7 +33,7 @@ from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.properties import Images
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.recipe import Recipe
-from diffcredit.study.reserved import truth_tasks
+from diffcredit.study.reserved import LEAST_TRUTH, truth_tasks
 from diffcredit.study.schedule import studied
 from diffcredit.study.sections import ValidationSection
 from diffcredit.study.study import Study
