@@ -25,7 +25,6 @@ from diffcredit.study.identity import recorded_base
 from diffcredit.study.pilot import signals
 from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
 from diffcredit.study.sections import ValidationSection
-from diffcredit.util.arrays import FloatArray
 from diffcredit.util.cache import artifact_name
 from diffcredit.util.progress import duration
 from diffcredit.validation.statistics.datamodeling import compare_lds
@@ -83,7 +82,7 @@ def tested(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Tested]:
         fair = _without(study, each, {encode(row) for one in truths for row in one.coalitions}) if truths else None
         if fair is not None:
             middle = min(truths, key=lambda one: abs(one.share - 0.5))
-            found[name] = _scored(sign * fair.values, middle)
+            found[name] = compare_lds([middle], [Contender("credits", "", "", sign * fair.values)]).tested()
     return found
 
 
@@ -102,13 +101,6 @@ def truths_of(config: "StudyConfig", n: int, values: Mapping[tuple[str, int], fl
             rows = np.array([decode(each) for each in whole])
             found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
     return found
-
-
-def _scored(helpfulness: FloatArray, truth: Truth) -> Tested:
-    result = compare_lds([truth], [Contender("credits", "", "", helpfulness)])
-    score, ceiling = result.scores[0].spearman, result.ceilings[0].spearman.replicates
-    reached = None if ceiling is None or not ceiling.value > 0 else ceiling.value
-    return Tested(score.value, score.low, score.high, reached, *truth.values.shape)
 
 
 def _without(study: "Study", credits: Credits, truth: set[str]) -> Credits | None:
