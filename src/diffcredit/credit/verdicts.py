@@ -40,7 +40,8 @@ class Check:
 @dataclass(frozen=True)
 class Tested:
     """The result of validation: the rank correlation of the credits' predictions with retrained models, with its
-    interval (NaN: unknown), over ``coalitions`` with ``seeds`` each. ``ceiling``: what a perfect prediction would reach."""
+    interval (NaN: unknown), over ``coalitions`` with ``seeds`` each. ``ceiling``: what a perfect prediction would
+    reach."""
 
     score: float
     low: float
