@@ -39,8 +39,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Tested:
-    """The result of validation: the rank correlation of the credits' predictions with retrained models, with its interval
-    (NaN: unknown), over ``coalitions`` with ``seeds`` each. ``ceiling``: what a perfect prediction would reach."""
+    """The result of validation: the rank correlation of the credits' predictions with retrained models, with its
+    interval (NaN: unknown), over ``coalitions`` with ``seeds`` each. ``ceiling``: what a perfect prediction would
+    reach."""
 
     score: float
     low: float
