@@ -29,7 +29,7 @@ from diffcredit.util.arrays import FloatArray
 from diffcredit.util.cache import artifact_name
 from diffcredit.util.progress import duration
 from diffcredit.validation.statistics.datamodeling import compare_lds
-from diffcredit.validation.statistics.records import Contender, Truth
+from diffcredit.validation.statistics.records import Contender, Estimate, Truth
 
 if TYPE_CHECKING:
     from diffcredit.study.config import StudyConfig
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def study_verdicts(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Verdict]:
     """Return the verdict on each property's ``credits``, which are the study's own by any method."""
-    found, untested, strength = tested(study, credits), cost_of_a_test(study), signals(study)
+    found, untested, strength = score_against_truth(study, credits), cost_of_a_test(study), signals(study)
     return {
         name: verdict(
             each,
@@ -70,7 +70,7 @@ def misfit(credits: Credits) -> str:
     return f"Of the evaluations, {values} not fit the others and moves a credit by more than its interval."
 
 
-def tested(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Tested]:
+def score_against_truth(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Tested]:
     """Return what models retrained from scratch say of each property's ``credits``; without properties for which there
     are too few of these."""
     config = study.config
@@ -108,6 +108,8 @@ def _scored(helpfulness: FloatArray, truth: Truth) -> Tested:
     result = compare_lds([truth], [Contender("credits", "", "", helpfulness)])
     score, ceiling = result.scores[0].spearman, result.ceilings[0].spearman.replicates
     reached = None if ceiling is None or not ceiling.value > 0 else ceiling.value
+    if abs(score.value) == 1:  # a perfect order, or its reverse, whose scatter over coalitions is not known
+        score = Estimate(score.value, score.value, score.value)
     return Tested(score.value, score.low, score.high, reached, *truth.values.shape)
 
 
