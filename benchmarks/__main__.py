@@ -15,6 +15,7 @@ BENCHMARKS = (
     "gradients",
     "priors",
     "validation",
+    "verdicts",
     "evidence",
     "cifar20",
     "cluster",

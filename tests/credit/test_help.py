@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
+from scipy.stats import t as student
 
 from diffcredit.coalitions import make_design
 from diffcredit.credit import Credits, estimate, matters, seed_yardstick, stated_yardstick
@@ -33,13 +34,16 @@ def test_shares_agree_with_help(seed, empty, full, higher, noisy):
     credits = credits_of(seed, [empty, empty + 0.3] if noisy else empty, [full, full - 0.2], higher)
     sign = 1 if higher else -1
     assert credits.help() * sign - credits.values + credits.values.mean() == pytest.approx(0, abs=1e-12)
-    total = sign * (credits.full - credits.empty)
-    if total <= 0:
-        assert not credits.surely_help()
-    if credits.surely_help():
-        shares = sign * credits.values / total
-        assert (np.argsort(shares, kind="stable") == np.argsort(credits.help(), kind="stable")).all()
-        assert np.isfinite(credits.share_intervals()).all()
+    total, noise = sign * (credits.full - credits.empty), credits.diagnostics["sigma"] ** 2
+    ends = [credits.table.full, *([credits.table.empty] if noisy else [])]
+    variance = sum((noise + ((end - end.mean()) ** 2).sum()) / len(end) ** 2 for end in ends)
+    sure = total > student.ppf(0.975, credits.degrees) * variance**0.5
+    assert credits.shared == credits.surely_help() == sure
+    if sure:
+        np.testing.assert_allclose(credits.shares, sign * credits.values / total)
+        assert (np.argsort(credits.shares) == np.argsort(credits.help())).all()
+        assert credits.shares.sum() == pytest.approx(1)
+    assert np.isfinite([credits.shares, *credits.share_intervals()]).all() == sure
 
 
 @given(st.integers(0, 30), st.floats(-1e3, 1e3))

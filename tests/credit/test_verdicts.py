@@ -59,6 +59,15 @@ def test_equal_contributors_are_not_distinguished():
     assert "do not show that contributors differ" in found.reason
 
 
+@pytest.mark.parametrize(("noise", "level"), [(0.1, "pay by it"), (30.0, "do not use")])
+def test_few_contributors_are_judged_by_their_intervals(noise, level):
+    coalitions = np.repeat(make_design("exhaustive").draw(3, 0, 6), 5, axis=0)
+    values = coalitions @ [1.0, 2.0, 4.0] + noise * np.random.default_rng(2).normal(size=30)
+    credits = estimate(coalitions, values, empty=0.0, full=7.0, method="exact", size_distribution="exhaustive")
+    check = verdict(credits, yardstick=stated_yardstick(1), tested=PASSED).checks[1]
+    assert (check.level, "all intervals" in check.sentence) == (level, True)
+
+
 def test_the_level_is_the_worst_and_a_failed_test_comes_first():
     tests = [PASSED, None, Outcome(0.3, -0.1, 0.5, 0.9, 20, 2)]
     for credits, tested, limit, misfit in product([DIFFERENT, EQUAL], tests, [0.0, 9.0], ["", "It does not fit."]):

@@ -17,7 +17,8 @@ There are also `help`, `shares`, `rank` and their intervals, `to_frame` (pandas)
 Credits of properties measured by the same evaluations add up, ``0.7 * a + 0.3 * b`` (`diffcredit.credit.mixing`).
 
 Pitfalls: an interval covers for its own contributor, or on average over the contributors (``shapley``), not for all at
-once, and says nothing about the truth (`diffcredit.credit`). Shares mean nothing if F(N) − F(∅) may be 0.
+once, and says nothing about the truth (`diffcredit.credit`). Most of a credit may be the level (F(N) − F(∅))/n, which
+all have alike: compare contributors by `help`.
 """
 
 from dataclasses import dataclass, field
@@ -163,19 +164,22 @@ class Credits:
         return float(half_width(variance, np.zeros(1), self.degrees, self.confidence)[0])
 
     @property
+    def shared(self) -> bool:
+        """Whether there are shares: the credits are `efficient`, and all contributors together `surely_help`."""
+        return self.efficient and self.surely_help()
+
+    @property
     def shares(self) -> FloatArray:
-        """(n,): credit / (F(N) − F(∅)), which sum to 1. NaN if that total is 0 or the credits are not `efficient`."""
-        total = self.full - self.empty
-        return self.values / total if total != 0 and self.efficient else np.full_like(self.values, np.nan)
+        """(n,): credit / (F(N) − F(∅)), which sum to 1 and have the order of `help`. NaN if they are not `shared`."""
+        return self.values / (self.full - self.empty) if self.shared else np.full_like(self.values, np.nan)
 
     def share_intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return (low, high), (n,) each: intervals of the shares at ``confidence``.
+        """Return (low, high), (n,) each: intervals of the shares at ``confidence``. NaN if they are not `shared`.
 
-        A share is 1/n + (credit − average)/T, T = F(N) − F(∅), with independent errors of the two (Fieller). −inf, inf
-        if T's own interval contains 0. NaN if the credits are not `efficient`.
+        A share is 1/n + (credit − average)/T, T = F(N) − F(∅), with independent errors of the two (Fieller).
         """
         n, total = len(self.values), self.full - self.empty
-        if not self.efficient:
+        if not self.shared:
             return np.full(n, np.nan), np.full(n, np.nan)
         contrasts = self.values - self.average
         low, high = ratio_intervals(contrasts, self.contrast_half_width, total, self._total_half_width)

@@ -5,7 +5,7 @@ all, is a difference large enough to matter, does the estimator's model fit, is 
 tested are at most "use with care". How often a verdict is wrong: benchmarks/verdicts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -25,6 +25,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)  # from the best to the worst
 SIGNIFICANT = 0.05
 ENOUGH_OF_CEILING = 0.5
 LEAST_SIGNAL = 0.1
+LEAST_UNITS = 16  # coalitions, each with its complement, from which random signs show a difference
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,17 @@ def _tested(tested: Tested | None, untested: str) -> Check:
 
 
 def _distinguishable(credits: "Credits") -> Check:
-    p = equality_p(credits.table)
-    if p < SIGNIFICANT:
-        return Check("distinguishable", "pay by it", f"Contributors differ (p = {p:.2g}).")
-    sentence = f"The evaluations do not show that contributors differ at all (p = {p:.2g})."
+    """Ask whether contributors differ at all: by the test of `equality`, or from few coalitions, whose signs have too
+    few patterns to show anything, by all contributors' intervals at once (Bonferroni)."""
+    if credits.table.units.max(initial=-1) + 1 < LEAST_UNITS:
+        at_once = replace(credits, confidence=1 - SIGNIFICANT / len(credits.values))
+        differ, how = bool(at_once.distinguishable.any()), "by all intervals at once"
+    else:
+        p = equality_p(credits.table)
+        differ, how = p < SIGNIFICANT, f"p = {p:.2g}"
+    if differ:
+        return Check("distinguishable", "pay by it", f"Contributors differ ({how}).")
+    sentence = f"The evaluations do not show that contributors differ at all ({how})."
     return Check("distinguishable", "do not use", sentence)
 
 
