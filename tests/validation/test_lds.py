@@ -74,6 +74,17 @@ def test_ceilings_are_what_the_planted_game_allows(result):
         assert (each.coalitions, each.seeds) == (60, 2)
 
 
+def test_a_verdict_is_told_of_the_first_at_the_middle_share(result):
+    found, half = result.tested(), TRUTHS[1]
+    said, means = half.coalitions @ CONTENDERS[0].credits, half.values.mean(axis=1)
+    assert found.score == pytest.approx(spearmanr(said, means).statistic)
+    assert found.low < found.score < found.high
+    assert found.ceiling == pytest.approx(spearmanr(half.coalitions @ BETA, means).statistic, abs=0.05)
+    assert (found.coalitions, found.seeds) == (60, 2)
+    unknown = [truth(seeds=1), truth(beta=np.zeros(N))]  # one seed, and seeds that do not agree
+    assert [compare_lds([each], CONTENDERS[:1]).tested().ceiling for each in unknown] == [None, None]
+
+
 def test_differences_are_against_the_first_or_the_one_named(result):
     assert {each.against for each in result.differences} == {"near"}
     found = {(each.share, each.contender): each for each in result.differences}

@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from diffcredit.coalitions import encode
+from diffcredit.credit import mix
 from diffcredit.report.standings import credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.study.identity import recorded_base
@@ -35,6 +36,9 @@ def test_credits_that_order_retrained_models_may_be_paid_by(tmp_path):
         assert (found[name].coalitions, found[name].seeds) == (20, 2)
         assert found[name].ceiling == pytest.approx(1, abs=0.1)
     assert {each.level for each in study.verdicts().values()} == {"pay by it"}
+    mixed = mix(study.credits(), {"colourfulness": 1.0, "heldout_loss": -1.0})  # twice the same game
+    (both,) = study.verdicts({"both": mixed}).values()
+    assert both.level == "pay by it"
     for table in credit_tables(study):
         # ± 0.1 between seeds: only who is nearer to the average than that does not matter
         help_ = WEIGHTS - WEIGHTS.mean()
@@ -94,9 +98,7 @@ def test_credits_are_not_tested_on_what_they_were_estimated_from(tmp_path):
     record(data.study.recipe, data.design(data.study.recipe).missing(), dict.fromkeys(GAMES, game), lower=LOWER)
     record(data.scratch, data.truth().missing(), dict.fromkeys(GAMES, additive()), lower=LOWER)
     study = Study.load(data.study.file)
-    assert {name: each.score for name, each in score_against_truth(study, study.credits()).items()} == pytest.approx(
-        dict.fromkeys(GAMES, 1.0)
-    )
+    assert all(each.score > 0.99 for each in score_against_truth(study, study.credits()).values())
 
 
 def test_what_the_study_says_matters_replaces_the_spread_between_seeds(tmp_path):

@@ -6,7 +6,7 @@
 >>> coalitions = make_design("uniform").draw(4, 0, 24)  # which coalitions to evaluate: (24, 4) booleans
 >>> values = np.sqrt(coalitions @ [4.0, 1.0, 0.0, 4.0])  # F of each; usually a model retrained and measured
 >>> credits = estimate(coalitions, values, empty=0.0, full=3.0, names=["Ada", "Ben", "Cy", "Di"])
->>> bool(abs(credits.values.sum() - 3.0) < 1e-9)  # credits sum to F(all) − F(none)
+>>> bool(abs(credits.values.sum() - 3.0) < 1e-9)  # credits sum to F(all) − F(reference)
 True
 >>> bool(credits.values[0] > credits.values[1] > credits.values[2])
 True

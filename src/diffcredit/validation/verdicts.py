@@ -19,17 +19,17 @@ from diffcredit.credit import Credits
 from diffcredit.credit.materiality import Yardstick, seed_yardstick, stated_yardstick
 from diffcredit.credit.outliers import outliers_in
 from diffcredit.credit.verdicts import Tested, Verdict, verdict
+from diffcredit.ledger import Evaluation
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.identity import recorded_base
 from diffcredit.study.pilot import signals
 from diffcredit.study.reserved import LEAST_TRUTH, truth_coalitions, truth_tasks
 from diffcredit.study.sections import ValidationSection
-from diffcredit.util.arrays import FloatArray
 from diffcredit.util.cache import artifact_name
 from diffcredit.util.progress import duration
 from diffcredit.validation.statistics.datamodeling import compare_lds
-from diffcredit.validation.statistics.records import Contender, Estimate, Truth
+from diffcredit.validation.statistics.records import Contender, Truth
 
 if TYPE_CHECKING:
     from diffcredit.study.config import StudyConfig
@@ -78,13 +78,21 @@ def score_against_truth(study: "Study", credits: Mapping[str, Credits]) -> dict[
     found = {}
     for name, each in credits.items() if truth else ():
         sign = 1 if each.higher_is_better else -1
-        values = {one.key: sign * one.measured[name] for one in truth if name in one.measured}
+        values = {one.key: sign * value for one in truth if (value := _measured(each, one)) is not None}
         truths = truths_of(config, len(each.values), values)
         fair = _without(study, each, {encode(row) for one in truths for row in one.coalitions}) if truths else None
         if fair is not None:
             middle = min(truths, key=lambda one: abs(one.share - 0.5))
-            found[name] = _scored(sign * fair.values, middle)
+            found[name] = compare_lds([middle], [Contender("credits", "", "", sign * fair.values)]).tested()
     return found
+
+
+def _measured(credits: Credits, evaluation: Evaluation) -> float | None:
+    """Return an evaluation's value of the property that is credited, or of the mix of properties."""
+    terms = [(factor, part.property_name) for factor, part in credits.parts] or [(1.0, credits.property_name)]
+    if not all(name in evaluation.measured for _, name in terms):
+        return None
+    return sum(factor * evaluation.measured[name] for factor, name in terms)
 
 
 def truths_of(config: "StudyConfig", n: int, values: Mapping[tuple[str, int], float]) -> list[Truth]:
@@ -102,15 +110,6 @@ def truths_of(config: "StudyConfig", n: int, values: Mapping[tuple[str, int], fl
             rows = np.array([decode(each) for each in whole])
             found.append(Truth(share, rows, np.array([[values[key] for key in keys[each]] for each in whole])))
     return found
-
-
-def _scored(helpfulness: FloatArray, truth: Truth) -> Tested:
-    result = compare_lds([truth], [Contender("credits", "", "", helpfulness)])
-    score, ceiling = result.scores[0].spearman, result.ceilings[0].spearman.replicates
-    reached = None if ceiling is None or not ceiling.value > 0 else ceiling.value
-    if abs(score.value) == 1:  # a perfect order, or its reverse, whose scatter over coalitions is not known
-        score = Estimate(score.value, score.value, score.value)
-    return Tested(score.value, score.low, score.high, reached, *truth.values.shape)
 
 
 def _without(study: "Study", credits: Credits, truth: set[str]) -> Credits | None:
