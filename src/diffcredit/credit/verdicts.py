@@ -92,7 +92,7 @@ def _tested(tested: Tested | None, untested: str) -> Check:
     if tested is None:
         return Check(subject, "use with care", untested or "The credits were never tested against retrained models.")
     ceiling = 1.0 if tested.ceiling is None else tested.ceiling
-    reachable = "" if tested.ceiling is None else f", at most {ceiling:.2f} can be reached"
+    reachable = "" if tested.ceiling is None else f"; a perfect prediction would reach about {ceiling:.2f}"
     interval = f"{_minus(tested.low)} to {_minus(tested.high)}" if isfinite(tested.low) else "interval unknown"
     seeds = "1 seed" if tested.seeds == 1 else f"{tested.seeds} seeds"
     score = _minus(tested.score) if isfinite(tested.score) else "none"  # where all credits or all models are equal
