@@ -2,7 +2,9 @@
 
 import gc
 import pkgutil
+import re
 import shutil
+from math import comb
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from diffcredit.study.study import Study
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.validate import kept_sections
 from tiny_study import files_below, images_of, rows, write_study
-from validated_study import additive, record, validated
+from validated_study import NAMES, VALIDATION, additive, record, validated
 
 GAMES = {"colourfulness": additive(noise=0.1), "heldout_loss": additive(noise=0.1, seed=1)}
 
@@ -68,6 +70,26 @@ def test_the_plan_says_what_lacks_and_makes_none_of_it(diffcredit, planted):
     assert (files_below(planted), evaluations(planted, "truth")) == before
 
 
+@pytest.mark.parametrize("n", [5, 6])
+def test_before_a_run_it_is_planned_with_baselines_and_no_more_coalitions_than_there_are(diffcredit, tmp_path, n):
+    contributions = {"path": "images", "resolution": 16, "holdout": 0.5}
+    validation = {**VALIDATION, "shares": [0.5, 0.2], "evaluations": 20}
+    file = validated(tmp_path, {"contributions": contributions, "validation": validation}, NAMES[:n])
+    before = files_below(tmp_path)
+    out = " ".join(diffcredit.printed("validate", file, "--plan", "--workers", 1, warned=True).split())
+    assert files_below(tmp_path) == before
+    # of so many coalitions of one size half are retrained, and ten are needed
+    assert f"share 0.2: left out: {n} contributors have {n} coalitions of that size" in out
+    enough = comb(n, n // 2) // 2 >= 10
+    assert ("left out: lds, convergence, budget: no share has the 10 coalitions" in out) is not enough
+    assert ("share 0.5: 10 coalitions instead of 20: 6 contributors have 20 coalitions of that size" in out) is enough
+    assert bool(re.search(r" 1\d baselines \d+ (s|min)", out)) is enough
+    # removals leave everybody, all but one (of 10 and 20 %), all but two, or the top 60 %, with two seeds each
+    most = 2 * (1 + n + sum(comb(n, size) for size in {n - 2, {5: 3, 6: 4}[n]}))
+    found = re.search(r"retraining from scratch: counterfactual up to (\d+)", out)
+    assert 2 * 5 <= int(found[1]) <= most
+
+
 def test_the_rivals_to_come_are_foreseen_at_the_most(diffcredit, planted, monkeypatch):
     """Everybody, and four models each of the study's credits and of three random rankings, some of them the same; then
     at most four of leave-one-out and of each kind of baseline: all with two seeds."""
@@ -82,6 +104,7 @@ def test_the_rivals_to_come_are_foreseen_at_the_most(diffcredit, planted, monkey
     certain = known - 2 * 2 * 4
     assert 2 * 5 < certain <= 2 * (1 + 4 + 3 * 4)
     monkeypatch.setattr("diffcredit.validation.contenders.kept_baselines", lambda study: [])
+    monkeypatch.setattr("diffcredit.validation.validate.possible_baselines", lambda study: [])
     out = diffcredit.printed(*asked)
     kinds = {pkgutil.resolve_name(reference).category for reference in BASELINES.values()} - {"floor"}
     assert models(out) == certain + 2 * 4 * (1 + len(kinds))
@@ -126,7 +149,7 @@ def test_mistakes(diffcredit, planted):
 
 def test_a_study_that_was_not_run(diffcredit, tmp_path):
     file = validated(tmp_path)
-    for option in ("--plan", "--evaluated", "--part=lds"):
+    for option in ("--evaluated", "--part=lds"):
         err = diffcredit.refused("validate", file, option)
         assert "nothing is evaluated yet; diffcredit run comes first" in " ".join(err.split())
     assert not (tmp_path / "results").exists()

@@ -108,3 +108,6 @@ def test_what_the_study_says_matters_replaces_the_spread_between_seeds(tmp_path)
     assert tables["colourfulness"].matters == tuple((distance > 2.0).tolist())
     assert sum(tables["colourfulness"].matters) == 2  # the first and the last, at 2.5 and at −2.5 of the average
     assert sum(tables["heldout_loss"].matters) > 4
+    nobody = with_truth(tmp_path / "nobody", additive(noise=0.5), {"matters": {"heldout_loss": 5.0}}).verdicts()
+    assert (nobody["colourfulness"].level, nobody["heldout_loss"].level) == ("pay by it", "use with care")
+    assert "what the study says matters, 5" in nobody["heldout_loss"].reason

@@ -10,12 +10,12 @@ from diffcredit.cli.options import StudyArgument
 from diffcredit.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from rich.table import Table
 
     from diffcredit.study.study import Study
     from diffcredit.study.workers import Workers
-    from diffcredit.validation.data import PartWork
     from diffcredit.validation.presentation.sections import Section
+    from diffcredit.validation.validate import Missing
 
 PartOption = Annotated[
     list[str] | None,
@@ -57,8 +57,12 @@ def validate(
             raise UserError(f"--part {name!r}: accepted: {', '.join(validation.PARTS)}")
     asked, report_error = (part or [], prop or []), None
     with stopping_gently(), Bars() as bars, opened(study, bars, logged=not plan) as loaded:
-        print_missing(validation.missing_evaluations(loaded, *asked), loaded, where, evaluated=evaluated)
+        missing = validation.missing_evaluations(loaded, *asked, planned=plan)
+        print_missing(missing, loaded, where, evaluated=evaluated)
         if plan:
+            for reason in dict.fromkeys(missing.left_out.values()):
+                names = ", ".join(name for name, why in missing.left_out.items() if why == reason)
+                say(f"left out: {names}: {reason}")
             return
         with make_executor(loaded, where).session() as executor:
             found = validation.validate(
@@ -84,30 +88,40 @@ def validate(
         say(f"\nReport: {loaded.folder / 'report.html'}")
 
 
-def print_missing(
-    missing: "Sequence[tuple[PartWork, int]]", study: "Study", where: "Workers", *, evaluated: bool
-) -> None:
-    """Print how many evaluations are missing, by which recipe, and what they will cost; nothing where none is."""
+def print_missing(missing: "Missing", study: "Study", where: "Workers", *, evaluated: bool) -> None:
+    """Print how many evaluations are missing, by which recipe, what they and the baselines will cost, and what there is
+    less of than asked."""
+    if missing.work or missing.baselines:
+        console.print(_costs(missing, study, where, evaluated=evaluated))
+    for note in missing.notes:
+        say(note)
+
+
+def _costs(missing: "Missing", study: "Study", where: "Workers", *, evaluated: bool) -> "Table":
+    from diffcredit.baselines.selection import expected_seconds
     from diffcredit.study.plan import evaluation_time
     from diffcredit.study.workers import make_executor, side_by_side
 
-    if not missing:
-        return
     at_a_time = side_by_side(make_executor(study, where))
-    recipes = {work.recipe.name: work.recipe for work, _ in missing}
+    recipes = {work.recipe.name: work.recipe for work, _ in missing.work}
     times = {name: evaluation_time(recipe) for name, recipe in recipes.items()}
     rows, total = [], 0.0
-    for work, count in missing:
+    for work, count in missing.work:
         time = times[work.recipe.name]
         seconds = time.of_all(count, at_a_time)
         total += seconds
         up_to = "up to " if work.undecided else ""
-        rows.append((work.what, f"{up_to}{count:,}", duration(time.each(at_a_time)), duration(seconds)))
-    up_to = "up to " if any(work.undecided for work, _ in missing) else ""
+        rows.append((work.what, f"{up_to}{count:,}", duration(time.each(at_a_time)), f"{up_to}{duration(seconds)}"))
+    if missing.baselines:
+        seconds = expected_seconds(study, missing.baselines)
+        total += seconds
+        rows.append((f"{len(missing.baselines)} baselines", "", "", duration(seconds)))
+    up_to = "up to " if any(work.undecided for work, _ in missing.work) else ""
     title = "Evaluations missing from the evidence" + (", left out as asked" if evaluated else "")
     grid = table(("what for", "models", "each", "time"), rows, title=title)
-    grid.add_row("in all", f"{up_to}{sum(count for _, count in missing):,}", "", duration(total), style="bold")
-    console.print(grid)
+    count = sum(count for _, count in missing.work)
+    grid.add_row("in all", f"{up_to}{count:,}", "", f"{up_to}{duration(total)}", style="bold")
+    return grid
 
 
 def print_section(section: "Section") -> None:

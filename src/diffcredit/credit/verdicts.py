@@ -39,8 +39,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Tested:
-    """What validation found: the rank correlation of the credits' predictions with retrained models, with its interval
-    (NaN: unknown), over ``coalitions`` with ``seeds`` each. ``ceiling``: what a perfect prediction would reach."""
+    """The result of validation: the rank correlation of the credits' predictions with retrained models, with its
+    interval (NaN: unknown), over ``coalitions`` with ``seeds`` each. ``ceiling``: what a perfect prediction would
+    reach."""
 
     score: float
     low: float
@@ -52,7 +53,7 @@ class Tested:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What may be done with a property's credits. ``reason`` is the sentence of the first of the worst checks."""
+    """A level of use for a property's credits. ``reason`` is the sentence of the first of the worst checks."""
 
     level: Level
     reason: str

@@ -43,6 +43,25 @@ def truth_tasks(config: StudyConfig, n: int) -> list[Task]:
     return [truth_task(coalition, seed) for seed in range(section.seeds) for coalition in coalitions]
 
 
+def shortages(config: StudyConfig, n: int) -> list[str]:
+    """Return sentences that say which shares have fewer truth coalitions than the study file asks for."""
+    section, found = config.validation or ValidationSection(), []
+    for share in section.shares:
+        rows = truth_coalitions(config, n, share)
+        every = f"{n} contributors have {comb(n, int(rows[0].sum())):,} coalitions of that size"
+        if len(rows) < LEAST_TRUTH:
+            found.append(
+                f"share {share:g}: left out: {every}, of which at most half are retrained, and an interval needs "
+                f"{LEAST_TRUTH}"
+            )
+        elif len(rows) < section.coalitions:
+            found.append(
+                f"share {share:g}: {len(rows)} coalitions instead of {section.coalitions}: {every}, and the design "
+                "needs half of these"
+            )
+    return found
+
+
 def truth_task(coalition: str, seed: int) -> Task:
     """Return the task of retraining ``coalition`` from scratch with its ``seed``-th training seed."""
     return Task(coalition, TRUTH_REPLICATE + seed, "truth")

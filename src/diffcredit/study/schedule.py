@@ -1,11 +1,11 @@
 """The order of a study's evaluations, and when to stop.
 
 A study evaluates its *endpoints* first: the empty coalition, that of all contributors, and the reference if it is
-neither. Then follow the coalitions of
-its design, in order, until the stopping rule is reached. A rule on credits is checked at *looks*, which come after
-fixed numbers of coalitions. Each look estimates the credits from the first coalitions of the design, without gaps. So
-whether a study stops does not depend on the number of workers, on who finished first, or on interruptions. Evaluations
-that are already running when the rule is reached are finished and kept.
+neither. Then follow the coalitions of its design, in order, until the stopping rule is reached. A rule on credits is
+checked at *looks*, which come after fixed numbers of coalitions. Each look estimates the credits from the first
+coalitions of the design, without gaps. So whether a study stops does not depend on the number of workers, on who
+finished first, or on interruptions. Evaluations that are already running when the rule is reached are finished and
+kept.
 """
 
 from collections import Counter

@@ -97,7 +97,7 @@ class Study:
 
     @cached_property
     def reference(self) -> Reference:
-        """What contributors are compared with: the value of a property without any of them."""
+        """The reference that contributors are compared with: the value of a property without any of them."""
         return reference_of(self.config)
 
     @cached_property

@@ -33,7 +33,7 @@ from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.properties import Images
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.recipe import Recipe
-from diffcredit.study.reserved import truth_tasks
+from diffcredit.study.reserved import LEAST_TRUTH, truth_tasks
 from diffcredit.study.schedule import studied
 from diffcredit.study.sections import ValidationSection
 from diffcredit.study.study import Study
@@ -98,12 +98,18 @@ def kept_images(recipe: Recipe, task: Task) -> Images | None:
 class ValidationData:
     """The evaluations of the recipes that a validation compares: the study's own, those that its file compares with it
     (``compared``), and retraining from scratch (``scratch``). ``properties`` are the names to validate; none: all that
-    are measured. ``baselines`` are compared too; None: those cached in the study's folder."""
+    are measured. ``baselines`` are compared too; None: those cached in the study's folder. ``planned``: a study
+    that has not been run yet is accepted."""
 
     def __init__(
-        self, study: Study, properties: Sequence[str] = (), baselines: Sequence[StudyBaseline] | None = None
+        self,
+        study: Study,
+        properties: Sequence[str] = (),
+        baselines: Sequence[StudyBaseline] | None = None,
+        *,
+        planned: bool = False,
     ) -> None:
-        self.study, self.baselines = study, baselines
+        self.study, self.baselines, self._planned = study, baselines, planned
         self.chosen = list(dict.fromkeys(properties))
         self.settings = study.config.validation or ValidationSection()
         self.n = study.contributions.n
@@ -133,8 +139,14 @@ class ValidationData:
         return {own: ESTIMATORS[own], **ESTIMATORS} if own in ESTIMATORS else {own: own}
 
     def truth(self) -> PartWork:
-        """The reserved coalitions, retrained from scratch."""
+        """The reserved coalitions, retrained from scratch; there are none of a share with too few."""
         return PartWork(self.scratch, self._truth_tasks, "retraining from scratch: truth")
+
+    def needed_truth(self) -> PartWork:
+        """The same for a part that is nothing without them: UserError where there are none."""
+        if not self._truth_tasks:
+            raise UserError(f"no share has the {LEAST_TRUTH} coalitions that an interval needs")
+        return self.truth()
 
     def design(self, recipe: Recipe) -> PartWork:
         """A recipe's endpoints, and the first coalitions of the study's design."""
@@ -149,9 +161,17 @@ class ValidationData:
         endpoints = [task for task in recipe.schedule().endpoints if task.purpose == "endpoint"]
         return PartWork(recipe, [*endpoints, *tasks], f"leaving one out by {recipe.name}")
 
+    @property
+    def begun(self) -> bool:
+        """Whether the study's own design has evaluations."""
+        return any(each.purpose != "pilot" for each in self.study.evaluations())
+
     @cached_property
     def properties(self) -> dict[str, PropertyRecord]:
-        """The study's properties in its ledger."""
+        """The study's properties in its ledger; those of its file where the study is only planned."""
+        if self._planned and not self.begun:
+            props = build_properties(self.study.config, self.study.file)
+            return {prop.name: PropertyRecord(prop.name, {}, prop.higher_is_better) for prop in props}
         try:
             with self.study.ledger(create=False) as ledger:
                 known = ledger.studies().get(self.study.name)

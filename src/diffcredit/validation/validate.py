@@ -15,14 +15,18 @@ executor nothing is retrained: sections are computed from what the ledger has.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from diffcredit.baselines.selection import Built, possible_baselines
 from diffcredit.errors import UserError, located
 from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_tasks, keep_again
+from diffcredit.study.reserved import shortages
 from diffcredit.study.study import Study
+from diffcredit.validation.contenders import categories_to_come
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import PARTS
 from diffcredit.validation.presentation.sections import Section
@@ -30,6 +34,18 @@ from diffcredit.validation.presentation.writing import SECTION, read_section, wr
 
 Watch = Callable[[Iterable[Evaluation], bool], object]
 """A function that goes through evaluations as they are made; the flag says whether the ledger records them."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What `validate` would do. ``work`` with how many evaluations, or images of these, are missing for it, at most
+    where some is undecided; those that several parts need are counted for the first. ``baselines`` that would be
+    computed. ``left_out``: the reasons why parts are dropped, by part; ``notes``: what there is less of than asked."""
+
+    work: tuple[tuple[PartWork, int], ...]
+    baselines: tuple[Built, ...]
+    left_out: dict[str, str]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -57,14 +73,18 @@ def validate(
     data = open_data(study, properties)
     sections: list[Section] = []
     left_out: dict[str, str] = {}
-    for part in _ordered(study, parts):
+    ordered = _ordered(study, parts)
+    for place, part in enumerate(ordered):
+        study.progress("parts of the evidence", place, len(ordered))
         if executor is not None:
-            for work in _possible_work(data, part):
-                left_out |= _evaluate(work, part, executor, watch)
+            with suppress(UserError):  # its section will say why
+                for work in _work(data, part):
+                    left_out |= _evaluate(work, part, executor, watch)
         try:
             sections.append(make_section(data, part))
         except UserError as error:
             left_out[part] = str(error)
+    study.progress("parts of the evidence", len(ordered), len(ordered))
     return Validated(tuple(sections), left_out)
 
 
@@ -81,41 +101,49 @@ def _evaluate(work: PartWork, part: str, executor: Executor, watch: Watch) -> di
 
 
 def missing_evaluations(
-    study: Study, parts: Sequence[str] = (), properties: Sequence[str] = ()
-) -> list[tuple[PartWork, int]]:
-    """Return the work that `validate` would do, each with the number of evaluations, and of evaluations' images, that
-    are missing for it: the largest possible number where a part's work depends on another part. What several parts need
-    is counted for the first of them."""
-    data, wanted = open_data(study, properties), _ordered(study, parts)
+    study: Study, parts: Sequence[str] = (), properties: Sequence[str] = (), *, planned: bool = True
+) -> Missing:
+    """Return what `validate` would do; where only ``planned``, also of a study that has not been run yet."""
+    data, wanted = open_data(study, properties, planned=planned), _ordered(study, parts)
     found: dict[str, tuple[PartWork, int]] = {}
+    left_out: dict[str, str] = {}
     counted: set[tuple[str, str, int]] = set()
-    for part in wanted:
-        for work in _possible_work(data, part, planned="lds" in wanted):
+    for place, part in enumerate(wanted):
+        study.progress("counting what is missing", place, len(wanted))
+        try:
+            works = _work(data, part, planned="lds" in wanted or not data.begun)
+        except UserError as error:
+            left_out[part] = str(error)
+            continue
+        for work in works:
             tasks = [*work.missing(), *work.without_images()]
             keys = {(work.recipe.name, *task.key) for task in tasks} - counted
             counted |= keys
             if keys or work.undecided:
                 found[work.what] = work, len(keys) + work.undecided
-    return list(found.values())
+    study.progress("counting what is missing", len(wanted), len(wanted))
+    baselines = possible_baselines(study) if "lds" in {*wanted} - {*left_out} and categories_to_come(data) else []
+    settings, notes = data.settings, shortages(study.config, data.n)
+    if data.evaluations < settings.evaluations:
+        notes.append(f"evaluations: {data.evaluations} instead of {settings.evaluations}: the design has no more")
+    return Missing(tuple(found.values()), tuple(baselines), left_out, tuple(notes))
 
 
-def open_data(study: Study, properties: Sequence[str] = ()) -> ValidationData:
-    """Open a study's ledger for validation. Raises UserError where it is empty, or its recipes have other settings."""
-    data = ValidationData(study, properties)
-    if data.names:
+def open_data(study: Study, properties: Sequence[str] = (), *, planned: bool = False) -> ValidationData:
+    """Open a study's ledger for validation. Raises UserError where it has nothing, unless a run is only ``planned``, or
+    where it has other settings."""
+    data = ValidationData(study, properties, planned=planned)
+    if data.names and data.begun:
         with study.ledger(create=False) as ledger, located(study.file):
             for each in data.recipes:
                 ledger.check_recipe_settings(study.name, each.name, each.settings)
     return data
 
 
-def _possible_work(data: ValidationData, part: str, *, planned: bool = False) -> Sequence[PartWork]:
-    """Return a part's work, before the part ``lds`` if ``planned``; none where its section will say why."""
+def _work(data: ValidationData, part: str, *, planned: bool = False) -> Sequence[PartWork]:
+    """Return a part's work, before the part ``lds`` if ``planned``. Raises UserError where it cannot be had."""
     chosen = PARTS[part]
-    try:
-        return (chosen.before_lds or chosen.work)(data) if planned else chosen.work(data)
-    except UserError:
-        return []
+    return (chosen.before_lds or chosen.work)(data) if planned else chosen.work(data)
 
 
 def make_section(data: ValidationData, part: str) -> Section:

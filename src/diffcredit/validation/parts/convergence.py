@@ -21,7 +21,7 @@ SETTLED = 0.05  # an LDS that differs by less from the last one has settled
 
 
 def work(data: ValidationData) -> list[PartWork]:
-    return [data.truth(), *map(data.design, data.compared)]
+    return [data.needed_truth(), *map(data.design, data.compared)]
 
 
 def result(data: ValidationData) -> PartResult[Mapping[str, ConvergenceResult]]:

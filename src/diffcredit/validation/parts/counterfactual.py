@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from math import comb
 
 import numpy as np
 
@@ -54,14 +56,32 @@ def work(data: ValidationData) -> list[PartWork]:
 
 def expected_work(data: ValidationData) -> list[PartWork]:
     """Return the work as far as it is known before the part ``lds``: the models of the study's own credits and of
-    random rankings. The LDS decides who else is a rival; at most one method of each category."""
-    if not categories_to_come(data) and not any(each.missing() for each in lds.work(data)):
+    random rankings. The LDS decides who else is a rival; at most one method of each category, and no more coalitions
+    than there are. Before a run, any ranking stands for the study's own credits."""
+    if data.begun and not categories_to_come(data) and not _scores_to_come(data):
         return work(data)
-    rivals = [_rivals(data, name) for name in _names(data)]
+    any_ranking = Contender("not yet", "shapley", data.study.recipe.name, np.arange(data.n, dtype=np.float64))
+    rivals = [_rivals(data, name) if data.begun else [any_ranking] for name in _names(data)]
     coming = categories_to_come(data) | ({"leave-one-out"} if data.settings.leave_one_out else set())
     categories = {each.category for some in rivals for each in some[1:]} | coming
-    most = len(categories - {*NO_RIVALS}) * len(ACTIONS) * data.settings.seeds * len(rivals)
-    return [_work(data, [some[:1] for some in rivals], most)]
+    most = len(categories - {*NO_RIVALS}) * len(ACTIONS) * len(rivals)
+    if not data.begun:  # each property may rank in an order of its own
+        most += len(ACTIONS) * (len(rivals) - 1)
+    known = _work(data, [some[:1] for some in rivals])
+    others = _there_are(data.n) - len({task.coalition for task in known.tasks})
+    return [replace(known, undecided=min(most, others) * data.settings.seeds)]
+
+
+def _scores_to_come(data: ValidationData) -> bool:
+    with suppress(UserError):  # there is no truth to score by
+        return any(each.missing() for each in lds.work(data))
+    return False
+
+
+def _there_are(n: int) -> int:
+    """Return how many coalitions have the sizes that removals leave; everybody's counts too."""
+    counts = [(share_count(each.percent, n), each.leave) for each in ACTIONS]
+    return sum(comb(n, size) for size in {n, *(n - count if leave else count for count, leave in counts)})
 
 
 def result(data: ValidationData) -> PartResult[Mapping[str, CounterfactualResult]]:
@@ -95,7 +115,7 @@ def _rivals(data: ValidationData, name: str) -> list[Contender]:
     return [everybody[0], *best_of_categories(others, scores)]
 
 
-def _work(data: ValidationData, rivals: Sequence[Sequence[Contender]], undecided: int = 0) -> PartWork:
+def _work(data: ValidationData, rivals: Sequence[Sequence[Contender]]) -> PartWork:
     coalitions: dict[str, None] = {}
     for some in rivals:
         rows = counterfactual_coalitions(some, draws=RANDOM_RANKINGS, seed=data.study.config.seed)
@@ -103,7 +123,7 @@ def _work(data: ValidationData, rivals: Sequence[Sequence[Contender]], undecided
     tasks = [truth_task(each, seed) for seed in range(data.settings.seeds) for each in coalitions]
     pictured = dict.fromkeys(task for some in rivals for by in _pictured(data, some) for task in by.values())
     keeping = keeping_images(data.scratch, data.evaluations)
-    return PartWork(keeping, tasks, "retraining from scratch: counterfactual", undecided, list(pictured))
+    return PartWork(keeping, tasks, "retraining from scratch: counterfactual", pictured=list(pictured))
 
 
 def _pictured(data: ValidationData, rivals: Sequence[Contender]) -> tuple[dict[str, Task], dict[str, Task]]:

@@ -35,13 +35,14 @@ RANDOM = f"floor: {RANDOM_RANKINGS} random rankings"
 
 
 def work(data: ValidationData) -> list[PartWork]:
-    needed = [data.truth(), *map(data.design, data.compared)]
+    needed = [data.needed_truth(), *map(data.design, data.compared)]
     if data.settings.leave_one_out and "leave-one-out" not in data.estimators:  # otherwise the design does that
         needed += map(data.leave_one_out, [data.study.recipe, *data.compared])
     return needed
 
 
 def result(data: ValidationData) -> PartResult[Mapping[str, LDSResult]]:
+    data.needed_truth()  # otherwise baselines would be computed in vain
     compute_baselines(data)
     return PartResult(data.by_title(lambda name: scores_of(data, name)))
 

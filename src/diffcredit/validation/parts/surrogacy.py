@@ -24,7 +24,7 @@ from diffcredit.validation.statistics.surrogacy import CONTROL, NEAR, NONE, SHAR
 
 def work(data: ValidationData) -> list[PartWork]:
     _check(data)  # before anything is retrained in vain
-    return [data.truth()]
+    return [data.needed_truth()]
 
 
 def result(data: ValidationData) -> PartResult[Mapping[str, SurrogacyResult]]:
