@@ -137,9 +137,8 @@ class StudyConfig(Section):
                 "'name: another-name'"
             )
         _check_reference_model(self)
-        for name in set(self.retired) & {
-            section.label or section.name.rpartition(":")[2] for section in self.properties
-        }:
+        named = {section.label or section.name.rpartition(":")[2] for section in self.properties}
+        for name in named.intersection(self.retired):
             raise UserError(f"retired: {name!r} is one of the properties; take it out of one of the two lists")
         # plug-ins without a label name themselves, which is known only once they are built
         if all(section.label or ":" not in section.name for section in self.properties):

@@ -142,7 +142,7 @@ def without_item(text: str, key: str, index: int) -> str:
     else:
         first = text.rfind("\n", 0, start) + 1
         lasts = [_line_end(text, start, end, comments) for comments in (False, True)]
-        cuts = [(first, last + len(text[last:]) - len(text[last:].lstrip("\r\n"))) for last in lasts]
+        cuts = [(first, text.find("\n", last) + 1 or len(text)) for last in lasts]
     for first, last in cuts:
         changed = text[:first] + text[last:]
         with suppress(yaml.YAMLError):
