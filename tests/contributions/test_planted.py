@@ -38,9 +38,11 @@ def test_noise_joins_and_leaves_the_others_alone(base):
 
 def test_house_images_stay_the_houses(base):
     house = dataclasses.replace(base, owner=np.array([1, 0, HOUSE, 1, 0, HOUSE]), contributors=("ada", "zoe"))
+    house = dataclasses.replace(house, given=(2, 3), withheld=(0, 1))  # not known of those who are planted
     grown = with_copies(with_noise(house, name="noise"), of="zoe", name="bea")
     assert grown.contributors == ("ada", "bea", "noise", "zoe")
     assert grown.counts.tolist() == [2, 2, 2, 2]
+    assert grown.given == grown.withheld == ()
     assert [grown.giver(row) for row in range(6)] == ["zoe", "ada", "the house", "zoe", "ada", "the house"]
     assert np.array_equal(grown.images[grown.owner == 1], base.images[[0, 3]])
 

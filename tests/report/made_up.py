@@ -76,7 +76,7 @@ def report(*tables: CreditTable, **changes: Any) -> Report:
     return Report(**values | changes)
 
 
-VOID = {"meta", "img", "link", "br", "input"}
+VOID = {"meta", "img", "link", "br", "input", "wbr"}
 BLOCKS = {"dt", "dd", "th", "td", "li", "p"}
 
 

@@ -1,18 +1,21 @@
 """Coalitions' models that are trained together, as on a GPU, against the same trained one after another."""
 
+import dataclasses
 from collections.abc import Iterable
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
+from diffcredit.contributions import HOUSE
 from diffcredit.diffusion import Training, training
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.stepwise import TrainingDiverged
 from diffcredit.retraining import fine_tune, soup
 from diffcredit.retraining.soup import ContributorModels
 
-from .test_retrainings import SEEDS, SOME, context, prepared
+from .test_retrainings import SEEDS, SOME, context, contributions, prepared
 
 
 def weights(models: Iterable[DiffusionModel]) -> list[torch.Tensor]:
@@ -43,6 +46,19 @@ def test_together_as_alone(name, tmp_path, request):
     assert torch.equal(same, nobody), "nobody's model is trained by no one"
     for one, other in zip(expected, found, strict=True):
         assert (one - other).norm() < 1e-4 * (one - nobody).norm() + 1e-9
+
+
+def test_nobodys_model_is_trained_in_a_fleet_where_there_are_house_images(tmp_path, request):
+    given, coalitions = contributions(), np.array([[True, False], [False, False], [False, True]])
+    ours = dataclasses.replace(given, owner=np.where(given.owner == 2, HOUSE, given.owner), contributors=("a", "b"))
+    alone = prepared("fine_tune", context(tmp_path, given))
+    expected = weights(alone.models_for(np.hstack([coalitions, np.ones((3, 1), dtype=bool)]), SEEDS[:3]))
+    request.getfixturevalue("fleets_of_three")
+    together = [*prepared("fine_tune", context(tmp_path, ours)).models_for(coalitions, SEEDS[:3])]
+    assert [model.made["fleet"] for model in together] == [3] * 3
+    (start,) = weights([alone.start])
+    for one, other in zip(expected, weights(together), strict=True):
+        assert (one - other).norm() < 1e-3 * (one - start).norm()
 
 
 def test_each_contributors_model_together_as_alone(tmp_path, request, monkeypatch):

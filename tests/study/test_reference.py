@@ -8,12 +8,13 @@ import yaml
 
 from diffcredit.diffusion.generating import generate
 from diffcredit.errors import UserError
-from diffcredit.execution import Task
+from diffcredit.execution import InProcess, Task
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Evaluation, Value
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.study.config import StudyConfig
 from diffcredit.study.crediting import BESIDE, estimate_all
+from diffcredit.study.reevaluate import recompute
 from diffcredit.study.reference import reference_of
 from diffcredit.study.schedule import endpoints
 from diffcredit.study.study import Study
@@ -166,6 +167,10 @@ def test_a_study_with_house_images(tmp_path):
     np.testing.assert_allclose(again, first, atol=1e-9)
     assert study.recipe.settings == recipe
     assert study.status().endpoints == 6
+    with limited_threads(1):
+        repeated = list(recompute(study, InProcess(), 100))
+    assert len(repeated) == 13, "the reference too"
+    assert all(each.agrees for each in repeated)
 
 
 @pytest.mark.filterwarnings("ignore::diffcredit.errors.DiffcreditWarning")

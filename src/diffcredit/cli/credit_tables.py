@@ -60,7 +60,9 @@ def print_tables(tables: "Sequence[CreditTable]") -> None:
         style="dim",
         highlight=False,
     )
-    for sentence in dict.fromkeys(each.no_shares for each in tables if each.no_shares):
+    reasons = {each.title: each.no_shares for each in tables if each.no_shares}
+    whose = "" if len(reasons) == len(tables) and len(set(reasons.values())) == 1 else "{}: "
+    for sentence in dict.fromkeys(whose.format(single_line(title)) + why for title, why in reasons.items()):
         console.print(sentence, style="dim", highlight=False)
 
 

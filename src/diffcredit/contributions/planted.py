@@ -54,4 +54,6 @@ def _join(
         contributors=contributors,
         names=contributions.names + tuple(folder + own for own in names),
         captions=None if contributions.captions is None else contributions.captions + tuple(captions),
+        given=(),
+        withheld=(),
     )

@@ -108,7 +108,7 @@ class Contributions:
     @property
     def group_counts(self) -> NDArray[np.int64]:
         """How many images each of ``groups`` has."""
-        return np.array([len(rows) for rows in self.groups], dtype=np.int64)
+        return np.append(self.counts, self.house.sum()) if self.has_house else self.counts
 
     def groups_of(self, coalition: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of ``groups`` a coalition's model learns from, (n,) or, with the house, (n + 1,)."""

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 Level = Literal["pay by it", "use with care", "do not use"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # from the best to the worst
 
+# The customary level: equal contributors seem different in this part of studies. Credits to pay by must pass a test
+# as well, so that far fewer studies of equal contributors come to "pay by it" (benchmarks/verdicts).
 SIGNIFICANT = 0.05
+# A convention: at half of the reachable rank correlation r, credits explain a quarter (r²) of what can be explained of
+# the order of retrained models. Credits that explain less are no ground for a payment.
 ENOUGH_OF_CEILING = 0.5
+# Variance by contributors over that of noise. At this ratio a correlation of 0.9 with the exact credits takes about a
+# hundred evaluations for each contributor (`planning.evaluations_needed`), which few studies can pay for.
 LEAST_SIGNAL = 0.1
 LEAST_UNITS = 16  # coalitions, each with its complement, from which random signs show a difference
 
@@ -93,10 +99,10 @@ def _tested(tested: Tested | None, untested: str) -> Check:
     if tested is None:
         return Check(subject, "use with care", untested or "The credits were never tested against retrained models.")
     ceiling = 1.0 if tested.ceiling is None else tested.ceiling
-    reachable = "" if tested.ceiling is None else f", at most {ceiling:.2f} can be reached"
-    interval = f"{tested.low:.2f} to {tested.high:.2f}" if isfinite(tested.low) else "interval unknown"
+    reachable = "" if tested.ceiling is None else f"; a perfect prediction would reach about {ceiling:.2f}"
+    interval = f"{_minus(tested.low)} to {_minus(tested.high)}" if isfinite(tested.low) else "interval unknown"
     seeds = "1 seed" if tested.seeds == 1 else f"{tested.seeds} seeds"
-    score = f"{tested.score:.2f}" if isfinite(tested.score) else "none"  # where all credits or all models are equal
+    score = _minus(tested.score) if isfinite(tested.score) else "none"  # where all credits or all models are equal
     found = (
         f"rank correlation {score} ({interval}{reachable}) with {tested.coalitions} retrained models of {seeds} each"
     )
@@ -108,6 +114,12 @@ def _tested(tested: Tested | None, untested: str) -> Check:
     if sure:
         return Check(subject, "use with care", f"The credits did poorly in their test: {found}.")
     return Check(subject, "do not use", f"The credits failed their test: {found}.")
+
+
+def _minus(value: float) -> str:
+    """Return ``value`` with a true minus sign; a number that rounds to zero has none."""
+    text = f"{value:.2f}"
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 def _distinguishable(credits: "Credits") -> Check:

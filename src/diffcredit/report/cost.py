@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WORK = {
     "estimate": "evaluations of the design, from which credits are estimated",
-    "endpoint": "evaluations of the endpoints, nobody and everybody",
+    "endpoint": "evaluations of the endpoints: everybody, and nobody or the house alone",
     "reference": "evaluations of the reference",
     "pilot": "evaluations of the pilot",
     "truth": "truth evaluations, from which the credits are validated",

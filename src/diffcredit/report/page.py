@@ -39,7 +39,7 @@ QUESTIONS = {
 
 LEVELS = {"pay by it": "pay", "use with care": "care", "do not use": "stop"}
 """The style of each verdict."""
-SHOWN = 3  # thumbnails of a contributor beside their name in a table
+SHOWN = 2  # thumbnails of a contributor beside their name in a table
 
 
 class PropertyView:
@@ -90,6 +90,11 @@ def _tile_uri(content: bytes, contributor: str) -> str:
         raise UserError(f"thumbnail of {contributor!r}: neither a PNG nor a WebP") from None
 
 
+def breakable(text: str) -> Markup:
+    """Return ``text`` with places after underscores where a line may break."""
+    return Markup("_<wbr>").join(text.split("_"))
+
+
 def data_uri(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
@@ -109,6 +114,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "breakable": breakable,
         "number": numbers.number,
         "signed": numbers.signed,
         "percent": numbers.percent,

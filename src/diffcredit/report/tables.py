@@ -97,11 +97,11 @@ def _table(
         no_shares=without,
         verdict=verdict,
         matters=_matters(study, credits),
-        steps=_steps(credits) if credits.efficient else (),
+        steps=waterfall_steps(credits) if credits.efficient else (),
     )
 
 
-def _steps(credits: Credits) -> tuple[Step, ...]:
+def waterfall_steps(credits: Credits) -> tuple[Step, ...]:
     """Return the credits of the most helpful contributors, and of all others together, whose errors are added."""
     order = np.argsort(-credits.help(), kind="stable")
     top = order if len(order) <= STEPS + 1 else order[:STEPS]
@@ -136,7 +136,7 @@ def why_no_shares(credits: Credits, reference: Reference, *, asked: bool) -> str
         return (
             "No shares: they would be parts of the way from an untrained network, which is nobody's alternative. State "
             "a reference in the study file (house, pretrained, or the value of the model in use today), or see them "
-            "with --shares."
+            "with diffcredit credits --shares."
         )
     if credits.surely_help():
         return ""

@@ -19,6 +19,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit.materiality import Yardstick, seed_yardstick, stated_yardstick
 from diffcredit.credit.outliers import outliers_in
 from diffcredit.credit.verdicts import Tested, Verdict, verdict
+from diffcredit.ledger import Evaluation
 from diffcredit.ledger.purposes import TRUTH_REPLICATE
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.identity import recorded_base
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 def study_verdicts(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Verdict]:
     """Return the verdict on each property's ``credits``, which are the study's own by any method."""
-    found, untested, strength = tested(study, credits), cost_of_a_test(study), signals(study)
+    found, untested, strength = score_against_truth(study, credits), cost_of_a_test(study), signals(study)
     return {
         name: verdict(
             each,
@@ -69,7 +70,7 @@ def misfit(credits: Credits) -> str:
     return f"Of the evaluations, {values} not fit the others and moves a credit by more than its interval."
 
 
-def tested(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Tested]:
+def score_against_truth(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Tested]:
     """Return what models retrained from scratch say of each property's ``credits``; without properties for which there
     are too few of these."""
     config = study.config
@@ -77,13 +78,21 @@ def tested(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Tested]:
     found = {}
     for name, each in credits.items() if truth else ():
         sign = 1 if each.higher_is_better else -1
-        values = {one.key: sign * one.measured[name] for one in truth if name in one.measured}
+        values = {one.key: sign * value for one in truth if (value := _measured(each, one)) is not None}
         truths = truths_of(config, len(each.values), values)
         fair = _without(study, each, {encode(row) for one in truths for row in one.coalitions}) if truths else None
         if fair is not None:
             middle = min(truths, key=lambda one: abs(one.share - 0.5))
             found[name] = compare_lds([middle], [Contender("credits", "", "", sign * fair.values)]).tested()
     return found
+
+
+def _measured(credits: Credits, evaluation: Evaluation) -> float | None:
+    """Return an evaluation's value of the property that is credited, or of the mix of properties."""
+    terms = [(factor, part.property_name) for factor, part in credits.parts] or [(1.0, credits.property_name)]
+    if not all(name in evaluation.measured for _, name in terms):
+        return None
+    return sum(factor * evaluation.measured[name] for factor, name in terms)
 
 
 def truths_of(config: "StudyConfig", n: int, values: Mapping[tuple[str, int], float]) -> list[Truth]:

@@ -163,6 +163,8 @@ class LDSResult:
         ceilings, found = self.ceilings_at(self.middle), score.spearman
         known = None if score.of_ceiling is None else ceilings.spearman.replicates
         ceiling = None if known is None else known.value
+        if abs(found.value) == 1:  # a perfect order, or its reverse, whose scatter over coalitions is not known
+            found = Estimate(found.value, found.value, found.value)
         return Tested(found.value, found.low, found.high, ceiling, ceilings.coalitions, ceilings.seeds)
 
     def at(self, share: float) -> tuple[MethodScore, ...]:
