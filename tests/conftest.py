@@ -6,11 +6,16 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from postgres_server import Server, binaries, running_server
 from tiny_study import run_here, write_small, write_study
+
+# Notes of this machine are not the tests'.
+NOTES = TemporaryDirectory()
+os.environ["DIFFCREDIT_NOTES"] = NOTES.name
 
 
 def pytest_collection() -> None:

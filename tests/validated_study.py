@@ -17,6 +17,7 @@ from tiny_study import images_of, write_study
 NAMES = ("ann", "bob", "cy", "dee", "eve", "flo", "gus", "hal")
 WEIGHTS = np.array([4.0, 3.0, 2.5, 2.0, 1.0, 0.5, 0.25, -1.0])
 VALIDATION = {"shares": [0.5], "coalitions": 20, "seeds": 2, "evaluations": 30}
+OPTIONS = {"colourfulness": {"percentile": None}, "heldout_loss": {"time_steps": 2, "seed": 0, "batch_size": 256}}
 SECONDS = {"training": 3.0, "sampling": 1.0}
 
 Game = Callable[[np.ndarray], float]
@@ -87,7 +88,8 @@ def enter(ledger: Ledger, recipe: Recipe, games: Iterable[str], lower: Sequence[
     ledger.register_study(study.name, {"contributors": list(study.contributions.contributors)})
     ledger.register_recipe(study.name, RecipeRecord(recipe.name, recipe.settings))
     for name in games:
-        ledger.register_property(study.name, PropertyRecord(name, {"name": name}, name not in lower))
+        settings = {"name": name, **OPTIONS.get(name, {})}
+        ledger.register_property(study.name, PropertyRecord(name, settings, name not in lower))
 
 
 def planted(

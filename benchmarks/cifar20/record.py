@@ -154,7 +154,9 @@ def restored(archive: Path, folder: Path) -> Study:
     (folder / "study.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     for code in STUDY.parent.glob("*.py"):  # where properties may come from
         shutil.copy(code, folder / code.name)
-    return Study.load(folder)
+    study = Study.load(folder)
+    study.compared = True  # its images stand in for those that the ledger knows
+    return study
 
 
 def papers_own(contest: ValidationData) -> list[StudyBaseline]:

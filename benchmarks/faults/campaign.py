@@ -1,7 +1,7 @@
 """A campaign: a study that is brought to its end in phases, each with its faults, and what each of them cost.
 
 A phase raises the number of evaluations at which the study stops, lets faults happen while it runs, and then does what
-a supervisor would: the same command again, until nothing is lacking.
+a supervisor would: the same command again, until nothing is missing.
 """
 
 import json
@@ -90,7 +90,7 @@ class Campaign:
         self._begun_before = before
         done_before = self._done()
         self.evaluations += phase.evaluations
-        mixed = [task for task in self._lacking() if len(set(task.split()[0])) > 1]  # an endpoint trains nothing
+        mixed = [task for task in self._missing() if len(set(task.split()[0])) > 1]  # an endpoint trains nothing
         plants = dict(zip(self._chance.sample(mixed, len(phase.faults)), phase.faults, strict=True))
         self.planted |= plants
         self._notes.plan(self.planted)
@@ -135,11 +135,11 @@ class Campaign:
 
     def _finish(self) -> None:
         for _ in range(MOST_RUNS):
-            if not self._lacking():
+            if not self._missing():
                 return
             with self._tidy():
                 self.start().wait()
-        raise AssertionError(f"{len(self._lacking())} evaluations are lacking after {MOST_RUNS} runs")
+        raise AssertionError(f"{len(self._missing())} evaluations are missing after {MOST_RUNS} runs")
 
     @contextmanager
     def _tidy(self) -> Generator[None]:
@@ -153,8 +153,8 @@ class Campaign:
                 self.left_behind += driver.end()
             self._drivers.clear()
 
-    def _lacking(self) -> list[str]:
-        return lacking(self.study)
+    def _missing(self) -> list[str]:
+        return missing(self.study)
 
     def _done(self) -> int:
         return len(self.study.evaluations("done"))
@@ -170,7 +170,7 @@ class Campaign:
         tally.noticed.update({word for each in events if (word := _word(each))})
 
 
-def lacking(study: FaultyStudy) -> list[str]:
+def missing(study: FaultyStudy) -> list[str]:
     """The tasks that are wanted and not done, in the order of the schedule."""
     done = {key(each) for each in study.evaluations("done")}
     return [task for task in wanted(study) if task not in done]

@@ -11,7 +11,7 @@ import benchmarks.faults.measure as measure
 import pytest
 from benchmarks.faults import planted
 from benchmarks.faults.acts import ACTS, acts_of
-from benchmarks.faults.campaign import Campaign, Phase, lacking, phases_of
+from benchmarks.faults.campaign import Campaign, Phase, missing, phases_of
 from benchmarks.faults.check import judged
 from benchmarks.faults.model import Diverged, images_of
 from benchmarks.faults.page import page
@@ -73,7 +73,7 @@ def test_what_was_lost_or_spoilt_is_found(campaign, tmp_path):
     assert found == (1, 1, 1, 1, 1, 1)
     assert verdict.chain > 0
     assert verdict.credits > 1e-12
-    assert lacking(study) == [f"{made[7].coalition} {made[7].replicate}"]
+    assert missing(study) == [f"{made[7].coalition} {made[7].replicate}"]
     assert not verdict.sound
 
 

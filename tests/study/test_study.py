@@ -249,7 +249,7 @@ def test_a_study_travels_as_its_settings(tmp_path):
     assert len(study.contributions.images) == 18
     twin = copy.copy(study)  # by way of __reduce__, as a worker gets it
     assert twin.config == study.config
-    assert set(vars(twin)) == {"config", "file", "progress", "name", "folder", "checked"}
+    assert set(vars(twin)) == {"config", "file", "progress", "name", "folder", "checked", "compared"}
     assert len(ForkingPickler.dumps(study.recipe.evaluator)) < 10_000
 
 

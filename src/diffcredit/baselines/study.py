@@ -48,6 +48,7 @@ class StudyBaseline:
 def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> list[StudyBaseline]:
     """Return the credits of every method, computed or found. Methods that this study cannot have are one error where
     they were wanted by name, before anything is computed; where all were wanted, they are left out with a warning."""
+    study.check_recorded()
     possible, results = possible_baselines(study, wanted), []
     records, evidence = study.prepared.property_records(), study_evidence(study)
     for done, (name, options, baseline) in enumerate(possible):

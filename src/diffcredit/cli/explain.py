@@ -52,6 +52,7 @@ def explain(
         raise UserError(f"--output: {output} is a folder; a file is expected")
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
+        loaded.check_recorded()
         built = build_baselines(loaded, [parse_component(text, "--method", EXAMPLE) for text in method or METHODS])
         for name, _, baseline in built:
             if not isinstance(baseline, Scoring):

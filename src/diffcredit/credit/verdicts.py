@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 Level = Literal["pay by it", "use with care", "do not use"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # from the best to the worst
 
+# The customary level: equal contributors seem different in this part of studies. Credits to pay by must pass a test
+# as well, so that far fewer studies of equal contributors come to "pay by it" (benchmarks/verdicts).
 SIGNIFICANT = 0.05
+# A convention: at half of the reachable rank correlation r, credits explain a quarter (r²) of what can be explained of
+# the order of retrained models. Credits that explain less are no ground for a payment.
 ENOUGH_OF_CEILING = 0.5
+# Variance by contributors over that of noise. At this ratio a correlation of 0.9 with the exact credits takes about a
+# hundred evaluations for each contributor (`planning.evaluations_needed`), which few studies can pay for.
 LEAST_SIGNAL = 0.1
 LEAST_UNITS = 16  # coalitions, each with its complement, from which random signs show a difference
 

@@ -32,7 +32,7 @@ from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.game import Game, game_of
 from diffcredit.ledger.recording import NonDeterminism
-from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value, differences
+from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value, changed_settings, differences
 from diffcredit.ledger.store import Ledger
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "PropertyRecord",
     "RecipeRecord",
     "Value",
+    "changed_settings",
     "differences",
     "game_of",
 ]

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import reading, tables
 from diffcredit.ledger.chain import TABLES, Head, Link, append, content_of, head_of, migration_link, number_of
-from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value, differences
+from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value, changed_settings, differences
 from diffcredit.util.artifacts import canonical_json
 
 Rows = Sequence[tuple[str, dict[str, Any]]]
@@ -39,13 +39,6 @@ def register_study(connection: Connection, name: str, settings: dict[str, Any]) 
         return
     link = _insert_study(connection, name, settings)
     append(connection, link.row_id, head_of(connection, link.row_id), [link])
-
-
-def check_recipe_settings(connection: Connection, study: str, name: str, settings: dict[str, Any]) -> None:
-    known = select(tables.recipes.c.settings).where(tables.recipes.c.name == name)
-    old = connection.execute(known.join(tables.studies).where(tables.studies.c.name == study)).scalar_one_or_none()
-    if old is not None:
-        _refuse_changed("recipe", name, old, settings)
 
 
 def register(connection: Connection, study: str, record: RecipeRecord | PropertyRecord) -> None:
@@ -74,10 +67,7 @@ def register(connection: Connection, study: str, record: RecipeRecord | Property
 
 def _refuse_changed(kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     if lines := differences(old, new):
-        renamed = "retraining" if kind == "recipe" else kind
-        raise UserError(
-            f"{kind} {name!r} changed: {'; '.join(lines)}; give the {renamed} another name or restore the settings"
-        )
+        raise UserError(changed_settings(kind, name, lines))
 
 
 def record(connection: Connection, study: str, recipe_name: str, evaluation: Evaluation) -> bool:

@@ -1,5 +1,6 @@
 """The records that a ledger holds: immutable, and made of JSON values; and how two settings differ."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from diffcredit.util.sanitize import truncated
 
 STATUSES = ("done", "failed")
 _ABSENT = object()
+MOST_LINES = 6  # differences in a message
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,17 @@ def differences(old: Any, new: Any, key: str = "") -> list[str]:
         return [line for index, (a, b) in pairs for line in differences(a, b, f"{key}[{index}]")]
     before, after = _text(old), _text(new)
     return [] if before == after else [f"{key} {truncated(before)} → {truncated(after)}"]
+
+
+def changed_settings(kind: str, name: str, lines: Sequence[str]) -> str:
+    """Return the message that refuses a study, recipe or property whose settings differ from those recorded, by the
+    :func:`differences`."""
+    more = f"; and {len(lines) - MOST_LINES} more" if len(lines) > MOST_LINES else ""
+    named = "retraining" if kind == "recipe" else kind
+    return (
+        f"{kind} {name!r} changed: {'; '.join(lines[:MOST_LINES])}{more} (recorded → stated now); give the {named} "
+        "another name or restore the settings"
+    )
 
 
 def _text(value: Any) -> str:

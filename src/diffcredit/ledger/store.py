@@ -62,10 +62,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Enter a recipe, or check that the one already there is the same."""
         self._database.write(lambda connection: recording.register(connection, study, recipe))
 
-    def check_recipe_settings(self, study: str, name: str, settings: dict[str, Any]) -> None:
-        """Refuse a recipe whose settings changed, before its weights are known. A new recipe passes."""
-        self._database.read(lambda connection: recording.check_recipe_settings(connection, study, name, settings))
-
     def register_property(self, study: str, prop: PropertyRecord) -> None:
         """Enter a property, or check that the one already there is the same."""
         self._database.write(lambda connection: recording.register(connection, study, prop))

@@ -50,23 +50,29 @@ def generated_identity(base: str, sampling: "Sampling") -> str:
     return fingerprint([base, dataclasses.asdict(sampling)])
 
 
+def data_settings(config: StudyConfig, contributions: "Contributions") -> dict[str, Any]:
+    """Return what a recipe has of the data."""
+    return {
+        "fingerprint": contributions.fingerprint,
+        "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
+        "resolution": config.contributions.resolution,
+        **({"house": int(contributions.house.sum())} if contributions.has_house else {}),
+    }
+
+
+def retraining_settings(section: RetrainingSection, retraining: Any) -> dict[str, Any]:
+    """Return what a recipe has of its retraining, which was built from ``section``."""
+    return {"method": section.method, **settings_of(retraining, section.options)}
+
+
 def recipe_settings(
-    config: StudyConfig,
-    contributions: "Contributions",
-    model: Mapping[str, Any],
-    section: RetrainingSection,
-    retraining: Any,
+    config: StudyConfig, data: Mapping[str, Any], model: Mapping[str, Any], retraining: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return all that fixes an evaluation's images but its coalition and replicate, as the ledger keeps it."""
     return {
-        "data": {
-            "fingerprint": contributions.fingerprint,
-            "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
-            "resolution": config.contributions.resolution,
-            **({"house": int(contributions.house.sum())} if contributions.has_house else {}),
-        },
+        "data": dict(data),
         "model": dict(model) | ({} if config.model_seed == config.seed else {"seed": config.model_seed}),
-        "retraining": {"method": section.method, **settings_of(retraining, section.options)},
+        "retraining": dict(retraining),
         "sampling": dataclasses.asdict(config.sampling),
         "seed": config.seed,
     }
@@ -80,9 +86,9 @@ def prepared_identity(recipe: Mapping[str, Any]) -> str:
 def property_settings(prop: Property, options: Mapping[str, Any], features: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the settings of a property as the ledger keeps them; ``features`` is its extractor's identity."""
     settings = settings_of(prop, options)
-    for key, place in _places(settings).items():
+    for key, place in places_of(settings).items():
         # the content of a file that a property is fitted to is in its state
-        settings[key] = place.name if needs_fitting(prop) else _content(place, key)
+        settings[key] = place.name if needs_fitting(prop) else content_of(place, key)
     return settings if features is None else {**settings, "features": features}
 
 
@@ -96,8 +102,8 @@ def state_identity(
     """
     if features is not None:
         settings = {**settings, "features": features}
-    places = _places(settings)
-    files = [entry for place in places.values() for entry in _files_of(place)]
+    places = places_of(settings)
+    files = [entry for place in places.values() for entry in files_of(place)]
     settings = settings | {key: place.name for key, place in places.items()}
     return fingerprint([base, dataclasses.asdict(sampling), name, settings, *([files] if files else [])])
 
@@ -123,7 +129,7 @@ def thumbnails_identity(contributions: str, each: int, pixels: int) -> str:
     return fingerprint([contributions, each, pixels])
 
 
-def _places(settings: Mapping[str, Any]) -> dict[str, Path]:
+def places_of(settings: Mapping[str, Any]) -> dict[str, Path]:
     """Return the options that name a file or folder; resolved study files hold these as full paths."""
     named = {key: settings.get(key) for key in PATHS}
     return {
@@ -131,7 +137,7 @@ def _places(settings: Mapping[str, Any]) -> dict[str, Path]:
     }
 
 
-def _files_of(place: Path) -> list[tuple[str, int, int]]:
+def files_of(place: Path) -> list[tuple[str, int, int]]:
     """Return the files at ``place`` with their sizes and times."""
     found = []
     for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
@@ -141,7 +147,7 @@ def _files_of(place: Path) -> list[tuple[str, int, int]]:
     return found
 
 
-def _content(place: Path, key: str) -> str:
+def content_of(place: Path, key: str) -> str:
     """Return the hash of a file or folder; the name of anything else."""
     if place.is_dir():
         return folder_hash(place, key)

@@ -64,7 +64,9 @@ class Recipe:
     def settings(self) -> dict[str, Any]:
         """Everything that fixes an evaluation's images except its coalition and replicate, as the ledger keeps it."""
         study, model = self.study, self.study.prepared.model_settings
-        return identity.recipe_settings(study.config, study.contributions, model, self.section, self.build())
+        data = identity.data_settings(study.config, study.contributions)
+        retraining = identity.retraining_settings(self.section, self.build())
+        return identity.recipe_settings(study.config, data, model, retraining)
 
     @property
     def record(self) -> RecipeRecord:
@@ -143,17 +145,17 @@ class Recipe:
     def prepare(self) -> None:
         """Make what every evaluation starts from and register it in the ledger, which refuses it if it differs."""
         from diffcredit.study.checks import check, check_not_lost
+        from diffcredit.study.recorded import check_recipe, register_properties
 
         study, prepared = self.study, self.study.prepared
         prepared.cache.share()
         check(study)
         with study.ledger() as ledger:
             ledger.register_study(study.name, {"contributors": list(study.contributions.contributors)})
-            ledger.check_recipe_settings(study.name, self.name, self.settings)  # before the training, not after
+            check_recipe(self, ledger)  # before the training, not after
             check_not_lost(self, ledger)
             ledger.register_recipe(study.name, self.record)
-            for record in prepared.property_records():
-                ledger.register_property(study.name, record)
+            register_properties(study, ledger)
 
     def evaluations(self, status: str | None = None, purpose: str | None = None) -> list[Evaluation]:
         """Return the recipe's evaluations; none where the ledger does not have it yet."""

@@ -16,6 +16,7 @@ from diffcredit.properties import Property
 from diffcredit.properties.base import needs_features, needs_model
 from diffcredit.study.checks import check
 from diffcredit.study.evaluating import evaluate_again
+from diffcredit.study.recorded import check_recipe, register_properties
 from diffcredit.util.artifacts import fingerprint
 
 if TYPE_CHECKING:
@@ -135,8 +136,7 @@ def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[E
     """Measure on what was kept; yield each evaluation once its new values are recorded."""
     record, _ = _recipe_and_evaluations(study)
     with study.ledger(create=False) as ledger:
-        for each in study.prepared.property_records():
-            ledger.register_property(study.name, each)
+        register_properties(study, ledger)
     yield from _add_values(study, executor, kept, "measuring what was kept", record)
 
 
@@ -178,7 +178,7 @@ def _recipe_and_evaluations(study: "Study") -> tuple[RecipeRecord, list[Evaluati
         record = study.recipe.recorded(ledger)
         if record is None:
             raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} yet; diffcredit run makes them")
-        ledger.check_recipe_settings(study.name, record.name, study.recipe.settings)
+        check_recipe(study.recipe, ledger)
         return record, ledger.evaluations(study.name, record.name, status="done")
 
 

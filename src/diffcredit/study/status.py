@@ -117,6 +117,7 @@ class StatusReader:
     """
 
     def __init__(self, study: "Study", price: float | None = None, *, live: bool = False) -> None:
+        study.check_recorded(pixels=False)
         self._study, self._live = study, live
         self._endpoints = len(endpoints(study.config, 2))  # as many for any number of contributors
         prices = [leaf.per_hour for leaf in study.config.stop.rule.leaves() if isinstance(leaf, Money)]

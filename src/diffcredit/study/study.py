@@ -33,6 +33,7 @@ from diffcredit.study.crediting import estimate_all
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
 from diffcredit.study.recipe import Recipe
+from diffcredit.study.recorded import check_recorded
 from diffcredit.study.reference import Reference, reference_of
 from diffcredit.study.schedule import Schedule
 from diffcredit.study.sections import HouseSection, RetrainingSection, SourceSection
@@ -61,6 +62,7 @@ class Study:
     def __init__(self, config: StudyConfig, file: Path, progress: Progress = silent) -> None:
         self.config, self.file, self.progress = config, file, progress
         self.name, self.folder = config.name, config.results_folder
+        self.compared = False  # with the ledger, by :meth:`check_recorded`
         self.checked = False  # by :func:`diffcredit.study.checks.check`, which rehearses every retraining
 
     @classmethod
@@ -188,6 +190,7 @@ class Study:
         ``corrected``: surrogates' credits corrected by the evaluations, where the study has surrogates and the method
         is the default one. Otherwise the credits are those of the evaluations alone.
         """
+        self.check_recorded()
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
             better = {record.name: record.higher_is_better for record in ledger.properties(self.name)}
@@ -217,6 +220,11 @@ class Study:
         return validation.study_verdicts(self, self.credits() if credits is None else credits)
 
     # Its record.
+    def check_recorded(self, *, pixels: bool = True) -> None:
+        """Refuse a study file that no longer describes what its ledger has recorded. Whatever reads the ledger calls it
+        first; see :mod:`diffcredit.study.recorded`."""
+        check_recorded(self, pixels=pixels)
+
     def ledger(self, *, create: bool = True) -> Ledger:
         """Open the study's ledger, to be closed by ``with``."""
         return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)

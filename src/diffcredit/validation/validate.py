@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diffcredit.baselines.selection import Built, possible_baselines
-from diffcredit.errors import UserError, located
+from diffcredit.errors import UserError
 from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_tasks, keep_again
+from diffcredit.study.recorded import check_recipe
 from diffcredit.study.reserved import shortages
 from diffcredit.study.study import Study
 from diffcredit.validation.contenders import categories_to_come
@@ -134,9 +135,10 @@ def open_data(study: Study, properties: Sequence[str] = (), *, planned: bool = F
     where it has other settings."""
     data = ValidationData(study, properties, planned=planned)
     if data.names and data.begun:
-        with study.ledger(create=False) as ledger, located(study.file):
+        study.check_recorded()
+        with study.ledger(create=False) as ledger:
             for each in data.recipes:
-                ledger.check_recipe_settings(study.name, each.name, each.settings)
+                check_recipe(each, ledger)
     return data
 
 

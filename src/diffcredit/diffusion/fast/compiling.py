@@ -32,6 +32,7 @@ import diffcredit.diffusion
 from diffcredit.diffusion.fast.rewriting import add_in_kernels, leave_out_divisions_by_one
 from diffcredit.util.artifacts import atomic_folder, fingerprint
 from diffcredit.util.events import event
+from diffcredit.util.notes import cache_folder
 
 Function = Callable[..., Sequence[Tensor]]
 UNUSED_DAYS = 60  # after which an unused function is deleted, since versions and code change
@@ -40,11 +41,6 @@ PATCHES = {"triton.autotune_at_compile_time": False}  # it would compile kernels
 RULED = "deterministic"
 """Inductor's setting that fixes the order of sums by rule. Without it several orders are timed on the device and the
 fastest is taken, so another process may get other last bits."""
-
-
-def cache_folder() -> Path:
-    """Return the folder of what other processes and later runs can reuse."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diffcredit"
 
 
 class Compiled:
