@@ -56,7 +56,7 @@ def print_tables(tables: "Sequence[CreditTable]") -> None:
     console.print(
         "help: how much more a contributor helps than the average one; more is better for every property\n"
         "differs: from the average contributor, beyond the interval; matters: by more than another training seed does, "
-        "or than the study states",
+        "or than the study states; maybe: only if the difference is real",
         style="dim",
         highlight=False,
     )
@@ -130,7 +130,7 @@ def _columns(credits: "CreditTable") -> tuple[Column, list[Column]]:
         Column("images", [str(row.images) for row in rows], spare=4),
         Column(f"help ± {interval}", _with_errors(helps, half_widths, help_decimals(credits), signed)),
         Column("differs", [MARKS[row.versus_average] for row in rows], left=True),
-        Column("matters", ["" if row.matters is None else "yes" if row.matters else "no" for row in rows], left=True),
+        Column("matters", [row.matters_in_words for row in rows], left=True),
         Column(f"credit ± {interval}", _with_errors(values, errors, credit_decimals(credits), number), spare=3),
     ]
     if credits.shared:

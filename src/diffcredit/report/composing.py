@@ -93,7 +93,8 @@ def _with_pictures(report: Report, study: "Study", *, retrain: bool) -> Report:
         warnings.warn(f"the report is without images: {error}", DiffcreditWarning, stacklevel=2)
         without = (
             "The contributors’ images cannot be read here. So this report cannot show them, say how many images were "
-            "given and held out, find images given twice, or show what the models generate."
+            "given and held out, find images given twice, check that they are the study’s, or show what the models "
+            "generate."
         )
         return dataclasses.replace(report, missing=(*report.missing, without))
     report = dataclasses.replace(
