@@ -1,4 +1,5 @@
 import csv
+import shutil
 
 import numpy as np
 import pytest
@@ -145,3 +146,13 @@ def test_designs_of_other_methods_answer_other_questions(tmp_path):
     other = plant(tmp_path / "b", NAMES, {"colourfulness": additive(A)})
     with pytest.raises(UserError, match=r"credits by leave-one-out and by shapley, .* answer different questions"):
         compare_studies(file, str(other))
+
+
+def test_another_reference_is_another_level_alone(small, tmp_path):
+    other = shutil.copytree(small, tmp_path / "other")
+    with (other / "study.yaml").open("a", encoding="utf-8") as file:
+        file.write("reference: {colourfulness: 5}\n")
+    found = compare_studies(str(small), str(other))
+    assert found.differing == ('reference "untrained" → {"colourfulness":5.0}',)
+    (differences,) = [{round(row.b.value - row.a.value, 9) for row in each.rows} for each in found.properties]
+    assert len(differences) == 1
