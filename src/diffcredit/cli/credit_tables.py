@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from diffcredit.cli.console import console, say, table
+from diffcredit.cli.console import console, least_width, say, table
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.util.sanitize import single_line
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 STYLES = {"pay by it": "bold green", "use with care": "bold yellow", "do not use": "bold red"}
-LONGEST_WORD = 40  # a longer word of a name is broken
 GAP = 2  # blanks around a column
 MARKS = {"more": "more", "less": "less", "unsettled": "no"}  # beside the average contributor
 
@@ -89,7 +88,7 @@ def _print_table(credits: "CreditTable") -> None:
         folded=[names.name],
         title=f"{credits.title} ({direction}{by})",
     )
-    grid.columns[shown.index(names)].min_width = _least_width(names)
+    grid.columns[shown.index(names)].min_width = least_width([names.name, *names.cells])
     console.print(grid)
     if dropped:
         console.print(f"not shown at this width: {', '.join(dropped)}", style="dim", highlight=False)
@@ -159,7 +158,9 @@ def _fitting(names: Column, columns: list[Column]) -> tuple[list[Column], list[s
     """Return the columns that fit the terminal beside unbroken names, and the names of those left out."""
 
     def width(some: list[Column]) -> int:
-        return sum(_least_width(names) if each is names else each.width for each in some) + GAP * len(some)
+        return sum(
+            least_width([names.name, *names.cells]) if each is names else each.width for each in some
+        ) + GAP * len(some)
 
     kept, dropped = list(columns), []
     for each in sorted(filter(lambda each: each.spare, columns), key=lambda each: -each.spare):
@@ -168,12 +169,6 @@ def _fitting(names: Column, columns: list[Column]) -> tuple[list[Column], list[s
         kept.remove(each)
         dropped.append(each.name)
     return kept, dropped
-
-
-def _least_width(names: Column) -> int:
-    """Return the least width at which no word of a name is broken."""
-    words = (len(word) for cell in (names.name, *names.cells) for word in cell.split())
-    return min(LONGEST_WORD, max(words))
 
 
 def _paired(pairs: Iterable[tuple[str, str]]) -> list[str]:
