@@ -115,6 +115,7 @@ def test_noise_is_warned_of_by_the_pilot_and_then_by_the_evaluations(tmp_path):
         assert signals(study)[name] == expected
     for each, source in ((by_pilot, "a pilot of 8 evaluations"), (study, "40 evaluations")):
         found = signals(each)
+        assert "contributions" not in vars(each), "an auditor has no images"
         assert found["heldout_loss"] < 0.1 < found["colourfulness"]
         (said,) = noise_warnings(each)
         assert said.startswith(f"heldout_loss: signal/noise {found['heldout_loss']:.2g}")

@@ -14,6 +14,7 @@ from diffcredit.ledger import Evaluation, Value
 from diffcredit.properties.colourfulness import Colourfulness
 from diffcredit.study.config import StudyConfig
 from diffcredit.study.crediting import BESIDE, estimate_all
+from diffcredit.study.recorded import check_recorded
 from diffcredit.study.reevaluate import recompute
 from diffcredit.study.reference import reference_of
 from diffcredit.study.schedule import endpoints
@@ -170,6 +171,11 @@ def test_a_study_with_house_images(tmp_path):
     with limited_threads(1):
         repeated = list(recompute(study, InProcess(), 100))
     assert len(repeated) == 13, "the reference too"
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    check_recorded(Study.load(file), pixels=False)
+    study = changed_file(tmp_path, **{"contributions.house": None})
+    with pytest.raises(UserError, match="the ledger's evaluations are with 5 house images; restore it"):
+        check_recorded(study, pixels=False)
     assert all(each.agrees for each in repeated)
 
 

@@ -180,7 +180,8 @@ def read_signals(recipe: "Recipe") -> dict[str, Signal]:
         with suppress(UserError):  # all values may be missing
             credits = study.credits(DEFAULT, corrected=False)
     if not credits:
-        return {name: _of_pilot(study.config, study.contributions.n, pilot) for name, pilot in pilots(recipe).items()}
+        n = next((len(each.coalition) for each in pilot_evaluations(recipe)), 0)  # the images may be elsewhere
+        return {name: _of_pilot(study.config, n, pilot) for name, pilot in pilots(recipe).items()}
     sizes = [evaluation.coalition.count("1") for evaluation in evaluated]
     for name, each in credits.items():
         tau, sigma, n = each.diagnostics["tau"], each.diagnostics["sigma"], len(each.values)

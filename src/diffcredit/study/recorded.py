@@ -159,6 +159,12 @@ def _about_images(study: "Study") -> Any:
 def _compare_images(study: "Study", recipe: RecipeRecord, *, pixels: bool) -> list[str]:
     """Refuse contributions that are not those of the recipe; return what was not compared."""
     about, section = _about_images(study), study.config.contributions
+    house = recipe.settings["data"].get("house")
+    if study.config.has_house == (house is None):  # shows without the images, and decides what F(none) is
+        made = f"with {house:,}" if house else "without"
+        raise UserError(
+            f"{study.file}: contributions.house: the ledger's evaluations are {made} house images; restore it"
+        )
     if about is None:
         place = section.path or section.source
         return [f"the images ({place} is not here)"]
