@@ -59,7 +59,7 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
     trains_base = not build_family(study.config, study.file).trained
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe.name)
-        records = {record.name: record for record in ledger.properties(study.name)}
+        records = {record.name: record for record in study.measured(ledger)}
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
         head = ledger.head(study.name)
         spent = cost(study, ledger, trains_base=trains_base)
