@@ -3,7 +3,7 @@
     python studies/make_openmoji_subset.py openmoji_64.npz src/diffcredit/contributions/openmoji
 
 The .npz holds ``images`` (m, 64, 64, 3) uint8, and m texts each in ``author``, ``hexcode`` and ``group``. The
-output folder gets images/ and heldout/ (PNG files, each with a metadata.csv) and ATTRIBUTION.md; its
+output folder gets images/, heldout/ and house/ (PNG files, each with a metadata.csv) and ATTRIBUTION.md; its
 LICENSE.txt stays.
 """
 
@@ -38,6 +38,8 @@ DESIGNERS = {
 }
 HELD_OUT = 8
 TRAINING = 48  # at most, a designer
+HOUSE = 96  # house images, by designers who are none of the twelve
+HOUSE_EACH = 4  # at most, a designer
 ALIKE = 9.0  # root mean square difference, of 255, below which two emoji count as one
 SEED = 0
 
@@ -78,6 +80,18 @@ def split(hexcodes: NDArray[np.str_], own: list[int], designer: str) -> tuple[li
     return training, held_out
 
 
+def house(
+    images: NDArray[np.uint8], authors: NDArray[np.str_], hexcodes: NDArray[np.str_], taken: list[int], own: list[int]
+) -> list[int]:
+    """House images: some by each of the other designers in a seeded order, unlike all ``taken`` ones."""
+    order = sorted(own, key=lambda index: derive_seed(SEED, "house", str(hexcodes[index])))
+    chosen: list[int] = []
+    for index in distinct(images, taken + order)[len(taken) :]:
+        if len(chosen) < HOUSE and sum(authors[other] == authors[index] for other in chosen) < HOUSE_EACH:
+            chosen.append(index)
+    return chosen
+
+
 def png(pixels: NDArray[np.uint8]) -> bytes:
     """The smallest lossless PNG: a palette where there are at most 256 colours."""
     colours, positions = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True)
@@ -108,14 +122,14 @@ def write(folder: Path, arrays: dict[str, NDArray], chosen: list[int]) -> None:
         table.writerows(rows)
 
 
-def attribution(sizes: dict[str, tuple[int, int]]) -> str:
+def attribution(sizes: dict[str, tuple[int, int]], others: list[str]) -> str:
     table = "\n".join(
         f"| {designer} | {DESIGNERS[designer]} | {training} | {held_out} |"
         for designer, (training, held_out) in sizes.items()
     )
     return f"""# Attribution
 
-The images in `images/` and `heldout/` are emoji of [OpenMoji](https://openmoji.org), the open-source emoji
+The images in `images/`, `heldout/` and `house/` are emoji of [OpenMoji](https://openmoji.org), the open-source emoji
 and icon project, licensed under [CC BY-SA 4.0](https://creativecommons.org/licenses/by-sa/4.0/). Each
 `metadata.csv` names the designer (`contributor`) of every image.
 
@@ -123,10 +137,13 @@ and icon project, licensed under [CC BY-SA 4.0](https://creativecommons.org/lice
 | --- | --- | --- | --- |
 {table}
 
+The house images, at most {HOUSE_EACH} a designer and {len(others)} in all, are by {", ".join(sorted(set(others)))}.
+
 Changes made: the emoji were rasterised to 64 × 64 pixels on white, and a subset was chosen: twelve
 designers, no skin-tone variants, no extras beyond the Unicode standard, one of several emoji that look the
-same, at most {TRAINING} training images a designer. The pixels were not altered further. The subset was
-made by `studies/make_openmoji_subset.py` and is shared under the same licence; see `LICENSE.txt`.
+same, at most {TRAINING} training images a designer, and the house images. The pixels were not altered
+further. The subset was made by `studies/make_openmoji_subset.py` and is shared under the same licence;
+see `LICENSE.txt`.
 
 Neither OpenMoji nor its designers endorse this software or the credits computed with it.
 """
@@ -140,13 +157,13 @@ def main() -> None:
     with np.load(arguments.npz, allow_pickle=False) as file:
         arrays = {name: file[name] for name in ("images", "author", "hexcode", "group")}
 
-    candidates = [
+    standard = [
         index
         for index in range(len(arrays["images"]))
-        if arrays["author"][index] in DESIGNERS
-        and not arrays["group"][index].startswith("extras-")
+        if not arrays["group"][index].startswith("extras-")
         and not SKIN_TONES & set(arrays["hexcode"][index].split("-"))
     ]
+    candidates = [index for index in standard if arrays["author"][index] in DESIGNERS]
     candidates = distinct(arrays["images"], candidates)
     training: list[int] = []
     held_out: list[int] = []
@@ -159,8 +176,13 @@ def main() -> None:
         sizes[designer] = len(mine), len(kept_out)
     write(arguments.output / "images", arrays, training)
     write(arguments.output / "heldout", arrays, held_out)
-    write_text(arguments.output / "ATTRIBUTION.md", attribution(sizes))
-    print(f"{len(training)} training and {len(held_out)} held-out images by {len(sizes)} designers")
+    others = [index for index in standard if arrays["author"][index] not in DESIGNERS]
+    ours = house(arrays["images"], arrays["author"], arrays["hexcode"], training + held_out, others)
+    write(arguments.output / "house", arrays, ours)
+    write_text(arguments.output / "ATTRIBUTION.md", attribution(sizes, arrays["author"][ours].tolist()))
+    print(
+        f"{len(training)} training and {len(held_out)} held-out images by {len(sizes)} designers, {len(ours)} of house"
+    )
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ def planted(name: str, contributions: Contributions) -> dict[str, object]:
     np.savez_compressed(folder / "contributions.npz", images=contributions.images, contributor=owners)
     np.savez_compressed(folder / "heldout.npz", images=contributions.heldout)
     section = {"source": "npz", "path": "contributions.npz", "holdout": "heldout.npz"}
-    return {"contributions": {**section, "resolution": contributions.images.shape[1]}}
+    house = {"source": "openmoji", "part": "house"}  # as the demo has it
+    return {"contributions": {**section, "resolution": contributions.images.shape[1], "house": house}}
 
 
 def run(name: str, settings: dict[str, object]) -> Study:

@@ -143,7 +143,9 @@ def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcr
         "    return float(images.mean())\n"
     )
     monkeypatch.setenv("MOODY", "yes")
-    code, out, _ = diffcredit("measure", folder, "--workers", 1, "--property", "moody:moody", warned=True)
+    file = folder / "study.yaml"  # written by hand, it is not tried first
+    file.write_text(file.read_text().replace("properties:\n", "properties:\n- moody:moody\n"))
+    code, out, _ = diffcredit("measure", folder, "--workers", 1, warned=True)
     assert "8 failures, the first: ValueError: too bright" in out
     assert code == 0  # the others' credits are there
     assert set(values_of(folder, "moody").values()) == {None}
@@ -154,6 +156,64 @@ def test_one_that_fails_for_a_coalition_is_recorded_and_tried_again(kept, diffcr
     )
     assert rows(folder, f"{query} v.value IS NOT NULL") == [(8,)]
     assert rows(folder, f"{query} v.error LIKE '%too bright%'") == [(8,)]
+
+
+BROKEN = """
+def broken(images):
+    raise ValueError("too bright")
+
+def fastidious(images):
+    if len(set(images.flatten().tolist())) < 2:
+        raise ValueError("empty")
+    return float(images.min())
+"""
+
+
+@pytest.mark.parametrize(("kind", "more"), [("images", ()), ("nothing", ("--retrain",))])
+def test_a_new_property_that_does_not_work_leaves_everything_as_it_was(kind, more, kept, diffcredit):
+    folder = kept(kind)
+    (folder / "broken.py").write_text(BROKEN)
+    before, recorded = (folder / "study.yaml").read_bytes(), rows(folder, "SELECT count(*) FROM chain")
+    new = ("--property", "broken:broken", "--property", "broken:fastidious")
+    err = diffcredit.refused("measure", folder, "--workers", 1, *new, *more, warned=True)
+    assert "broken: cannot be measured, tried on 3 evaluations: ValueError: too bright; the study file and" in err
+    assert (folder / "study.yaml").read_bytes() == before
+    assert rows(folder, "SELECT count(*) FROM chain") == recorded
+
+
+def test_a_retired_property_is_shown_to_nobody_and_can_come_back(kept, diffcredit):
+    folder = kept("images")
+    file, values = folder / "study.yaml", recorded_values(folder)
+    for name in ("cluster_entropy", "cluster_entropy"):
+        assert name in diffcredit.printed("credits", folder)
+        out = diffcredit.printed("measure", folder, "--remove", name)
+        assert f"{name}: taken out of {file}; its values stay in the ledger" in out
+        content = yaml.safe_load(file.read_text())
+        assert (content["properties"], content["retired"]) == ([{"name": "colourfulness"}], [name])
+        for command in ("credits", "status", "report"):
+            assert name not in diffcredit.printed(command, folder, warned=True)
+        assert name not in (folder / "results/credits.csv").read_text()
+        assert name not in (folder / "results/report.html").read_text()
+        again = yaml.safe_dump({"name": name, "clusters": 2})
+        assert "measured on every evaluation already" in diffcredit.printed("measure", folder, "--property", again)
+        assert "retired" not in yaml.safe_load(file.read_text())
+    assert recorded_values(folder) == values
+    code, out, err = diffcredit("measure", folder, "--remove", "colourfulness", "--retrain")
+    assert (code, "--remove: given with --property or --retrain" in err) == (2, True)
+    for name, said in (("beauty", "accepted: colourfulness, cluster_entropy"),):
+        assert said in diffcredit.refused("measure", folder, "--remove", name)
+    diffcredit.printed("measure", folder, "--remove", "colourfulness")
+    before = file.read_text()
+    assert "properties" in diffcredit.refused("measure", folder, "--remove", "cluster_entropy")  # the last one
+    assert file.read_text() == before
+
+
+def test_a_broken_property_in_the_file_can_be_removed(kept, diffcredit):
+    folder = kept("images")
+    file, whole = folder / "study.yaml", (folder / "study.yaml").read_text()
+    file.write_text(whole.replace("properties:\n", "properties:\n- gone:Missing # why\n"))
+    diffcredit.printed("measure", folder, "--remove", "Missing")  # neither built nor in the ledger
+    assert file.read_text() == whole
 
 
 def test_a_name_is_not_that_of_another_setting(kept, diffcredit):

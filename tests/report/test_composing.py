@@ -212,9 +212,11 @@ def test_the_cost_names_what_is_counted_and_what_was_not_recorded(finished):
 def test_an_auditor_without_the_images_reads_what_could_not_be_shown(painted, tmp_path):
     export(str(painted), tmp_path / "study.zip", with_models=False)
     restore(tmp_path / "study.zip", tmp_path / "audit")
-    write_results(Study.load(tmp_path / "audit"))
+    with pytest.warns(DiffcreditWarning, match=r"the report is without images: .*audit/images: does not exist"):
+        write_results(Study.load(tmp_path / "audit"))
     page = Page((tmp_path / "audit/report.html").read_text(encoding="utf-8"))
-    assert "The contributors' images are not here" in page.text
+    assert "The contributors’ images cannot be read here. So this report cannot show them" in page.text
+    assert str(tmp_path) not in page.text
     assert "What the models generate" not in page.text
     assert not page.all("img")
     credits, theirs = Study.load(tmp_path / "audit").credits(), Study.load(painted).credits()

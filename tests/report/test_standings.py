@@ -75,6 +75,13 @@ def test_only_differences_beyond_their_interval_stand_out(higher_is_better, expe
     }
 
 
+def test_what_is_no_sure_difference_matters_only_maybe():
+    # the average is 2; B is 1 below it, as far as its interval reaches
+    rows = standings(table((4.0, 1.0, 1.0), contrast_half_width=(1.9, 1.0, 0.5), matters=(True, True, False)))
+    assert {row.contributor: row.matters_in_words for row in rows} == {"A": "yes", "B": "maybe", "C": "no"}
+    assert {row.matters_in_words for row in standings(table((4.0, 1.0)))} == {""}
+
+
 def test_equal_credits_known_exactly_do_not_stand_out_by_rounding():
     rows = standings(table((0.1,) * 7, half_width=0.0))
     assert {row.versus_average for row in rows} == {"unsettled"}

@@ -241,8 +241,9 @@ def test_only_a_run_prepares_them_and_the_ledger_knows_nothing_of_them(tmp_path)
     assert files_below(tmp_path / "results") == before
     with pytest.warns(DiffcreditWarning, match=r"surrogates \(pools\): not measured yet"):
         write_results(Study.load(file), retrain=False)
-    (made,) = files_below(tmp_path / "results/models") - {name.removeprefix("models/") for name in before}
-    assert made.startswith("generated-")  # images of the base model, nothing trained
+    made = files_below(tmp_path / "results/models") - {name.removeprefix("models/") for name in before}
+    # images of the base model and of contributors, nothing trained
+    assert sorted(name.partition("-")[0] for name in made) == ["generated", "thumbnails"]
     report = (tmp_path / "results/report.html").read_text(encoding="utf-8")
     assert "These surrogates are not measured yet: pools. The credits are those of the evaluations alone." in report
     assert run_here(file) == []

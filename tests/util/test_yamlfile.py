@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from diffcredit.errors import UserError
-from diffcredit.util.yamlfile import parse_yaml, with_item
+from diffcredit.util.yamlfile import parse_yaml, with_item, without_item
 
 ITEM = {"name": "my.module:Warmth", "percentile": 90, "as": "ä: 1"}
 
@@ -23,7 +23,7 @@ design: {seed: 0}
 """
 
 
-@pytest.mark.parametrize(
+LISTS = pytest.mark.parametrize(
     "text",
     [
         BLOCK,
@@ -37,6 +37,9 @@ design: {seed: 0}
         "properties:\n  - name: a\n    note: >-\n      folded\n\nname: x\n",
     ],
 )
+
+
+@LISTS
 def test_one_more_item_and_all_else_as_it_was(text):
     changed = with_item(text, "properties", ITEM)
     before, after = yaml.safe_load(text), yaml.safe_load(changed)
@@ -46,6 +49,14 @@ def test_one_more_item_and_all_else_as_it_was(text):
     }
     for comment in re.findall("#.*", text):
         assert comment in changed
+
+
+@LISTS
+def test_one_item_fewer_and_all_else_as_it_was(text):
+    longer = with_item(text, "properties", ITEM)
+    assert without_item(longer, "properties", len(yaml.safe_load(text)["properties"])).rstrip() == text.rstrip()
+    shorter, before = yaml.safe_load(without_item(longer, "properties", 0)), yaml.safe_load(longer)
+    assert shorter == before | {"properties": before["properties"][1:]}
 
 
 def test_the_comment_of_what_follows_stays_with_it():
@@ -59,6 +70,8 @@ def test_the_comment_of_what_follows_stays_with_it():
 def test_no_list_no_change(text):
     with pytest.raises(ValueError, match="properties"):
         with_item(text, "properties", ITEM)
+    with pytest.raises(ValueError, match="properties"):
+        without_item(text, "properties", 0)
 
 
 def merging(levels):

@@ -72,7 +72,7 @@ def test_credits_that_were_never_tested_say_what_a_test_would_cost(tmp_path, kno
         assert verdict.level == "use with care"
         assert verdict.reason.startswith("The credits were never tested. A test retrains 40 models from scratch")
         assert said in verdict.reason
-        assert f"diffcredit validate {study.file}" in verdict.reason
+        assert "diffcredit validate study.yaml" in verdict.reason
 
 
 def test_too_little_truth_is_no_test(tmp_path):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diffcredit.cli.console import console, print_json, say, table
+from diffcredit.cli.console import console, least_width, print_json, say, table
 from diffcredit.cli.options import ConfidenceOption, EstimatorOption
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _print_property(compared: "PropertyComparison", confidence: float) -> None:
         )
         for row in compared.rows
     ]
-    direction = "higher is better" if compared.higher_is_better else "lower is better: a negative credit helps"
+    direction = "higher is better" if compared.higher_is_better else "lower is better; a lower credit helps more"
     values = [f"{heading} ({100 * confidence:g}%)" for heading in ("A", "B", "B − A")]
     grid = table(
         ("contributor", "rank", *values, ""),
@@ -91,7 +91,7 @@ def _print_property(compared: "PropertyComparison", confidence: float) -> None:
         folded=["contributor", *values],
         title=f"{compared.property} ({direction})",
     )
-    grid.columns[0].min_width = 12  # a long name is folded, never cut
+    grid.columns[0].min_width = least_width(["contributor", *(row.contributor for row in compared.rows)])
     console.print(grid)
     say(_summary(compared))
 

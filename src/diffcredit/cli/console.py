@@ -34,6 +34,7 @@ console = SafeConsole()
 errors = SafeConsole(stderr=True)
 
 LONGEST_COMPLAINT = 2000  # characters: a message may quote a file, which may be long
+LONGEST_WORD = 40  # characters: a longer word of a name in a table is broken
 PLAIN_SECONDS = 10.0  # between two lines of progress if there is no terminal
 
 
@@ -72,6 +73,11 @@ def table(
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return grid
+
+
+def least_width(names: Iterable[str]) -> int:
+    """Return the least width of a column at which no word of ``names`` is broken, as long as they are not too long."""
+    return min(LONGEST_WORD, max(len(word) for name in names for word in name.split()))
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from diffcredit.cli.console import console, say, table
+from diffcredit.cli.console import console, least_width, say, table
 from diffcredit.errors import DiffcreditWarning
 from diffcredit.util.sanitize import single_line
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 STYLES = {"pay by it": "bold green", "use with care": "bold yellow", "do not use": "bold red"}
-LONGEST_WORD = 40  # a longer word of a name is broken
 GAP = 2  # blanks around a column
 MARKS = {"more": "more", "less": "less", "unsettled": "no"}  # beside the average contributor
 
@@ -56,7 +55,7 @@ def print_tables(tables: "Sequence[CreditTable]") -> None:
     console.print(
         "help: how much more a contributor helps than the average one; more is better for every property\n"
         "differs: from the average contributor, beyond the interval; matters: by more than another training seed does, "
-        "or than the study states",
+        "or than the study states; maybe: only if the difference is real",
         style="dim",
         highlight=False,
     )
@@ -89,7 +88,7 @@ def _print_table(credits: "CreditTable") -> None:
         folded=[names.name],
         title=f"{credits.title} ({direction}{by})",
     )
-    grid.columns[shown.index(names)].min_width = _least_width(names)
+    grid.columns[shown.index(names)].min_width = least_width([names.name, *names.cells])
     console.print(grid)
     if dropped:
         console.print(f"not shown at this width: {', '.join(dropped)}", style="dim", highlight=False)
@@ -130,7 +129,7 @@ def _columns(credits: "CreditTable") -> tuple[Column, list[Column]]:
         Column("images", [str(row.images) for row in rows], spare=4),
         Column(f"help ± {interval}", _with_errors(helps, half_widths, help_decimals(credits), signed)),
         Column("differs", [MARKS[row.versus_average] for row in rows], left=True),
-        Column("matters", ["" if row.matters is None else "yes" if row.matters else "no" for row in rows], left=True),
+        Column("matters", [row.matters_in_words for row in rows], left=True),
         Column(f"credit ± {interval}", _with_errors(values, errors, credit_decimals(credits), number), spare=3),
     ]
     if credits.shared:
@@ -159,7 +158,9 @@ def _fitting(names: Column, columns: list[Column]) -> tuple[list[Column], list[s
     """Return the columns that fit the terminal beside unbroken names, and the names of those left out."""
 
     def width(some: list[Column]) -> int:
-        return sum(_least_width(names) if each is names else each.width for each in some) + GAP * len(some)
+        return sum(
+            least_width([names.name, *names.cells]) if each is names else each.width for each in some
+        ) + GAP * len(some)
 
     kept, dropped = list(columns), []
     for each in sorted(filter(lambda each: each.spare, columns), key=lambda each: -each.spare):
@@ -168,12 +169,6 @@ def _fitting(names: Column, columns: list[Column]) -> tuple[list[Column], list[s
         kept.remove(each)
         dropped.append(each.name)
     return kept, dropped
-
-
-def _least_width(names: Column) -> int:
-    """Return the least width at which no word of a name is broken."""
-    words = (len(word) for cell in (names.name, *names.cells) for word in cell.split())
-    return min(LONGEST_WORD, max(words))
 
 
 def _paired(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -17,7 +17,7 @@ def demo(
     ),
     workers: WorkersOption = None,
 ) -> None:
-    """Credit twelve real emoji designers for a small diffusion model, on this computer, in minutes."""
+    """Credit twelve emoji designers beside a house collection, for a small diffusion model, on a CPU, in minutes."""
     from diffcredit.cli.run import run_and_report
     from diffcredit.study.workers import Workers
     from diffcredit.util.artifacts import write_text

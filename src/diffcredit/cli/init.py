@@ -22,10 +22,13 @@ contributions:
   path: {path}
   source: {source}            # folders, imagefolder, npz, openmoji
 {contributor}  resolution: {resolution}
-{holdout}
+{holdout}{house}
+# What contributors are compared with: F without any of them. Credits sum to F(all) - F(reference).
+{reference}
+# {reason}.
+# `diffcredit plan` says what the study costs on this machine.
 model:
-  family: ddpm
-  preset: {preset}             # tiny (CPU, 16 px), small (GPU, 32 to 64 px), ddpm-cifar (GPU, 32 px)
+{family}  preset: {preset}             # tiny (CPU, 16 px), small (GPU, 32 to 64 px), latent-small (GPU, latents), …
   train: {{steps: {steps}, batch_size: {batch}, learning_rate: {rate}, schedule: cosine, ema: {ema}}}
 
 retraining:                   # a coalition's model: sparsified, fine_tune or from_scratch
@@ -44,20 +47,23 @@ stop: {{evaluations: {evaluations}}}
 keep: images                  # of every evaluation, so that a property added later costs no retraining; or nothing
 """
 
+HOUSE = """\
+reference: house              # the model of the house images alone: what there would be without contributors
+"""
+UNTRAINED = """\
+# Nobody's alternative is an untrained network, and its level makes everybody's share about 1/n: shares are not shown.
+# Better: house images, your own, licensed or public-domain ones (contributions.house: a folder; reference: house), or
+# the value of the model that is in use today, for every property:
+# reference: {stated}
+reference: untrained
+"""
 
-SETTINGS = {  # for a CPU, for a GPU
-    "preset": ("tiny", "small"),
-    "resolution": (16, 32),
-    "steps": (3000, 20000),
-    "batch": (32, 64),
-    "rate": (2e-3, 2e-4),
-    "ema": (0.995, 0.9995),
-    "kept": (0.4, 0.55),
-    "recover": (800, 10000),
-    "tune": (60, 1000),
-    "tune_rate": (5e-4, 1e-4),
-    "ddim": (10, 50),
-    "images": (160, 1024),
+PIXELS = "  family: ddpm\n"
+LATENT = "  family: latent\n  autoencoder: {}\n"
+SAID = {
+    "house": "the model of the house images alone.",
+    "untrained": "the untrained network, so that shares are not shown; --house FOLDER gives one that means something, "
+    "and the study file says which others there are.",
 }
 
 
@@ -68,6 +74,22 @@ def init(
     contributor: Annotated[
         str, typer.Option(help="The metadata column, or array, that names the contributors.")
     ] = "contributor",
+    house: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="House images: in every coalition and credited to nobody, such as your own, licensed or public-domain "
+            "ones. The model of these alone is what contributors are compared with.",
+        ),
+    ] = None,
+    autoencoder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="An autoencoder for a latent model, or a pipeline that has one. Default: one in a folder beside the "
+            "study file or the images, if there is a GPU.",
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option(help="The study file to write.")] = Path("study.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the study file.")] = False,
 ) -> None:
@@ -76,35 +98,56 @@ def init(
 
     from diffcredit.contributions import load_contributions
     from diffcredit.contributions.sources import detect
+    from diffcredit.diffusion.first_stage import has_first_stage
+    from diffcredit.study.proposal import find_autoencoder, propose, side_of
     from diffcredit.util.artifacts import write_text
 
     if output.exists() and not force:
         raise UserError(f"{output}: exists already; choose another --output, or --force to overwrite it")
-    settings = {key: values[torch.cuda.is_available()] for key, values in SETTINGS.items()}
+    place, gpu = output.resolve().parent, torch.cuda.is_available()
+    if autoencoder is not None and not has_first_stage(autoencoder):
+        raise UserError(
+            f"--autoencoder {autoencoder}: no autoencoder there; accepted: a folder with an AutoencoderKL, an "
+            "AutoencoderTiny or a VQModel, a pipeline that has one, or TAESD's pair of files"
+        )
+    if gpu and autoencoder is None:
+        autoencoder = find_autoencoder([place, folder.resolve().parent])
+    proposal = propose(side_of(folder), gpu=gpu, autoencoder=autoencoder)
     contributions = load_contributions(
-        folder, contributor=contributor, resolution=int(settings["resolution"]), unreadable="skip"
+        folder, contributor=contributor, resolution=proposal.resolution, unreadable="skip", house=house
     )
     source, enough = detect(folder), contributions.counts.min() >= FEWEST
     properties = [*(["heldout_loss"] if enough else []), "colourfulness", "cluster_entropy"]
     holdout = f"  holdout: {HOLDOUT}                # a tenth of every contributor's, not trained on\n"
+    stated = ", ".join(f"{name}: …" for name in properties)
+    settings = {key: value for key, value in vars(proposal).items() if key != "autoencoder"}
     text = TEMPLATE.format(
         name=json.dumps(study_name(folder.resolve()), ensure_ascii=False),
-        path=json.dumps(os.path.relpath(folder.resolve(), output.resolve().parent), ensure_ascii=False),
+        path=_quoted(folder, place),
         source=source,
         contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
         holdout=holdout if enough else "",
+        house="" if house is None else f"  house: {_quoted(house, place)}   # in every coalition, credited to nobody\n",
+        reference=UNTRAINED.format(stated=f"{{{stated}}}") if house is None else HOUSE,
+        family=PIXELS if proposal.autoencoder is None else LATENT.format(_quoted(proposal.autoencoder, place)),
         properties="".join(f"  - name: {name}\n" for name in properties),
         evaluations=max(60, 10 * contributions.n),
         **settings,
     )
     write_text(output, text)
-    say(
-        f"{output}: {len(contributions.images):,} images of {contributions.n} contributors "
-        f"({contributions.counts.min()} to {contributions.counts.max()} each). "
-        f"Next: diffcredit plan {output}, then diffcredit run {output}"
-    )
+    every = f"({contributions.counts.min()} to {contributions.counts.max()} each)"
+    ours = f" and {contributions.house.sum():,} house images" if contributions.has_house else ""
+    say(f"{output}: {(~contributions.house).sum():,} images of {contributions.n} contributors {every}{ours}")
+    say(f"Proposed: {proposal.preset} at {proposal.resolution} px. {proposal.reason}.")
+    say(f"Reference: {SAID['untrained' if house is None else 'house']}")
+    say(f"Next: diffcredit plan {output}, then diffcredit run {output}")
     for line in contributions.skipped:
         say(f"unreadable: {line}; the run stops there unless contributions.unreadable is skip")
+
+
+def _quoted(path: Path, place: Path) -> str:
+    """Return a path as YAML, relative to the study file's folder."""
+    return json.dumps(os.path.relpath(path.resolve(), place), ensure_ascii=False)
 
 
 def study_name(place: Path) -> str:

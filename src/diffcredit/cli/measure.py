@@ -1,5 +1,8 @@
 """``diffcredit measure``: measure properties on evaluations that are already recorded."""
 
+import re
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
     from diffcredit.study.workers import Workers
 
+NONE_RETIRED = re.compile(r"^retired: *\[ *\][ \r]*\n?", re.MULTILINE)
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -34,25 +38,39 @@ def measure(
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Retrain and sample again where too little was kept.")
     ] = False,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Retire a property: the study file leaves it out, nobody is shown it any more, and its values stay in "
+            "the ledger.",
+        ),
+    ] = None,
     *,
     where: "Workers",
 ) -> None:
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
     from diffcredit.cli.credit_tables import print_results
     from diffcredit.report.composing import write_results
-    from diffcredit.study.reevaluate import measure_kept, measure_retrained, outlook
+    from diffcredit.study.reevaluate import measure_kept, measure_retrained, outlook, try_new
     from diffcredit.study.workers import make_executor
 
+    if remove and (property or retrain):
+        raise UserError("--remove: given with --property or --retrain; it is accepted alone")
     with stopping_gently(), Bars() as bars, opened(study, bars) as there:
+        for name in remove or []:
+            retire(there, name)
+        if remove:
+            return
         loaded, names, new = with_properties(there, property or [])
-        found = outlook(loaded, names)
+        found, executor = outlook(loaded, names), make_executor(loaded, where)
         if not found.kept and not found.retrained:
             say(f"{', '.join(names)}: measured on every evaluation already")
-        elif not found.kept and not retrain:  # nothing can be measured, so the study file stays as it is
-            say(_cost_message(loaded, found))
+        elif not retrain and (not found.kept or _cannot_be_tried(found, new)):
+            say(_cost_message(loaded, found))  # the study file stays as it is
             raise typer.Exit(1)
-        add_to_file(loaded.file, new)
-        executor = make_executor(loaded, where)
+        try_new(loaded, executor, list(new), found.kept, *([found.retrained] if retrain else []))
+        add_to_file(loaded.file, list(new.values()), list(new))
         measured = list(measure_kept(loaded, executor, found.kept))
         failures = [[error for error in (each.error, *(v.error for v in each.values)) if error] for each in measured]
         if whole := failures.count([]):
@@ -74,8 +92,8 @@ def measure(
             print_results(loaded, [table for table in tables if table.property in names])
 
 
-def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str], list[dict[str, Any]]]":
-    """Return the study with the ``wanted`` properties (none: all), their names, and those new to its file."""
+def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str], dict[str, dict[str, Any]]]":
+    """Return the study with the ``wanted`` properties (none: all), their names, and those new to its file by name."""
     from diffcredit.study.prepared import build_properties
 
     there = [prop.name for prop in build_properties(study.config, study.file)]
@@ -94,11 +112,18 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
         else:
             items.append(item)
             sections.append(section)
+    added: list[str] = []
     if sections:
         config = study.config.model_copy(update={"properties": (*study.config.properties, *sections)})
         study = type(study)(config, study.file, study.progress)
-        names += [prop.name for prop in build_properties(study.config, study.file)[len(there) :]]
-    return study, names or there, items
+        added = [prop.name for prop in build_properties(study.config, study.file)[len(there) :]]
+    return study, [*names, *added] or there, dict(zip(added, items, strict=True))
+
+
+def _cannot_be_tried(found: "Outlook", new: Collection[str]) -> bool:
+    """Return whether something must be retrained to measure one of the ``new`` properties even once."""
+    retrained, kept = ({name for some in groups for name in some} for groups in (found.retrained, found.kept))
+    return not set(new).isdisjoint(retrained - kept)
 
 
 def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
@@ -114,21 +139,25 @@ def _section(item: dict[str, Any], folder: Path) -> "PropertySection":
         raise UserError(f"--property: {key}: {problem['input']!r} is not accepted; {problem['msg']}") from None
 
 
-def add_to_file(file: Path, new: list[dict[str, Any]]) -> None:
-    """Add properties to the study file's list, unless another command has done so, and print which."""
-    from diffcredit.util.artifacts import write_text
-    from diffcredit.util.yamlfile import parse_yaml, with_item
+def add_to_file(file: Path, new: list[dict[str, Any]], names: Collection[str] = ()) -> None:
+    """Add properties to the study file's list, unless another command has done so, and print which. Those of ``names``
+    that were retired are so no longer."""
+    from diffcredit.util.yamlfile import parse_yaml, with_item, without_item
 
-    text = file.read_bytes().decode()  # keeps its line endings
-    new = [item for item in new if item not in parse_yaml(text, file)["properties"]]
+    new = [item for item in new if item not in parse_yaml(file.read_bytes().decode(), file)["properties"]]
     if not new:
         return
-    try:
-        if not file.stat().st_mode & 0o222:
-            raise ValueError("it is read-only")
+
+    def edited(text: str) -> str:
         for item in new:
             text = with_item(text, "properties", item)
-        write_text(file.resolve(), text)  # a link stays one
+        for name in names:
+            if name in (retired := parse_yaml(text, file).get("retired") or []):
+                text = without_item(text, "retired", retired.index(name))
+        return NONE_RETIRED.sub("", text)
+
+    try:
+        _edit(file, edited)
     except (ValueError, OSError) as error:
         raise UserError(
             f"{file}: cannot be extended ({error}); add {', '.join(map(str, new))} to its properties, and run this "
@@ -136,6 +165,51 @@ def add_to_file(file: Path, new: list[dict[str, Any]]) -> None:
         ) from None
     for item in new:
         say(f"added to the properties of {file}: {item.get('as', item['name'])}")
+
+
+def retire(study: "Study", name: str) -> None:
+    """Take a property out of the study file and, if the ledger has it, list it as retired there."""
+    from diffcredit.ledger import NoLedger
+    from diffcredit.study.config import parse_config
+    from diffcredit.study.recorded import described
+    from diffcredit.util.artifacts import canonical_json
+    from diffcredit.util.yamlfile import parse_yaml, with_item, without_item
+
+    config, file, known = study.config, study.file, []
+    with suppress(NoLedger), study.ledger(create=False) as ledger:
+        if study.name in ledger.studies():
+            known = study.measured(ledger)
+    named = {section.label or section.name.rpartition(":")[2]: section for section in config.properties}
+    named |= {record.name: section for section, record in described(config, known)}
+    recorded = [record.name for record in known]
+    if name not in {*named, *recorded}:
+        accepted = ", ".join(dict.fromkeys([*named, *recorded]))
+        raise UserError(f"--remove: {name!r} is not a property of {file}; accepted: {accepted}")
+
+    def edited(text: str) -> str:
+        if name in named:
+            text = without_item(text, "properties", config.properties.index(named[name]))
+        if name in recorded and config.retired:
+            text = with_item(text, "retired", name)
+        elif name in recorded:
+            text = f"{NONE_RETIRED.sub('', text).rstrip()}\nretired: {canonical_json([name])}\n"
+        parse_config(parse_yaml(text, file), file)  # what names the property must go first, such as a stopping rule
+        return text
+
+    try:
+        _edit(file, edited)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{file}: cannot be changed ({error}); take {name} out of its properties by hand") from None
+    say(f"{name}: taken out of {file}; its values stay in the ledger, and the next report leaves it out")
+
+
+def _edit(file: Path, edited: Callable[[str], str]) -> None:
+    """Replace the text of a study file by what ``edited`` makes of it."""
+    from diffcredit.util.artifacts import write_text
+
+    if not file.stat().st_mode & 0o222:
+        raise ValueError("it is read-only")
+    write_text(file.resolve(), edited(file.read_bytes().decode()))  # line endings stay, and a link stays one
 
 
 def _cost_message(study: "Study", found: "Outlook") -> str:

@@ -7,9 +7,10 @@ positions without weights follow from the rest.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,6 +126,18 @@ def first_stage(reference: str) -> FirstStage:
 
     autoencoder = load_pretrained(getattr(diffusers, kind), own)
     return FirstStage(autoencoder, fingerprint([kind, weights_fingerprint(own)]))
+
+
+def has_first_stage(folder: Path) -> bool:
+    """Return whether a local folder looks like one that :func:`first_stage` reads."""
+    with suppress(UserError):  # it holds several
+        if find_pair(folder) is not None:
+            return True
+    own = next((folder / name for name in ("vae", "vqvae") if (folder / name).is_dir()), folder)
+    try:
+        return json.loads((own / "config.json").read_text(encoding="utf-8")).get("_class_name") in KINDS
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 class _Block(nn.Module):

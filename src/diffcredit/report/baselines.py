@@ -12,7 +12,6 @@ from diffcredit.baselines.study import StudyBaseline, helpfulness
 from diffcredit.credit.correlations import CHANCE, RANDOM_RANKINGS, correlation, correlations, random_rankings
 from diffcredit.errors import UserError
 from diffcredit.report.records import Agreement, BaselineRow
-from diffcredit.report.tables import credit_tables
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import write_text
 from diffcredit.util.sanitize import csv_text
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 def study_helpfulness(study: "Study") -> dict[str, FloatArray]:
     """Return the study's credits (n,) by property, turned so that higher is more helpful; empty if it has none."""
     try:
-        tables = credit_tables(study)
+        credits = study.credits()
     except UserError:
         return {}
-    return {table.property: helpfulness(table.credit, table.higher_is_better) for table in tables}
+    return {name: helpfulness(each.values, each.higher_is_better) for name, each in credits.items()}
 
 
 def compared(found: Sequence[StudyBaseline], credits: Mapping[str, FloatArray]) -> list[BaselineRow]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.baselines.study import kept_baselines
+from diffcredit.baselines.study import helpfulness, kept_baselines
 from diffcredit.coalitions import decode
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.settings import Sampling
@@ -20,12 +20,12 @@ from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
-from diffcredit.report.baselines import agreement, compared, study_helpfulness
+from diffcredit.report.baselines import agreement, compared
 from diffcredit.report.contributors import given_images, images_in_words
 from diffcredit.report.cost import cost
 from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report
-from diffcredit.report.scope import notes_on_images, notes_on_values, scope
+from diffcredit.report.scope import notes_on_images, notes_on_pruning, notes_on_values, scope
 from diffcredit.report.standings import standings, write_credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.report.thumbnails import thumbnails
@@ -59,7 +59,7 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
     trains_base = not build_family(study.config, study.file).trained
     with study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, study.recipe.name)
-        records = {record.name: record for record in ledger.properties(study.name)}
+        records = {record.name: record for record in study.measured(ledger)}
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
         head = ledger.head(study.name)
         spent = cost(study, ledger, trains_base=trains_base)
@@ -89,15 +89,19 @@ def _with_pictures(report: Report, study: "Study", *, retrain: bool) -> Report:
     try:
         contributions = study.contributions
     except UserError as error:
+        # the page does not repeat the reason, which names a private place
+        warnings.warn(f"the report is without images: {error}", DiffcreditWarning, stacklevel=2)
         without = (
-            f"The contributors' images are not here ({error}). So this report cannot show them, say how many images "
-            "were given and held out, find images given twice, or show what the models generate."
+            "The contributors’ images cannot be read here. So this report cannot show them, say how many images were "
+            "given and held out, find images given twice, check that they are the study’s, or show what the models "
+            "generate."
         )
         return dataclasses.replace(report, missing=(*report.missing, without))
     report = dataclasses.replace(
         report,
         images=images_in_words(study.config, contributions),
         given=given_images(contributions),
+        notes=(*report.notes, *notes_on_images(contributions)),
         thumbnails=thumbnails(study),
     )
     if not study.prepared.has_base:
@@ -106,7 +110,7 @@ def _with_pictures(report: Report, study: "Study", *, retrain: bool) -> Report:
     return dataclasses.replace(
         report,
         samples=tuple(_samples(study, report.tables[0], retrain=retrain)),
-        notes=(*report.notes, *notes_on_images(study, contributions)),
+        notes=(*report.notes, *notes_on_pruning(study)),
     )
 
 
@@ -166,7 +170,8 @@ def _with_baselines(report: Report, study: "Study") -> Report:
     if report.missing:  # which baselines are this study's follows from its images
         return report
     found = kept_baselines(study)
-    rows = tuple(compared(found, study_helpfulness(study)))
+    credits = {table.property: helpfulness(table.credit, table.higher_is_better) for table in report.tables}
+    rows = tuple(compared(found, credits))
     return dataclasses.replace(report, baselines=rows, agreement=agreement(found))
 
 

@@ -68,8 +68,8 @@ def notes_on_values(
     return notes
 
 
-def notes_on_images(study: "Study", contributions: "Contributions") -> list[str]:
-    """Return notes on copied and unreadable images, and on pruning that changed the base model."""
+def notes_on_images(contributions: "Contributions") -> list[str]:
+    """Return notes on images that several contributors gave, and on those that could not be read."""
     notes = []
     copied: dict[tuple[str, ...], list[Duplicate]] = {}
     for duplicate in contributions.duplicates():
@@ -83,5 +83,9 @@ def notes_on_images(study: "Study", contributions: "Contributions") -> list[str]
     if contributions.skipped:
         first = "; ".join(contributions.skipped[:5])
         notes.append(f"{len(contributions.skipped)} unreadable images were skipped: {first}.")
-    notes += [f"{complaint}." for complaint in quality.complaints(study, quality.kept(study))]
     return notes
+
+
+def notes_on_pruning(study: "Study") -> list[str]:
+    """Return notes on what pruning changed, from comparisons that were made earlier. The base model must be there."""
+    return [f"{complaint}." for complaint in quality.complaints(study, quality.kept(study))]

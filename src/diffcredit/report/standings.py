@@ -47,6 +47,13 @@ class Standing:
         """Whether the interval of the help is known."""
         return math.isfinite(self.contrast_half_width)
 
+    @property
+    def matters_in_words(self) -> str:
+        """``yes`` or ``no``; ``maybe`` where it would matter but is not surely a difference; empty if not known."""
+        if self.matters is None:
+            return ""
+        return "no" if not self.matters else "maybe" if self.versus_average == "unsettled" else "yes"
+
 
 def standings(table: CreditTable) -> tuple[Standing, ...]:
     """Return all contributors, most helpful first; equal credits keep the table's order."""

@@ -54,7 +54,7 @@ def _read_ledger(study: "Study") -> tuple[dict[str, int], list[PropertyRecord], 
     with study.ledger(create=False) as ledger:
         recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
         evaluations = ledger.evaluations(study.name, study.recipe.name)
-        return recipe.settings["data"]["images"], ledger.properties(study.name), evaluations
+        return recipe.settings["data"]["images"], study.measured(ledger), evaluations
 
 
 def _table(

@@ -13,6 +13,7 @@ from diffcredit.properties import Property
 from diffcredit.properties.base import needs_features
 from diffcredit.properties.measuring import check_enough
 from diffcredit.study.prepared import build_properties
+from diffcredit.study.recorded import refuse_changed
 from diffcredit.study.schedule import check_schedule
 from diffcredit.util.plugins import in_plugin
 from diffcredit.util.store import redacted_url
@@ -81,13 +82,15 @@ def check_unchanged(study: "Study") -> None:
     """Refuse properties that have changed since the ledger registered them: a worker that starts late may find that a
     file which a property names was replaced."""
     with suppress(NoLedger), study.ledger(create=False) as ledger:
-        entered = {record.name: record.fingerprint for record in ledger.properties(study.name)}
+        entered = {record.name: record for record in ledger.properties(study.name)}
         for record in study.prepared.property_records():
-            if entered.get(record.name, record.fingerprint) != record.fingerprint:
-                raise UserError(
-                    f"{study.file}: property {record.name!r} differs from the ledger's: a file that it names, its "
-                    "extractor or its code has changed; restore it, or give the property another name"
-                )
+            if (old := entered.get(record.name)) is not None:
+                refuse_changed(study, old, record.settings)
+                if old.fingerprint != record.fingerprint:
+                    raise UserError(
+                        f"{study.file}: property {record.name!r} differs from the ledger's: a file that it names has "
+                        "changed since it was fitted; restore it, or give the property another name"
+                    )
 
 
 def check_not_lost(recipe: "Recipe", ledger: Ledger) -> None:

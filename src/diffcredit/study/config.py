@@ -76,9 +76,10 @@ class StudyConfig(Section):
     """A study: everything that fixes the numbers, and where they are kept.
 
     ``seed`` is that of the evaluations and, unless their sections name others, of the data and the base model.
-    ``threads`` is how many threads a process uses on a CPU. Their number changes the rounding of sums, so it belongs to
-    the study and not to the machine. ``keep`` is what is kept of each evaluation, for properties that are added later.
-    ``artifacts`` is the folder or fsspec URL for models and what is kept; by default, the folder ``results``.
+    ``retired`` are measured properties that nobody is shown any more. ``threads`` is how many threads a process uses on
+    a CPU. Their number changes the rounding of sums, so it belongs to the study and not to the machine. ``keep`` is
+    what is kept of each evaluation, for properties that are added later. ``artifacts`` is the folder or fsspec URL for
+    models and what is kept; by default, the folder ``results``.
     ``reference`` is what contributors are compared with (:mod:`diffcredit.study.reference`).
     ``matters`` is the difference between contributors that matters, in the unit of the only property or of each.
     """
@@ -90,6 +91,7 @@ class StudyConfig(Section):
     retraining: RetrainingSection
     sampling: Sampling = Sampling()
     properties: Annotated[tuple[PropertySection, ...], Field(min_length=1)]
+    retired: tuple[str, ...] = ()
     surrogates: tuple[SurrogateSection, ...] = ()
     reference: ReferenceSetting | None = None
     design: DesignSection = DesignSection()
@@ -135,6 +137,9 @@ class StudyConfig(Section):
                 "'name: another-name'"
             )
         _check_reference_model(self)
+        named = {section.label or section.name.rpartition(":")[2] for section in self.properties}
+        for name in named.intersection(self.retired):
+            raise UserError(f"retired: {name!r} is one of the properties; take it out of one of the two lists")
         # plug-ins without a label name themselves, which is known only once they are built
         if all(section.label or ":" not in section.name for section in self.properties):
             self.check_names([section.label or section.name for section in self.properties])
@@ -232,7 +237,11 @@ def _check_reference_model(config: StudyConfig) -> None:
 
 def read_config(file: Path) -> StudyConfig:
     """Read the study file ``file``, with its relative paths resolved."""
-    content = read_yaml(file)
+    return parse_config(read_yaml(file), file)
+
+
+def parse_config(content: Any, file: Path) -> StudyConfig:
+    """Validate the content of the study file ``file``."""
     with located(file):
         if not isinstance(content, dict):
             raise UserError(f"a study file is a mapping with the keys {_keys_of(StudyConfig)}")

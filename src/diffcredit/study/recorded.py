@@ -46,9 +46,9 @@ def check_recorded(study: "Study", *, pixels: bool = True) -> None:
         unknown = noted("settings", about)
         if unknown is None:
             stated = Stated(study)
-            _refuse(study, recipe, stated.recipe(study.config.retraining, recipe.settings))
+            refuse_changed(study, recipe, stated.recipe(study.config.retraining, recipe.settings))
             for section, record in properties:
-                _refuse(study, record, stated.property(section, record))
+                refuse_changed(study, record, stated.property(section, record))
             unknown = list(dict.fromkeys(stated.unknown))
             note("settings", about, unknown)
         unknown = [*unknown, *_compare_images(study, recipe, pixels=pixels)]
@@ -61,7 +61,7 @@ def check_recorded(study: "Study", *, pixels: bool = True) -> None:
 def check_recipe(recipe: "Recipe", ledger: Ledger) -> None:
     """Refuse a recipe whose settings changed, before its weights are known. A new recipe passes."""
     if (recorded := recipe.recorded(ledger)) is not None:
-        _refuse(recipe.study, recorded, recipe.settings)
+        refuse_changed(recipe.study, recorded, recipe.settings)
 
 
 def register_properties(study: "Study", ledger: Ledger) -> None:
@@ -70,7 +70,7 @@ def register_properties(study: "Study", ledger: Ledger) -> None:
     recorded = {record.name: record for record in ledger.properties(study.name)}
     for record in study.prepared.property_records():
         if record.name in recorded:
-            _refuse(study, recorded[record.name], record.settings)
+            refuse_changed(study, recorded[record.name], record.settings)
         ledger.register_property(study.name, record)
     recipe, properties = study.recipe.recorded(ledger), described(study.config, ledger.properties(study.name))
     if recipe is not None:
@@ -96,7 +96,7 @@ def plugins(config: StudyConfig) -> list[str]:
     return list(dict.fromkeys(reference for _, reference in references(config) if ":" in reference))
 
 
-def _refuse(study: "Study", recorded: RecipeRecord | PropertyRecord, now: Mapping[str, Any]) -> None:
+def refuse_changed(study: "Study", recorded: RecipeRecord | PropertyRecord, now: Mapping[str, Any]) -> None:
     """Raise a UserError where the settings ``now`` are not those ``recorded``."""
     if lines := differences(recorded.settings, dict(now)):
         lines = [_code_line(study, line, recorded.settings) or line for line in lines]
@@ -177,7 +177,7 @@ def _compare_images(study: "Study", recipe: RecipeRecord, *, pixels: bool) -> li
             return [f"the images (the code of {section.source} has not run on this machine)"]
         data = identity.data_settings(study.config, study.contributions)
         note("images", about, data)
-    _refuse(study, recipe, {**recipe.settings, "data": data})
+    refuse_changed(study, recipe, {**recipe.settings, "data": data})
     return []
 
 

@@ -18,6 +18,7 @@ from diffcredit.study.checks import check
 from diffcredit.study.evaluating import evaluate_again
 from diffcredit.study.recorded import check_recipe, register_properties
 from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.sanitize import last_line
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -26,6 +27,7 @@ TOLERANCE = 0.1
 """How far a value may be off on another kind of device or with other threads, in standard deviations of the property
 over the recipe's evaluations. Within one numerics class that repeats, it must be equal bit for bit."""
 ROUNDING = 1e-6  # allowed relative error, for properties that hardly differ between evaluations
+TRIALS = 3  # evaluations on which a new property may fail before it is refused
 Groups = dict[tuple[str, ...], list[Task]]
 """Tasks, grouped by the properties whose values are missing."""
 
@@ -130,6 +132,27 @@ def outlook(study: "Study", names: Sequence[str]) -> Outlook:
                 groups.setdefault(tuple(some), []).append(task)
     each = [sum(evaluation.seconds.values()) for evaluation in evaluations]
     return Outlook(kept, retrained, float(np.mean(each)) if each else 0.0)
+
+
+def try_new(study: "Study", executor: Executor, names: Sequence[str], *groups: Groups) -> None:
+    """Measure each new property on one evaluation of ``groups``, and record nothing. Raises a UserError for one that
+    fails on each of several."""
+    record, _ = _recipe_and_evaluations(study)
+    for name in names:
+        named = [(each is groups[0], tasks) for each in groups for some, tasks in each.items() if name in some]
+        chosen = [(task, is_kept) for is_kept, tasks in named for task in tasks]
+        chosen.sort(key=lambda one: (not one[1], -one[0].coalition.count("1")))
+        error = None
+        for task, is_kept in chosen[:TRIALS]:
+            (made,) = evaluate_again(study.recipe, executor, [task], [name], record if is_kept else None)
+            error = made.error or next((value.error for value in made.values), None)
+            if error is None:
+                break
+        if error is not None:
+            raise UserError(
+                f"{name}: cannot be measured, tried on {len(chosen[:TRIALS])} evaluations: {last_line(error)}; "
+                "the study file and the ledger are as before"
+            )
 
 
 def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[Evaluation]:

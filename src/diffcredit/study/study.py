@@ -27,7 +27,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Executor
-from diffcredit.ledger import Evaluation, Ledger
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord
 from diffcredit.study.config import StudyConfig, read_config
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.evaluating import evaluate_design
@@ -193,7 +193,7 @@ class Study:
         self.check_recorded()
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
-            better = {record.name: record.higher_is_better for record in ledger.properties(self.name)}
+            better = {record.name: record.higher_is_better for record in self.measured(ledger)}
             contributors = ledger.studies()[self.name]["contributors"]
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
@@ -220,6 +220,10 @@ class Study:
         return validation.study_verdicts(self, self.credits() if credits is None else credits)
 
     # Its record.
+    def measured(self, ledger: Ledger) -> list[PropertyRecord]:
+        """Return the properties that the ledger has values of, without those that the study file has retired."""
+        return [record for record in ledger.properties(self.name) if record.name not in self.config.retired]
+
     def check_recorded(self, *, pixels: bool = True) -> None:
         """Refuse a study file that no longer describes what its ledger has recorded. Whatever reads the ledger calls it
         first; see :mod:`diffcredit.study.recorded`."""

@@ -104,15 +104,12 @@ def parse_yaml(text: str, where: object) -> Any:
         raise UserError(f"{where}: not valid YAML ({short})") from None
 
 
-def with_item(text: str, key: str, item: dict[str, Any]) -> str:
+def with_item(text: str, key: str, item: Any) -> str:
     """Return a study file's text with ``item`` added to its list ``key``; all else, comments too, stays as it is.
     Raises a ValueError where there is no such list, or where no item can be added to the way it is written."""
-    root = yaml.compose(text, _Loader)
-    pairs = root.value if isinstance(root, yaml.MappingNode) else []
-    node = next((value for name, value in pairs if name.value == key), None)
-    if not isinstance(node, yaml.SequenceNode) or not node.value:
-        raise ValueError(f"no list {key}")
-    line = yaml.safe_dump(item, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000).strip()
+    node = _list_of(text, key)
+    line = yaml.safe_dump([item], default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000).strip()
+    line = line[1:-1]
     expected = dict(_Loader(text).get_single_data())
     expected[key] = [*expected[key], item]
     start, end = node.value[-1].start_mark.index, node.value[-1].end_mark.index
@@ -129,6 +126,38 @@ def with_item(text: str, key: str, item: dict[str, Any]) -> str:
             if _Loader(changed).get_single_data() == expected:
                 return changed
     raise ValueError(f"the list {key} is written in a way that no item can be added to")
+
+
+def without_item(text: str, key: str, index: int) -> str:
+    """Return a study file's text without the item at ``index`` of its list ``key``; all else stays as it is. Raises a
+    ValueError where there is no such list, or no item can be taken out of it."""
+    node = _list_of(text, key)
+    expected = dict(_Loader(text).get_single_data())
+    expected[key] = [item for place, item in enumerate(expected[key]) if place != index]
+    start, end = node.value[index].start_mark.index, node.value[index].end_mark.index
+    if node.flow_style:
+        following = re.match(r"\s*,\s*", text[end:])
+        before = re.search(r"\s*,\s*$", text[:start])
+        cuts = [(start, end + following.end())] if following else [(before.start() if before else start, end)]
+    else:
+        first = text.rfind("\n", 0, start) + 1
+        lasts = [_line_end(text, start, end, comments) for comments in (False, True)]
+        cuts = [(first, text.find("\n", last) + 1 or len(text)) for last in lasts]
+    for first, last in cuts:
+        changed = text[:first] + text[last:]
+        with suppress(yaml.YAMLError):
+            if _Loader(changed).get_single_data() == expected:
+                return changed
+    raise ValueError(f"the list {key} is written in a way that no item can be taken out of")
+
+
+def _list_of(text: str, key: str) -> Any:
+    root = yaml.compose(text, _Loader)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    node = next((value for name, value in pairs if name.value == key), None)
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        raise ValueError(f"no list {key}")
+    return node
 
 
 def _line_end(text: str, start: int, end: int, comments: bool) -> int:

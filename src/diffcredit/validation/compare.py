@@ -140,7 +140,7 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
     with located(text), study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, name)
         contributors = tuple(ledger.studies()[study.name]["contributors"])
-        records = {record.name: record for record in ledger.properties(study.name)}
+        records = {record.name: record for record in study.measured(ledger)}
         found = next(each for each in ledger.recipes(study.name) if each.name == name)
     if name == study.recipe.name:
         credits = study.credits(method, confidence)

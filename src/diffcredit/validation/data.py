@@ -175,7 +175,7 @@ class ValidationData:
         try:
             with self.study.ledger(create=False) as ledger:
                 known = ledger.studies().get(self.study.name)
-                records = ledger.properties(self.study.name) if known else []
+                records = self.study.measured(ledger) if known else []
         except NoLedger:
             known = None
         if known is None:

@@ -128,7 +128,7 @@ def cost_of_a_test(study: "Study") -> str:
     with study.ledger(create=False) as ledger:
         n = len(ledger.studies()[study.name]["contributors"])
         recipe = study.recipe.recorded(ledger)
-    tasks, command = truth_tasks(study.config, n), f"diffcredit validate {study.file}"
+    tasks, command = truth_tasks(study.config, n), f"diffcredit validate {study.file.name}"
     if not tasks:
         return f"The credits were never tested: {n} contributors have too few coalitions for a test."
     seconds = None if recipe is None else _seconds_of_a_truth(study, recipe.settings)

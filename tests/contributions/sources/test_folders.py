@@ -6,11 +6,13 @@ import re
 import sys
 import unicodedata
 
+import numpy as np
 import pytest
 
 from diffcredit.contributions import load_contributions
+from diffcredit.contributions.house import House
 from diffcredit.contributions.sources import tables
-from diffcredit.contributions.sources.folders import BUNDLED, ImageFolder
+from diffcredit.contributions.sources.folders import BUNDLED, ImageFolder, OpenMoji
 from diffcredit.errors import UserError
 
 from ..pictures import BLUE, GREEN, RED, flat, jsonl, paint
@@ -288,6 +290,18 @@ def test_training_and_held_out_emoji_are_disjoint(emoji):
     assert len(set(digests)) == len(digests)
     training, held_out = ({row["hexcode"] for row in metadata(part)} for part in ("images", "heldout"))
     assert not training & held_out
+
+
+def test_house_emoji_are_by_other_designers_who_are_named(emoji):
+    mixed = load_contributions(source="openmoji", resolution=32, house=House(source=OpenMoji("house")))
+    ours = metadata("house")
+    assert (mixed.contributors, int(mixed.house.sum()), len(ours)) == (emoji.contributors, 96, 96)
+    assert not {row["contributor"] for row in ours} & set(emoji.contributors)
+    attribution = (BUNDLED / "ATTRIBUTION.md").read_text(encoding="utf-8")
+    assert all(row["contributor"] in attribution for row in ours)
+    digests = [hashlib.sha256(image.tobytes()).digest() for image in (*mixed.images, *mixed.heldout)]
+    assert len(set(digests)) == len(digests)
+    np.testing.assert_array_equal(mixed.heldout, emoji.heldout)
 
 
 def test_licence_and_attribution_travel_with_the_images(emoji):

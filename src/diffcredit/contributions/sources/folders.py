@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from diffcredit.contributions.records import contributor_name
 from diffcredit.contributions.sources import METADATA, Record
@@ -100,9 +101,14 @@ def _metadata_file(path: Path) -> Path:
 class OpenMoji:
     """Emoji by twelve designers of OpenMoji (CC BY-SA 4.0, see ATTRIBUTION.md there); nothing is downloaded."""
 
+    part: Literal["designers", "house"] = "designers"
+    """The twelve designers' emoji, or 96 by others, for house images."""
+
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
-        """Return the emoji of ``images`` by their designers, and those of ``heldout`` as held out."""
+        """Return the emoji of ``images`` by their designers, and those of ``heldout`` as held out; or ``house``."""
         if path is not None:
             raise UserError(f"path: {path}; the source openmoji is bundled and takes no path")
+        if self.part == "house":
+            return ImageFolder()(BUNDLED / "house", contributor)
         kept_out = Folders()(BUNDLED / "heldout", None)
         return ImageFolder()(BUNDLED / "images", contributor) + [replace(record, heldout=True) for record in kept_out]
