@@ -183,3 +183,6 @@ def test_noise_is_warned_of(diffcredit, finished):
     assert set(re.findall(r"^(\w+): signal/noise \S+ by 60 evaluations is under 0.1", out, re.MULTILINE)) == noisy
     ratios = dict(re.findall(r"^(\w+): signal/noise (\S+) by", out, re.MULTILINE))
     assert {name: ratios[name] for name, _ in table} == dict(table)  # table and sentences agree
+    assert diffcredit("report", finished, warned=True)[0] == 0
+    page = (finished / "results/report.html").read_text(encoding="utf-8")
+    assert set(re.findall(r"(\w+): signal/noise \S+ by 60 evaluations is under 0.1", page)) == noisy

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from diffcredit.report import write_report
+from diffcredit.report.records import Step
 from diffcredit.validation.presentation.figures import forest
 from diffcredit.validation.presentation.sections import Photograph, Section, Table
 from diffcredit.validation.statistics.records import Estimate
@@ -106,6 +107,31 @@ def test_dots_stand_where_their_help_is(page):
 def test_a_phone_needs_no_sideways_scrolling(page):
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_long_name_is_whole_beside_pictures_and_fits_a_phone(browser, tmp_path):
+    names = ("Leonardo_di_ser_Piero_da_Vinci", "Camille Pissarro")
+    steps = tuple(Step(name, value, 0.5) for name, value in zip(names, (3.0, -1.0), strict=True))
+    credits = table((3.0, -1.0), contributors=names, matters=(True, True), steps=steps)
+    made = report(credits, thumbnails=dict.fromkeys(names, (png(),) * 4))
+    with opened(browser, made, tmp_path) as page:
+        # it may break after its underscores and nowhere else
+        name = page.locator("#property-1 tbody bdi").first
+        lines = name.evaluate("name => new Set([...name.getClientRects()].map(box => box.y)).size")
+        assert lines <= 1 + name.locator("wbr").count()
+        assert name.evaluate(
+            "name => name.getBoundingClientRect().right <= name.closest('th').getBoundingClientRect().right"
+        )
+        page.set_viewport_size({"width": 390, "height": 800})
+        overflow = "box => box.scrollWidth - box.clientWidth"
+        assert page.locator("#property-1 .scroll").evaluate(overflow) == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        tiles = page.locator(".giver").first.locator(".tile").evaluate_all("all => all.map(e => e.clientWidth)")
+        assert len(tiles) == 4
+        assert min(tiles) >= 64
+        # the waterfall's steps meet: from 10 up to 13 and down to 12
+        rights = page.locator(".waterfall .step").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+        assert rights[0] == pytest.approx(rights[1], abs=0.5)
 
 
 def test_hostile_names_run_nothing(browser, tmp_path):

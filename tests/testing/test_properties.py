@@ -133,6 +133,7 @@ def fitting(state):
         (like(object, name="unmeasured"), "'unmeasured' has no method to measure with"),
         (like(Sound, measure_model=lambda self, model: 0.0), "has measure and measure_model; one of"),
         (like(Sound, higher_is_better="yes"), "higher_is_better is 'yes'"),
+        (like(Sound, differences=("duller", "{} brighter")), "differences is .'duller', '{} brighter'.; two sentences"),
         (like(Sound, range=(1.0, 0.0)), r"range is \(1.0, 0.0\); a pair"),
         (like(Sound, unit=None), "unit is None; a text"),
         (PathField(), "as JSON.* raises TypeError"),

@@ -30,6 +30,7 @@ from diffcredit.report.standings import standings, write_credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.report.thumbnails import thumbnails
 from diffcredit.study.identity import pictures_identity
+from diffcredit.study.pilot import noise_warnings
 from diffcredit.study.prepared import build_family, build_properties
 from diffcredit.util.artifacts import read_arrays, write_arrays
 from diffcredit.util.images import image_grid
@@ -72,7 +73,10 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
         cost=spent,
         devices=", ".join(sorted({str(each.numerics.get("device")) for each in evaluations if each.status == "done"})),
         scope=scope(study, trains_base=trains_base),
-        notes=tuple(notes_on_values(tables, list(records), evaluations)),
+        notes=(
+            *notes_on_values(tables, list(records), evaluations),
+            *(f"{sentence}." for sentence in noise_warnings(study)),
+        ),
         fingerprints={
             "data": recipe.settings["data"]["fingerprint"],
             "recipe": recipe.fingerprint,

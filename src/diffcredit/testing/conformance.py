@@ -109,6 +109,14 @@ def _check_words(prop: Property) -> None:
     for word in ("title", "unit", "explanation", "bias"):
         text = getattr(prop, word)
         require(isinstance(text, str), f"property {name!r}: {word} is {text!r}; a text is expected")
+    said = prop.differences
+    require(
+        isinstance(said, tuple)
+        and len(said) == 2
+        and all(isinstance(each, str) and "{}" in (each or "{}") for each in said),
+        f"property {name!r}: differences is {said!r}; two sentences, of a lower and of a higher value, with {{}} "
+        "for the amount, are expected",
+    )
     attempt(
         f"property {name!r}: writing its fields as JSON, which fingerprints them,",
         lambda: canonical_json(settings_of(prop, {})),

@@ -102,7 +102,7 @@ class OpenMoji:
     """Emoji by twelve designers of OpenMoji (CC BY-SA 4.0, see ATTRIBUTION.md there); nothing is downloaded."""
 
     part: Literal["designers", "house"] = "designers"
-    """The twelve designers' emoji, or 96 by others, for house images."""
+    """The twelve designers' emoji, or 36 by others, for house images."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
         """Return the emoji of ``images`` by their designers, and those of ``heldout`` as held out; or ``house``."""
