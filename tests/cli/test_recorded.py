@@ -8,6 +8,8 @@ import yaml
 
 from diffcredit.contributions import loading
 from diffcredit.errors import UserError
+from diffcredit.study import recorded
+from diffcredit.study.study import Study
 from tiny_study import changed, files_below, run_here, write_small
 
 WARMTH = "import numpy as np\n\ndef warmth(images, level=1.0):\n    return float(level * images[..., 0].mean())\n"
@@ -102,6 +104,15 @@ def test_images_are_decoded_once_and_never_by_status(small, diffcredit, monkeypa
     monkeypatch.setattr(loading, "decode", never)
     for command in ("credits", "status"):  # what is known to differ is refused without another look
         assert "data.images.bob 6 → 5" in diffcredit.refused(command, small)
+
+
+def test_bundled_images_are_noted_by_their_files(tmp_path, monkeypatch):
+    """Another version of the package may bring others."""
+    file = write_small(tmp_path, {"contributions": {"source": "openmoji", "resolution": 16}})
+    here = recorded._about_images(Study.load(file))
+    monkeypatch.setattr(recorded, "BUNDLED", tmp_path / "images")
+    assert here is not None
+    assert recorded._about_images(Study.load(file)) != here
 
 
 def test_without_the_images_all_else_is_compared(small, notes, diffcredit):

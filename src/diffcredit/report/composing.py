@@ -108,6 +108,7 @@ def _with_pictures(report: Report, study: "Study", *, retrain: bool) -> Report:
         notes=(*report.notes, *notes_on_images(contributions)),
         thumbnails=thumbnails(study),
     )
+    study.cache.share()  # the base model may be at a URL
     if not study.prepared.has_base:
         without = "The base model is not here. So this report cannot show what the models generate."
         return dataclasses.replace(report, missing=(*report.missing, without))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diffcredit.contributions.sources import METADATA
+from diffcredit.contributions.sources.folders import BUNDLED
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.ledger import Ledger, NoLedger, PropertyRecord, RecipeRecord, changed_settings, differences
 from diffcredit.study import identity
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from diffcredit.study.recipe import Recipe
     from diffcredit.study.study import Study
 
-BUNDLED = "openmoji"  # a source whose images are always here
+WITH_IMAGES = "openmoji"  # the source whose images come with the package
 
 
 def check_recorded(study: "Study", *, pixels: bool = True) -> None:
@@ -145,9 +146,10 @@ def _about_images(study: "Study") -> Any:
     section = study.config.contributions
     house = section.house if isinstance(section.house, HouseSection) else None
     sources = [each for each in (section, house) if each is not None]
-    if any(each.path is None and each.source != BUNDLED for each in sources):
+    if any(each.path is None and each.source != WITH_IMAGES for each in sources):
         return None
-    places = [each for each in (*(each.path for each in sources), section.holdout) if isinstance(each, Path)]
+    given = [BUNDLED if each.source == WITH_IMAGES else each.path for each in sources]
+    places = [each for each in (*given, section.holdout) if isinstance(each, Path)]
     if not all(place.exists() for place in places):
         return None
     folders = [place.parent if place.name in METADATA else place for place in places]
