@@ -9,6 +9,7 @@ import yaml
 from diffcredit.contributions import loading
 from diffcredit.errors import UserError
 from diffcredit.study import recorded
+from diffcredit.study.stated import Stated
 from diffcredit.study.study import Study
 from tiny_study import changed, files_below, run_here, write_small
 
@@ -104,6 +105,17 @@ def test_images_are_decoded_once_and_never_by_status(small, diffcredit, monkeypa
     monkeypatch.setattr(loading, "decode", never)
     for command in ("credits", "status"):  # what is known to differ is refused without another look
         assert "data.images.bob 6 → 5" in diffcredit.refused(command, small)
+
+
+def test_settings_newer_than_the_record_are_compared_where_they_are_stated(small):
+    study = Study.load(small)
+    with study.ledger() as ledger:
+        old = study.recipe.recorded(ledger).settings
+    del old["sampling"]["precision"], old["model"]["train"]["min_snr"]
+    assert Stated(study).recipe(study.config.retraining, old) == old
+    later = Study.load(change(small, **{"sampling.precision": "float32", "model.train.min_snr": 5.0}))
+    now = Stated(later).recipe(later.config.retraining, old)
+    assert (now["sampling"]["precision"], now["model"]["train"]["min_snr"]) == ("float32", 5.0)
 
 
 def test_bundled_images_are_noted_by_their_files(tmp_path, monkeypatch):

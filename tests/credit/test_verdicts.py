@@ -1,5 +1,6 @@
 """The verdict is the worst of its checks, and its reason is that check's sentence."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -77,6 +78,13 @@ def test_the_level_is_the_worst_and_a_failed_test_comes_first():
         assert found.reason == found.checks[ranks.index(max(ranks))].sentence
         if tested is tests[2]:
             assert "failed their test" in found.reason
+
+
+def test_the_confidence_of_printed_intervals_changes_no_verdict():
+    printed = [replace(EQUAL, confidence=level) for level in (0.2, 0.95, 0.9999)]
+    assert printed[0].distinguishable.any()
+    assert not printed[1].distinguishable.any()
+    assert len({str(verdict(each, yardstick=stated_yardstick(0), tested=PASSED)) for each in printed}) == 1
 
 
 def test_the_direction_decides_who_helps_more():

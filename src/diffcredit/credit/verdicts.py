@@ -24,7 +24,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)  # from the best to the worst
 
 # The customary level: equal contributors seem different in this part of studies. Credits to pay by must pass a test
 # as well, so that far fewer studies of equal contributors come to "pay by it" (benchmarks/verdicts).
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # at whatever confidence the credits are printed
 # A convention: at half of the reachable rank correlation r, credits explain a quarter (r²) of what can be explained of
 # the order of retrained models. Credits that explain less are no ground for a payment.
 ENOUGH_OF_CEILING = 0.5
@@ -142,7 +142,8 @@ def _material(credits: "Credits", yardstick: Yardstick, higher_is_better: bool |
     if not isfinite(yardstick.value):
         unknown = "How much another training seed changes the model is unknown; raise design.full_replicates to 3."
         return Check(subject, "use with care", unknown)
-    found = credits.distinguishable & matters(credits, yardstick)
+    sure = replace(credits, confidence=1 - SIGNIFICANT).distinguishable
+    found = sure & matters(credits, yardstick)
     limit = f"{yardstick.words}, {yardstick.value:.3g}"
     if not found.any():
         return Check(subject, "use with care", f"Nobody surely differs from the average by more than {limit}.")

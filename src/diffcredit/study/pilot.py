@@ -18,6 +18,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit.correlations import correlation
 from diffcredit.credit.estimate import DEFAULT
 from diffcredit.credit.planning import Pilot, evaluations_needed, read_pilot, signal_to_noise
+from diffcredit.credit.verdicts import LEAST_SIGNAL
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, Task
 from diffcredit.ledger import Evaluation
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 COALITIONS, REPLICATES = 4, 3
 
-QUIET_ENOUGH = 0.1  # signal/noise below which credits take too many evaluations
 LEAST_ALIKE = 4  # coalitions that a reported correlation needs
 ENOUGH = 40  # evaluations from which signal and noise are better known than from a pilot
 TARGET = 0.9  # the correlation with the exact credits for which evaluations are estimated
@@ -143,7 +143,7 @@ class Signal:
     @property
     def too_noisy(self) -> bool:
         """Whether the signal seems too weak for credits."""
-        return self.ratio < QUIET_ENOUGH
+        return self.ratio < LEAST_SIGNAL
 
     def sentence(self) -> str:
         """Return the ratio, what it is from, and what to do."""
@@ -158,12 +158,12 @@ class Signal:
                 f"{found}: about {_count(self.needed)} evaluations should reach a correlation of {TARGET:g} with the "
                 f"exact credits{f' ({bounds}{larger * unknown})' * math.isfinite(self.low)}"
             )
-        if self.piloted and self.high >= QUIET_ENOUGH:
+        if self.piloted and self.high >= LEAST_SIGNAL:
             return (
-                f"{found}: too few evaluations to say whether it is above {QUIET_ENOUGH}, which credits need"
+                f"{found}: too few evaluations to say whether it is above {LEAST_SIGNAL}, which credits need"
                 f"{larger}. {helps}"
             )
-        return f"{found} is under {QUIET_ENOUGH}: contributors explain little of a value's variance. {helps}"
+        return f"{found} is under {LEAST_SIGNAL}: contributors explain little of a value's variance. {helps}"
 
 
 def signals(study: "Study") -> dict[str, float]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.ledger import PropertyRecord
 from diffcredit.study import identity
 from diffcredit.study.sections import MODELS, PropertySection, RetrainingSection
@@ -32,7 +33,12 @@ class Stated:
         """Return a recipe's settings, with the data as they are recorded but for their resolution."""
         data = {**recorded["data"], "resolution": self._config.contributions.resolution}
         model, retraining = self._model(recorded["model"]), self._retraining(section, recorded["retraining"])
-        return identity.recipe_settings(self._config, data, model, retraining)
+        stated = identity.recipe_settings(self._config, data, model, retraining)
+        stated["sampling"] = _without_newer(stated["sampling"], recorded.get("sampling", {}), Sampling)
+        stated["model"]["train"] = _without_newer(
+            stated["model"]["train"], recorded["model"].get("train", {}), Training
+        )
+        return stated
 
     def property(self, section: PropertySection, recorded: PropertyRecord) -> dict[str, Any]:
         """Return a property's settings."""
@@ -147,3 +153,9 @@ def _as_recorded(old: Any, new: Any) -> Any:
 
 def _is_here(place: Any) -> bool:
     return PurePath(str(place)).is_absolute() and Path(str(place)).exists()
+
+
+def _without_newer(stated: Mapping[str, Any], recorded: Mapping[str, Any], section: Any) -> dict[str, Any]:
+    """Leave out settings that the record misses and the study file does not set: they are newer than the record."""
+    defaults = {field.name: field.default for field in dataclasses.fields(section)}
+    return {key: value for key, value in stated.items() if key in recorded or value != defaults.get(key, value)}
