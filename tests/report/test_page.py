@@ -199,8 +199,8 @@ def test_a_contributor_reads_what_was_given_and_what_help_means():
     assert "B gave 11 images: 11 used" in text
     assert text.count("4 contributors gave 48 images.") == 2
     for said in (
-        "With an average contributor in their place, pictures would be 11 % duller (8.3 % to 14 %).",
-        "pictures would be 11 % brighter (8.3 % to 14 %). That is too small to matter.",
+        "With an average contributor in their place, pictures would be 11 % duller (8.3 % to 14 %), averaged over",
+        "pictures would be 11 % brighter (8.3 % to 14 %), averaged over groups of others. That is too small to matter.",
         "Cannot be distinguished from the average contributor.",
     ):
         assert said in text
@@ -208,7 +208,9 @@ def test_a_contributor_reads_what_was_given_and_what_help_means():
         render(report(table((4.0, 0.0), higher_is_better=False, unit="points", differences=("{} less", ""))))
     )
     assert "in their place, {title} would be".format(title="Colourfulness") in turned
-    assert "Colourfulness would be 2.00 points higher (1.50 points to 2.50 points)." in turned  # without B, who helps
+    assert (
+        "Colourfulness would be 2.00 points higher (1.50 points to 2.50 points), av" in turned
+    )  # without B, who helps
     assert "in their place, 2.00 points less" in turned
 
 

@@ -97,7 +97,7 @@ def standings(table: CreditTable) -> tuple[Standing, ...]:
 
 def credits_csv(tables: Iterable[CreditTable]) -> str:
     """Return a row for each contributor and property, most helpful first within a property; see `csv_text`. ``share``
-    is empty where there is none, ``matters`` is yes, no or, where not known, empty."""
+    is empty where there is none; for ``matters`` see :attr:`Standing.matters_in_words`."""
     rows = ([*_cells(row, table.property), *_help(row, table)] for table in tables for row in standings(table))
     return csv_text([(*COLUMNS, *HELP), *rows])
 
@@ -107,8 +107,7 @@ def _cells(row: Standing, prop: str) -> list[str | float | None]:
 
 
 def _help(row: Standing, table: CreditTable) -> list[str | float | None]:
-    material = None if row.matters is None else "yes" if row.matters else "no"
-    return [row.help, row.help_low, row.help_high, material, table.verdict.level if table.verdict else None]
+    return [row.help, row.help_low, row.help_high, row.matters_in_words, table.verdict.level if table.verdict else None]
 
 
 def write_credits_csv(tables: Iterable[CreditTable], path: Path) -> None:

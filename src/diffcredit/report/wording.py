@@ -8,7 +8,8 @@ from diffcredit.report.standings import Standing
 
 
 def help_in_words(table: CreditTable, row: Standing) -> str:
-    """Return what would be different with an average contributor in this one's place, in a sentence."""
+    """Return what would be different, on average over all coalitions of others, with an average contributor in this
+    one's place, in a sentence."""
     if row.versus_average == "unsettled":
         return "Cannot be distinguished from the average contributor."
     lower, higher = table.differences
@@ -18,7 +19,7 @@ def help_in_words(table: CreditTable, row: Standing) -> str:
     said = sentence.replace("{}", _amount(table, abs(row.help)))
     interval = f" ({_amount(table, low)} to {_amount(table, high)})" if math.isfinite(high) else ""
     small = "" if row.matters in (True, None) else " That is too small to matter."
-    return f"With an average contributor in their place, {said}{interval}.{small}"
+    return f"With an average contributor in their place, {said}{interval}, averaged over groups of others.{small}"
 
 
 def _amount(table: CreditTable, size: float) -> str:
