@@ -119,7 +119,7 @@ class Baseline:
     name: str
     """Identifies the method in tables and files."""
     title: str
-    """What people read."""
+    """The baseline's name for people."""
     category: Category
     of_property: bool = False
     """Whether the method looks at ``evidence.prop``: each property then has its own credits."""

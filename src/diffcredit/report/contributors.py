@@ -1,4 +1,4 @@
-"""What became of the images that contributors gave: how many were used and held out, and why."""
+"""The use of the images that contributors gave: how many were used and held out, and why."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

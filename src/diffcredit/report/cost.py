@@ -20,7 +20,7 @@ WORK = {
     "truth": "truth evaluations, from which the credits are validated",
     "validation": "other evaluations of validation",
 }
-"""What each purpose's evaluations are for, in the order of the table."""
+"""The use of each purpose's evaluations, in the order of the table."""
 
 
 def cost(study: "Study", ledger: Ledger, *, trains_base: bool) -> tuple[CostRow, ...]:

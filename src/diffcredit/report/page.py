@@ -34,7 +34,7 @@ QUESTIONS = {
     "add-one-in": "what this contributor alone adds to F(reference)",
     "datamodel": "what this contributor adds to coalitions of the size that was evaluated, less what others add",
 }
-"""What a credit means for methods that estimate no Shapley value."""
+"""The meaning of a credit by methods that estimate no Shapley value."""
 
 
 LEVELS = {"pay by it": "pay", "use with care": "care", "do not use": "stop"}

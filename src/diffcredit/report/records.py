@@ -16,7 +16,7 @@ INTERVALS = ("rank_low", "rank_high", "share_low", "share_high", "contrast_half_
 
 @dataclass(frozen=True)
 class Reference:
-    """What the contributors are compared with: its ``kind`` in the study file, and its words for readers."""
+    """The reference that contributors are compared with: its ``kind`` in the study file, and its words for readers."""
 
     kind: str = "untrained"
     words: str = "the untrained network"

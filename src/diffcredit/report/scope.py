@@ -1,4 +1,4 @@
-"""What a study's credits hold for, and what asks a reader for care, in sentences."""
+"""The scope of a study's credits and the notes that ask a reader for care, in sentences."""
 
 from collections.abc import Sequence
 from pathlib import PurePath

@@ -1,4 +1,4 @@
-"""What a contributor's help means, in the property's own words."""
+"""A contributor's help in the property's own words."""
 
 import math
 

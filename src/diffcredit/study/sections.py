@@ -24,7 +24,7 @@ from diffcredit.errors import UserError, located
 from diffcredit.util.sanitize import LONGEST_VALUE
 
 ALTERNATIVES = ("[place]", "[names]", "[model]", "[numbers]")
-"""What the places of errors call the alternatives of a value; none of them is a key."""
+"""The names of a value's alternatives in pydantic's places of errors; none of them is a key."""
 MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
 FILES = ("weights", "reference")  # of PATHS, those that built-in components always read as a file, a folder or a word
@@ -93,7 +93,7 @@ ReferenceSetting = Annotated[
     | Annotated[dict[str, _Number], Tag("[numbers]")],
     Discriminator(lambda value: "[model]" if isinstance(value, str) else "[numbers]"),
 ]
-"""What contributors are compared with: a model, or a number for each property."""
+"""The reference in a study file: a model, or a number for each property."""
 
 
 class Section(BaseModel):

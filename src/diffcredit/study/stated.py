@@ -23,7 +23,7 @@ DIGITS = 64  # of a file's hash
 
 
 class Stated:
-    """What ``study`` states. ``unknown`` lists what was taken from the record instead."""
+    """The settings that ``study`` states. ``unknown`` lists what was taken from the record instead."""
 
     def __init__(self, study: "Study") -> None:
         self._study, self._config, self._beside = study, study.config, study.file.parent

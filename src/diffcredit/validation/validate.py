@@ -39,7 +39,7 @@ Watch = Callable[[Iterable[Evaluation], bool], object]
 
 @dataclass(frozen=True)
 class Missing:
-    """What `validate` would do. ``work`` with how many evaluations, or images of these, are missing for it, at most
+    """The work of `validate`. ``work`` with how many evaluations, or images of these, are missing for it, at most
     where some is undecided; those that several parts need are counted for the first. ``baselines`` that would be
     computed. ``left_out``: the reasons why parts are dropped, by part; ``notes``: what there is less of than asked."""
 
