@@ -58,8 +58,8 @@ _NAMES_A_DEVICE = _matching(r"auto|cpu|cuda(:\d{1,3})?", "accepted: auto, cpu, c
 
 
 def _positive(value: Any) -> Any:
-    """Refuse all but a number above 0, or a mapping to such numbers, with one message for both."""
-    for number in value.values() if isinstance(value, dict) else [value]:
+    """Refuse all but None, a number above 0, or a mapping to such numbers, with one message for both."""
+    for number in value.values() if isinstance(value, dict) else [] if value is None else [value]:
         try:  # YAML 1.1 reads 1e-4 as a text
             positive = not isinstance(number, bool) and 0 < float(number) < math.inf
         except (TypeError, ValueError):
