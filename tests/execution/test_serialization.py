@@ -58,8 +58,20 @@ def test_what_cannot_travel_says_so(cannot):
         factory_text(cannot)
 
 
-def test_a_study_travels_as_its_settings(tmp_path, monkeypatch):
-    changes = {
+LEVELS = {"loss": 1.0, "colourfulness": 40.0}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"reference": LEVELS, "matters": LEVELS, "contributions.house": {"source": "openmoji", "part": "house"}},
+        {"reference": "house", "contributions.house": "house", "contributions.seed": 1, "model.seed": 2},
+        {"contributions.house": ["Emily Jäger"], "retired": ["warmth"]},
+    ],
+)
+def test_a_study_travels_as_its_settings(tmp_path, monkeypatch, more):
+    changes = more | {
         "properties": [{"name": "heldout_loss", "as": "loss", "time_steps": 2}, "colourfulness"],
         "stop": {"any": [{"evaluations": 16}, {"correlation": 0.9}, {"money": {"amount": 3, "per_hour": 0.1}}]},
         "contributions.holdout": 0.25,
