@@ -30,6 +30,7 @@ ROOMS = (
     "study",
     "baselines",
     "validation",
+    "payout",
     "report",
     "testing",
     "cli",

@@ -1,18 +1,18 @@
 """A study file, read and validated; its sections are in :mod:`diffcredit.study.sections`. Every error names the file,
 the key, the value and what is accepted."""
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -22,8 +22,9 @@ from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import Rule
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError, located
+from diffcredit.study.policy import PolicySection
+from diffcredit.study.problems import keys_of, problems_of
 from diffcredit.study.sections import (
-    ALTERNATIVES,
     ContributionsSection,
     DesignSection,
     HouseSection,
@@ -39,7 +40,6 @@ from diffcredit.study.sections import (
     ValidationSection,
 )
 from diffcredit.util.plugins import refuse_plugin
-from diffcredit.util.sanitize import LONGEST_VALUE, shortened
 from diffcredit.util.store import is_url
 from diffcredit.util.yamlfile import read_yaml
 
@@ -69,6 +69,10 @@ def _positive(value: Any) -> Any:
     return value
 
 
+_Payout = Annotated[
+    Annotated[PolicySection, Tag("[model]")] | Annotated[PathWithoutNul, Tag("[place]")],
+    Discriminator(lambda value: "[place]" if isinstance(value, str | Path) else "[model]"),
+]
 _Amounts = Annotated[float | dict[str, float] | None, BeforeValidator(_positive)]
 
 
@@ -82,6 +86,7 @@ class StudyConfig(Section):
     models and what is kept; by default, the folder ``results``.
     ``reference`` is what contributors are compared with (:mod:`diffcredit.study.reference`).
     ``matters`` is the difference between contributors that matters, in the unit of the only property or of each.
+    ``payout`` is the policy by which contributors are paid, or the file of it (:mod:`diffcredit.study.policy`).
     """
 
     name: Annotated[str, Field(max_length=100), _NAMES_A_FOLDER]
@@ -98,6 +103,7 @@ class StudyConfig(Section):
     stop: StopSection = StopSection(evaluations=500)
     matters: _Amounts = None
     validation: ValidationSection | None = None
+    payout: _Payout | None = None
     keep: Literal["images", "features", "model", "nothing"] = "nothing"
     results: PathWithoutNul | None = None
     ledger: TextWithoutNul | None = Field(default=None, repr=False)  # hides passwords
@@ -203,6 +209,7 @@ class StudyConfig(Section):
                 "contributions": self.contributions.resolved(folder),
                 "model": self.model.resolved(folder),
                 "properties": tuple(section.resolved(folder) for section in self.properties),
+                "payout": absolute(self.payout),
                 "results": absolute(self.results_folder),
                 "ledger": place(self.ledger, "://" in (self.ledger or "")),
                 "artifacts": place(self.artifacts, is_url(self.artifacts or "")),
@@ -244,11 +251,11 @@ def parse_config(content: Any, file: Path) -> StudyConfig:
     """Validate the content of the study file ``file``."""
     with located(file):
         if not isinstance(content, dict):
-            raise UserError(f"a study file is a mapping with the keys {_keys_of(StudyConfig)}")
+            raise UserError(f"a study file is a mapping with the keys {keys_of(StudyConfig)}")
         try:
             config = StudyConfig.model_validate(content)
         except ValidationError as error:
-            raise UserError(_problems(error.errors())) from None
+            raise UserError(problems_of(error.errors(), StudyConfig)) from None
         for key in _misplaced_booleans(content, config):
             raise UserError(f"{key}: true and false are not accepted; a number is expected")
         for key, reference in references(config):
@@ -285,66 +292,3 @@ def _misplaced_booleans(given: Any, taken: Any, key: str = "") -> Iterable[str]:
     elif isinstance(given, list) and isinstance(taken, tuple):
         for index, (value, item) in enumerate(zip(given, taken, strict=True)):
             yield from _misplaced_booleans(value, item, f"{key}.{index}")
-
-
-# Messages about what pydantic refuses: the key, the value and what is accepted.
-def _problems(problems: Iterable[Any]) -> str:
-    """Return a message with each key's problem, at most three."""
-    reasons: dict[str, list[str]] = {}
-    values: dict[str, str] = {}
-    for problem in problems:
-        if problem["type"] == "too_short" and problem["input"]:
-            continue  # only because its items are wrong, which other problems say
-        key, section = _place(problem["loc"])
-        values[key], reason = _problem(problem, section)
-        reasons.setdefault(key, []).append(reason)
-    return "; ".join(f"{key}: {values[key]}{' or '.join(reasons[key])}" for key in list(reasons)[:3])
-
-
-def _place(location: Sequence[int | str]) -> tuple[str, type | None]:
-    """Return the key as a reader of the study file would write it, and the section there, if it is one."""
-    parts: list[str] = []
-    section: type | None = StudyConfig
-    for part in location:
-        if part in ALTERNATIVES:
-            continue
-        parts.append(str(part)[:LONGEST_VALUE])
-        if isinstance(part, str):
-            fields = section.model_fields if section and issubclass(section, BaseModel) else {}
-            section = _section_in(fields[part].annotation) if part in fields else None
-        if section is None:  # what follows names the alternatives of a type, not keys
-            break
-    return ".".join(parts) or "study", section
-
-
-def _section_in(annotation: Any) -> type | None:
-    """Return the section that a value of this type is, or is a list of."""
-    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
-        return annotation
-    return next(filter(None, map(_section_in, get_args(annotation))), None)
-
-
-def _keys_of(section: type) -> str:
-    if issubclass(section, BaseModel):
-        return ", ".join(field.alias or name for name, field in section.model_fields.items())
-    return ", ".join(field.name for field in dataclasses.fields(cast(Any, section)))
-
-
-def _problem(problem: Any, section: type | None) -> tuple[str, str]:
-    """Return what was given, and why it is not accepted."""
-    kind = problem["type"]
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return "", f"unknown key; accepted: {_keys_of(_place(problem['loc'][:-1])[1] or StudyConfig)}"
-    mapping = f"a mapping with the keys {_keys_of(section)} is expected" if section else ""
-    if kind in ("missing", "missing_argument"):
-        return "", f"missing; {mapping or 'a value is expected'}"
-    if kind in ("model_type", "dataclass_type"):
-        reason = mapping
-    elif kind in ("tuple_type", "too_short"):
-        reason = "a list of at least one is expected"
-    elif kind == "path_type":
-        reason = "a path"
-    else:
-        message = problem["msg"].removeprefix("Value error, ")
-        reason = message[0].lower() + message[1:]
-    return f"{shortened(problem['input'])} is not accepted; ", reason

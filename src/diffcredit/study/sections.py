@@ -23,8 +23,6 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.errors import UserError, located
 from diffcredit.util.sanitize import LONGEST_VALUE
 
-ALTERNATIVES = ("[place]", "[names]", "[model]", "[numbers]")
-"""The names of a value's alternatives in pydantic's places of errors; none of them is a key."""
 MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
 FILES = ("weights", "reference")  # of PATHS, those that built-in components always read as a file, a folder or a word

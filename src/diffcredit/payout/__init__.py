@@ -1,0 +1,17 @@
+"""Payouts: from credits to money that can be defended.
+
+A policy (``diffcredit.study.policy``) is fixed in the ledger before credits are known. A payout divides one period's
+pool by it, exactly to the coin, says how sure each amount is, and is recorded in the ledger in turn.
+
+================  ===========================================================================
+``entering``      the policy's entry in the ledger, and why it cannot be changed afterwards
+``merit``         credits to what the policy pays for, by player and by contributor
+``reliability``   how much of the pool may follow merit
+``dividing``      whole coins by weights, within bounds
+``certainty``     how sure each amount is
+``manipulation``  what a false name, a copy or a departure would change, by the fitted game
+``balances``      what was carried forward from earlier periods
+``paying``        a payout, step by step
+``records``       a payout as the ledger keeps it
+================  ===========================================================================
+"""

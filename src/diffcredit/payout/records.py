@@ -1,0 +1,124 @@
+"""What a payout is, as the ledger records it: immutable, and made of JSON values."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
+from typing import Any, Self
+
+AMOUNTS = ("fixed", "merit", "amount", "amount_low", "amount_high", "opening", "carried", "paid")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contributor's part. Amounts are in the payout's currency.
+
+    ``help`` is beside the average contributor, more is better, with its interval; ``rank`` 1 helps most. ``fixed`` and
+    ``merit`` sum to ``amount`` unless a floor or a cap holds, which ``reason`` says. ``amount_low`` to ``amount_high``
+    is where the amount by the exact credits lies, at the payout's confidence. ``opening`` + ``amount`` = ``paid`` +
+    ``carried``.
+    """
+
+    contributor: str
+    images_used: int
+    lots: int | None
+    """Whole lots; None where contributors are not cut into lots."""
+    help: float
+    help_low: float
+    help_high: float
+    rank: int
+    rank_low: int
+    rank_high: int
+    worth: float
+    """The merit in the property's unit, at least 0: what the part that follows merit is divided by."""
+    fixed: Decimal
+    merit: Decimal
+    amount: Decimal
+    amount_low: Decimal
+    amount_high: Decimal
+    opening: Decimal
+    carried: Decimal
+    paid: Decimal
+    overtaken: float | None
+    """The probability that the next contributor in rank in truth helps more; None for the last."""
+    reason: str
+    """Sentences: what changed the amount beside the two rules; empty where nothing did."""
+
+
+@dataclass(frozen=True)
+class Payout:
+    """One period's payout, with all that it follows from.
+
+    ``policy`` are the policy's terms and ``policy_hash`` their hash, ``entered`` when it was entered in the ledger, and
+    ``before_evaluations`` whether that was before the study's first evaluation. ``despite`` is the payer's reason for
+    paying by a property against its verdict. ``moved`` is the amount that would go to others, on average, if the
+    evaluations were made again with other seeds. ``head`` is the ledger's head just before this payout.
+    """
+
+    study: str
+    period: str
+    created: str
+    policy: Mapping[str, Any]
+    policy_hash: str
+    entered: str
+    before_evaluations: bool
+    texts: Mapping[str, str]
+    """The policy's texts for statements."""
+    pool: Decimal
+    currency: str
+    title: str
+    """What contributors are paid for: a property, or a mix of them."""
+    higher_is_better: bool
+    """Whether a higher value is worth money."""
+    reference: str
+    """The reference, in words."""
+    full: float
+    """F(all)."""
+    empty: float
+    """F of the reference."""
+    method: str
+    evaluations: int
+    finished: bool
+    """Whether the study's stopping rule was reached."""
+    confidence: float
+    level: str
+    verdict: str
+    """The verdict's sentence; ``level`` is what may be done with the credits."""
+    tested: str
+    """The sentence of the credits' test against retrained models, or that there was none."""
+    despite: str
+    r: Decimal
+    r_words: str
+    moved: Decimal
+    data: str
+    """The fingerprint of the contributions."""
+    recipe: str
+    """The fingerprint of the recipe."""
+    weights: str
+    """The hash of the weights that coalitions' models start from."""
+    head: str
+    rows: tuple[Row, ...]
+
+    def row(self, contributor: str) -> Row:
+        """Return a contributor's row; raise a KeyError where there is none."""
+        return {row.contributor: row for row in self.rows}[contributor]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """JSON values, from which :meth:`of` makes the same payout again."""
+        return _plain(asdict(self))
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Return the payout with this `content`."""
+        given: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
+        given |= {name: Decimal(content[name]) for name in ("pool", "r", "moved")}
+        given["rows"] = tuple(Row(**row | {name: Decimal(row[name]) for name in AMOUNTS}) for row in content["rows"])
+        return cls(**given)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, Decimal) else value
