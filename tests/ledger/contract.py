@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.ledger import Evaluation, Ledger, NonDeterminism, PropertyRecord, RecipeRecord, Value
+from diffcredit.ledger import Entry, Evaluation, Ledger, NonDeterminism, PropertyRecord, RecipeRecord, Value
 
 OpenLedger = Callable[[], Ledger]
 
@@ -228,6 +228,41 @@ def check_the_chain_is_the_same_everywhere(open_ledger: OpenLedger) -> None:
         assert ledger.audit(STUDY, HEAD).problems == ()
         assert len(ledger.audit(STUDY, "0" * 64).problems) == 1
         _expect(UserError, ["unheard"], lambda: ledger.audit("unheard"))
+
+
+def check_entries_are_added_where_their_check_agrees(open_ledger: OpenLedger) -> None:
+    """An entry is added, skipped or refused by its check, and knows whether it came before any evaluation."""
+    first = Entry("policy", "policy", {"r": "0.3", "mix": {"a": 1}}, "2026-01-31T12:00:00+00:00")
+    second = replace(first, content={"r": "0.4"}, entered="2026-02-01T12:00:00+00:00")
+    seen: list[list[Entry]] = []
+
+    def agrees(known: list[Entry]) -> bool:
+        seen.append(known)
+        return True
+
+    def refuses(known: list[Entry]) -> bool:
+        raise UserError(f"there are {len(known)} already")
+
+    with open_ledger() as ledger:
+        register(ledger)
+        _expect(UserError, ["unheard"], lambda: ledger.enter("unheard", first, agrees))
+        assert ledger.entries(STUDY, "policy") == []
+        assert ledger.enter(STUDY, first, agrees)
+        assert not ledger.enter(STUDY, second, lambda known: False)
+        _expect(UserError, ["there are 1 already"], lambda: ledger.enter(STUDY, second, refuses))
+        assert ledger.enter(STUDY, replace(second, kind="payout"), agrees)  # other kinds are not counted
+        before = ledger.head(STUDY).hash
+        ledger.record(STUDY, RECIPE.name, evaluation())
+        assert ledger.enter(STUDY, second, agrees)
+        after = ledger.head(STUDY).hash
+    assert [[each.content for each in known] for known in seen] == [[], [], [first.content]]
+    with open_ledger() as ledger:
+        known = ledger.entries(STUDY, "policy")
+        assert [replace(each, head="") for each in known] == [first, replace(second, before_evaluations=False)]
+        assert known[1].head == after
+        assert ledger.entries(STUDY, "unheard") == []
+        found = ledger.audit(STUDY, before)
+        assert (found.problems, found.rows) == ((), 4 + 2 + 3 + 1)
 
 
 def check_a_task_is_claimed_once(open_ledger: OpenLedger) -> None:

@@ -8,11 +8,14 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from diffcredit.errors import UserError
-from diffcredit.ledger import Ledger
+from diffcredit.ledger import Entry, Ledger
 from diffcredit.ledger.chain import audit
 from diffcredit.ledger.database import prepare_sqlite
 
 from .contract import HEAD, RECIPE, STUDY, evaluation, failure, register
+
+
+POLICY = Entry("policy", "policy", {"r": "0.3"}, "2026-01-31T12:00:00+00:00")
 
 
 def follow(previous, kind, row):
@@ -66,6 +69,7 @@ def record(database):
             ledger.record(STUDY, RECIPE.name, evaluation(coalition, quality))
         ledger.record(STUDY, RECIPE.name, failure("0100"))
         ledger.record(STUDY, RECIPE.name, evaluation("1000", 4.0))
+        ledger.enter(STUDY, POLICY, lambda known: True)
         return ledger.head(STUDY).hash
 
 
@@ -89,10 +93,10 @@ def problems(database, head=None):
         return list(ledger.audit(STUDY, head).problems)
 
 
-# the study is 2; its recipe 2; evaluations 1 to 5, of which 4 failed; values 1 to 8; chain 1 to 17
+# the study is 2; its recipe 2; evaluations 1 to 5, of which 4 failed; values 1 to 8; entry 1; chain 1 to 18
 COPY = "recipe_id, replicate, purpose, error, numerics, seconds, versions, worker, started, finished, status"
 VALUE = "INSERT INTO property_values (id, evaluation_id, property_id, value) VALUES"
-LAST_HASH = "(SELECT hash FROM chain WHERE study_id = 2 AND number = 17)"
+LAST_HASH = "(SELECT hash FROM chain WHERE study_id = 2 AND number = 18)"
 JSON, TEXT = "'{\"x\": 1}'", "'x'"
 CHANGES = {  # new content of every column that the chain covers, by table, key and how an audit calls the row
     ("studies", 2, "openmoji"): {"settings": JSON},
@@ -103,6 +107,7 @@ CHANGES = {  # new content of every column that the chain covers, by table, key 
     ("evaluations", 2, "0011, replicate 0"): {"coalition": "'0011'"},
     ("evaluations", 2, "0010, replicate 7"): {"replicate": "7"},
     ("evaluations", 4, "0100"): {"error": TEXT},
+    ("entries", 1, "row 18 (entry '"): {"content": JSON} | dict.fromkeys(("kind", "name", "entered"), TEXT),
     ("property_values", 3, "'quality'"): {"value": "2.0000000000000004", "standard_error": "NULL", "images": "7"},
 }
 MANIPULATIONS = {
@@ -111,6 +116,11 @@ MANIPULATIONS = {
         for (table, key, name), changes in CHANGES.items()
         for column, content in changes.items()
     },
+    "a deleted entry": (["DELETE FROM entries WHERE id = 1"], ["row 18 (entry) is missing"]),
+    "an inserted entry": (
+        ["INSERT INTO entries VALUES (99, 2, 'policy', 'policy', '{}', 'x')"],
+        ["entry 'policy' is in no row of the chain: inserted"],
+    ),
     "a deleted value": (["DELETE FROM property_values WHERE id = 3"], ["(value) is missing"]),
     "a deleted evaluation": (
         ["DELETE FROM property_values WHERE evaluation_id = 2", "DELETE FROM evaluations WHERE id = 2"],
@@ -137,8 +147,8 @@ MANIPULATIONS = {
         ["missing", "inserted"],
     ),
     "an inserted link": (
-        [f"{VALUE} (99, 4, 1, 7.0)", f"INSERT INTO chain VALUES (2, 18, 'value', 99, {LAST_HASH})"],
-        ["row 18 (value of 'quality') is not as it was written"],
+        [f"{VALUE} (99, 4, 1, 7.0)", f"INSERT INTO chain VALUES (2, 19, 'value', 99, {LAST_HASH})"],
+        ["row 19 (value of 'quality') is not as it was written"],
     ),
     "a truncated record": (
         ["DELETE FROM property_values WHERE evaluation_id = 5", "DELETE FROM evaluations WHERE id = 5"],
@@ -218,6 +228,7 @@ def test_a_truncated_end_is_found_by_the_head(recorded):
         [
             "DELETE FROM property_values WHERE evaluation_id = 5",
             "DELETE FROM evaluations WHERE id = 5",
+            "DELETE FROM entries WHERE id = 1",
             "DELETE FROM chain WHERE study_id = 2 AND number > 14",
         ],
     )
@@ -234,12 +245,13 @@ def test_a_chain_written_anew_is_found_by_the_head(recorded):
     with engine.begin() as connection:
         previous, made = [
             connection.execute(text(f"SELECT hash FROM chain WHERE study_id = 2 AND number = {n}")).scalar_one()
-            for n in (15, 17)
+            for n in (15, 18)
         ]
         quality = {"evaluation": 15, "property": "quality", "value": 9.0, "standard_error": 0.1}
         diversity = {"evaluation": 15, "property": "diversité «½»", "value": 2.5, "standard_error": None}
-        for number, row in ((16, quality), (17, diversity)):
-            previous = follow(previous, "value", {**row, "images": None, "error": None})
+        rows = [("value", {**row, "images": None, "error": None}) for row in (quality, diversity)]
+        for number, (kind, row) in enumerate([*rows, ("entry", POLICY.row)], 16):
+            previous = follow(previous, kind, row)
             connection.execute(text(f"UPDATE chain SET hash = '{previous}' WHERE study_id = 2 AND number = {number}"))
     engine.dispose()
     assert made == head

@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, text
 
 from diffcredit.errors import UserError
-from diffcredit.ledger import Ledger, tables
+from diffcredit.ledger import Entry, Ledger, tables
 
 from .contract import DIVERSITY, QUALITY, RECIPE, STUDY, evaluation, failure, register
 
@@ -37,6 +37,7 @@ def old_on_a_server(postgres):
             ledger.record(STUDY, RECIPE.name, each)
     engine = create_engine(postgres)
     with engine.begin() as connection:
+        connection.execute(text("DROP TABLE entries"))
         connection.execute(text("DROP TABLE chain"))
         connection.execute(text("DROP TABLE claims"))
         connection.execute(text("UPDATE schema_version SET version = 2"))
@@ -66,7 +67,7 @@ def check_migrated(url):
 def test_what_was_there_is_chained(old):
     check_migrated(old)
     with sqlite3.connect(old) as connection:
-        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(3,)]
+        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(4,)]
         kinds = connection.execute("SELECT kind, count(*) FROM chain GROUP BY kind ORDER BY kind").fetchall()
     # of two studies; a value that was measured again has two rows; one evaluation came after
     assert kinds == [("evaluation", 4), ("migration", 2), ("property", 2), ("recipe", 1), ("study", 2), ("value", 7)]
@@ -74,6 +75,22 @@ def test_what_was_there_is_chained(old):
 
 def test_on_a_server(old_on_a_server):
     check_migrated(old_on_a_server)
+
+
+def test_a_ledger_without_entries_is_read_and_gets_them_when_it_is_written_to(old):
+    with Ledger.open(old) as ledger:
+        head = ledger.head(STUDY)
+    with sqlite3.connect(old) as connection:
+        connection.execute("DROP TABLE entries")
+        connection.execute("UPDATE schema_version SET version = 3")
+    with Ledger.open(old, create=False) as ledger:
+        assert ledger.entries(STUDY, "policy") == []
+        assert ledger.audit(STUDY, head.hash).problems == ()
+        entry = Entry("policy", "policy", {}, "2026-01-31T12:00:00+00:00")
+        assert ledger.enter(STUDY, entry, lambda known: True)
+        (known,) = ledger.entries(STUDY, "policy")
+        assert known == replace(entry, before_evaluations=False, head=ledger.head(STUDY).hash)
+        assert ledger.audit(STUDY, head.hash).problems == ()
 
 
 def test_a_reader_leaves_it_as_it_is(old):
@@ -108,10 +125,10 @@ def test_a_migration_that_fails_changes_nothing(old):
     assert not names & {"chain", "claims"}
 
 
-@pytest.mark.parametrize("version", [1, 4])
+@pytest.mark.parametrize("version", [1, 5])
 def test_refuses_what_it_does_not_know(old, version):
     with sqlite3.connect(old) as connection:
         connection.execute("UPDATE schema_version SET version = ?", (version,))
     for create in (True, False):
-        with pytest.raises(UserError, match=rf"schema version {version}; this diffcredit knows versions 2 to 3"):
+        with pytest.raises(UserError, match=rf"schema version {version}; this diffcredit knows versions 2 to 4"):
             Ledger.open(old, create=create)

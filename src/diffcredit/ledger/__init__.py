@@ -32,13 +32,22 @@ from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.game import Game, game_of
 from diffcredit.ledger.recording import NonDeterminism
-from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value, changed_settings, differences
+from diffcredit.ledger.records import (
+    Entry,
+    Evaluation,
+    PropertyRecord,
+    RecipeRecord,
+    Value,
+    changed_settings,
+    differences,
+)
 from diffcredit.ledger.store import Ledger
 
 __all__ = [
     "Audit",
     "Claim",
     "CurrentClaim",
+    "Entry",
     "Evaluation",
     "Game",
     "Head",

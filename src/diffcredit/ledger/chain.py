@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Table, and_, insert, select
+from sqlalchemy import Connection, Row, Select, Table, and_, func, insert, inspect, select
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.ledger import tables
@@ -24,8 +24,11 @@ TABLES: dict[str, Table] = {
     "property": tables.properties,
     "evaluation": tables.evaluations,
     "value": tables.values,
+    "entry": tables.entries,
 }
 """The tables whose rows are chained, by kind of row. A further kind, ``migration``, has no table."""
+
+CHAINED_AT_FIRST = ("study", "recipe", "property", "evaluation", "value")  # by schema 3, in this order
 
 BATCH = 5_000  # rows read or written at once
 
@@ -93,6 +96,18 @@ def migration_link(version: int) -> Link:
     return Link("migration", version, {"from schema": version})
 
 
+def _tables(connection: Connection) -> dict[str, Table]:
+    """Return the chained tables that a ledger has, which one of an older schema may not all have, by kind of row."""
+    present = set(inspect(connection).get_table_names())
+    return {kind: table for kind, table in TABLES.items() if table.name in present}
+
+
+def first_evaluation(connection: Connection, study_id: int) -> int | None:
+    """Return the place in the chain of a study's first evaluation; None where there is none yet."""
+    query = select(func.min(tables.chain.c.number)).filter_by(study_id=study_id, kind="evaluation")
+    return connection.execute(query).scalar_one()
+
+
 def rows_query(kind: str, study_id: int) -> Select[Any]:
     """Select a study's rows of one kind, with the names of the recipe or property that they refer to."""
     table = TABLES[kind]
@@ -147,7 +162,7 @@ def audit(connection: Connection, study_id: int, head: str | None) -> Audit:
         last_ids[link.kind] = link.row_id
         previous = Head(link.number, link.hash)
         found = found or link.hash == head
-    for kind in TABLES:
+    for kind in _tables(connection):
         for row in _inserted(connection, study_id, kind):
             problems.append(f"{_described(kind, content_of(row))} is in no row of the chain: inserted")
     if not found:
@@ -160,10 +175,11 @@ def chained_rows(connection: Connection, study_id: int) -> Iterator[tuple[Row[An
     count = head_of(connection, study_id).number
     table, mine = tables.chain, tables.chain.c.study_id == study_id
     evaluations = table.alias()  # for the place in the chain of the evaluation that a value belongs to
+    present = _tables(connection)
     for start in range(0, count, BATCH):
         these = and_(mine, table.c.number > start, table.c.number <= start + BATCH)
         contents: dict[int, dict[str, Any]] = {}
-        for kind, rows in TABLES.items():
+        for kind, rows in present.items():
             # a column that ends in _id is a key, which content_of leaves out
             query = rows_query(kind, study_id).add_columns(table.c.number.label("chained_id"))
             query = query.join(table, and_(these, table.c.kind == kind, table.c.row_id == rows.c.id))

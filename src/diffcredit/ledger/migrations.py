@@ -10,7 +10,17 @@ from collections.abc import Iterator
 from sqlalchemy import Connection, select, update
 
 from diffcredit.ledger import tables
-from diffcredit.ledger.chain import BATCH, TABLES, Link, append, content_of, head_of, migration_link, rows_query
+from diffcredit.ledger.chain import (
+    BATCH,
+    CHAINED_AT_FIRST,
+    TABLES,
+    Link,
+    append,
+    content_of,
+    head_of,
+    migration_link,
+    rows_query,
+)
 
 
 def migrate(connection: Connection, version: int) -> None:
@@ -32,7 +42,7 @@ def _to_3(connection: Connection) -> None:
 def _links(connection: Connection, study_id: int) -> Iterator[Link]:
     """Yield the links of all rows of a study, kind by kind."""
     number, evaluations = 0, {}  # places in the chain
-    for kind in TABLES:
+    for kind in CHAINED_AT_FIRST:
         query = rows_query(kind, study_id).order_by(TABLES[kind].c.id)
         for row in connection.execute(query, execution_options={"yield_per": BATCH}):
             number += 1
@@ -42,4 +52,9 @@ def _links(connection: Connection, study_id: int) -> Iterator[Link]:
             yield Link(kind, row.id, content_of(row) | evaluation)
 
 
-MIGRATIONS = {3: _to_3}
+def _to_4(connection: Connection) -> None:
+    """Add the table of entries."""
+    tables.entries.create(connection)
+
+
+MIGRATIONS = {3: _to_3, 4: _to_4}

@@ -4,12 +4,12 @@ that lists the known ones."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Table, inspect, select
+from sqlalchemy import Connection, Row, Select, Table, and_, inspect, select
 
 from diffcredit.errors import UserError
 from diffcredit.ledger import tables
-from diffcredit.ledger.chain import Head, content_of, head_of
-from diffcredit.ledger.records import Evaluation, Value
+from diffcredit.ledger.chain import Head, content_of, first_evaluation, head_of
+from diffcredit.ledger.records import Entry, Evaluation, Value
 
 
 def has_table(connection: Connection, table: Table) -> bool:
@@ -68,6 +68,21 @@ def registered(connection: Connection, table: Table, study: str) -> list[dict[st
     """Return the fields of a study's recipes or properties in the order of registration."""
     query = select(table).filter_by(study_id=study_key(connection, study)).order_by(table.c.id)
     return [content_of(row) for row in connection.execute(query)]
+
+
+def entries(connection: Connection, study: str, kind: str) -> list[Entry]:
+    """Return a study's entries of one kind in the order in which they were entered."""
+    study_id, found = study_key(connection, study), []
+    if not has_table(connection, tables.entries):
+        return found
+    first = first_evaluation(connection, study_id)
+    link = and_(tables.chain.c.kind == "entry", tables.chain.c.row_id == tables.entries.c.id)
+    query = select(tables.entries, tables.chain.c.number.label("chained_id"), tables.chain.c.hash.label("head")).join(
+        tables.chain, and_(link, tables.chain.c.study_id == study_id)
+    )
+    for row in connection.execute(query.where(tables.entries.c.kind == kind).order_by(tables.entries.c.id)):
+        found.append(Entry(**content_of(row), before_evaluations=first is None or row.chained_id < first))
+    return found
 
 
 def evaluations(

@@ -10,7 +10,7 @@
 import itertools
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,15 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import reading, tables
 from diffcredit.ledger.chain import TABLES, Head, Link, append, content_of, head_of, migration_link, number_of
-from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord, Value, changed_settings, differences
+from diffcredit.ledger.records import (
+    Entry,
+    Evaluation,
+    PropertyRecord,
+    RecipeRecord,
+    Value,
+    changed_settings,
+    differences,
+)
 from diffcredit.util.artifacts import canonical_json
 
 Rows = Sequence[tuple[str, dict[str, Any]]]
@@ -68,6 +76,16 @@ def register(connection: Connection, study: str, record: RecipeRecord | Property
 def _refuse_changed(kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     if lines := differences(old, new):
         raise UserError(changed_settings(kind, name, lines))
+
+
+def enter(connection: Connection, study: str, entry: Entry, check: Callable[[list[Entry]], bool]) -> bool:
+    """Add an entry if ``check`` of the entries of its kind says so; return whether it was added."""
+    study_id = reading.study_key(connection, study)
+    if not check(reading.entries(connection, study, entry.kind)):
+        return False
+    link = _insert(connection, "entry", entry.row, study_id=study_id)
+    append(connection, study_id, head_of(connection, study_id), [link])
+    return True
 
 
 def record(connection: Connection, study: str, recipe_name: str, evaluation: Evaluation) -> bool:
@@ -170,6 +188,8 @@ def _restored_row(
         evaluation = row.pop("evaluation")
         value = keys["property", row["property"]], Value(**row)
         return _insert_values(connection, keys["evaluation", evaluation], evaluation, [value])[0]
+    if kind == "entry":
+        return _insert(connection, "entry", Entry(**row).row, study_id=study_id)
     if kind == "migration":
         return migration_link(row["from schema"])
     raise ValueError(f"unknown kind {kind!r}")

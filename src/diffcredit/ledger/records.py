@@ -46,6 +46,33 @@ class PropertyRecord:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """What else decides or follows from a study's credits: a policy, a payout."""
+
+    kind: str
+    """What it is, such as ``policy``."""
+    name: str
+    content: dict[str, Any]
+    """Nested JSON."""
+    entered: str
+    """ISO 8601 in UTC."""
+    before_evaluations: bool = True
+    """Whether its row stands before the study's first evaluation in the chain. The ledger finds this."""
+    head: str = ""
+    """The hash of its row's link in the chain: the study's head when it was entered. The ledger finds this."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The columns of its row."""
+        return {"kind": self.kind, "name": self.name, "content": self.content, "entered": self.entered}
+
+    def __post_init__(self) -> None:
+        texts = (self.kind, self.name, self.entered)
+        if not all(isinstance(text, str) for text in texts) or not isinstance(self.content, dict):
+            raise ValueError("an entry has a kind, a name, a content and a time")
+
+
+@dataclass(frozen=True)
 class Value:
     """One property of one evaluation: a number, or the error that prevented it."""
 

@@ -15,7 +15,7 @@ from diffcredit.ledger.chain import Audit, Head
 from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import Database
 from diffcredit.ledger.recording import Rows
-from diffcredit.ledger.records import Evaluation, PropertyRecord, RecipeRecord
+from diffcredit.ledger.records import Entry, Evaluation, PropertyRecord, RecipeRecord
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -65,6 +65,18 @@ class Ledger(AbstractContextManager["Ledger"]):
     def register_property(self, study: str, prop: PropertyRecord) -> None:
         """Enter a property, or check that the one already there is the same."""
         self._database.write(lambda connection: recording.register(connection, study, prop))
+
+    def enter(self, study: str, entry: Entry, check: Callable[[list[Entry]], bool]) -> bool:
+        """Add an entry to a study, which must be registered; return whether it was added.
+
+        ``check`` is given the study's entries of the same kind, while nobody else writes. It returns whether to add
+        this one, or raises a UserError to refuse it.
+        """
+        return self._database.write(lambda connection: recording.enter(connection, study, entry, check))
+
+    def entries(self, study: str, kind: str) -> list[Entry]:
+        """Return a study's entries of one kind, in the order in which they were entered."""
+        return self._database.read(lambda connection: reading.entries(connection, study, kind))
 
     def record(self, study: str, recipe_name: str, evaluation: Evaluation) -> bool:
         """Add an evaluation with all its values; return whether anything was added.

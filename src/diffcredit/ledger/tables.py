@@ -8,7 +8,7 @@ success. Claims alone come and go: they say who works on what, and are no part o
 import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OLDEST_VERSION = 2  # from which migrations start
 
 metadata = sa.MetaData()
@@ -82,6 +82,18 @@ values = Table(
     sa.CheckConstraint("(value IS NULL) <> (error IS NULL)", name="value_or_error"),
 )
 _unique("one_value", values.c.evaluation_id, values.c.property_id, where=values.c.error.is_(None))
+
+entries = Table(
+    "entries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_id", ForeignKey(studies.c.id), nullable=False),
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("content", sa.JSON, nullable=False),
+    Column("entered", String, nullable=False),
+)
+"""What else decides or follows from a study's credits, such as the policy by which contributors are paid."""
 
 chain = Table(
     "chain",
