@@ -58,8 +58,7 @@ class Contributors:
 @dataclass(frozen=True, eq=False)
 class Standing:
     """The credits of contributors as a payer compares them, (n,) each: ``help`` beside the average contributor with its
-    interval, ``rank`` (1 helps most) with its interval, and the worst that a contributor may be worth above the
-    reference (``most``, an upper bound)."""
+    interval, ``rank`` (1 helps most) with its interval, and help ``above`` the reference with its interval."""
 
     help: FloatArray
     low: FloatArray
@@ -67,7 +66,9 @@ class Standing:
     rank: np.ndarray
     rank_low: np.ndarray
     rank_high: np.ndarray
-    most: FloatArray
+    above: FloatArray
+    above_low: FloatArray
+    above_high: FloatArray
 
 
 def standing(credits: Credits, contributors: Contributors, sign: int) -> Standing:
@@ -86,7 +87,7 @@ def standing(credits: Credits, contributors: Contributors, sign: int) -> Standin
         if n > 1
         else (np.ones(1, dtype=np.intp),) * 2
     )
-    return Standing(help_, help_ - half, help_ + half, rank, low, high, worth + level)
+    return Standing(help_, help_ - half, help_ + half, rank, low, high, worth, worth - level, worth + level)
 
 
 def merit(values: FloatArray, policy: PolicySection, sign: int) -> FloatArray:
@@ -99,7 +100,7 @@ def merit(values: FloatArray, policy: PolicySection, sign: int) -> FloatArray:
 
 def cut_off(found: Standing, policy: PolicySection) -> BoolArray:
     """Return (n,): who is cut off from all payment, because they surely make the model worse than the reference."""
-    return found.most < 0 if policy.negatives == "cut" else np.zeros(len(found.most), dtype=np.bool_)
+    return found.above_high < 0 if policy.negatives == "cut" else np.zeros(len(found.above), dtype=np.bool_)
 
 
 def amounts(

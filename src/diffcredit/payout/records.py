@@ -19,7 +19,15 @@ class Row:
     """
 
     contributor: str
+    accounts: tuple[str, ...]
+    """The accounts that belong to the contributor, where several were merged; else empty."""
     images_used: int
+    images_given: int | None
+    """None where the images were not at hand when the payout was made."""
+    excluded: Mapping[str, int]
+    """How many of the images given were not used, by reason, such as ``held out``."""
+    works: str
+    """The SHA-256 of the images used; empty where they were not at hand."""
     lots: int | None
     """Whole lots; None where contributors are not cut into lots."""
     help: float
@@ -28,6 +36,10 @@ class Row:
     rank: int
     rank_low: int
     rank_high: int
+    above: float
+    """The help above the reference, with its interval."""
+    above_low: float
+    above_high: float
     worth: float
     """The merit in the property's unit, at least 0: what the part that follows merit is divided by."""
     fixed: Decimal
@@ -95,6 +107,8 @@ class Payout:
     """The fingerprint of the recipe."""
     weights: str
     """The hash of the weights that coalitions' models start from."""
+    lot: int | None
+    """The images of a whole lot; None where contributors are not cut into lots."""
     head: str
     rows: tuple[Row, ...]
 
@@ -112,7 +126,10 @@ class Payout:
         """Return the payout with this `content`."""
         given: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
         given |= {name: Decimal(content[name]) for name in ("pool", "r", "moved")}
-        given["rows"] = tuple(Row(**row | {name: Decimal(row[name]) for name in AMOUNTS}) for row in content["rows"])
+        given["rows"] = tuple(
+            Row(**row | {"accounts": tuple(row["accounts"])} | {name: Decimal(row[name]) for name in AMOUNTS})
+            for row in content["rows"]
+        )
         return cls(**given)
 
 
