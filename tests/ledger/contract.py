@@ -234,13 +234,13 @@ def check_entries_are_added_where_their_check_agrees(open_ledger: OpenLedger) ->
     """An entry is added, skipped or refused by its check, and knows whether it came before any evaluation."""
     first = Entry("policy", "policy", {"r": "0.3", "mix": {"a": 1}}, "2026-01-31T12:00:00+00:00")
     second = replace(first, content={"r": "0.4"}, entered="2026-02-01T12:00:00+00:00")
-    seen: list[list[Entry]] = []
+    seen: list[tuple[list[Entry], bool]] = []
 
-    def agrees(known: list[Entry]) -> bool:
-        seen.append(known)
+    def agrees(known: list[Entry], evaluated: bool) -> bool:
+        seen.append((known, evaluated))
         return True
 
-    def refuses(known: list[Entry]) -> bool:
+    def refuses(known: list[Entry], evaluated: bool) -> bool:
         raise UserError(f"there are {len(known)} already")
 
     with open_ledger() as ledger:
@@ -248,14 +248,15 @@ def check_entries_are_added_where_their_check_agrees(open_ledger: OpenLedger) ->
         _expect(UserError, ["unheard"], lambda: ledger.enter("unheard", first, agrees))
         assert ledger.entries(STUDY, "policy") == []
         assert ledger.enter(STUDY, first, agrees)
-        assert not ledger.enter(STUDY, second, lambda known: False)
+        assert not ledger.enter(STUDY, second, lambda known, evaluated: False)
         _expect(UserError, ["there are 1 already"], lambda: ledger.enter(STUDY, second, refuses))
         assert ledger.enter(STUDY, replace(second, kind="payout"), agrees)  # other kinds are not counted
         before = ledger.head(STUDY).hash
         ledger.record(STUDY, RECIPE.name, evaluation())
         assert ledger.enter(STUDY, second, agrees)
         after = ledger.head(STUDY).hash
-    assert [[each.content for each in known] for known in seen] == [[], [], [first.content]]
+    assert [evaluated for _, evaluated in seen] == [False, False, True]
+    assert [[each.content for each in known] for known, _ in seen] == [[], [], [first.content]]
     with open_ledger() as ledger:
         known = ledger.entries(STUDY, "policy")
         assert [replace(each, head="") for each in known] == [first, replace(second, before_evaluations=False)]

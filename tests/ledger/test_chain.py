@@ -69,7 +69,7 @@ def record(database):
             ledger.record(STUDY, RECIPE.name, evaluation(coalition, quality))
         ledger.record(STUDY, RECIPE.name, failure("0100"))
         ledger.record(STUDY, RECIPE.name, evaluation("1000", 4.0))
-        ledger.enter(STUDY, POLICY, lambda known: True)
+        ledger.enter(STUDY, POLICY, lambda known, evaluated: True)
         return ledger.head(STUDY).hash
 
 

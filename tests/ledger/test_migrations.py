@@ -87,7 +87,7 @@ def test_a_ledger_without_entries_is_read_and_gets_them_when_it_is_written_to(ol
         assert ledger.entries(STUDY, "policy") == []
         assert ledger.audit(STUDY, head.hash).problems == ()
         entry = Entry("policy", "policy", {}, "2026-01-31T12:00:00+00:00")
-        assert ledger.enter(STUDY, entry, lambda known: True)
+        assert ledger.enter(STUDY, entry, lambda known, evaluated: True)
         (known,) = ledger.entries(STUDY, "policy")
         assert known == replace(entry, before_evaluations=False, head=ledger.head(STUDY).hash)
         assert ledger.audit(STUDY, head.hash).problems == ()

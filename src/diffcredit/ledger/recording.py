@@ -20,7 +20,17 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import reading, tables
-from diffcredit.ledger.chain import TABLES, Head, Link, append, content_of, head_of, migration_link, number_of
+from diffcredit.ledger.chain import (
+    TABLES,
+    Head,
+    Link,
+    append,
+    content_of,
+    first_evaluation,
+    head_of,
+    migration_link,
+    number_of,
+)
 from diffcredit.ledger.records import (
     Entry,
     Evaluation,
@@ -31,6 +41,9 @@ from diffcredit.ledger.records import (
     differences,
 )
 from diffcredit.util.artifacts import canonical_json
+
+EntryCheck = Callable[[list[Entry], bool], bool]
+"""A function of the entries of one kind, and of whether the study has evaluations, to whether to add another."""
 
 Rows = Sequence[tuple[str, dict[str, Any]]]
 """Kind and content of each row of a study in the order of the chain. The first row is the study itself."""
@@ -78,10 +91,11 @@ def _refuse_changed(kind: str, name: str, old: dict[str, Any], new: dict[str, An
         raise UserError(changed_settings(kind, name, lines))
 
 
-def enter(connection: Connection, study: str, entry: Entry, check: Callable[[list[Entry]], bool]) -> bool:
-    """Add an entry if ``check`` of the entries of its kind says so; return whether it was added."""
+def enter(connection: Connection, study: str, entry: Entry, check: EntryCheck) -> bool:
+    """Add an entry if ``check`` says so; return whether it was added. See :meth:`Ledger.enter`."""
     study_id = reading.study_key(connection, study)
-    if not check(reading.entries(connection, study, entry.kind)):
+    evaluated = first_evaluation(connection, study_id) is not None
+    if not check(reading.entries(connection, study, entry.kind), evaluated):
         return False
     link = _insert(connection, "entry", entry.row, study_id=study_id)
     append(connection, study_id, head_of(connection, study_id), [link])

@@ -14,7 +14,7 @@ from diffcredit.ledger import chain, claims, reading, recording, tables
 from diffcredit.ledger.chain import Audit, Head
 from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import Database
-from diffcredit.ledger.recording import Rows
+from diffcredit.ledger.recording import EntryCheck, Rows
 from diffcredit.ledger.records import Entry, Evaluation, PropertyRecord, RecipeRecord
 
 
@@ -66,11 +66,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Enter a property, or check that the one already there is the same."""
         self._database.write(lambda connection: recording.register(connection, study, prop))
 
-    def enter(self, study: str, entry: Entry, check: Callable[[list[Entry]], bool]) -> bool:
+    def enter(self, study: str, entry: Entry, check: EntryCheck) -> bool:
         """Add an entry to a study, which must be registered; return whether it was added.
 
-        ``check`` is given the study's entries of the same kind, while nobody else writes. It returns whether to add
-        this one, or raises a UserError to refuse it.
+        ``check`` is given the study's entries of the same kind, and whether the study has evaluations, while nobody
+        else writes. It returns whether to add this one, or raises a UserError to refuse it.
         """
         return self._database.write(lambda connection: recording.enter(connection, study, entry, check))
 

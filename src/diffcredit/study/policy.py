@@ -8,7 +8,7 @@
 
 A policy stands in a file of its own, or under ``payout:`` in the study file. It is entered in the study's ledger,
 together with the reference that contributors are compared with, and is not changed once there are evaluations
-(:mod:`diffcredit.payout.entering`).
+(:mod:`diffcredit.study.entered`).
 """
 
 from decimal import Decimal, InvalidOperation

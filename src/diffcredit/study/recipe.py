@@ -145,6 +145,8 @@ class Recipe:
     def prepare(self) -> None:
         """Make what every evaluation starts from and register it in the ledger, which refuses it if it differs."""
         from diffcredit.study.checks import check, check_not_lost
+        from diffcredit.study.entered import enter_stated
+        from diffcredit.study.prepared import build_properties
         from diffcredit.study.recorded import check_recipe, register_properties
 
         study, prepared = self.study, self.study.prepared
@@ -154,6 +156,7 @@ class Recipe:
             ledger.register_study(study.name, {"contributors": list(study.contributions.contributors)})
             check_recipe(self, ledger)  # before the training, not after
             check_not_lost(self, ledger)
+            enter_stated(study, ledger, [prop.name for prop in build_properties(study.config, study.file)])
             ledger.register_recipe(study.name, self.record)
             register_properties(study, ledger)
 
