@@ -77,7 +77,7 @@ def entries(connection: Connection, study: str, kind: str) -> list[Entry]:
         return found
     first = first_evaluation(connection, study_id)
     link = and_(tables.chain.c.kind == "entry", tables.chain.c.row_id == tables.entries.c.id)
-    query = select(tables.entries, tables.chain.c.number.label("chained_id"), tables.chain.c.hash.label("head")).join(
+    query: Select[Any] = select(tables.entries, tables.chain.c.number.label("chained_id"), tables.chain.c.hash.label("head")).join(
         tables.chain, and_(link, tables.chain.c.study_id == study_id)
     )
     for row in connection.execute(query.where(tables.entries.c.kind == kind).order_by(tables.entries.c.id)):

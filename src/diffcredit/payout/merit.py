@@ -104,7 +104,7 @@ def cut_off(found: Standing, policy: PolicySection) -> BoolArray:
 
 
 def amounts(
-    merits: FloatArray, fixed: Sequence[float], r: float, pool: float, floor: float, cap: float | None
+    merits: FloatArray, fixed: FloatArray | Sequence[float], r: float, pool: float, floor: float, cap: float | None
 ) -> FloatArray:
     """Return (d, n): what contributors with these ``merits`` (d, n) earn in d draws, without rounding to coins.
 

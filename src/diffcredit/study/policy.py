@@ -43,7 +43,8 @@ def decimal_of(value: Any) -> Decimal:
     return number
 
 
-def _money(value: Any) -> Decimal:
+def money(value: Any) -> Decimal:
+    """Return an amount of money as it was written. Raise a ValueError for anything else."""
     number = decimal_of(value)
     if not 0 <= number <= MOST:
         raise ValueError(f"an amount from 0 to {MOST:,} is expected")
@@ -89,7 +90,7 @@ def _weighted(value: Any) -> Any:
     return weights
 
 
-Money = Annotated[Decimal, BeforeValidator(_money)]
+Money = Annotated[Decimal, BeforeValidator(money)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 

@@ -30,13 +30,14 @@ from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord
 from diffcredit.study.config import StudyConfig, read_config
 from diffcredit.study.crediting import estimate_all
+from diffcredit.study.data_section import HouseSection, SourceSection
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.recorded import check_recorded
 from diffcredit.study.reference import Reference, reference_of
 from diffcredit.study.schedule import Schedule
-from diffcredit.study.sections import HouseSection, RetrainingSection, SourceSection
+from diffcredit.study.sections import RetrainingSection
 from diffcredit.study.surrogates import StudySurrogates
 from diffcredit.study.workers import Workers, make_executor
 from diffcredit.util.cache import ArtifactCache
@@ -168,6 +169,26 @@ class Study:
         # found by name, because a room imports only rooms above it and validation is below
         validation = import_module("diffcredit.validation.validate")
         return validation.validate(self, parts, properties, executor=executor)
+
+    def payout(
+        self,
+        policy: str | Path | None = None,
+        *,
+        pool: Any = None,
+        period: str | None = None,
+        balances: str | Path | None = None,
+        despite: str = "",
+    ) -> Any:
+        """Divide a ``pool`` of money among the contributors by a policy (None: the study file's), and record that in
+        the ledger; return a :class:`diffcredit.payout.records.Payout`.
+
+        ``pool`` is a decimal or its text; ``balances`` a CSV of opening balances. ``despite`` is the reason for paying
+        by credits whose verdict is below what the policy asks for. A period is paid once.
+        """
+        # found by name, like validate
+        paying = import_module("diffcredit.payout.paying")
+        places = (None if place is None else Path(place) for place in (policy, balances))
+        return paying.pay(self, next(places), pool=pool, period=period, balances=next(places), despite=despite)
 
     def prepare(self) -> None:
         """Make what every evaluation of the study's recipe starts from, and register it in the ledger."""

@@ -59,6 +59,11 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) else text
 
 
+def unescape_formula(text: str) -> str:
+    """Return the text that :func:`escape_formula` made this one of."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
+
+
 def csv_text(rows: Iterable[Iterable[str | float | None]], line_end: str = "\r\n") -> str:
     """Write ``rows`` as CSV (RFC 4180): all digits of a number, nothing for None or a number that is not finite, and
     texts that no spreadsheet runs as formulae."""

@@ -1,0 +1,100 @@
+"""Balances: what contributors earned in earlier periods and were not paid, because it was less than the minimum.
+
+They come from the last payout of the same ledger, or from a CSV file such as the ``payouts.csv`` of another study.
+Nothing is lost between periods: opening balance + amount = paid + carried.
+"""
+
+import csv
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+from diffcredit.errors import UserError
+from diffcredit.payout.records import Payout
+from diffcredit.study.policy import money
+from diffcredit.util.sanitize import shortened, unescape_formula
+
+LARGEST = 50_000_000  # bytes
+AMOUNTS = ("balance", "carried")  # the second as in payouts.csv
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What is ``paid`` now and what is ``carried`` forward."""
+
+    paid: Decimal
+    carried: Decimal
+
+
+def settle(opening: Decimal, amount: Decimal, minimum: Decimal, rounding: Decimal) -> Settled:
+    """Return what is paid of a balance and an amount: all whole coins if they reach the minimum, otherwise nothing."""
+    due = opening + amount
+    paid = due // rounding * rounding if due >= minimum else Decimal(0)
+    return Settled(paid, due - paid)
+
+
+def opening_balances(
+    last: Payout | None, given: Mapping[str, Decimal] | None, contributors: Collection[str]
+) -> dict[str, Decimal]:
+    """Return every contributor's opening balance, from the ``last`` payout of the ledger and those ``given``.
+
+    Where both know a balance they must agree.
+    """
+    carried = {} if last is None else {row.contributor: row.carried for row in last.rows}
+    for name, balance in carried.items():
+        if given is not None and given.get(name, Decimal(0)) != balance:
+            raise UserError(
+                f"balance: {name!r} has {given.get(name, Decimal(0))}, but {balance} was carried forward from "
+                f"{last.period if last else ''}; leave --balance out, the ledger knows it"
+            )
+    known = carried if given is None else given
+    return {name: known.get(name, Decimal(0)) for name in contributors}
+
+
+def read_balances(file: Path, currency: str, contributors: Collection[str]) -> dict[str, Decimal]:
+    """Read a CSV with the columns ``contributor`` and ``balance`` or ``carried``; a column ``currency`` must have the
+    policy's. Contributors without a row have no balance."""
+    found: dict[str, Decimal] = {}
+    for line, row in _rows(file):
+        where = f"{file}:{line}"
+        name = unescape_formula(row["contributor"].strip())
+        column = next(each for each in AMOUNTS if each in row)
+        try:
+            balance = money(row[column])
+        except ValueError as error:
+            raise UserError(f"{where}: {column}: {shortened(row[column])} is not accepted; {error}") from None
+        if row.get("currency", currency).strip() != currency:
+            raise UserError(f"{where}: currency: {shortened(row['currency'])}; the policy pays in {currency}")
+        if name not in contributors:
+            if not balance:
+                continue
+            raise UserError(
+                f"{where}: contributor: {shortened(name)} is no contributor of the study, but has a balance of "
+                f"{balance}; settle it by itself and remove the line"
+            )
+        if name in found:
+            raise UserError(f"{where}: contributor: {shortened(name)} is there twice; one line each is accepted")
+        found[name] = balance
+    return found
+
+
+def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a CSV file with their line numbers."""
+    try:
+        if file.stat().st_size > LARGEST:
+            raise UserError(f"{file}: more than {LARGEST // 10**6} MB; a table of balances is accepted")
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            columns = reader.fieldnames or ()
+            if "contributor" not in columns or not set(AMOUNTS) & set(columns):
+                raise UserError(
+                    f"{file}: has the columns {shortened(', '.join(columns))}; contributor and balance are expected"
+                )
+            for row in reader:
+                if None in row or None in row.values():
+                    raise UserError(f"{file}:{reader.line_num}: has another number of cells than the first line")
+                yield reader.line_num, row
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{file}: cannot be read as CSV ({reason})") from None
